@@ -1,4 +1,4 @@
-//! Futures on fibers, and batches for futures.
+//! `fiber::block_on`, tokio beside fibers, and batches as futures.
 
 mod disk;
 mod tools;
@@ -16,12 +16,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tools::*;
 
-/// A future whose waker, and end, somebody else has in hand.
+/// A future that another fiber or thread completes.
 #[derive(Clone, Default)]
-struct ByHand(Arc<Mutex<(bool, Vec<Waker>)>>);
+struct Event(Arc<Mutex<(bool, Vec<Waker>)>>);
 
-impl ByHand {
-    fn end(&self) {
+impl Event {
+    fn complete(&self) {
         let mut state = self.0.lock().unwrap();
         state.0 = true;
         let wakers = std::mem::take(&mut state.1);
@@ -34,7 +34,7 @@ impl ByHand {
     }
 }
 
-impl Future for ByHand {
+impl Future for Event {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -53,24 +53,24 @@ impl Drop for SetOnDrop<'_> {
 }
 
 #[test]
-fn only_the_fiber_waits_whoever_wakes_it() {
+fn block_on_suspends_only_its_fiber() {
     on_two_workers(|| {
-        let hands: Vec<ByHand> = (0..30).map(|_| ByHand::default()).collect();
+        let events: Vec<Event> = (0..30).map(|_| Event::default()).collect();
         fiber::scope(|s| {
-            let waits: Vec<_> = hands
+            let waits: Vec<_> = events
                 .iter()
                 .enumerate()
-                .map(|(n, hand)| spawn_on(n % 2, s, move || block_on(hand.clone())))
+                .map(|(n, event)| spawn_on(n % 2, s, move || block_on(event.clone())))
                 .collect();
-            while !hands.iter().all(ByHand::is_polled) {
+            while !events.iter().all(Event::is_polled) {
                 fiber::yield_now();
             }
             assert!(waits.iter().all(|wait| !wait.is_finished()));
-            for (n, hand) in hands.iter().cloned().enumerate() {
+            for (n, event) in events.iter().cloned().enumerate() {
                 match n % 3 {
-                    0 => hand.end(),
-                    1 => drop(spawn_on(1, s, move || hand.end())),
-                    _ => drop(std::thread::spawn(move || hand.end())),
+                    0 => event.complete(),
+                    1 => drop(spawn_on(1, s, move || event.complete())),
+                    _ => drop(std::thread::spawn(move || event.complete())),
                 }
             }
             waits.into_iter().for_each(|wait| wait.join().unwrap());
@@ -79,29 +79,29 @@ fn only_the_fiber_waits_whoever_wakes_it() {
 }
 
 #[test]
-fn a_thread_waits_where_there_is_no_fiber() {
-    let hand = ByHand::default();
-    let other = hand.clone();
-    std::thread::spawn(move || other.end());
-    block_on(hand);
-    // The token of the thread's own was not used up by that.
+fn block_on_blocks_a_thread_outside_of_run() {
+    let event = Event::default();
+    let other = event.clone();
+    std::thread::spawn(move || other.complete());
+    block_on(event);
+    // `block_on` does not consume the thread's park token.
     std::thread::current().unpark();
-    let hand = ByHand::default();
-    let other = hand.clone();
-    std::thread::spawn(move || other.end());
-    block_on(hand);
+    let event = Event::default();
+    let other = event.clone();
+    std::thread::spawn(move || other.complete());
+    block_on(event);
     std::thread::park();
     assert_eq!(block_on_cancellable(ready(7)).unwrap(), 7);
 }
 
 #[test]
-fn a_future_may_borrow_stay_on_its_worker_and_wait_within() {
+fn future_can_borrow_and_wait() {
     on_one_worker(|| {
         let shared = Rc::new(RefCell::new(Vec::new()));
         let borrowed = &shared;
         let value = block_on(async {
             borrowed.borrow_mut().push(1);
-            // Another one, and a wait of the fiber's own, in a poll.
+            // A poll can wait, and call `block_on`.
             let inner = block_on(async {
                 fiber::sleep(Duration::from_micros(100));
                 borrowed.borrow_mut().push(2);
@@ -114,24 +114,24 @@ fn a_future_may_borrow_stay_on_its_worker_and_wait_within() {
 }
 
 #[test]
-fn a_future_that_wakes_itself_lets_the_others_run_and_can_be_cancelled() {
+fn future_that_wakes_itself_lets_others_run() {
     on_one_worker(|| {
-        let seen = Cell::new(0);
+        let turns = Cell::new(0);
         fiber::scope(|s| {
             s.spawn_local(|| {
                 for _ in 0..100 {
-                    seen.set(seen.get() + 1);
+                    turns.set(turns.get() + 1);
                     fiber::yield_now();
                 }
             });
             let spins = || {
                 poll_fn(|context| {
                     context.waker().wake_by_ref();
-                    if seen.get() == 100 { Poll::Ready(()) } else { Poll::Pending }
+                    if turns.get() == 100 { Poll::Ready(()) } else { Poll::Pending }
                 })
             };
             block_on(spins());
-            seen.set(101);
+            turns.set(101);
             let limit = Duration::from_millis(1);
             let error = time::timeout(limit, || block_on_cancellable(spins())).unwrap_err();
             assert_elapsed(&error, limit);
@@ -140,7 +140,7 @@ fn a_future_that_wakes_itself_lets_the_others_run_and_can_be_cancelled() {
 }
 
 #[test]
-fn a_cancel_drops_the_future() {
+fn cancel_drops_the_future() {
     on_one_worker(|| {
         let dropped = [const { Cell::new(false) }; 3];
         let waits = |n: usize| {
@@ -155,7 +155,7 @@ fn a_cancel_drops_the_future() {
             let fails = s.spawn_local(|| block_on_cancellable(waits(1)));
             let_others_wait();
             s.cancel();
-            // One that comes late is polled once.
+            // A future on a cancelled fiber is polled once.
             let late = s.spawn_local(|| block_on_cancellable(waits(2)));
             assert_unwound(unwinds.join());
             assert_cancelled(&fails.join().unwrap().unwrap_err());
@@ -168,13 +168,13 @@ fn a_cancel_drops_the_future() {
 }
 
 #[test]
-fn what_is_ready_wins_over_a_cancel() {
+fn completed_future_wins_over_a_cancel() {
     on_one_worker(|| {
-        let hand = ByHand::default();
+        let event = Event::default();
         fiber::scope(|s| {
-            let waits = s.spawn_local(|| block_on_cancellable(hand.clone()));
+            let waits = s.spawn_local(|| block_on_cancellable(event.clone()));
             let_others_wait();
-            hand.end();
+            event.complete();
             s.cancel();
             waits.join().unwrap().unwrap();
         });
@@ -182,21 +182,21 @@ fn what_is_ready_wins_over_a_cancel() {
 }
 
 #[test]
-fn the_tokens_of_park_are_left_alone() {
+fn block_on_keeps_the_park_token() {
     on_one_worker(|| {
         fiber::current().unpark();
-        let hand = ByHand::default();
+        let event = Event::default();
         fiber::scope(|s| {
-            s.spawn_local(|| hand.end());
-            block_on(hand.clone());
+            s.spawn_local(|| event.complete());
+            block_on(event.clone());
         });
-        // Taken by nobody.
+        // The token is still available.
         fiber::park();
     });
 }
 
 #[test]
-fn a_waker_that_comes_late_is_harmless() {
+fn late_wake_does_nothing() {
     let kept = Mutex::new(Vec::new());
     let keeps = || {
         poll_fn(|context| {
@@ -212,12 +212,12 @@ fn a_waker_that_comes_late_is_harmless() {
                 spawn_on(worker, s, || block_on(keeps()));
             }
         });
-        // The fibers have gone; others have their places, and wait for something else.
+        // The fibers have ended. Others reuse their slots, and wait for something else.
         fiber::scope(|s| {
-            let (receiver, mut writer) = pipe();
+            let (reader, mut writer) = pipe();
             let reads = s.spawn_local(move || {
                 let mut byte = [0];
-                std::io::Read::read_exact(&mut &receiver, &mut byte).map(|()| byte)
+                std::io::Read::read_exact(&mut &reader, &mut byte).map(|()| byte)
             });
             let_others_wait();
             block_on(keeps());
@@ -236,7 +236,7 @@ fn a_waker_that_comes_late_is_harmless() {
 }
 
 #[test]
-fn a_panic_of_the_future_is_the_callers() {
+fn panic_of_the_future_reaches_the_caller() {
     on_one_worker(|| {
         let caught = fiber::catch_unwind(|| block_on(async { panic!("(on purpose)") }));
         assert_eq!(message(caught.unwrap_err()), "(on purpose)");
@@ -248,17 +248,17 @@ fn tokio() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn fibers_and_tokios_tasks_wait_for_each_other() {
+fn fibers_and_tokio_tasks_wait_for_each_other() {
     let tokio = tokio();
     on_two_workers(|| {
         let (to_tasks, mut from_fibers) = tokio::sync::mpsc::channel(2);
         let summed = tokio.spawn(async move {
             let mut sum = 0;
-            while let Some((n, back)) = from_fibers.recv().await {
+            while let Some((n, reply)) = from_fibers.recv().await {
                 sum += n;
                 tokio::task::yield_now().await;
-                let back: tokio::sync::oneshot::Sender<u64> = back;
-                back.send(n * n).unwrap();
+                let reply: tokio::sync::oneshot::Sender<u64> = reply;
+                reply.send(n * n).unwrap();
             }
             sum
         });
@@ -266,24 +266,24 @@ fn fibers_and_tokios_tasks_wait_for_each_other() {
             for n in 0..100u64 {
                 let to_tasks = to_tasks.clone();
                 s.spawn(move || {
-                    let (back, answer) = tokio::sync::oneshot::channel();
-                    block_on(to_tasks.send((n, back))).unwrap();
-                    assert_eq!(block_on(answer).unwrap(), n * n);
+                    let (reply, replied) = tokio::sync::oneshot::channel();
+                    block_on(to_tasks.send((n, reply))).unwrap();
+                    assert_eq!(block_on(replied).unwrap(), n * n);
                 });
             }
         });
         drop(to_tasks);
         assert_eq!(block_on(summed).unwrap(), (0..100).sum());
-        // What needs tokio's timers runs there.
+        // A future that needs tokio's timers runs on tokio.
         let slept = tokio.spawn(async { tokio::time::sleep(Duration::from_millis(2)).await });
         block_on(slept).unwrap();
     });
 }
 
-/// To tokio it is a call that blocks: in its place on `spawn_blocking`, and a mistake in a task,
-/// though a harmless one here.
+/// `run` blocks its thread, so it belongs on `spawn_blocking`. It works in a task, too, where it
+/// holds up the executor.
 #[test]
-fn a_run_within_tokio_is_a_call_that_blocks() {
+fn run_works_on_threads_of_tokio() {
     fn work() -> usize {
         cringle::Builder::new()
             .workers(2)
@@ -302,7 +302,7 @@ fn a_run_within_tokio_is_a_call_that_blocks() {
 }
 
 #[test]
-fn a_tokio_task_submits_batches_and_may_lose_interest() {
+fn tokio_task_can_drop_a_submitted_batch() {
     let directory = disk::directory();
     let path = directory.path().join("file");
     let bytes = disk::pattern(1 << 20);
@@ -323,14 +323,12 @@ fn a_tokio_task_submits_batches_and_may_lose_interest() {
                         );
                     }
                     let submitted = io.submit_async(batch).unwrap();
-                    match n % 2 {
-                        0 => Some((n, submitted.await)),
-                        // Given up at once; the kernel may be writing to its buffers.
-                        _ => tokio::time::timeout(Duration::ZERO, submitted)
-                            .await
-                            .ok()
-                            .map(|r| (n, r)),
+                    if n % 2 == 0 {
+                        return Some((n, submitted.await));
                     }
+                    // Dropped at once, while the kernel may write to its buffers.
+                    let results = tokio::time::timeout(Duration::ZERO, submitted).await;
+                    results.ok().map(|results| (n, results))
                 })
             })
             .collect();
@@ -350,7 +348,7 @@ fn a_tokio_task_submits_batches_and_may_lose_interest() {
 }
 
 #[test]
-fn a_fiber_awaits_a_submission() {
+fn fiber_can_await_a_submission() {
     let directory = disk::directory();
     std::fs::write(directory.path().join("file"), b"a rope").unwrap();
     let io = BlockIo::builder().build().unwrap();

@@ -1,6 +1,7 @@
-//! What a fiber is told when the runtime ends before it.
+//! The end of `run` cancels the fibers that are left: how each call of theirs ends.
 
 mod child;
+mod tools;
 
 use cringle::fs::File;
 use cringle::io::{Interest, ready};
@@ -14,26 +15,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tools::{is_cancelled, on_one_worker, yield_times};
 
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
-
-/// Both ends of a pipe, the reading one ours.
+/// Returns a pipe: the reading end is a file of the library.
 fn pipe() -> (File, io::PipeWriter) {
     let (reader, writer) = io::pipe().unwrap();
     (OwnedFd::from(reader).into(), writer)
 }
 
-fn is_cancelled(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Cancelled>())
-}
-
-/// A fiber that waits so when the closure of `run` returns is unwound by a `Cancelled`.
-fn unwinds(wait: impl FnOnce() + 'static) {
+/// Asserts that a fiber that waits when the closure of `run` returns is unwound by a `Cancelled`.
+fn assert_unwinds(wait: impl FnOnce() + 'static) {
     let handle = on_one_worker(|| {
         let handle = fiber::spawn_local(wait);
-        (0..3).for_each(|_| fiber::yield_now());
+        yield_times(3);
         assert!(!handle.is_finished());
         handle
     });
@@ -41,13 +35,13 @@ fn unwinds(wait: impl FnOnce() + 'static) {
 }
 
 #[test]
-fn a_park_is_unwound() {
-    unwinds(|| {
+fn park_is_unwound() {
+    assert_unwinds(|| {
         loop {
             fiber::park();
         }
     });
-    unwinds(|| {
+    assert_unwinds(|| {
         loop {
             fiber::park_timeout(Duration::from_secs(3600));
         }
@@ -55,14 +49,14 @@ fn a_park_is_unwound() {
 }
 
 #[test]
-fn a_sleep_is_unwound() {
-    unwinds(|| fiber::sleep(Duration::from_secs(3600)));
-    unwinds(|| fiber::sleep(Duration::MAX));
+fn sleep_is_unwound() {
+    assert_unwinds(|| fiber::sleep(Duration::from_secs(3600)));
+    assert_unwinds(|| fiber::sleep(Duration::MAX));
 }
 
 #[test]
-fn a_yield_is_unwound() {
-    unwinds(|| {
+fn yield_is_unwound() {
+    assert_unwinds(|| {
         loop {
             fiber::yield_now();
         }
@@ -70,29 +64,29 @@ fn a_yield_is_unwound() {
 }
 
 #[test]
-fn a_join_is_unwound_and_the_other_fiber_too() {
+fn join_is_unwound_together_with_its_fiber() {
     let other = Rc::new(RefCell::new(None));
-    let theirs = Rc::clone(&other);
-    unwinds(move || {
+    let joined = Rc::clone(&other);
+    assert_unwinds(move || {
         let forever = fiber::spawn_local(|| fiber::sleep(Duration::MAX));
-        *theirs.borrow_mut() = Some(forever.thread().clone());
+        *joined.borrow_mut() = Some(forever.thread().clone());
         drop(forever.join());
         unreachable!("a cancelled join does not return");
     });
     other.borrow().as_ref().unwrap().unpark();
 }
 
-/// No panic message is written for it: none of these is a panic of the program's.
+/// Nothing is written to stderr, because a cancel is no panic of the program.
 #[test]
-fn a_scope_whose_fibers_are_cancelled_is_unwound_silently() {
-    let name = "a_scope_whose_fibers_are_cancelled_is_unwound_silently";
+fn scope_of_cancelled_fibers_is_unwound_silently() {
+    let name = "scope_of_cancelled_fibers_is_unwound_silently";
     let Some(output) = child::run(name) else {
-        unwinds(|| {
+        assert_unwinds(|| {
             fiber::scope(|s| {
                 s.spawn_local(|| fiber::sleep(Duration::MAX));
                 s.spawn(fiber::park);
             });
-            unreachable!("its fibers did not end by themselves");
+            unreachable!("a cancelled scope does not return");
         });
         return;
     };
@@ -101,7 +95,7 @@ fn a_scope_whose_fibers_are_cancelled_is_unwound_silently() {
 }
 
 #[test]
-fn a_scope_with_a_cancelled_and_a_panicked_fiber_tells_of_the_panic() {
+fn panic_wins_over_cancel_of_a_sibling() {
     let handle = on_one_worker(|| {
         let handle = fiber::spawn_local(|| {
             fiber::scope(|s| {
@@ -109,7 +103,7 @@ fn a_scope_with_a_cancelled_and_a_panicked_fiber_tells_of_the_panic() {
                 s.spawn_local(|| resume_unwind(Box::new(1)));
             });
         });
-        (0..3).for_each(|_| fiber::yield_now());
+        yield_times(3);
         handle
     });
     let payload = handle.join().unwrap_err().downcast::<&str>().unwrap();
@@ -117,7 +111,7 @@ fn a_scope_with_a_cancelled_and_a_panicked_fiber_tells_of_the_panic() {
 }
 
 #[test]
-fn an_operation_returns_an_error_that_holds_cancelled() {
+fn cancelled_read_returns_error_with_cancelled() {
     let (reader, writer) = pipe();
     let handle = on_one_worker(|| {
         let handle = fiber::spawn_local(move || (&reader).read(&mut [0]).unwrap_err());
@@ -128,11 +122,11 @@ fn an_operation_returns_an_error_that_holds_cancelled() {
     drop(writer);
     let error = handle.join().unwrap();
     assert!(is_cancelled(&error), "{error:?}");
-    assert_eq!(error.kind(), ErrorKind::Other, "not `Interrupted`: std's loops would go on");
+    assert_eq!(error.kind(), ErrorKind::Other, "std's loops would retry `Interrupted`");
 }
 
 #[test]
-fn a_wait_for_readiness_returns_cancelled() {
+fn wait_for_readiness_returns_cancelled() {
     let (reader, _writer) = pipe();
     let handle = on_one_worker(|| {
         let handle = fiber::spawn_local(move || ready(&reader, Interest::READABLE).unwrap_err());
@@ -144,7 +138,7 @@ fn a_wait_for_readiness_returns_cancelled() {
 }
 
 #[test]
-fn a_cancel_is_sticky() {
+fn cancel_is_sticky() {
     let exe = std::fs::File::open("/proc/self/exe").unwrap();
     let handle = on_one_worker(|| {
         let file = File::from(exe);
@@ -166,9 +160,9 @@ fn a_cancel_is_sticky() {
     assert!(errors.iter().all(is_cancelled), "{errors:?}");
 }
 
-/// Whichever comes first: what was read is returned, what was not is still to be read.
+/// The bytes are either returned by the cancelled read or still in the pipe.
 #[test]
-fn no_byte_that_was_read_is_lost_to_a_cancel() {
+fn cancel_loses_no_byte_that_was_read() {
     let (mut read, mut cancelled) = (0, 0);
     for turns in (0..4).cycle().take(200) {
         let (reader, mut writer) = pipe();
@@ -199,17 +193,17 @@ fn no_byte_that_was_read_is_lost_to_a_cancel() {
     println!("{read} read, {cancelled} cancelled");
 }
 
-/// An accept loop that logs its errors and goes on cannot spin for ever.
+/// A loop that logs every error and retries, as an acceptor does, cannot spin for ever.
 #[test]
-fn a_loop_that_ignores_refusals_is_unwound_after_a_thousand() {
+fn loop_is_unwound_after_thousand_ignored_refusals() {
     let refusals = Rc::new(Cell::new(0));
-    let theirs = Rc::clone(&refusals);
+    let counter = Rc::clone(&refusals);
     let (reader, _writer) = pipe();
     let handle = on_one_worker(|| {
         fiber::spawn_local(move || {
             loop {
                 if (&reader).read(&mut [0]).is_err() {
-                    theirs.set(theirs.get() + 1);
+                    counter.set(counter.get() + 1);
                 }
             }
         })
@@ -218,17 +212,17 @@ fn a_loop_that_ignores_refusals_is_unwound_after_a_thousand() {
     assert_eq!(refusals.get(), 1000);
 }
 
-/// Not even if it logs each of them where no cancel reaches.
+/// The refusals are counted although the loop logs each in a protected call.
 #[test]
-fn a_protected_call_does_not_make_a_loop_s_refusals_forgotten() {
+fn protected_call_does_not_reset_count_of_refusals() {
     let refusals = Rc::new(Cell::new(0));
-    let theirs = Rc::clone(&refusals);
+    let counter = Rc::clone(&refusals);
     let (reader, _writer) = pipe();
     let handle = on_one_worker(|| {
         fiber::spawn_local(move || {
-            while theirs.get() < 5000 {
+            while counter.get() < 5000 {
                 (&reader).read(&mut [0]).unwrap_err();
-                fiber::protect(|| fiber::scope(|_| theirs.set(theirs.get() + 1)));
+                fiber::protect(|| fiber::scope(|_| counter.set(counter.get() + 1)));
             }
         })
     });
@@ -237,24 +231,24 @@ fn a_protected_call_does_not_make_a_loop_s_refusals_forgotten() {
 }
 
 #[test]
-fn unblock_is_not_interrupted_and_its_value_arrives() {
-    let (tell, told) = std::sync::mpsc::channel();
+fn unblock_is_not_cancelled_and_returns_its_value() {
+    let (sender, receiver) = std::sync::mpsc::channel();
     let handle = Builder::new().workers(2).run(|| {
-        let handle = fiber::spawn_local(|| fiber::unblock(move || told.recv().unwrap()));
+        let handle = fiber::spawn_local(|| fiber::unblock(move || receiver.recv().unwrap()));
         fiber::yield_now();
-        // Sent only when `run` is ending: this fiber is cancelled before.
+        // This fiber sends only when `run` ends, after it was cancelled.
         fiber::spawn(move || {
             catch_unwind(fiber::park).unwrap_err();
-            tell.send("whole").unwrap();
+            sender.send("value").unwrap();
         });
         handle
     });
-    assert_eq!(handle.unwrap().join().unwrap(), "whole");
+    assert_eq!(handle.unwrap().join().unwrap(), "value");
 }
 
 // ----- destructors -----
 
-/// Waits in its destructor, in each way there is.
+/// A value whose destructor waits in every way.
 struct Waits(Arc<AtomicUsize>);
 
 impl Drop for Waits {
@@ -271,17 +265,17 @@ impl Drop for Waits {
     }
 }
 
-/// Several of one worker unwind at once, each suspended in its destructor while the others begin.
+/// Many fibers of a worker unwind at the same time, each suspended in its destructor.
 #[test]
-fn destructors_of_cancelled_fibers_wait_undisturbed() {
-    child::must_succeed("destructors_of_cancelled_fibers_wait_undisturbed", || {
+fn destructors_of_cancelled_fibers_can_wait() {
+    child::must_succeed("destructors_of_cancelled_fibers_can_wait", || {
         let completed = Arc::new(AtomicUsize::new(0));
         Builder::new()
             .workers(2)
             .run(|| {
                 for n in 0..40 {
                     let waits = Waits(Arc::clone(&completed));
-                    let waits_for_ever = move || {
+                    let wait = move || {
                         let _waits = waits;
                         match n % 4 {
                             0 => fiber::park(),
@@ -292,20 +286,19 @@ fn destructors_of_cancelled_fibers_wait_undisturbed() {
                             },
                         }
                     };
-                    fiber::Builder::new().worker(n % 2).spawn(waits_for_ever).unwrap();
+                    fiber::Builder::new().worker(n % 2).spawn(wait).unwrap();
                 }
-                (0..3).for_each(|_| fiber::yield_now());
+                yield_times(3);
             })
             .unwrap();
         assert_eq!(completed.load(Ordering::SeqCst), 40);
     });
 }
 
-/// A fiber that once waited in a destructor while it unwound, and whose panic was caught, is
-/// cancelled as any other: also if others unwound when it was caught, and it was uncertain whether
-/// it still did.
+/// The fiber has waited in a destructor while it unwound, and has caught the panic. Other fibers
+/// may unwind at that moment, so that the thread's count of panics does not show that it has ended.
 #[test]
-fn a_fiber_that_unwound_once_can_be_cancelled_later() {
+fn fiber_can_be_cancelled_after_a_caught_panic() {
     struct WaitsFor<'a>(&'a Cell<bool>);
     impl Drop for WaitsFor<'_> {
         fn drop(&mut self) {
@@ -336,8 +329,8 @@ fn a_fiber_that_unwound_once_can_be_cancelled_later() {
                     waits[n]();
                 })
             });
-            // They begin in one order, and are caught in another.
-            (0..3).for_each(|_| fiber::yield_now());
+            // They unwind in one order, and catch in another.
+            yield_times(3);
             for (count, n) in (1..).zip(order) {
                 go[n].set(true);
                 while caught.get() < count {
@@ -352,9 +345,9 @@ fn a_fiber_that_unwound_once_can_be_cancelled_later() {
     }
 }
 
-/// While one fiber waits in its destructor for another, that one's endless sleep is interrupted.
+/// A destructor joins a fiber whose endless sleep the same cancel ends.
 #[test]
-fn a_destructor_may_join_a_fiber_that_is_cancelled_too() {
+fn destructor_can_join_a_cancelled_fiber() {
     struct JoinOnDrop(Option<fiber::JoinHandle<()>>);
     impl Drop for JoinOnDrop {
         fn drop(&mut self) {
@@ -380,7 +373,7 @@ fn a_destructor_may_join_a_fiber_that_is_cancelled_too() {
 }
 
 #[test]
-fn a_scope_in_a_destructor_of_a_cancelled_fiber_ends() {
+fn scope_in_destructor_of_cancelled_fiber_ends() {
     struct ScopeOnDrop;
     impl Drop for ScopeOnDrop {
         fn drop(&mut self) {
@@ -389,8 +382,8 @@ fn a_scope_in_a_destructor_of_a_cancelled_fiber_ends() {
             });
         }
     }
-    child::must_succeed("a_scope_in_a_destructor_of_a_cancelled_fiber_ends", || {
-        unwinds(|| {
+    child::must_succeed("scope_in_destructor_of_cancelled_fiber_ends", || {
+        assert_unwinds(|| {
             let _scope = ScopeOnDrop;
             fiber::park();
         });

@@ -1,5 +1,5 @@
-//! Every call of the library that waits, and what a cancel does to it: while it waits, before it
-//! begins, by a deadline, from another worker, and in a protected call.
+//! The effect of a cancel on every call that waits: while it waits, before it starts, by a
+//! deadline, from another worker, and in a protected call.
 
 mod disk;
 mod tools;
@@ -21,44 +21,44 @@ use tools::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a cancelled fiber's call does.
+/// The effect of a cancel on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    /// It returns an error.
+enum Effect {
+    /// The call returns an error.
     Fails,
-    /// It unwinds.
+    /// The call unwinds.
     Unwinds,
-    /// It waits to its end.
+    /// The call waits to its end.
     Waits,
 }
-use Manner::{Fails, Unwinds, Waits};
+use Effect::{Fails, Unwinds, Waits};
 
-/// What there is to wait for, and how to have it end.
-struct Place {
-    /// Nothing is in it until the release.
+/// Files and fibers to wait for, and how to end each wait.
+struct Fixture {
+    /// Empty until the release.
     empty: File,
     into_empty: File,
     /// Full until the release.
     full: File,
     out_of_full: File,
-    /// The only operation that may be in flight is a read of this: an event counter, from which
-    /// each read takes one. It is a registered file, whose reads have an offset. (One without waits
-    /// for a peer, and takes no place.)
+    /// An event counter, from which each read takes one. Its read is the one op that may be in
+    /// flight. The file is registered, so that its reads have an offset: a read without an offset
+    /// waits for a peer, and does not count as in flight.
     blocker: File,
-    /// Its cursor is held by somebody who waits for room.
+    /// Its cursor is locked by a fiber that waits until another op may be in flight.
     held: File,
-    /// Opened by the library, which knows all who use its cursor.
+    /// Opened by the library, so that the library knows every user of its cursor.
     own: File,
     disk: tempfile::TempDir,
     sleep: Duration,
     released: AtomicBool,
-    let_go: AtomicBool,
+    unblocked: AtomicBool,
     parked: Mutex<Vec<fiber::Thread>>,
     block_io: BlockIo,
 }
 
-impl Place {
-    fn new(sleep: Duration) -> Place {
+impl Fixture {
+    fn new(sleep: Duration) -> Fixture {
         let (empty, into_empty) = pipe();
         let (out_of_full, full) = pipe();
         fill(&full);
@@ -73,9 +73,9 @@ impl Place {
         let mut options = OpenOptions::new();
         let own = options.read(true).write(true).open(disk.path().join("file")).unwrap();
         let block_io = BlockIo::builder().build().unwrap();
-        let (released, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (released, unblocked) = (AtomicBool::new(false), AtomicBool::new(false));
         let parked = Mutex::default();
-        Place {
+        Fixture {
             empty,
             into_empty,
             full,
@@ -86,7 +86,7 @@ impl Place {
             disk,
             sleep,
             released,
-            let_go,
+            unblocked,
             parked,
             block_io,
         }
@@ -97,8 +97,8 @@ impl Place {
         std::fs::File::options().read(true).write(true).open(path).unwrap().into()
     }
 
-    /// Takes the one place among the operations in flight, until the release.
-    fn take_room(&self) {
+    /// Has the one op in flight that the limit allows, until the release.
+    fn exhaust_limit(&self) {
         let counter = FixedFile::register(&self.blocker).unwrap();
         let mut bufs = FixedBufs::new(1, 8).unwrap();
         let mut batch = Batch::new();
@@ -106,20 +106,20 @@ impl Place {
         assert_eq!(batch.submit().get(read).unwrap(), 8);
     }
 
-    /// Ends whatever waits, from a thread or fiber that does not.
+    /// Ends every wait. The caller does not wait.
     fn release(&self) {
         self.released.store(true, Ordering::SeqCst);
-        if self.let_go.swap(true, Ordering::SeqCst) {
+        if self.unblocked.swap(true, Ordering::SeqCst) {
             return;
         }
-        // Plain calls: there is room for what they write, and something to read.
+        // Plain calls suffice: none of them blocks.
         plain(&self.into_empty).write_all(&[7; 8]).unwrap();
         plain(&self.blocker).write_all(&7u64.to_ne_bytes()).unwrap();
         assert!(plain(&self.out_of_full).read(&mut vec![0; 1 << 16]).unwrap() > 0);
         self.parked.lock().unwrap().iter().for_each(fiber::Thread::unpark);
     }
 
-    /// Both ends of the FIFO for those who wait for the other, as long as the value lives.
+    /// Opens both ends of the FIFO, so that waiting opens of it succeed.
     fn open_fifo(&self) -> std::fs::File {
         std::fs::File::options().read(true).write(true).open(self.fifo()).unwrap()
     }
@@ -132,20 +132,20 @@ impl Place {
         self.released.load(Ordering::SeqCst)
     }
 
-    /// For one who parks: has the release unpark it.
-    fn will_park(&self) {
+    /// Makes the release unpark the calling fiber.
+    fn unpark_on_release(&self) {
         self.parked.lock().unwrap().push(fiber::current());
     }
 }
 
-/// The same file with std's calls.
+/// Returns the same file, with std's calls.
 fn plain(file: &File) -> std::fs::File {
     file.as_fd().try_clone_to_owned().unwrap().into()
 }
 
-/// An event counter that gives one to each who reads it.
+/// Creates an event counter, from which each read takes one.
 fn counter() -> File {
-    // SAFETY: no pointers; the descriptor is new.
+    // SAFETY: no pointers are passed, and the new descriptor has no other owner.
     unsafe {
         let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE);
         assert!(fd >= 0);
@@ -155,7 +155,7 @@ fn counter() -> File {
 
 fn fill(pipe: &File) {
     let fd = pipe.as_raw_fd();
-    // SAFETY: no pointers but that of a buffer that lives for the call.
+    // SAFETY: the only pointer is to a buffer that lives for the call.
     unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
@@ -164,27 +164,27 @@ fn fill(pipe: &File) {
     }
 }
 
-/// A call, and what there must be around it.
+/// A call, and the surroundings that make it wait.
 #[derive(Clone, Copy)]
 struct Call {
     name: &'static str,
-    manner: Manner,
-    /// It is made where the only place among the operations in flight is taken.
+    effect: Effect,
+    /// No other op may be in flight: the call waits for the limit.
     crowded: bool,
-    wait: fn(&Place) -> io::Result<()>,
+    wait: fn(&Fixture) -> io::Result<()>,
 }
 
-const fn call(name: &'static str, manner: Manner, wait: fn(&Place) -> io::Result<()>) -> Call {
-    Call { name, manner, crowded: false, wait }
+const fn call(name: &'static str, effect: Effect, wait: fn(&Fixture) -> io::Result<()>) -> Call {
+    Call { name, effect, crowded: false, wait }
 }
 
-/// One that waits for room among the operations in flight.
-const fn crowded(name: &'static str, wait: fn(&Place) -> io::Result<()>) -> Call {
-    Call { name, manner: Fails, crowded: true, wait }
+/// A call that waits until another op may be in flight.
+const fn crowded(name: &'static str, wait: fn(&Fixture) -> io::Result<()>) -> Call {
+    Call { name, effect: Fails, crowded: true, wait }
 }
 
 const CALLS: &[Call] = &[
-    // The kernel's.
+    // Waits in the kernel.
     call("read of a pipe", Fails, |p| (&p.empty).read(&mut [0]).map(drop)),
     call("read_vectored of a pipe", Fails, |p| {
         let (mut a, mut b) = ([0], [0]);
@@ -201,7 +201,7 @@ const CALLS: &[Call] = &[
     call("open of a FIFO to write", Fails, |p| {
         OpenOptions::new().write(true).open(p.fifo()).map(drop)
     }),
-    // Room for an operation.
+    // Waits for the limit of ops in flight.
     crowded("read_at", |p| p.file().read_at(&mut [0], 0).map(drop)),
     crowded("read_exact_at", |p| p.file().read_exact_at(&mut [0; 100], 0)),
     crowded("write_at", |p| p.file().write_at(&[0], 0).map(drop)),
@@ -229,12 +229,12 @@ const CALLS: &[Call] = &[
         assert!(results.iter().all(|result| result.is_ok()) || results.iter().all(|r| r.is_err()));
         results.into_iter().try_for_each(|result| result.map(drop))
     }),
-    // A lock: of a cursor, which somebody holds who waits for room.
+    // Waits for the lock of a cursor, whose holder waits for the limit.
     crowded("a cursor's lock", |p| (&p.held).stream_position().map(drop)),
     crowded("a cursor's lock to read", |p| {
         (&p.held).read(&mut AlignedBuf::new(4096)[..]).map(drop)
     }),
-    // The library's own.
+    // Waits in the library.
     call("sleep", Unwinds, |p| {
         fiber::sleep(p.sleep);
         Ok(())
@@ -243,21 +243,21 @@ const CALLS: &[Call] = &[
     call("time::sleep", Fails, |p| time::sleep(p.sleep)),
     call("time::sleep_until", Fails, |p| time::sleep_until(Instant::now() + p.sleep)),
     call("park", Unwinds, |p| {
-        p.will_park();
+        p.unpark_on_release();
         fiber::park();
         Ok(())
     }),
     call("park_cancellable", Fails, |p| {
-        p.will_park();
+        p.unpark_on_release();
         fiber::park_cancellable()
     }),
     call("park_timeout", Unwinds, |p| {
-        p.will_park();
+        p.unpark_on_release();
         fiber::park_timeout(HOUR);
         Ok(())
     }),
     call("park_timeout_cancellable", Fails, |p| {
-        p.will_park();
+        p.unpark_on_release();
         fiber::park_timeout_cancellable(HOUR)
     }),
     call("yield_now", Unwinds, |p| {
@@ -334,61 +334,60 @@ const CALLS: &[Call] = &[
         let mut batch = Batch::new();
         batch.read(&file, &mut byte, 0);
         p.block_io.submit(batch)?.into_iter().try_for_each(|result| result.map(drop))?;
-        // It does not last; so that it can be told from one that was given up.
+        // The read is short. This wait shows that the call was not cut short.
         fiber::protect(|| until_released(p));
         Ok(())
     }),
 ];
 
-/// A future that looks for the release.
-fn release_of(place: &Place) -> impl Future<Output = ()> {
+/// Returns a future that is ready after the release.
+fn release_of(fixture: &Fixture) -> impl Future<Output = ()> {
     std::future::poll_fn(|context| {
         context.waker().wake_by_ref();
-        if place.is_released() { Poll::Ready(()) } else { Poll::Pending }
+        if fixture.is_released() { Poll::Ready(()) } else { Poll::Pending }
     })
 }
 
-/// A detached fiber that ends by the release.
-fn detached(place: &Place) -> fiber::JoinHandle<()> {
+/// Spawns a detached fiber that ends at the release.
+fn detached(fixture: &Fixture) -> fiber::JoinHandle<()> {
     let handle = fiber::spawn_local(|| fiber::protect(fiber::park));
-    place.parked.lock().unwrap().push(handle.thread().clone());
+    fixture.parked.lock().unwrap().push(handle.thread().clone());
     handle
 }
 
-/// Has one wait for a fiber that ends by the release alone, in a scope that is not cancelled
-/// itself.
+/// Joins a fiber that only the release ends, and whose scope is not cancelled.
 fn in_scope(
-    place: &Place,
+    fixture: &Fixture,
     join: impl FnOnce(fiber::ScopedJoinHandle<'_, ()>) -> io::Result<()>,
 ) -> io::Result<()> {
     fiber::scope(|s| {
-        let handle = s.spawn_local(|| fiber::protect(|| until_released(place)));
-        let joined = join_before_release(place, || join(handle));
-        // The scope waits for the fiber: nothing else is to be seen of it.
-        place.released.store(true, Ordering::SeqCst);
+        let handle = s.spawn_local(|| fiber::protect(|| until_released(fixture)));
+        let joined = join_before_release(fixture, || join(handle));
+        // The scope waits for the fiber, so it must end.
+        fixture.released.store(true, Ordering::SeqCst);
         joined
     })
 }
 
-/// Runs `f`; what waits by [`until_released`] is let go also when it unwinds.
-fn join_before_release<T>(place: &Place, f: impl FnOnce() -> T) -> T {
-    struct Release<'a>(&'a Place);
+/// Runs `f`, and marks the release when `f` returns or unwinds.
+fn join_before_release<T>(fixture: &Fixture, f: impl FnOnce() -> T) -> T {
+    struct Release<'a>(&'a Fixture);
     impl Drop for Release<'_> {
         fn drop(&mut self) {
             self.0.released.store(true, Ordering::SeqCst);
         }
     }
-    let _release = Release(place);
+    let _release = Release(fixture);
     f()
 }
 
-fn until_released(place: &Place) {
-    while !place.is_released() {
+fn until_released(fixture: &Fixture) {
+    while !fixture.is_released() {
         fiber::yield_now();
     }
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug)]
 enum End {
     Done,
@@ -405,16 +404,16 @@ fn end_of(joined: fiber::Result<io::Result<()>>) -> End {
     }
 }
 
-fn assert_cancel_of(call: Call, end: &End) {
-    match (call.manner, end) {
+fn assert_effect(call: Call, end: &End) {
+    match (call.effect, end) {
         (Fails, End::Failed(error)) => assert_cancelled(error),
         (Unwinds, End::Unwound) | (Waits, End::Done) => {}
         _ => panic!("{}: {end:?}", call.name),
     }
 }
 
-/// All of them. Before Linux 6.9 a ring cannot set a file's length: a thread does, which nothing
-/// disturbs.
+/// Returns all calls that a cancel can end here. Before Linux 6.9 a ring cannot set a file's
+/// length: a thread does, and a cancel does not reach it.
 fn calls() -> impl Iterator<Item = Call> {
     static BY_THREAD: OnceLock<bool> = OnceLock::new();
     let by_thread = *BY_THREAD.get_or_init(|| {
@@ -424,8 +423,8 @@ fn calls() -> impl Iterator<Item = Call> {
     CALLS.iter().copied().filter(move |call| !by_thread || call.name != "set_len")
 }
 
-/// Those who keep a place as it should be are let go by a test that fails, too.
-struct Release<'a>(&'a Place);
+/// Releases the fixture when the test ends, even if it fails.
+struct Release<'a>(&'a Fixture);
 
 impl Drop for Release<'_> {
     fn drop(&mut self) {
@@ -433,25 +432,25 @@ impl Drop for Release<'_> {
     }
 }
 
-/// Runs `f` at the place, beside those who keep it as it should be, and ends them.
-fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
+/// Runs `f` beside fibers that make `call` wait, and ends them afterwards.
+fn run_beside(call: Call, fixture: &Fixture, workers: usize, f: impl FnOnce()) {
     println!("{}", call.name);
     let builder = Builder::new().workers(workers);
     let builder = if call.crowded { builder.in_flight_limit(1) } else { builder };
     let run = builder.run(|| {
         fiber::scope(|s| {
             if call.crowded {
-                // On each worker, so that each is crowded; and somebody is always ready, so that
-                // nothing is done inline.
+                // Each worker has its own limit, and another ready fiber, so that no op is
+                // performed inline.
                 for worker in 0..workers {
-                    spawn_on(worker, s, || place.take_room());
-                    spawn_on(worker, s, || until_released(place));
+                    spawn_on(worker, s, || fixture.exhaust_limit());
+                    spawn_on(worker, s, || until_released(fixture));
                 }
                 let_others_wait();
-                s.spawn_local(|| drop((&place.held).read(&mut AlignedBuf::new(4096)[..])));
+                s.spawn_local(|| drop((&fixture.held).read(&mut AlignedBuf::new(4096)[..])));
                 let_others_wait();
             }
-            let _release = Release(place);
+            let _release = Release(fixture);
             f();
         });
     });
@@ -459,58 +458,58 @@ fn at(call: Call, place: &Place, workers: usize, f: impl FnOnce()) {
 }
 
 #[test]
-fn a_cancel_ends_each_wait_in_its_manner() {
+fn cancel_has_the_listed_effect_on_each_wait() {
     for call in calls() {
-        let place = Place::new(HOUR);
-        at(call, &place, 1, || {
+        let fixture = Fixture::new(HOUR);
+        run_beside(call, &fixture, 1, || {
             fiber::scope(|s| {
-                let waits = s.spawn_local(|| (call.wait)(&place));
+                let waits = s.spawn_local(|| (call.wait)(&fixture));
                 let_others_wait();
                 assert!(!waits.is_finished(), "{} waits", call.name);
                 s.cancel();
-                if call.manner == Waits {
+                if call.effect == Waits {
                     fiber::protect(let_others_wait);
-                    assert!(!waits.is_finished(), "{} waits on", call.name);
-                    place.release();
+                    assert!(!waits.is_finished(), "{} still waits", call.name);
+                    fixture.release();
                 }
-                assert_cancel_of(call, &end_of(waits.join()));
+                assert_effect(call, &end_of(waits.join()));
             });
         });
     }
 }
 
 #[test]
-fn a_cancelled_fiber_is_refused_each_wait_at_once() {
+fn cancelled_fiber_is_refused_every_wait() {
     for call in calls() {
-        let place = Place::new(HOUR);
-        at(call, &place, 1, || {
+        let fixture = Fixture::new(HOUR);
+        run_beside(call, &fixture, 1, || {
             fiber::scope(|s| {
                 s.cancel();
-                let waits = s.spawn_local(|| (call.wait)(&place));
-                if call.manner == Waits {
-                    place.release();
+                let waits = s.spawn_local(|| (call.wait)(&fixture));
+                if call.effect == Waits {
+                    fixture.release();
                 }
-                assert_cancel_of(call, &end_of(waits.join()));
+                assert_effect(call, &end_of(waits.join()));
             });
         });
     }
 }
 
-/// Whether it waits already, or has not begun: it ends in its manner.
+/// The call has not started, starts, or waits already, depending on `turns`.
 #[test]
-fn a_cancel_from_another_worker_ends_each_wait_in_its_manner() {
+fn cancel_from_another_worker_has_the_same_effect() {
     for call in calls() {
         for turns in [0, 1, 20] {
-            let place = Place::new(HOUR);
-            at(call, &place, 2, || {
+            let fixture = Fixture::new(HOUR);
+            run_beside(call, &fixture, 2, || {
                 fiber::scope(|s| {
-                    let waits = spawn_on(1, s, || (call.wait)(&place));
+                    let waits = spawn_on(1, s, || (call.wait)(&fixture));
                     (0..turns).for_each(|_| fiber::yield_now());
                     s.cancel();
-                    if call.manner == Waits {
-                        place.release();
+                    if call.effect == Waits {
+                        fixture.release();
                     }
-                    assert_cancel_of(call, &end_of(waits.join()));
+                    assert_effect(call, &end_of(waits.join()));
                 });
             });
         }
@@ -518,28 +517,28 @@ fn a_cancel_from_another_worker_ends_each_wait_in_its_manner() {
 }
 
 #[test]
-fn a_deadline_ends_each_wait_and_names_itself() {
+fn deadline_ends_each_wait_and_is_named() {
     const LIMIT: Duration = Duration::from_millis(2);
     for call in calls() {
-        let place = Place::new(HOUR);
-        at(call, &place, 1, || {
+        let fixture = Fixture::new(HOUR);
+        run_beside(call, &fixture, 1, || {
             fiber::scope(|s| {
                 let begin = Instant::now();
-                if call.manner == Waits {
+                if call.effect == Waits {
                     s.spawn_local(|| {
                         time::sleep(2 * LIMIT).unwrap();
-                        place.release();
+                        fixture.release();
                     });
                 }
-                match time::timeout(LIMIT, || (call.wait)(&place)) {
-                    Ok(()) => assert_eq!(call.manner, Waits, "{}", call.name),
+                match time::timeout(LIMIT, || (call.wait)(&fixture)) {
+                    Ok(()) => assert_eq!(call.effect, Waits, "{}", call.name),
                     Err(error) => {
-                        assert_ne!(call.manner, Waits, "{}", call.name);
+                        assert_ne!(call.effect, Waits, "{}", call.name);
                         assert_elapsed(&error, LIMIT);
                     }
                 }
                 assert!(begin.elapsed() >= LIMIT);
-                // It is over with the call that it was for.
+                // After the call the fiber is not cancelled.
                 cringle::cancel::check().unwrap();
             });
         });
@@ -547,22 +546,22 @@ fn a_deadline_ends_each_wait_and_names_itself() {
 }
 
 #[test]
-fn nothing_ends_a_wait_in_a_protected_call_but_its_own_end() {
+fn protected_wait_is_not_cancelled() {
     for call in calls() {
-        let place = Place::new(Duration::from_millis(3));
-        at(call, &place, 1, || {
+        let fixture = Fixture::new(Duration::from_millis(3));
+        run_beside(call, &fixture, 1, || {
             fiber::scope(|s| {
                 let waits = s.spawn_local(|| {
-                    let waited = fiber::protect(|| (call.wait)(&place));
+                    let waited = fiber::protect(|| (call.wait)(&fixture));
                     assert_cancelled(&cringle::cancel::check().unwrap_err());
                     waited
                 });
                 fiber::yield_now();
                 s.cancel();
                 fiber::protect(let_others_wait);
-                let _other_end = call.name.contains("FIFO").then(|| place.open_fifo());
+                let _other_end = call.name.contains("FIFO").then(|| fixture.open_fifo());
                 if !waits.is_finished() {
-                    place.release();
+                    fixture.release();
                 }
                 assert!(matches!(end_of(waits.join()), End::Done), "{}", call.name);
             });
@@ -570,38 +569,42 @@ fn nothing_ends_a_wait_in_a_protected_call_but_its_own_end() {
     }
 }
 
-/// Its place in the queue is given up before it unwinds: else the lock would be handed to nobody.
+/// The fiber leaves the lock's queue before it unwinds; otherwise it would be handed the lock.
 #[test]
-fn a_fiber_that_is_unwound_in_line_for_a_cursor_leaves_no_ghost_there() {
+fn unwound_fiber_leaves_the_queue_of_a_cursor() {
     let &call = CALLS.iter().find(|call| call.name == "a cursor's lock").unwrap();
-    let place = Place::new(HOUR);
-    at(call, &place, 1, || {
+    let fixture = Fixture::new(HOUR);
+    run_beside(call, &fixture, 1, || {
         fiber::scope(|s| {
             s.cancel();
             let unwound = s.spawn_local(|| {
-                // As many refusals as a fiber may ignore.
+                // The number of refusals that a fiber may ignore.
                 (0..1000).for_each(|_| drop(cringle::cancel::check().unwrap_err()));
-                (call.wait)(&place)
+                (call.wait)(&fixture)
             });
             assert!(matches!(end_of(unwound.join()), End::Unwound));
         });
         fiber::scope(|s| {
-            let next = s.spawn_local(|| (call.wait)(&place));
+            let next = s.spawn_local(|| (call.wait)(&fixture));
             let_others_wait();
             assert!(!next.is_finished());
-            place.release();
+            fixture.release();
             next.join().unwrap().unwrap();
         });
     });
 }
 
-/// The file gives a part at a time: whether the cancel comes in the first, between two, or after
-/// the last.
+/// The file returns a part with each read. Depending on `turns`, the cancel arrives in the first
+/// read, between two reads, or after the last.
 #[test]
-fn an_exact_operation_of_a_batch_may_be_cancelled_between_two_parts() {
+fn exact_read_of_batch_can_be_cancelled_midway() {
     const LEN: usize = 100_000;
     let (mut done, mut in_between) = (0, 0);
-    for turns in (0..60).map(|n| n * n) {
+    for round in 0..6000usize {
+        if round >= 60 && in_between > 0 {
+            break;
+        }
+        let turns = (round % 60).pow(2);
         Builder::new()
             .workers(1)
             .run(|| {
@@ -631,6 +634,6 @@ fn an_exact_operation_of_a_batch_may_be_cancelled_between_two_parts() {
             })
             .unwrap();
     }
-    println!("{done} were done, {in_between} cancelled between two parts");
+    println!("{done} reads completed, {in_between} were cancelled midway");
     assert!(in_between > 0);
 }

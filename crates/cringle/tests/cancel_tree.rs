@@ -1,5 +1,5 @@
-//! Cancels go down the tree of scopes and deadlines, to all of it and to nothing else, wherever
-//! they come from; they stick, and stop at protected calls.
+//! A cancel reaches every scope, deadline and fiber below the cancelled one and no other, from any
+//! thread; it is sticky, and stops at protected calls.
 
 mod tools;
 
@@ -20,17 +20,17 @@ const FOREVER: Duration = Duration::MAX;
 const LEVELS: u32 = 3;
 const LEAVES: usize = 2usize.pow(LEVELS);
 
-/// What the leaves of a tree tell.
-struct Tally {
+/// Counts the leaves of a tree that wait and that were cancelled.
+struct Leaves {
     owner: fiber::Thread,
     begun: AtomicUsize,
     cancelled: AtomicUsize,
 }
 
-impl Tally {
-    fn new() -> Tally {
+impl Leaves {
+    fn new() -> Leaves {
         let (begun, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Tally { owner: fiber::current(), begun, cancelled }
+        Leaves { owner: fiber::current(), begun, cancelled }
     }
 
     fn wait_until_all_have_begun(&self) {
@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Waits to be cancelled, in one of the ways there are.
+    /// Waits until it is cancelled; `number` selects the call.
     fn wait(&self, number: usize) {
         let (reader, _writer) = pipe();
         if self.begun.fetch_add(1, Ordering::SeqCst) + 1 == LEAVES {
@@ -48,7 +48,7 @@ impl Tally {
         match number % 4 {
             0 => assert_cancelled(&time::sleep(FOREVER).unwrap_err()),
             1 => assert_cancelled(&(&reader).read(&mut [0]).unwrap_err()),
-            2 => assert_unwound(catch_unwind(|| while_parked(|| true))),
+            2 => assert_unwound(catch_unwind(park_for_ever)),
             _ => assert_unwound(catch_unwind(|| drop(fiber::spawn(fiber::park).join()))),
         }
         assert_cancelled(&cancel::check().unwrap_err());
@@ -56,14 +56,8 @@ impl Tally {
     }
 }
 
-fn while_parked(go_on: impl Fn() -> bool) {
-    while go_on() {
-        fiber::park();
-    }
-}
-
-/// Two fibers, one on each worker, each with a scope of its own and two fibers in it, and so on;
-/// the last ones call `leaf` with their number.
+/// Spawns two fibers, one on each worker; each opens a scope with two more, and so on. The last
+/// level calls `leaf` with its number.
 fn grow<'scope>(
     s: &'scope fiber::Scope<'scope, '_>,
     levels: u32,
@@ -79,26 +73,32 @@ fn grow<'scope>(
     }
 }
 
-/// Grows a tree, has it cancelled, and sees to it that all of it is, and another one beside is not.
-fn cancelled_by(cancel: impl FnOnce(&fiber::Scope<'_, '_>)) {
+fn park_for_ever() {
+    loop {
+        fiber::park();
+    }
+}
+
+/// Cancels a tree, and asserts that all of it is cancelled and the tree beside it is not.
+fn assert_tree_cancelled_by(cancel: impl FnOnce(&fiber::Scope<'_, '_>)) {
     on_two_workers(|| {
         let over = AtomicBool::new(false);
-        let goes_on = |_: usize| {
+        let runs = |_: usize| {
             while !over.load(Ordering::SeqCst) {
                 time::sleep(Duration::from_micros(50)).unwrap();
             }
             cancel::check().unwrap();
         };
-        let tally = Tally::new();
-        let waits = |number| tally.wait(number);
+        let leaves = Leaves::new();
+        let waits = |number| leaves.wait(number);
         fiber::scope(|s| {
-            grow(s, LEVELS, 0, &goes_on);
+            grow(s, LEVELS, 0, &runs);
             fiber::scope(|s| {
                 grow(s, LEVELS, 0, &waits);
-                tally.wait_until_all_have_begun();
+                leaves.wait_until_all_have_begun();
                 cancel(s);
             });
-            assert_eq!(tally.cancelled.load(Ordering::SeqCst), LEAVES);
+            assert_eq!(leaves.cancelled.load(Ordering::SeqCst), LEAVES);
             cancel::check().unwrap();
             over.store(true, Ordering::SeqCst);
         });
@@ -106,58 +106,58 @@ fn cancelled_by(cancel: impl FnOnce(&fiber::Scope<'_, '_>)) {
 }
 
 #[test]
-fn the_owner_of_a_scope_cancels_the_tree_below_it() {
-    (0..20).for_each(|_| cancelled_by(|s| s.cancel()));
+fn owner_of_scope_cancels_the_tree_below() {
+    (0..20).for_each(|_| assert_tree_cancelled_by(|s| s.cancel()));
 }
 
 #[test]
-fn a_fiber_of_the_scope_cancels_the_tree_and_itself() {
+fn fiber_of_scope_cancels_the_tree_and_itself() {
     for worker in [0, 1] {
         on_two_workers(|| {
-            let tally = Tally::new();
-            let waits = |number| tally.wait(number);
+            let leaves = Leaves::new();
+            let waits = |number| leaves.wait(number);
             fiber::scope(|s| {
                 grow(s, LEVELS, 0, &waits);
-                tally.wait_until_all_have_begun();
+                leaves.wait_until_all_have_begun();
                 let child = spawn_on(worker, s, || {
                     s.cancel();
                     s.cancel();
-                    // It may be on its way by message, but not for ever.
+                    // The cancel may arrive later, by message.
                     time::sleep(FOREVER)
                 });
                 assert_cancelled(&child.join().unwrap().unwrap_err());
             });
-            assert_eq!(tally.cancelled.load(Ordering::SeqCst), LEAVES);
+            assert_eq!(leaves.cancelled.load(Ordering::SeqCst), LEAVES);
             cancel::check().unwrap();
         });
     }
 }
 
 #[test]
-fn a_fiber_of_another_scope_and_worker_cancels_the_tree() {
+fn fiber_outside_of_scope_cancels_the_tree() {
     for worker in [0, 1] {
-        cancelled_by(|s| {
+        assert_tree_cancelled_by(|s| {
             let cancel = || fiber::scope(|t| spawn_on(worker, t, || s.cancel()).join().unwrap());
-            // What cancels is within no part of the tree, but its owner is.
+            // The canceller's scope is opened below the tree's owner, so it must be protected.
             fiber::protect(cancel);
         });
     }
 }
 
 #[test]
-fn a_foreign_thread_cancels_the_tree() {
-    // In `unblock`, and as a thread of the program's own.
-    cancelled_by(|s| fiber::unblock(|| s.cancel()));
-    cancelled_by(|s| std::thread::scope(|t| drop(t.spawn(|| s.cancel()))));
+fn foreign_thread_cancels_the_tree() {
+    // From `unblock`, and from a thread of the program.
+    assert_tree_cancelled_by(|s| fiber::unblock(|| s.cancel()));
+    assert_tree_cancelled_by(|s| std::thread::scope(|t| drop(t.spawn(|| s.cancel()))));
 }
 
 #[test]
-fn a_worker_of_another_runtime_cancels_the_tree() {
-    cancelled_by(|s| fiber::unblock(|| on_one_worker(|| s.cancel())));
+fn worker_of_another_runtime_cancels_the_tree() {
+    assert_tree_cancelled_by(|s| fiber::unblock(|| on_one_worker(|| s.cancel())));
 }
 
 #[test]
-fn a_deadline_cancels_the_tree() {
+fn deadline_cancels_the_tree() {
     const LIMIT: Duration = Duration::from_millis(20);
     on_two_workers(|| {
         let errors = Mutex::new(Vec::new());
@@ -177,9 +177,9 @@ fn a_deadline_cancels_the_tree() {
     });
 }
 
-/// Each may be anywhere: not started, starting, waiting, ended.
+/// Each fiber may be unstarted, starting, waiting or finished when the cancel arrives.
 #[test]
-fn cancels_may_come_while_the_tree_grows() {
+fn tree_can_be_cancelled_while_it_grows() {
     for round in 0..200u64 {
         let waits = |number: usize| match number % 3 {
             0 => assert_cancelled(&time::sleep(FOREVER).unwrap_err()),
@@ -202,9 +202,9 @@ fn cancels_may_come_while_the_tree_grows() {
     }
 }
 
-/// A cancel goes from fiber to fiber; no stack is as deep as the tree.
+/// A cancel is passed from fiber to fiber without recursion.
 #[test]
-fn the_tree_may_be_as_deep_as_memory_allows() {
+fn cancel_of_a_deep_tree_does_not_recurse() {
     const DEPTH: usize = 5000;
     fn descend(depth: usize, bottom: &fiber::Thread) {
         if depth == 0 {
@@ -225,10 +225,10 @@ fn the_tree_may_be_as_deep_as_memory_allows() {
     });
 }
 
-// ----- it sticks -----
+// ----- a cancel is sticky -----
 
 #[test]
-fn what_is_begun_after_a_cancel_begins_cancelled() {
+fn fibers_spawned_after_a_cancel_start_cancelled() {
     on_two_workers(|| {
         fiber::scope(|s| {
             s.cancel();
@@ -236,7 +236,7 @@ fn what_is_begun_after_a_cancel_begins_cancelled() {
             assert!(s.is_cancelled());
             let check = || assert_cancelled(&cancel::check().unwrap_err());
             check();
-            // In the scope, below it, and in what is opened below it.
+            // In the scope, in a scope below it, and in a scope that its fiber opens.
             for worker in [0, 1] {
                 spawn_on(worker, s, check).join().unwrap();
                 fiber::scope(|t| {
@@ -245,10 +245,10 @@ fn what_is_begun_after_a_cancel_begins_cancelled() {
                     spawn_on(worker, t, || fiber::scope(|u| drop(u.spawn_local(check))));
                 });
             }
-            // A deadline does not lift it, nor hide it.
+            // A deadline neither lifts nor hides the cancel.
             let error = time::timeout(Duration::from_secs(60), || time::sleep(FOREVER));
             assert_cancelled(&error.unwrap_err());
-            // Detached fibers are not the scope's.
+            // Detached fibers do not belong to the scope.
             fiber::protect(|| fiber::spawn(|| cancel::check().unwrap()).join().unwrap());
         });
         cancel::check().unwrap();
@@ -256,13 +256,13 @@ fn what_is_begun_after_a_cancel_begins_cancelled() {
 }
 
 #[test]
-fn a_cancel_of_a_scope_that_has_ended_hits_nobody() {
+fn cancel_of_an_ended_scope_cancels_nothing() {
     on_two_workers(|| {
         for _ in 0..100 {
             fiber::scope(|s| {
                 let late = s.spawn(|| {
                     fiber::scope(|t| {
-                        // The message may come when its owner is in other scopes, or gone.
+                        // The message may arrive when the owner is in another scope or has ended.
                         fiber::unblock(|| t.cancel());
                     });
                     cancel::check().unwrap();
@@ -282,10 +282,10 @@ fn a_cancel_of_a_scope_that_has_ended_hits_nobody() {
 // ----- protected calls -----
 
 #[test]
-fn nothing_is_cancelled_in_a_protected_call_also_in_its_scopes() {
+fn protected_call_and_its_scopes_are_not_cancelled() {
     on_two_workers(|| {
         let (go, all) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let undisturbed = |_: usize| {
+        let runs = |_: usize| {
             while !go.load(Ordering::SeqCst) {
                 time::sleep(Duration::from_micros(100)).unwrap();
             }
@@ -295,9 +295,9 @@ fn nothing_is_cancelled_in_a_protected_call_also_in_its_scopes() {
         fiber::scope(|s| {
             let protected = s.spawn_local(|| {
                 fiber::protect(|| {
-                    // Cancelled while these are open, and before these are opened.
-                    fiber::scope(|t| grow(t, LEVELS, 0, &undisturbed));
-                    fiber::scope(|t| grow(t, LEVELS, 0, &undisturbed));
+                    // The cancel arrives while the first scope is open and before the second is.
+                    fiber::scope(|t| grow(t, LEVELS, 0, &runs));
+                    fiber::scope(|t| grow(t, LEVELS, 0, &runs));
                     cancel::check().unwrap();
                 });
                 assert_cancelled(&cancel::check().unwrap_err());
@@ -316,7 +316,7 @@ fn nothing_is_cancelled_in_a_protected_call_also_in_its_scopes() {
 }
 
 #[test]
-fn a_deadline_and_a_scope_within_a_protected_call_count() {
+fn deadline_and_scope_in_protected_call_still_cancel() {
     const LIMIT: Duration = Duration::from_millis(2);
     on_two_workers(|| {
         fiber::scope(|s| {
@@ -340,9 +340,9 @@ fn a_deadline_and_a_scope_within_a_protected_call_count() {
                     t.cancel();
                     assert_cancelled(&sleeper.join().unwrap().unwrap_err());
                 });
-                // What is within has ended; what is around does not count.
+                // Both have ended, and the cancel outside does not reach here.
                 cancel::check().unwrap();
-                // Protected from that deadline, too.
+                // A protected call inside of a deadline.
                 let waited = time::timeout(LIMIT, || {
                     fiber::protect(|| time::sleep(2 * LIMIT)).unwrap();
                     cancel::check()
@@ -354,10 +354,9 @@ fn a_deadline_and_a_scope_within_a_protected_call_count() {
     });
 }
 
-/// The loop of an acceptor that logs its errors, protects the log, bounds that by a deadline, and
-/// goes on.
+/// An acceptor's loop that logs each error in a protected call with a deadline, and retries.
 #[test]
-fn a_loop_that_ignores_refusals_is_unwound_though_it_protects_what_it_does_about_them() {
+fn loop_with_protected_logging_is_unwound_too() {
     on_one_worker(|| {
         let (reader, _writer) = pipe();
         let refusals = Cell::new(0);
@@ -376,18 +375,14 @@ fn a_loop_that_ignores_refusals_is_unwound_though_it_protects_what_it_does_about
             let_others_wait();
             s.cancel();
             assert_unwound(handle.join());
-            assert_eq!(
-                refusals.get(),
-                1 + 1000,
-                "the read that was given up, and as many refusals"
-            );
+            assert_eq!(refusals.get(), 1 + 1000, "one cancelled read, then the refusals");
         });
     });
 }
 
-/// Each deadline has its own count: a fiber that lives through many is not unwound for them.
+/// Each deadline has its own count, so a fiber that survives many deadlines is not unwound.
 #[test]
-fn refusals_are_forgotten_with_what_they_were_for() {
+fn count_of_refusals_ends_with_the_deadline() {
     on_one_worker(|| {
         for _ in 0..3 {
             let result: io::Result<()> = time::timeout(Duration::ZERO, || {
@@ -399,13 +394,12 @@ fn refusals_are_forgotten_with_what_they_were_for() {
     });
 }
 
-// ----- success wins -----
+// ----- a completed wait wins over a cancel -----
 
 #[test]
-fn what_was_done_beats_a_cancel_that_comes_late() {
+fn completed_wait_wins_over_later_cancel() {
     on_one_worker(|| {
-        // The token of a park, a value of a fiber, the bytes of a read: in before the cancel, asked
-        // for before it, taken after it.
+        // The fiber waits; then its wait completes; then it is cancelled; then it resumes.
         fiber::scope(|s| {
             let parked = s.spawn_local(fiber::park_cancellable);
             let unwinds = s.spawn_local(fiber::park);
@@ -420,41 +414,40 @@ fn what_was_done_beats_a_cancel_that_comes_late() {
             let ends = fiber::spawn_local(|| 7);
             let joins = s.spawn_local(|| ends.join_cancellable());
             fiber::yield_now();
-            // It has ended, and has woken who joins; that one has not run since.
+            // The fiber has ended and has woken the joiner, which has not resumed yet.
             s.cancel();
             assert_eq!(joins.join().unwrap().unwrap().unwrap(), 7);
         });
     });
 }
 
-/// A timeout of next to nothing around a read that completes at once: the cancel and the completion
-/// meet, and the next read uses the same frame.
+/// A very short timeout around a read that completes at once: the cancel races with the completion,
+/// and the next read uses the same frame.
 #[test]
-fn a_cancel_that_meets_a_completion_hits_no_later_op() {
-    meet(Builder::new(), 100_000);
-    // Here a completion comes in at any time, also between its cancel and the cancel's way to the
-    // kernel.
+fn cancel_that_races_completion_hits_no_later_op() {
+    race(Builder::new(), 100_000);
+    // Here a completion can arrive at any time, even before the queued cancel reaches the kernel.
     let builder = Builder::new().without(Feature::DeferTaskrun).without(Feature::TaskrunFlag);
-    meet(builder, 20_000);
+    race(builder, 20_000);
 }
 
-fn meet(builder: Builder, rounds: usize) {
+fn race(builder: Builder, rounds: usize) {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::write(file.path(), [7; 4096]).unwrap();
-    let (done, late) = (Cell::new(0), Cell::new(0));
+    let (completed, cancelled) = (Cell::new(0), Cell::new(0));
     let run = builder.workers(1).run(|| {
         let (reader, writer) = pipe();
         let file = cringle::fs::File::open(file.path()).unwrap();
         let over = Cell::new(false);
         fiber::scope(|s| {
-            // Never alone: every read goes through the ring.
+            // Another fiber is always ready, so every read goes through the ring.
             s.spawn_local(|| {
                 while !over.get() {
                     fiber::yield_now();
                 }
             });
             let read = |limit, byte: &mut u8| {
-                // The same frame each time, with a deadline and without.
+                // Each call uses the same frame.
                 time::timeout(limit, || {
                     let byte = std::slice::from_mut(byte);
                     std::os::unix::fs::FileExt::read_at(&file, byte, 9)
@@ -466,20 +459,19 @@ fn meet(builder: Builder, rounds: usize) {
                 match read(limit, &mut byte) {
                     Ok(count) => {
                         assert_eq!((count, byte), (1, 7));
-                        done.set(done.get() + 1);
+                        completed.set(completed.get() + 1);
                     }
                     Err(error) => {
                         assert_elapsed(&error, limit);
-                        assert_eq!(byte, 0, "it was given up");
-                        late.set(late.get() + 1);
+                        assert_eq!(byte, 0, "a cancelled read writes nothing");
+                        cancelled.set(cancelled.get() + 1);
                     }
                 }
-                // Its cancel, were it still on its way, would hit this one.
+                // If the cancel were still queued, it would hit this read.
                 let mut byte = 0;
                 assert_eq!(read(Duration::MAX, &mut byte).unwrap(), 1);
                 if round % 16 == 0 {
-                    // One that is sure to be in the kernel when its deadline passes, or its byte
-                    // comes.
+                    // This read waits in the kernel until its deadline passes or its byte arrives.
                     let write = s.spawn_local(|| (&writer).write_all(&[1]));
                     let first = time::timeout(limit, || (&reader).read(&mut [0]));
                     let second = match first {
@@ -494,23 +486,23 @@ fn meet(builder: Builder, rounds: usize) {
         });
     });
     run.unwrap();
-    println!("{} were done, {} were late", done.get(), late.get());
-    assert!(done.get() > 0 && late.get() > 0);
+    println!("{} completed, {} were cancelled", completed.get(), cancelled.get());
+    assert!(completed.get() > 0 && cancelled.get() > 0);
 }
 
-// ----- scopes and runtimes that are not each other's -----
+// ----- scopes of another runtime -----
 
-/// A scope may be opened outside of `run`; a fiber that was spawned into it within is still one
-/// that is left when the closure of `run` returns.
+/// A scope may be opened outside of `run`. A fiber that is spawned into it inside of `run` is still
+/// cancelled when the closure of `run` returns.
 #[test]
-fn the_end_of_run_cancels_the_fibers_of_scopes_from_outside_of_it() {
+fn end_of_run_cancels_fibers_of_outer_scopes() {
     fiber::scope(|s| {
         on_two_workers(|| {
             for worker in [0, 1] {
                 spawn_on(worker, s, || assert_cancelled(&time::sleep(FOREVER).unwrap_err()));
             }
         });
-        // One that was not started yet when it returned.
+        // A fiber that has not started when the closure returns.
         on_two_workers(|| drop(s.spawn(|| assert_cancelled(&time::sleep(FOREVER).unwrap_err()))));
     });
     on_one_worker(|| {
@@ -526,10 +518,10 @@ fn the_end_of_run_cancels_the_fibers_of_scopes_from_outside_of_it() {
     });
 }
 
-/// What is not `Send` would be handed to another thread at the end.
+/// The scope's thread would otherwise call a closure that is not `Send`.
 #[test]
-fn a_local_exit_can_be_registered_in_the_runtime_of_its_scope_alone() {
-    let refused = |register: &(dyn Fn() + Sync)| {
+fn local_exit_is_refused_from_another_runtime() {
+    let assert_refused = |register: &(dyn Fn() + Sync)| {
         let payload = catch_unwind(AssertUnwindSafe(register)).unwrap_err();
         let text = message(payload);
         assert!(text.contains("another `cringle::run`"), "{text}");
@@ -543,18 +535,18 @@ fn a_local_exit_can_be_registered_in_the_runtime_of_its_scope_alone() {
             s.on_exit_local(count);
             fiber::unblock(|| {
                 on_one_worker(|| {
-                    refused(&|| s.on_exit_local(count));
+                    assert_refused(&|| s.on_exit_local(count));
                     s.on_exit(count);
                 });
             });
         });
         let tried: Result<(), io::Error> = fiber::try_scope(|s| {
-            fiber::unblock(|| on_one_worker(|| refused(&|| s.on_exit_local(count))));
+            fiber::unblock(|| on_one_worker(|| assert_refused(&|| s.on_exit_local(count))));
             s.on_exit_local(count);
             Ok(())
         });
         tried.unwrap();
     });
-    fiber::scope(|s| on_one_worker(|| refused(&|| s.on_exit_local(count))));
+    fiber::scope(|s| on_one_worker(|| assert_refused(&|| s.on_exit_local(count))));
     assert_eq!(ran.into_inner(), 3);
 }

@@ -1,6 +1,7 @@
 //! Fibers behave as std's threads do.
 
 mod child;
+mod tools;
 
 use cringle::{Builder, fiber, runtime};
 use std::cell::{Cell, RefCell};
@@ -11,15 +12,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
-
-/// Runs `f` with one worker: what is asserted about order holds there.
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
-
-fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(2).run(f).unwrap()
-}
+use tools::{on_one_worker, on_two_workers};
 
 // ----- joining -----
 
@@ -32,7 +25,7 @@ fn join_returns_the_value() {
 }
 
 #[test]
-fn a_panic_reaches_join_with_its_payload() {
+fn join_returns_the_payload_of_a_panic() {
     cringle::run(|| {
         let result = fiber::spawn(|| -> () { panic_any(17) }).join();
         assert_eq!(*result.unwrap_err().downcast::<i32>().unwrap(), 17);
@@ -43,7 +36,7 @@ fn a_panic_reaches_join_with_its_payload() {
 }
 
 #[test]
-fn a_panic_that_nobody_joins_ends_its_fiber_alone() {
+fn unjoined_panic_ends_only_its_fiber() {
     on_one_worker(|| {
         drop(fiber::spawn_local(|| resume_unwind(Box::new(1))));
         assert_eq!(fiber::spawn_local(|| 2).join().unwrap(), 2);
@@ -51,7 +44,7 @@ fn a_panic_that_nobody_joins_ends_its_fiber_alone() {
 }
 
 #[test]
-fn a_thousand_fibers_on_two_workers_all_run() {
+fn thousand_fibers_run_on_two_workers() {
     let count = AtomicUsize::new(0);
     on_two_workers(|| {
         fiber::scope(|s| {
@@ -67,11 +60,11 @@ fn a_thousand_fibers_on_two_workers_all_run() {
 }
 
 #[test]
-fn a_fiber_of_another_worker_can_be_joined_at_any_moment() {
+fn fiber_on_other_worker_can_be_joined_anytime() {
     on_two_workers(|| {
         for n in 0..3000 {
             let other = fiber::Builder::new().worker(1).spawn(move || n).unwrap();
-            // Sometimes it has ended, sometimes it runs, sometimes it has not begun.
+            // By now the fiber is not started, running or finished, depending on `n`.
             (0..n % 7).for_each(|_| fiber::yield_now());
             assert_eq!(other.join().unwrap(), n);
         }
@@ -79,7 +72,7 @@ fn a_fiber_of_another_worker_can_be_joined_at_any_moment() {
 }
 
 #[test]
-fn is_finished_tells_whether_join_would_return_at_once() {
+fn is_finished_is_true_when_join_would_not_wait() {
     on_one_worker(|| {
         let handle = fiber::spawn_local(fiber::park);
         assert!(!handle.is_finished());
@@ -94,7 +87,7 @@ fn is_finished_tells_whether_join_would_return_at_once() {
 }
 
 #[test]
-fn a_handle_may_be_joined_by_another_fiber_a_thread_and_after_run() {
+fn handle_can_be_joined_elsewhere_and_after_run() {
     on_two_workers(|| {
         let first = fiber::spawn(|| 1);
         let second = fiber::spawn(move || first.join().unwrap() + 1);
@@ -111,20 +104,20 @@ fn a_handle_may_be_joined_by_another_fiber_a_thread_and_after_run() {
 
 #[test]
 fn dropping_a_handle_detaches_the_fiber() {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     on_one_worker(|| {
         drop(fiber::spawn(move || {
             fiber::yield_now();
-            tell.send("ended").unwrap();
+            sender.send("ended").unwrap();
         }));
         fiber::unblock(|| ());
-        while told.try_recv() != Ok("ended") {
+        while receiver.try_recv() != Ok("ended") {
             fiber::yield_now();
         }
     });
 }
 
-// ----- who it is -----
+// ----- names, ids, stacks -----
 
 #[test]
 fn fibers_have_names_and_ids() {
@@ -135,7 +128,7 @@ fn fibers_have_names_and_ids() {
         let handle = named.spawn(fiber::current).unwrap();
         assert_eq!(handle.thread().name(), Some("indexer"));
         let id = handle.thread().id();
-        assert_eq!(handle.join().unwrap().id(), id, "the handle and the fiber tell the same");
+        assert_eq!(handle.join().unwrap().id(), id, "the handle and the fiber agree");
 
         let mut ids = HashSet::from([fiber::current().id(), id]);
         for _ in 0..100 {
@@ -146,24 +139,24 @@ fn fibers_have_names_and_ids() {
 }
 
 #[test]
-fn no_name_has_a_nul() {
+fn spawn_panics_if_name_contains_nul() {
     let named = || fiber::Builder::new().name("ab\0c".into());
-    let refuses = |spawn: &dyn Fn()| {
+    let assert_panics = |spawn: &dyn Fn()| {
         let payload = catch_unwind(AssertUnwindSafe(spawn)).unwrap_err();
         assert!(payload.downcast::<String>().unwrap().contains("byte 2"));
     };
     cringle::run(|| {
-        refuses(&|| drop(named().spawn(|| unreachable!())));
-        refuses(&|| drop(named().spawn_local(|| unreachable!())));
+        assert_panics(&|| drop(named().spawn(|| unreachable!())));
+        assert_panics(&|| drop(named().spawn_local(|| unreachable!())));
         fiber::scope(|s| {
-            refuses(&|| drop(named().spawn_scoped(s, || unreachable!())));
-            refuses(&|| drop(named().spawn_scoped_local(s, || unreachable!())));
+            assert_panics(&|| drop(named().spawn_scoped(s, || unreachable!())));
+            assert_panics(&|| drop(named().spawn_scoped_local(s, || unreachable!())));
         });
     });
 }
 
 #[test]
-fn outside_of_run_current_is_the_thread() {
+fn functions_act_on_the_thread_outside_of_run() {
     let named = std::thread::Builder::new().name("outside".into());
     let thread = named.spawn(|| {
         assert_eq!(fiber::current().name(), Some("outside"));
@@ -177,13 +170,13 @@ fn outside_of_run_current_is_the_thread() {
         assert_eq!(runtime::worker(), None);
         fiber::unblock(|| std::thread::current().id()) == std::thread::current().id()
     });
-    assert!(thread.unwrap().join().unwrap(), "unblock calls at once");
+    assert!(thread.unwrap().join().unwrap(), "`unblock` calls the closure on the same thread");
     let std = std::thread::available_parallelism().unwrap();
     assert_eq!(fiber::available_parallelism().unwrap(), std);
 }
 
 #[test]
-fn spawning_outside_of_run_says_what_to_wrap() {
+fn spawn_outside_of_run_panics_with_the_remedy() {
     for spawn in [|| drop(fiber::spawn(|| ())), || drop(fiber::spawn_local(|| ()))] {
         let caught = catch_unwind(spawn);
         let message = *caught.unwrap_err().downcast::<&str>().unwrap();
@@ -192,7 +185,7 @@ fn spawning_outside_of_run_says_what_to_wrap() {
 }
 
 #[test]
-fn a_stack_that_fits_into_no_address_space_is_refused() {
+fn stack_larger_than_address_space_is_refused() {
     on_one_worker(|| {
         for bytes in [usize::MAX, 1 << 60] {
             let refused = fiber::Builder::new().stack_size(bytes).spawn(|| ()).unwrap_err();
@@ -206,8 +199,8 @@ fn a_stack_that_fits_into_no_address_space_is_refused() {
 }
 
 #[test]
-fn a_fiber_can_use_the_stack_it_asked_for() {
-    /// Touches a kibibyte of stack for each level.
+fn fiber_can_use_its_whole_stack() {
+    /// Recurses; each level touches 1 KiB of stack.
     fn depth(levels: usize) -> usize {
         let frame = std::hint::black_box([levels as u8; 1024]);
         match levels {
@@ -218,15 +211,15 @@ fn a_fiber_can_use_the_stack_it_asked_for() {
     on_one_worker(|| {
         let big = fiber::Builder::new().stack_size(64 << 20).spawn(|| depth(16 << 10)).unwrap();
         assert_eq!(big.join().unwrap(), 16 << 10);
-        // The closure of `run` has 8 MiB.
+        // The closure of `run` has a stack of 8 MiB.
         assert_eq!(depth(3 << 10), 3 << 10);
     });
 }
 
-// ----- where it runs -----
+// ----- placement -----
 
 #[test]
-fn local_fibers_run_first_come_first_served() {
+fn local_fibers_run_in_spawn_order() {
     let order = Rc::new(RefCell::new(Vec::new()));
     cringle::run(|| {
         fiber::scope(|s| {
@@ -246,7 +239,7 @@ fn local_fibers_run_first_come_first_served() {
 }
 
 #[test]
-fn a_builder_places_a_fiber_on_its_worker_and_it_stays_there() {
+fn placed_fiber_stays_on_its_worker() {
     Builder::new()
         .workers(3)
         .run(|| {
@@ -254,13 +247,13 @@ fn a_builder_places_a_fiber_on_its_worker_and_it_stays_there() {
             assert_eq!(fiber::available_parallelism().unwrap().get(), 3);
             let handles: Vec<_> = (0..300)
                 .map(|n| {
-                    let wanders = move || {
+                    let check = move || {
                         for _ in 0..10 {
                             fiber::yield_now();
                             assert_eq!(runtime::worker(), Some(n % 3));
                         }
                     };
-                    fiber::Builder::new().worker(n % 3).spawn(wanders).unwrap()
+                    fiber::Builder::new().worker(n % 3).spawn(check).unwrap()
                 })
                 .collect();
             handles.into_iter().for_each(|handle| handle.join().unwrap());
@@ -274,13 +267,13 @@ fn a_builder_places_a_fiber_on_its_worker_and_it_stays_there() {
 }
 
 #[test]
-fn an_idle_worker_takes_unstarted_fibers_from_one_that_computes() {
+fn idle_worker_steals_unstarted_fibers_from_busy_one() {
     for _ in 0..50 {
         on_two_workers(|| {
             let thief = Arc::new(AtomicUsize::new(usize::MAX));
-            let theirs = Arc::clone(&thief);
-            fiber::spawn(move || theirs.store(runtime::worker().unwrap(), Ordering::SeqCst));
-            // This fiber never waits, so its own worker cannot start the other one.
+            let stolen = Arc::clone(&thief);
+            fiber::spawn(move || stolen.store(runtime::worker().unwrap(), Ordering::SeqCst));
+            // This fiber never suspends, so its worker cannot start the other one.
             while thief.load(Ordering::SeqCst) == usize::MAX {
                 std::hint::spin_loop();
             }
@@ -290,7 +283,7 @@ fn an_idle_worker_takes_unstarted_fibers_from_one_that_computes() {
 }
 
 #[test]
-fn a_started_fiber_never_changes_its_worker() {
+fn started_fiber_never_changes_worker() {
     on_two_workers(|| {
         let handles: Vec<_> = (0..200)
             .map(|_| {
@@ -311,26 +304,25 @@ fn a_started_fiber_never_changes_its_worker() {
 // ----- parking and sleeping -----
 
 #[test]
-fn unpark_before_park_makes_it_return_and_two_count_as_one() {
+fn two_unparks_before_park_leave_one_token() {
     on_one_worker(|| {
         fiber::current().unpark();
         fiber::current().unpark();
         fiber::park();
         let parked = fiber::current();
-        let woken = Rc::new(Cell::new(false));
-        let theirs = Rc::clone(&woken);
+        let unparked = Rc::new(Cell::new(false));
+        let unparks = Rc::clone(&unparked);
         fiber::spawn_local(move || {
-            theirs.set(true);
+            unparks.set(true);
             parked.unpark();
         });
-        while !woken.get() {
-            fiber::park();
-        }
+        fiber::park();
+        assert!(unparked.get(), "the second park waits for a third unpark");
     });
 }
 
 #[test]
-fn a_fiber_can_be_unparked_before_it_starts() {
+fn fiber_can_be_unparked_before_it_starts() {
     on_one_worker(|| {
         let handle = fiber::spawn(fiber::park);
         handle.thread().unpark();
@@ -354,34 +346,34 @@ fn unpark_crosses_workers_and_threads() {
     });
 }
 
-/// A token that passes back and forth: a lost wake-up would hang it.
+/// Two fibers pass a turn back and forth; a lost wake-up would hang the test.
 #[test]
-fn no_unpark_between_two_workers_is_lost() {
+fn no_unpark_between_workers_is_lost() {
     const ROUNDS: usize = 20_000;
     on_two_workers(|| {
         let turn = Arc::new(AtomicUsize::new(0));
         let play = |me: usize, turn: Arc<AtomicUsize>, other: fiber::Thread| {
             while turn.load(Ordering::SeqCst) < ROUNDS {
-                match turn.load(Ordering::SeqCst) % 2 == me {
-                    true => {
-                        turn.fetch_add(1, Ordering::SeqCst);
-                        other.unpark();
-                    }
-                    false => fiber::park(),
+                if turn.load(Ordering::SeqCst) % 2 == me {
+                    turn.fetch_add(1, Ordering::SeqCst);
+                    other.unpark();
+                } else {
+                    fiber::park();
                 }
             }
             other.unpark();
         };
         let main = fiber::current();
-        let theirs = Arc::clone(&turn);
-        let other = fiber::Builder::new().worker(1).spawn(move || play(1, theirs, main)).unwrap();
+        let same_turn = Arc::clone(&turn);
+        let other = fiber::Builder::new().worker(1).spawn(move || play(1, same_turn, main));
+        let other = other.unwrap();
         play(0, turn, other.thread().clone());
         other.join().unwrap();
     });
 }
 
 #[test]
-fn park_timeout_waits_that_long_or_for_a_token() {
+fn park_timeout_waits_for_time_or_token() {
     on_one_worker(|| {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(5) {
@@ -396,28 +388,37 @@ fn park_timeout_waits_that_long_or_for_a_token() {
 }
 
 #[test]
-fn sleep_lasts_at_least_as_long_and_only_the_fiber_waits() {
+fn sleeping_fibers_wake_in_order_of_their_deadlines() {
     on_one_worker(|| {
         let begin = Instant::now();
-        let order = Rc::new(RefCell::new(Vec::new()));
-        fiber::scope(|s| {
-            // Not in the order in which they are due.
+        let (order, begun) = (RefCell::new(Vec::new()), Cell::new(0));
+        let begun_together = fiber::scope(|s| {
             for ms in [60, 20, 40] {
-                let order = &order;
+                let (order, begun) = (&order, &begun);
                 s.spawn_local(move || {
+                    begun.set(begun.get() + 1);
                     fiber::sleep(Duration::from_millis(ms));
                     assert!(begin.elapsed() >= Duration::from_millis(ms));
                     order.borrow_mut().push(ms);
                 });
             }
+            while begun.get() < 3 {
+                fiber::yield_now();
+            }
+            begin.elapsed() < Duration::from_millis(20)
         });
-        assert_eq!(*order.borrow(), [20, 40, 60]);
+        let mut order = order.into_inner();
+        if !begun_together {
+            // The machine paused between the calls of `sleep`, so any order is right.
+            order.sort_unstable();
+        }
+        assert_eq!(order, [20, 40, 60]);
         fiber::sleep(Duration::ZERO);
     });
 }
 
 #[test]
-fn an_unpark_does_not_end_a_sleep() {
+fn unpark_does_not_end_a_sleep() {
     on_one_worker(|| {
         let begin = Instant::now();
         let sleeper = fiber::spawn_local(|| fiber::sleep(Duration::from_millis(20)));
@@ -432,7 +433,7 @@ fn an_unpark_does_not_end_a_sleep() {
 // ----- scopes -----
 
 #[test]
-fn scoped_fibers_borrow_and_have_ended_when_the_scope_returns() {
+fn scoped_fibers_borrow_and_end_before_scope_returns() {
     on_two_workers(|| {
         let mut numbers = vec![1; 100];
         let (sum, once) = (AtomicUsize::new(0), Cell::new(0));
@@ -453,7 +454,7 @@ fn scoped_fibers_borrow_and_have_ended_when_the_scope_returns() {
 }
 
 #[test]
-fn scoped_fibers_may_spawn_into_their_scope() {
+fn scoped_fibers_can_spawn_into_their_scope() {
     on_two_workers(|| {
         let count = AtomicUsize::new(0);
         fiber::scope(|s| {
@@ -470,7 +471,7 @@ fn scoped_fibers_may_spawn_into_their_scope() {
 }
 
 #[test]
-fn a_panic_of_a_scoped_fiber_that_is_joined_is_not_raised_again() {
+fn joined_panic_of_scoped_fiber_is_not_resumed() {
     cringle::run(|| {
         let value = fiber::scope(|s| {
             let failed = s.spawn(|| -> () { resume_unwind(Box::new(3)) }).join();
@@ -481,7 +482,7 @@ fn a_panic_of_a_scoped_fiber_that_is_joined_is_not_raised_again() {
 }
 
 #[test]
-fn a_panic_of_a_scoped_fiber_that_is_not_joined_is_raised() {
+fn unjoined_panic_of_scoped_fiber_makes_scope_panic() {
     cringle::run(|| {
         let ended = AtomicBool::new(false);
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -495,12 +496,12 @@ fn a_panic_of_a_scoped_fiber_that_is_not_joined_is_raised() {
         }));
         let text = *caught.unwrap_err().downcast::<&str>().unwrap();
         assert_eq!(text, "a scoped fiber panicked");
-        assert!(ended.into_inner(), "the others are waited for all the same");
+        assert!(ended.into_inner(), "the scope still waits for its other fibers");
     });
 }
 
 #[test]
-fn a_panic_of_the_scopes_closure_waits_for_its_fibers_and_wins() {
+fn panic_of_scope_closure_wins_over_fibers_panic() {
     cringle::run(|| {
         let ended = AtomicBool::new(false);
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -518,9 +519,9 @@ fn a_panic_of_the_scopes_closure_waits_for_its_fibers_and_wins() {
     });
 }
 
-/// A result that nobody takes may borrow from what the scope waits for.
+/// The result of a scoped fiber may borrow from the frame that opened the scope.
 #[test]
-fn an_unclaimed_result_is_dropped_before_the_scope_ends() {
+fn unclaimed_result_is_dropped_before_scope_returns() {
     struct Result<'a>(&'a AtomicUsize);
     impl Drop for Result<'_> {
         fn drop(&mut self) {
@@ -541,7 +542,7 @@ fn an_unclaimed_result_is_dropped_before_the_scope_ends() {
 }
 
 #[test]
-fn a_fibers_captures_go_before_its_result_and_its_locals_after_both() {
+fn fiber_drops_captures_then_locals_then_result() {
     thread_local!(static ORDER: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) });
     struct Note(&'static str);
     impl Drop for Note {
@@ -563,10 +564,10 @@ fn a_fibers_captures_go_before_its_result_and_its_locals_after_both() {
     assert_eq!(ORDER.take(), ["frame", "captured", "local", "result"]);
 }
 
-// ----- locals -----
+// ----- fiber locals -----
 
 #[test]
-fn each_fiber_has_locals_of_its_own() {
+fn each_fiber_has_its_own_locals() {
     cringle::fiber_local! {
         static FIRST: Cell<u32> = Cell::new(1);
         static SECOND: Cell<u32> = Cell::new(1);
@@ -587,11 +588,11 @@ fn each_fiber_has_locals_of_its_own() {
         }
         assert_eq!(FIRST.with(Cell::get), 5);
     });
-    assert_eq!(FIRST.with(Cell::get), 1, "outside of a fiber the thread has its own");
+    assert_eq!(FIRST.with(Cell::get), 1, "a thread outside of `run` has its own");
 }
 
 #[test]
-fn a_local_is_destroyed_at_the_fibers_end_before_join_returns() {
+fn local_is_destroyed_before_join_returns() {
     static ALIVE: AtomicUsize = AtomicUsize::new(0);
     struct Counted;
     impl Drop for Counted {
@@ -614,11 +615,11 @@ fn a_local_is_destroyed_at_the_fibers_end_before_join_returns() {
         assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
         COUNTED.with(|_| ());
     });
-    assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "that of `run`'s closure, too");
+    assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "the main fiber's local is destroyed, too");
 }
 
 #[test]
-fn a_locals_destructor_may_wait_and_make_another_local() {
+fn destructor_of_local_can_wait_and_make_locals() {
     static DESTROYED: AtomicUsize = AtomicUsize::new(0);
     struct Late;
     impl Drop for Late {
@@ -648,7 +649,7 @@ fn a_locals_destructor_may_wait_and_make_another_local() {
 }
 
 #[test]
-fn a_locals_initialiser_may_use_other_locals_and_wait() {
+fn initialiser_of_local_can_wait_and_use_locals() {
     cringle::fiber_local! {
         static INNER: u32 = { fiber::yield_now(); 20 };
         static OUTER: u32 = INNER.with(|inner| inner + 1);
@@ -658,30 +659,30 @@ fn a_locals_initialiser_may_use_other_locals_and_wait() {
     });
 }
 
-/// The result of a detached fiber is dropped on that fiber, where its destructor is code like any
-/// other: it has a name, may wait, and the locals it makes are its own.
+/// The result of a detached fiber is dropped on that fiber: its destructor has the fiber's name,
+/// can wait, and has fiber locals.
 #[test]
-fn the_destructor_of_an_unwanted_result_is_the_fibers_own_code() {
-    static SEEN: AtomicUsize = AtomicUsize::new(0);
+fn unclaimed_result_is_dropped_on_its_fiber() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
     cringle::fiber_local!(static USES: Cell<usize> = Cell::new(0));
-    struct Unwanted;
-    impl Drop for Unwanted {
+    struct Unclaimed;
+    impl Drop for Unclaimed {
         fn drop(&mut self) {
-            assert_eq!(fiber::current().name(), Some("careless"));
+            assert_eq!(fiber::current().name(), Some("detached"));
             fiber::yield_now();
             fiber::park_timeout(Duration::from_millis(1));
             USES.with(|uses| {
-                assert_eq!(uses.replace(1), 0, "the local of a fiber that has ended");
+                assert_eq!(uses.replace(1), 0, "the local is not an earlier fiber's");
             });
-            SEEN.fetch_add(1, Ordering::SeqCst);
+            DROPPED.fetch_add(1, Ordering::SeqCst);
         }
     }
-    child::must_succeed("the_destructor_of_an_unwanted_result_is_the_fibers_own_code", || {
+    child::must_succeed("unclaimed_result_is_dropped_on_its_fiber", || {
         on_one_worker(|| {
             for n in 1..20 {
-                let careless = fiber::Builder::new().name("careless".into());
-                drop(careless.spawn_local(|| Unwanted));
-                while SEEN.load(Ordering::SeqCst) < n {
+                let detached = fiber::Builder::new().name("detached".into());
+                drop(detached.spawn_local(|| Unclaimed));
+                while DROPPED.load(Ordering::SeqCst) < n {
                     fiber::yield_now();
                 }
             }
@@ -690,14 +691,14 @@ fn the_destructor_of_an_unwanted_result_is_the_fibers_own_code() {
 }
 
 #[test]
-fn a_destructor_of_an_unwanted_result_that_panics_aborts_with_a_sentence() {
+fn panic_of_result_destructor_aborts_with_a_message() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
             panic!("a bomb");
         }
     }
-    let name = "a_destructor_of_an_unwanted_result_that_panics_aborts_with_a_sentence";
+    let name = "panic_of_result_destructor_aborts_with_a_message";
     let Some(output) = child::run(name) else {
         on_one_worker(|| {
             drop(fiber::spawn_local(|| Bomb));
@@ -705,27 +706,27 @@ fn a_destructor_of_an_unwanted_result_that_panics_aborts_with_a_sentence() {
         });
         return;
     };
-    let said = child::transcript(&output);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
-    assert!(said.contains("the destructor of a fiber's result panicked"), "{said}");
+    let text = child::transcript(&output);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
+    assert!(text.contains("the destructor of a fiber's result panicked"), "{text}");
 }
 
 // ----- unblock -----
 
 #[test]
-fn unblock_runs_elsewhere_and_may_borrow() {
+fn unblock_runs_on_another_thread_and_can_borrow() {
     let text = String::from("borrowed");
-    let mut seen = None;
+    let mut result = None;
     cringle::run(|| {
-        fiber::unblock(|| seen = Some((text.len(), std::thread::current().id())));
+        fiber::unblock(|| result = Some((text.len(), std::thread::current().id())));
     });
-    let (length, thread) = seen.unwrap();
+    let (length, thread) = result.unwrap();
     assert_eq!(length, 8);
     assert_ne!(thread, std::thread::current().id());
 }
 
 #[test]
-fn a_panic_in_unblock_reaches_its_caller() {
+fn panic_in_unblock_reaches_its_caller() {
     cringle::run(|| {
         let caught = catch_unwind(|| fiber::unblock(|| -> () { resume_unwind(Box::new(9)) }));
         assert_eq!(*caught.unwrap_err().downcast::<i32>().unwrap(), 9);
@@ -733,9 +734,9 @@ fn a_panic_in_unblock_reaches_its_caller() {
     });
 }
 
-/// They all wait for each other, so each needs a thread.
+/// All closures wait at one barrier, so each needs a thread.
 #[test]
-fn any_number_of_unblocked_closures_may_wait_for_each_other() {
+fn unblocked_closures_can_wait_for_each_other() {
     const CLOSURES: usize = 64;
     let barrier = Barrier::new(CLOSURES);
     on_two_workers(|| {
@@ -750,26 +751,26 @@ fn any_number_of_unblocked_closures_may_wait_for_each_other() {
 }
 
 #[test]
-fn other_fibers_go_on_while_one_is_in_unblock() {
+fn other_fibers_run_while_one_is_in_unblock() {
     on_one_worker(|| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         fiber::scope(|s| {
-            let blocked = s.spawn_local(|| fiber::unblock(move || told.recv().unwrap()));
+            let blocked = s.spawn_local(|| fiber::unblock(move || receiver.recv().unwrap()));
             fiber::yield_now();
-            tell.send(11).unwrap();
+            sender.send(11).unwrap();
             assert_eq!(blocked.join().unwrap(), 11);
         });
     });
 }
 
 #[test]
-fn an_unblocked_closure_can_unpark_join_and_end_with_the_run() {
+fn run_can_return_while_unblock_returns() {
     for _ in 0..100 {
         on_one_worker(|| {
             let main = fiber::current();
             fiber::spawn_local(move || fiber::unblock(move || main.unpark()));
             fiber::park();
-            // The closure above may still be on its way back when `run` ends.
+            // `unblock` may not have returned yet when `run` ends.
         });
     }
 }
@@ -777,7 +778,7 @@ fn an_unblocked_closure_can_unpark_join_and_end_with_the_run() {
 // ----- unwinding -----
 
 #[test]
-fn panicking_tells_of_this_fiber_and_not_of_the_thread() {
+fn panicking_is_about_the_fiber_not_the_thread() {
     struct WaitsWhenDropped<'a>(&'a Cell<bool>);
     impl Drop for WaitsWhenDropped<'_> {
         fn drop(&mut self) {
@@ -797,7 +798,7 @@ fn panicking_tells_of_this_fiber_and_not_of_the_thread() {
             });
             let other = s.spawn_local(|| {
                 fiber::yield_now();
-                assert!(std::thread::panicking(), "the other one is in its destructor");
+                assert!(std::thread::panicking(), "the other fiber is in its destructor");
                 assert!(!fiber::panicking());
                 go.set(true);
             });
@@ -809,7 +810,7 @@ fn panicking_tells_of_this_fiber_and_not_of_the_thread() {
 }
 
 #[test]
-fn a_destructor_may_wait_while_its_fiber_unwinds() {
+fn destructor_can_wait_while_its_fiber_unwinds() {
     struct Waits<'a>(&'a AtomicUsize);
     impl Drop for Waits<'_> {
         fn drop(&mut self) {
@@ -847,7 +848,7 @@ fn a_destructor_may_wait_while_its_fiber_unwinds() {
 // ----- handles that outlive the run -----
 
 #[test]
-fn unparkers_are_harmless_after_run() {
+fn unpark_after_run_does_nothing() {
     for round in 0..50 {
         let mut threads = Vec::new();
         on_two_workers(|| {
@@ -858,7 +859,7 @@ fn unparkers_are_harmless_after_run() {
             }
             fiber::yield_now();
         });
-        // Their runtime's descriptors are gone; the next run has the same numbers.
+        // The runtime's descriptors are closed; the next run reuses their numbers.
         threads.iter().for_each(fiber::Thread::unpark);
         on_two_workers(|| {
             threads.iter().for_each(fiber::Thread::unpark);
@@ -878,9 +879,9 @@ fn unparkers_are_harmless_after_run() {
     }
 }
 
-/// Threads go on unparking fibers while their runtime ends and others begin.
+/// Threads unpark fibers while their runtime ends and others begin.
 #[test]
-fn unparkers_may_race_with_the_end_of_run() {
+fn unpark_can_race_with_the_end_of_run() {
     let stop = AtomicBool::new(false);
     let current: std::sync::Mutex<Vec<fiber::Thread>> = std::sync::Mutex::default();
     std::thread::scope(|s| {
@@ -907,10 +908,9 @@ fn unparkers_may_race_with_the_end_of_run() {
     });
 }
 
-/// What a closure captures is moved onto its fiber's stack when it is small, and boxed when it is
-/// not.
+/// A closure with few captures is moved onto its fiber's stack; a large one is boxed.
 #[test]
-fn a_closure_may_capture_more_than_fits_into_a_frame() {
+fn closure_can_capture_more_than_a_frame_holds() {
     let big = [7u8; 100_000];
     let sum = cringle::run(move || {
         let larger = [1u8; 2000];

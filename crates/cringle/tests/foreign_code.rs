@@ -1,6 +1,6 @@
-//! Code of the program that the library calls where it must neither unwind nor be cancelled:
+//! Code of the program that the library calls and that must neither unwind nor be cancelled:
 //! destructors of results, payloads and fiber-locals, panic hooks, callbacks (**I12**, **I13**).
-//! `tests/foreign` has the whole matrix; these are single cases that need more than a cell.
+//! `tests/foreign` has the whole matrix; these cases need more than a cell of it.
 
 mod child;
 mod tools;
@@ -35,7 +35,7 @@ impl Drop for Bomb {
 }
 
 /// Runs `f` while another fiber is suspended in a destructor of its panic.
-fn beside_a_destructor_that_waits(f: impl FnOnce()) {
+fn beside_waiting_destructor(f: impl FnOnce()) {
     let go = &Cell::new(false);
     fiber::scope(|s| {
         let waits = s.spawn_local(move || {
@@ -64,13 +64,13 @@ fn scope_outlives_fibers_when_exit_calls_panic() {
     child::must_succeed("scope_outlives_fibers_when_exit_calls_panic", || {
         on_one_worker(|| {
             let ended = Rc::new(Cell::new(false));
-            let theirs = Rc::clone(&ended);
+            let sets = Rc::clone(&ended);
             let scope = AssertUnwindSafe(|| {
                 fiber::scope(|s| {
                     s.on_exit_local(move || {
                         s.spawn_local(move || {
                             (0..9).for_each(|_| fiber::yield_now());
-                            theirs.set(true);
+                            sets.set(true);
                         });
                         panic_any(Bomb);
                     });
@@ -181,14 +181,14 @@ fn unclaimed_result_of_cancelled_fiber_may_wait() {
 #[test]
 fn local_destructor_cannot_remake_its_local() {
     thread_local! {
-        static SEEN: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
+        static RESULTS: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
     }
     struct Again;
     impl Drop for Again {
         fn drop(&mut self) {
             let own = LOCAL.try_with(|_| ()).is_err();
             let other = OTHER.try_with(|_| ()).is_ok();
-            SEEN.with_borrow_mut(|seen| seen.extend([own, other]));
+            RESULTS.with_borrow_mut(|results| results.extend([own, other]));
         }
     }
     cringle::fiber_local! {
@@ -199,20 +199,20 @@ fn local_destructor_cannot_remake_its_local() {
         on_one_worker(|| {
             for _ in 0..2 {
                 fiber::spawn_local(|| LOCAL.with(|_| ())).join().unwrap();
-                assert_eq!(SEEN.take(), [true, true]);
+                assert_eq!(RESULTS.take(), [true, true]);
             }
         });
     });
 }
 
-// ----- unwinding that begins or ends unseen by the library -----
+// ----- unwinding that begins or ends without the library's hook -----
 
 /// std's `resume_unwind` runs no panic hook.
 #[test]
 fn reraised_payload_is_not_cancelled() {
     child::must_succeed("reraised_payload_is_not_cancelled", || {
         on_one_worker(|| {
-            beside_a_destructor_that_waits(|| {
+            beside_waiting_destructor(|| {
                 let done = &Cell::new(false);
                 fiber::scope(|s| {
                     let raises = s.spawn_local(move || {
@@ -241,7 +241,7 @@ fn panic_under_replaced_hook_is_not_cancelled() {
     child::must_succeed("panic_under_replaced_hook_is_not_cancelled", || {
         on_one_worker(|| {
             std::panic::set_hook(Box::new(|_| ()));
-            beside_a_destructor_that_waits(|| {
+            beside_waiting_destructor(|| {
                 let done = &Cell::new(false);
                 fiber::scope(|s| {
                     let panics = s.spawn_local(move || {
@@ -250,11 +250,11 @@ fn panic_under_replaced_hook_is_not_cancelled() {
                             fiber::yield_now();
                             done.set(true);
                         });
-                        panic!("unseen");
+                        panic!("without the hook");
                     });
                     let_others_wait();
                     s.cancel();
-                    assert_eq!(message(panics.join().unwrap_err()), "unseen");
+                    assert_eq!(message(panics.join().unwrap_err()), "without the hook");
                 });
                 assert!(done.get());
             });
@@ -262,12 +262,12 @@ fn panic_under_replaced_hook_is_not_cancelled() {
     });
 }
 
-/// The destructor waits for that fiber: without the cancel `run` would never return.
+/// The destructor waits until the fibers have ended, so without the cancel `run` would not return.
 #[test]
 fn fiber_is_cancellable_after_std_catch_unwind() {
     child::must_succeed("fiber_is_cancellable_after_std_catch_unwind", || {
         on_one_worker(|| {
-            beside_a_destructor_that_waits(|| {
+            beside_waiting_destructor(|| {
                 fiber::scope(|s| {
                     let caught = s.spawn_local(|| {
                         catch_unwind(|| panic!("caught by std's")).unwrap_err();
@@ -351,11 +351,11 @@ fn reraised_cancel_poisons() {
 /// and the library's catch into one function.
 #[test]
 fn cancel_poisons_nothing_at_any_inlining() {
-    fn check(what: &str, cancelled: impl FnOnce(&Mutex<u8>, &RwLock<u8>)) {
+    fn check(case: &str, cancelled: impl FnOnce(&Mutex<u8>, &RwLock<u8>)) {
         let (mutex, lock) = (Mutex::new(0), RwLock::new(0));
         cancelled(&mutex, &lock);
         let poisoned = (mutex.is_poisoned(), lock.is_poisoned());
-        assert_eq!(poisoned, (false, false), "{what}: which is poisoned");
+        assert_eq!(poisoned, (false, false), "{case}");
     }
     child::must_succeed("cancel_poisons_nothing_at_any_inlining", || {
         on_one_worker(|| {
@@ -448,7 +448,7 @@ fn cancel_with_caught_panics_poisons_nothing() {
 fn panic_caught_by_std_poisons_nothing_later() {
     child::must_succeed("panic_caught_by_std_poisons_nothing_later", || {
         on_one_worker(|| {
-            beside_a_destructor_that_waits(|| {
+            beside_waiting_destructor(|| {
                 let lock = Mutex::new(());
                 let guard = lock.lock().unwrap();
                 catch_unwind(|| panic!("caught by std's")).unwrap_err();
@@ -460,8 +460,8 @@ fn panic_caught_by_std_poisons_nothing_later() {
     });
 }
 
-/// Beside such a fiber std's count of panics is ambiguous. An unwinding whose begin the library has
-/// not seen still poisons.
+/// Beside a suspended destructor, std's count of panics is ambiguous. An unwinding that began
+/// without the library's hook still poisons.
 #[test]
 fn unwinding_beside_suspended_destructor_poisons_locks() {
     let name = "unwinding_beside_suspended_destructor_poisons_locks";
@@ -490,8 +490,8 @@ fn unwinding_beside_suspended_destructor_poisons_locks() {
                 catch_unwind(waits).unwrap_err();
             };
             check();
-            beside_a_destructor_that_waits(check);
-            beside_a_destructor_that_waits(|| {
+            beside_waiting_destructor(check);
+            beside_waiting_destructor(|| {
                 fiber::yield_now();
                 check();
             });
@@ -560,9 +560,9 @@ fn callback_payload_may_panic_in_destructor() {
         let io = BlockIo::builder().build().unwrap();
         let nothing = || OwnedBatch::<Vec<u8>>::new();
         io.submit_then(nothing(), |_| panic_any(Bomb)).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        io.submit_then(nothing(), move |_| tell.send(()).unwrap()).unwrap();
-        told.recv().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        io.submit_then(nothing(), move |_| sender.send(()).unwrap()).unwrap();
+        receiver.recv().unwrap();
         io.close().unwrap();
     });
 }
@@ -571,16 +571,16 @@ fn callback_payload_may_panic_in_destructor() {
 fn closing_from_callback_by_unblock_is_refused() {
     child::must_succeed("closing_from_callback_by_unblock_is_refused", || {
         let io = Arc::new(BlockIo::builder().build().unwrap());
-        let (tell, told) = std::sync::mpsc::channel();
-        let theirs = Arc::clone(&io);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let shared = Arc::clone(&io);
         io.submit_then(OwnedBatch::<Vec<u8>>::new(), move |_| {
-            tell.send(fiber::unblock(|| theirs.close()).unwrap_err().kind()).unwrap();
-            let nested = fiber::unblock(|| on_one_worker(|| fiber::unblock(|| theirs.close())));
-            tell.send(nested.unwrap_err().kind()).unwrap();
+            sender.send(fiber::unblock(|| shared.close()).unwrap_err().kind()).unwrap();
+            let nested = fiber::unblock(|| on_one_worker(|| fiber::unblock(|| shared.close())));
+            sender.send(nested.unwrap_err().kind()).unwrap();
         })
         .unwrap();
         for _ in 0..2 {
-            assert_eq!(told.recv().unwrap(), std::io::ErrorKind::Deadlock);
+            assert_eq!(receiver.recv().unwrap(), std::io::ErrorKind::Deadlock);
         }
         io.close().unwrap();
     });

@@ -12,16 +12,16 @@ fn recurse(depth: u64) -> u64 {
     if depth == u64::MAX { 0 } else { recurse(depth + 1) + frame[depth as usize % 32] }
 }
 
-/// Runs the test in a child, which dies by this signal. Returns its output.
+/// Runs the test in a child that must die by this signal, and returns its output.
 #[track_caller]
 fn dies_by(signal: i32, test: &str, body: impl FnOnce()) -> String {
     let Some(output) = child::run(test) else {
         body();
-        unreachable!("it must have died");
+        unreachable!("the child must die");
     };
-    let said = child::transcript(&output);
-    assert_eq!(output.status.signal(), Some(signal), "{said}");
-    said
+    let text = child::transcript(&output);
+    assert_eq!(output.status.signal(), Some(signal), "{text}");
+    text
 }
 
 fn fault() {
@@ -31,54 +31,54 @@ fn fault() {
 
 #[test]
 fn overflow_reports_name_stack_and_remedy() {
-    let said = dies_by(libc::SIGABRT, "overflow_reports_name_stack_and_remedy", || {
+    let text = dies_by(libc::SIGABRT, "overflow_reports_name_stack_and_remedy", || {
         cringle::run(|| {
             let deep = fiber::Builder::new().name("deep".into()).stack_size(256 << 10);
             deep.spawn(|| recurse(0)).unwrap().join().unwrap()
         });
     });
-    assert!(said.contains("fiber 'deep' has overflowed its stack of 256 KiB"), "{said}");
-    assert!(said.contains("fiber::Builder::stack_size"), "{said}");
-    assert!(said.contains("RUST_MIN_STACK"), "{said}");
+    assert!(text.contains("fiber 'deep' has overflowed its stack of 256 KiB"), "{text}");
+    assert!(text.contains("fiber::Builder::stack_size"), "{text}");
+    assert!(text.contains("RUST_MIN_STACK"), "{text}");
 }
 
 #[test]
 fn overflow_of_unnamed_fiber_is_reported() {
-    let said = dies_by(libc::SIGABRT, "overflow_of_unnamed_fiber_is_reported", || {
+    let text = dies_by(libc::SIGABRT, "overflow_of_unnamed_fiber_is_reported", || {
         cringle::run(|| fiber::spawn(|| recurse(0)).join().unwrap());
     });
-    assert!(said.contains("fiber '<unnamed>' has overflowed its stack of 1024 KiB"), "{said}");
+    assert!(text.contains("fiber '<unnamed>' has overflowed its stack of 1024 KiB"), "{text}");
 }
 
 #[test]
 fn overflow_of_run_closure_names_main() {
-    let said = dies_by(libc::SIGABRT, "overflow_of_run_closure_names_main", || {
+    let text = dies_by(libc::SIGABRT, "overflow_of_run_closure_names_main", || {
         cringle::run(|| recurse(0));
     });
-    assert!(said.contains("fiber 'main' has overflowed its stack of 8192 KiB"), "{said}");
+    assert!(text.contains("fiber 'main' has overflowed its stack of 8192 KiB"), "{text}");
 }
 
 #[test]
 fn overflow_report_of_long_name_keeps_remedy() {
-    let said = dies_by(libc::SIGABRT, "overflow_report_of_long_name_keeps_remedy", || {
+    let text = dies_by(libc::SIGABRT, "overflow_report_of_long_name_keeps_remedy", || {
         cringle::run(|| {
             let long = fiber::Builder::new().name("long ".repeat(1000));
             long.spawn(|| recurse(0)).unwrap().join().unwrap()
         });
     });
-    assert!(said.contains("long long") && said.contains("RUST_MIN_STACK"), "{said}");
+    assert!(text.contains("long long") && text.contains("RUST_MIN_STACK"), "{text}");
 }
 
 #[test]
 fn overflow_is_reported_on_every_worker() {
-    let said = dies_by(libc::SIGABRT, "overflow_is_reported_on_every_worker", || {
+    let text = dies_by(libc::SIGABRT, "overflow_is_reported_on_every_worker", || {
         let run = Builder::new().workers(2).run(|| {
             let deep = fiber::Builder::new().name("on the other".into()).worker(1);
             deep.spawn(|| recurse(0)).unwrap().join().unwrap()
         });
         run.unwrap();
     });
-    assert!(said.contains("fiber 'on the other' has overflowed"), "{said}");
+    assert!(text.contains("fiber 'on the other' has overflowed"), "{text}");
 }
 
 #[test]
@@ -88,37 +88,37 @@ fn large_frame_does_not_jump_over_guard() {
         let frame = std::hint::black_box([depth; 7000]);
         if depth == u64::MAX { 0 } else { large(depth + 1) + frame[depth as usize % 7000] }
     }
-    let said = dies_by(libc::SIGABRT, "large_frame_does_not_jump_over_guard", || {
+    let text = dies_by(libc::SIGABRT, "large_frame_does_not_jump_over_guard", || {
         cringle::run(|| fiber::spawn(|| large(0)).join().unwrap());
     });
-    assert!(said.contains("has overflowed its stack"), "{said}");
+    assert!(text.contains("has overflowed its stack"), "{text}");
 }
 
 #[test]
 fn other_fault_of_fiber_stays_segfault() {
-    let said = dies_by(libc::SIGSEGV, "other_fault_of_fiber_stays_segfault", || {
+    let text = dies_by(libc::SIGSEGV, "other_fault_of_fiber_stays_segfault", || {
         cringle::run(|| fiber::spawn(fault).join().unwrap());
     });
-    assert!(!said.contains("overflowed"), "{said}");
+    assert!(!text.contains("overflowed"), "{text}");
 }
 
 #[test]
 fn fault_of_other_thread_stays_segfault() {
-    let said = dies_by(libc::SIGSEGV, "fault_of_other_thread_stays_segfault", || {
+    let text = dies_by(libc::SIGSEGV, "fault_of_other_thread_stays_segfault", || {
         cringle::run(|| fiber::unblock(fault));
     });
-    assert!(!said.contains("overflowed"), "{said}");
+    assert!(!text.contains("overflowed"), "{text}");
 }
 
 /// The handler passes the fault on to std's, which was installed before.
 #[test]
 fn std_still_reports_overflow_of_threads() {
-    let said = dies_by(libc::SIGABRT, "std_still_reports_overflow_of_threads", || {
+    let text = dies_by(libc::SIGABRT, "std_still_reports_overflow_of_threads", || {
         cringle::run(|| fiber::unblock(|| recurse(0)));
     });
-    assert!(said.contains("thread 'cringle-unblock'"), "{said}");
-    assert!(said.contains("has overflowed its stack"), "{said}");
-    assert!(!said.contains("fiber '"), "{said}");
+    assert!(text.contains("thread 'cringle-unblock'"), "{text}");
+    assert!(text.contains("has overflowed its stack"), "{text}");
+    assert!(!text.contains("fiber '"), "{text}");
 }
 
 /// A handler that the program has installed before receives all other faults.
@@ -138,20 +138,20 @@ fn earlier_handler_receives_other_faults() {
         unsafe { libc::signal(libc::SIGSEGV, own as extern "C" fn(i32) as usize) };
         return cringle::run(|| fiber::spawn(fault).join().unwrap());
     };
-    let said = child::transcript(&output);
-    assert_eq!(output.status.code(), Some(7), "{said}");
-    assert!(said.contains("own handler"), "{said}");
+    let text = child::transcript(&output);
+    assert_eq!(output.status.code(), Some(7), "{text}");
+    assert!(text.contains("own handler"), "{text}");
 }
 
 #[test]
 fn overflow_without_handler_is_bare_segfault() {
-    let said = dies_by(libc::SIGSEGV, "overflow_without_handler_is_bare_segfault", || {
+    let text = dies_by(libc::SIGSEGV, "overflow_without_handler_is_bare_segfault", || {
         let run = Builder::new().overflow_handler(false).run(|| {
             fiber::spawn(|| recurse(0)).join().unwrap();
         });
         run.unwrap();
     });
-    assert!(!said.contains("cringle: fiber"), "{said}");
+    assert!(!text.contains("cringle: fiber"), "{text}");
 }
 
 extern "C" fn runs(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -165,8 +165,8 @@ extern "C" fn overflows(_: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Calls `entry` on a thread that C code made, which has no signal stack of std's.
-fn on_a_thread_of_c(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) {
+/// Calls `entry` on a thread that C code created, so that it has no signal stack of std's.
+fn on_thread_of_c(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) {
     // SAFETY: by the contract of `pthread_create`. The entry has the right type, and the thread is
     // joined.
     unsafe {
@@ -179,14 +179,14 @@ fn on_a_thread_of_c(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void
 
 #[test]
 fn run_works_on_thread_made_by_c() {
-    on_a_thread_of_c(runs);
-    on_a_thread_of_c(runs);
+    on_thread_of_c(runs);
+    on_thread_of_c(runs);
 }
 
 #[test]
 fn overflow_on_thread_made_by_c_is_reported() {
-    let said = dies_by(libc::SIGABRT, "overflow_on_thread_made_by_c_is_reported", || {
-        on_a_thread_of_c(overflows);
+    let text = dies_by(libc::SIGABRT, "overflow_on_thread_made_by_c_is_reported", || {
+        on_thread_of_c(overflows);
     });
-    assert!(said.contains("fiber 'main' has overflowed its stack"), "{said}");
+    assert!(text.contains("fiber 'main' has overflowed its stack"), "{text}");
 }

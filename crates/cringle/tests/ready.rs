@@ -1,4 +1,6 @@
-//! Waiting for the readiness of descriptors that the library has no type for.
+//! `io::ready`: waits for the readiness of any descriptor.
+
+mod tools;
 
 use cringle::io::{Interest, ready};
 use cringle::{Builder, fiber};
@@ -7,13 +9,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
+use tools::{on_one_worker, yield_times};
 
 fn eventfd() -> File {
-    // SAFETY: no pointers; the descriptor is new.
+    // SAFETY: no pointers are passed, and the new descriptor has no other owner.
     unsafe {
         let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
         assert!(fd >= 0);
@@ -21,46 +20,46 @@ fn eventfd() -> File {
     }
 }
 
-/// Waits until it is readable, and asserts that another fiber ran and made it so meanwhile.
-fn becomes_readable(fd: impl AsFd, make: impl FnOnce()) {
+/// Asserts that `ready` waits until `make` has made the descriptor readable, and consumes nothing.
+fn assert_becomes_readable(fd: impl AsFd, make: impl FnOnce()) {
     let made = Cell::new(false);
     fiber::scope(|s| {
         let waits = s.spawn_local(|| {
             let events = ready(&fd, Interest::READABLE).unwrap();
             assert!(made.get() && events.is_readable(), "{events:?}");
         });
-        (0..5).for_each(|_| fiber::yield_now());
+        yield_times(5);
         assert!(!waits.is_finished());
         made.set(true);
         make();
         waits.join().unwrap();
     });
-    // It is still readable: nothing was taken.
     assert!(ready(&fd, Interest::READABLE).unwrap().is_readable());
 }
 
 #[test]
-fn a_pipe_becomes_readable_when_something_is_written() {
+fn pipe_becomes_readable_when_written() {
     on_one_worker(|| {
         let (mut reader, mut writer) = io::pipe().unwrap();
-        becomes_readable(reader.as_fd(), || writer.write_all(b"x").unwrap());
+        assert_becomes_readable(reader.as_fd(), || writer.write_all(b"x").unwrap());
         reader.read_exact(&mut [0]).unwrap();
     });
 }
 
 #[test]
-fn an_eventfd_becomes_readable_when_it_is_signalled() {
+fn eventfd_becomes_readable_when_signalled() {
     on_one_worker(|| {
         let event = eventfd();
-        becomes_readable(event.as_fd(), || (&event).write_all(&1u64.to_ne_bytes()).unwrap());
+        assert_becomes_readable(event.as_fd(), || (&event).write_all(&1u64.to_ne_bytes()).unwrap());
     });
 }
 
 #[test]
-fn an_inotify_descriptor_becomes_readable_when_the_directory_changes() {
+fn inotify_becomes_readable_when_directory_changes() {
     let directory = tempfile::tempdir().unwrap();
     let path = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
-    // SAFETY: the path is a C string, and the descriptor is new.
+    // SAFETY: the path is a C string that lives for the call, and the new descriptor has no other
+    // owner.
     let watch: File = unsafe {
         let fd = libc::inotify_init1(libc::IN_CLOEXEC);
         assert!(fd >= 0);
@@ -68,35 +67,35 @@ fn an_inotify_descriptor_becomes_readable_when_the_directory_changes() {
         OwnedFd::from_raw_fd(fd).into()
     };
     on_one_worker(|| {
-        becomes_readable(watch.as_fd(), || drop(File::create(directory.path().join("new"))));
+        assert_becomes_readable(watch.as_fd(), || drop(File::create(directory.path().join("new"))));
     });
     assert!((&watch).read(&mut [0; 512]).unwrap() > 0);
 }
 
 #[test]
-fn a_full_socket_becomes_writable_when_the_peer_reads() {
+fn full_socket_becomes_writable_when_peer_reads() {
     on_one_worker(|| {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        while (&ours).write(&[0; 4096]).is_ok() {}
+        let (socket, peer) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        while (&socket).write(&[0; 4096]).is_ok() {}
         fiber::scope(|s| {
-            let waits = s.spawn_local(|| ready(&ours, Interest::WRITABLE).unwrap());
-            (0..5).for_each(|_| fiber::yield_now());
+            let waits = s.spawn_local(|| ready(&socket, Interest::WRITABLE).unwrap());
+            yield_times(5);
             assert!(!waits.is_finished());
-            theirs.set_nonblocking(true).unwrap();
-            while (&theirs).read(&mut [0; 4096]).is_ok() {}
+            peer.set_nonblocking(true).unwrap();
+            while (&peer).read(&mut [0; 4096]).is_ok() {}
             assert!(waits.join().unwrap().is_writable());
         });
     });
 }
 
 #[test]
-fn a_hang_up_ends_every_wait() {
+fn hang_up_ends_every_wait() {
     on_one_worker(|| {
         let (reader, writer) = io::pipe().unwrap();
         drop(writer);
         let events = ready(&reader, Interest::READABLE).unwrap();
-        assert!(events.is_readable(), "a read would not wait: {events:?}");
+        assert!(events.is_readable(), "a read returns at once: {events:?}");
         assert_ne!(events.poll_events() & libc::POLLHUP as u16, 0);
         let events = ready(&reader, Interest::PRIORITY).unwrap();
         assert_ne!(events.poll_events() & libc::POLLHUP as u16, 0);
@@ -109,20 +108,20 @@ fn a_hang_up_ends_every_wait() {
 }
 
 #[test]
-fn interests_can_be_joined_and_named_as_poll_does() {
+fn interests_convert_to_and_from_poll_events() {
     let both = Interest::READABLE | Interest::WRITABLE;
     assert_eq!(Interest::from_poll_events(both.poll_events()), both);
     on_one_worker(|| {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let events = ready(&ours, both).unwrap();
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let events = ready(&socket, both).unwrap();
         assert!(events.is_writable() && !events.is_readable());
         let named = Interest::from_poll_events(libc::POLLOUT as u16);
-        assert!(ready(&ours, named).unwrap().is_writable());
+        assert!(ready(&socket, named).unwrap().is_writable());
     });
 }
 
 #[test]
-fn a_regular_file_is_always_ready() {
+fn regular_file_is_always_ready() {
     let file = File::open("/proc/self/exe").unwrap();
     let inside = on_one_worker(|| ready(&file, Interest::READABLE).unwrap());
     let outside = ready(&file, Interest::READABLE).unwrap();
@@ -130,7 +129,7 @@ fn a_regular_file_is_always_ready() {
 }
 
 #[test]
-fn outside_of_a_fiber_the_thread_waits() {
+fn ready_blocks_a_thread_outside_of_run() {
     let (reader, mut writer) = io::pipe().unwrap();
     let thread = std::thread::spawn(move || ready(&reader, Interest::READABLE).unwrap());
     writer.write_all(b"x").unwrap();
@@ -138,7 +137,7 @@ fn outside_of_a_fiber_the_thread_waits() {
 }
 
 #[test]
-fn thousands_of_fibers_wait_for_as_many_descriptors() {
+fn thousands_of_fibers_wait_for_own_descriptors() {
     const EVENTS: usize = 2000;
     Builder::new()
         .workers(2)

@@ -1,15 +1,15 @@
-//! Promise 1, the shape: what std's stable API has is there under the same path, with the same
-//! traits, and shows itself in the same words.
+//! The library has the items of std's stable API under the same paths, with the same traits and the
+//! same `Debug` texts.
 //!
-//! [`api`] is compiled with std and with the library. What is missing does not compile: a new item
-//! of std's is a line here. What the library leaves out is named in the docs of its modules.
+//! [`api`] is compiled with std and with the library, so a missing item is a compile error. A new
+//! item of std's needs a line here. The docs of each module name the items that it leaves out.
 
 mod disk;
 mod same;
 
 use same::Log;
 
-/// The items of std's API, used.
+/// Compiles uses of std's API with std and with the library.
 macro_rules! api {
     ($($body:item)*) => {
         #[allow(unused, deprecated, clippy::all)]
@@ -47,7 +47,7 @@ api! {
     fn plain<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + Debug>() {}
     fn sent<T: Send + Debug>() {}
     fn shared<T: Send + Sync + Debug>() {}
-    fn shown<T: Debug>() {}
+    fn printed<T: Debug>() {}
     fn value<T: Copy + Eq + Hash + Debug>() {}
     fn descriptor<T: AsFd + AsRawFd + IntoRawFd + FromRawFd + From<OwnedFd> + Into<OwnedFd>>() {}
     fn stream<T: AsFd + AsRawFd + IntoRawFd + From<OwnedFd> + Into<OwnedFd> + Into<Stdio>>() {}
@@ -69,13 +69,13 @@ api! {
         plain::<Condvar>(); plain::<Once>(); plain::<OnceLock<i32>>(); plain::<LazyLock<i32>>(); plain::<Barrier>();
         plain::<mpsc::Sender<i32>>(); shared::<mpsc::SyncSender<i32>>(); sent::<mpsc::Receiver<i32>>();
         shared::<Command>(); shared::<thread::JoinHandle<i32>>(); shared::<thread::Thread>();
-        shown::<thread::Builder>(); shown::<thread::Scope<'static, 'static>>();
-        shown::<thread::ScopedJoinHandle<'static, i32>>(); shown::<io::StdinLock<'static>>();
-        shown::<io::StdoutLock<'static>>(); shown::<io::StderrLock<'static>>();
-        shown::<sync::MutexGuard<'static, i32>>(); shown::<sync::RwLockReadGuard<'static, i32>>();
-        shown::<sync::RwLockWriteGuard<'static, i32>>(); shown::<sync::OnceState>();
-        shown::<sync::BarrierWaitResult>(); shown::<mpsc::Iter<'static, i32>>();
-        shown::<mpsc::TryIter<'static, i32>>(); shown::<mpsc::IntoIter<i32>>();
+        printed::<thread::Builder>(); printed::<thread::Scope<'static, 'static>>();
+        printed::<thread::ScopedJoinHandle<'static, i32>>(); printed::<io::StdinLock<'static>>();
+        printed::<io::StdoutLock<'static>>(); printed::<io::StderrLock<'static>>();
+        printed::<sync::MutexGuard<'static, i32>>(); printed::<sync::RwLockReadGuard<'static, i32>>();
+        printed::<sync::RwLockWriteGuard<'static, i32>>(); printed::<sync::OnceState>();
+        printed::<sync::BarrierWaitResult>(); printed::<mpsc::Iter<'static, i32>>();
+        printed::<mpsc::TryIter<'static, i32>>(); printed::<mpsc::IntoIter<i32>>();
         value::<FileType>(); value::<thread::ThreadId>(); value::<Duration>(); value::<Instant>();
         value::<SystemTime>();
         descriptor::<File>(); descriptor::<TcpStream>(); descriptor::<TcpListener>(); descriptor::<UdpSocket>();
@@ -170,7 +170,7 @@ api! {
         command.arg("").args([""]).env("", "").envs([("", "")]).env_remove("").env_clear().current_dir("");
         command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::piped());
         command.uid(1).gid(1).arg0("").process_group(0);
-        // SAFETY: it is never called.
+        // SAFETY: the closure is never called, because nothing runs this function.
         unsafe { command.pre_exec(|| Ok(())) };
         (command.get_program(), command.get_args().len(), command.get_envs().len(), command.get_current_dir());
         (command.spawn()?, command.output()?, command.status()?, command.exec());
@@ -237,9 +237,10 @@ api! {
     }
 }
 
-/// What is younger than the Rust that the library asks for is compiled with the library only.
+/// Items of std that are newer than the library's minimum version of Rust: compiled with the
+/// library only.
 #[allow(unused)]
-mod younger {
+mod newer {
     use cringle::fs::{File, TryLockError};
     use cringle::net::TcpStream;
     use cringle::os::linux::net::TcpStreamExt;
@@ -280,8 +281,8 @@ same::programs! {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
     use std::time::{Duration, UNIX_EPOCH};
 
-    /// Descriptors and process numbers differ from run to run.
-    fn shown(value: impl std::fmt::Debug) -> String {
+    /// Formats the value without descriptors and process ids, which differ in each run.
+    fn debug_text(value: impl std::fmt::Debug) -> String {
         let mut text = format!("{value:?} {value:#?}");
         for name in ["fd: ", "pipe:[", "id: "] {
             let parts: Vec<_> = text.split(name).map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit())).collect();
@@ -290,7 +291,7 @@ same::programs! {
         text
     }
 
-    pub(super) fn what_is_shown() -> Log {
+    pub(super) fn debug_texts_equal_stds() -> Log {
         let mut log = Log::default();
         let directory = disk::directory();
         let path = directory.path().join("file");
@@ -300,59 +301,59 @@ same::programs! {
         let times = FileTimes::new().set_modified(then).set_accessed(then);
         let file = File::options().read(true).write(true).open(&path).unwrap();
         file.set_times(times).unwrap();
-        let known = |metadata: fs::Metadata| {
-            // When it was made, and how long a path is, differs from run to run.
-            let text = shown(metadata);
-            let (before, made) = text.split_once("created").unwrap();
-            (before.to_owned(), made.contains("SystemTime"))
+        let stable = |metadata: fs::Metadata| {
+            // The time of creation differs in each run.
+            let text = debug_text(metadata);
+            let (before, created) = text.split_once("created").unwrap();
+            (before.to_owned(), created.contains("SystemTime"))
         };
-        log.value("a file", shown(&file).replace(path.to_str().unwrap(), "PATH"));
-        log.value("its metadata", known(file.metadata().unwrap()));
+        log.value("a file", debug_text(&file).replace(path.to_str().unwrap(), "PATH"));
+        log.value("its metadata", stable(file.metadata().unwrap()));
         for path in ["/", "/dev/null", "/proc/self/exe"] {
-            log.value(format!("type of {path}"), shown(fs::symlink_metadata(path).unwrap().file_type()));
+            log.value(format!("type of {path}"), debug_text(fs::symlink_metadata(path).unwrap().file_type()));
         }
-        log.value("options", shown(OpenOptions::new().read(true).mode(0o600).custom_flags(3)));
-        log.value("a builder of directories", shown(DirBuilder::new().recursive(true).mode(0o700)));
-        log.value("times", shown((FileTimes::new(), times)));
-        log.value("a directory", shown(fs::read_dir("/proc/self/task").unwrap()));
+        log.value("options", debug_text(OpenOptions::new().read(true).mode(0o600).custom_flags(3)));
+        log.value("a builder of directories", debug_text(DirBuilder::new().recursive(true).mode(0o700)));
+        log.value("times", debug_text((FileTimes::new(), times)));
+        log.value("a directory", debug_text(fs::read_dir("/proc/self/task").unwrap()));
 
         let mut command = Command::new("ls");
         command.arg("-l").arg("a b").env("X", "1").env_remove("Y").current_dir("/");
-        log.value("a command", shown(&command));
+        log.value("a command", debug_text(&command));
         command.arg0("name").env_clear().env("A", "b").stdin(Stdio::null());
-        log.value("another", shown(&command));
+        log.value("a command with a clean environment", debug_text(&command));
         let mut command = Command::new("true");
         command.output().unwrap();
-        log.value("one that has run", format!("{command:?}"));
+        log.value("a command that has run", format!("{command:?}"));
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        log.value("a child", shown(&child));
+        log.value("a child", debug_text(&child));
         child.wait().unwrap();
-        log.value("one that has ended", shown(&child));
-        log.value("its stream", shown(child.stdout.take().unwrap()));
+        log.value("a child that has ended", debug_text(&child));
+        log.value("its stream", debug_text(child.stdout.take().unwrap()));
 
-        log.value("standard streams", shown((io::stdin(), io::stdout(), io::stderr())));
-        log.value("locked", shown((io::stdin().lock(), io::stderr().lock())));
-        log.value("a pipe", shown(io::pipe().unwrap()));
+        log.value("standard streams", debug_text((io::stdin(), io::stdout(), io::stderr())));
+        log.value("locked", debug_text((io::stdin().lock(), io::stderr().lock())));
+        log.value("a pipe", debug_text(io::pipe().unwrap()));
         let (sender, receiver) = mpsc::channel::<i32>();
-        log.value("a channel", shown((&sender, &receiver, receiver.iter(), receiver.try_iter())));
-        log.value("its iterator", shown(receiver.into_iter()));
+        log.value("a channel", debug_text((&sender, &receiver, receiver.iter(), receiver.try_iter())));
+        log.value("its iterator", debug_text(receiver.into_iter()));
         let builder = format!("{:?}", thread::Builder::new().name("name".into()).stack_size(100_000));
         log.value("a builder", builder.split(", ").take(2).collect::<Vec<_>>());
 
         let none: [std::net::SocketAddr; 0] = [];
-        log.value("no address", shown(it::net::TcpStream::connect(&none[..]).map(drop)));
-        log.value("no address to bind", shown(it::net::UdpSocket::bind(&none[..]).map(drop)));
+        log.value("no address", debug_text(it::net::TcpStream::connect(&none[..]).map(drop)));
+        log.value("no address to bind", debug_text(it::net::UdpSocket::bind(&none[..]).map(drop)));
         let socket = it::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        log.value("no address to send to", shown(socket.send_to(b"x", &none[..])));
+        log.value("no address to send to", debug_text(socket.send_to(b"x", &none[..])));
         log
     }
 }
 
-same::the_same!(what_is_shown);
+same::the_same!(debug_texts_equal_stds);
 
-/// std's locks of files are younger than the Rust that the library asks for: these are its words.
+/// std's file locks are newer than the library's minimum version of Rust, so their texts stand here.
 #[test]
-fn a_file_lock_that_is_held_is_shown_as_std_shows_it() {
+fn error_of_held_file_lock_prints_as_stds() {
     let directory = disk::directory();
     let path = directory.path().join("file");
     let file = cringle::fs::File::create(&path).unwrap();

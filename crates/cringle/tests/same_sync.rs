@@ -1,6 +1,6 @@
-//! Promise 1 for locks, channels and threads: the same values, errors, texts and panics as std's,
-//! and the same traits for each type.
-#![allow(clippy::readonly_write_lock, reason = "the guard itself is what is looked at")]
+//! Locks, channels and fibers return std's values, errors, texts and panics, and each type has the
+//! traits of std's.
+#![allow(clippy::readonly_write_lock, reason = "the guard itself is printed")]
 
 mod same;
 
@@ -23,47 +23,47 @@ same::programs! {
         assert!(panicked);
     }
 
-    pub(super) fn texts() -> Log {
+    pub(super) fn locks_print_and_fail_as_stds() -> Log {
         let mut log = Log::default();
         let mutex = Mutex::new("value");
         log.value("a mutex", &mutex);
-        log.value("a mutex, on lines", format!("{mutex:#?}"));
+        log.value("a mutex, pretty", format!("{mutex:#?}"));
         {
             let guard = mutex.lock().unwrap();
             log.value("a locked mutex", &mutex);
-            log.value("a locked mutex, on lines", format!("{mutex:#?}"));
+            log.value("a locked mutex, pretty", format!("{mutex:#?}"));
             log.value("its guard", &guard);
             log.value("its guard displayed", guard.to_string());
-            log.value("a failed try", mutex.try_lock());
-            log.value("a failed try displayed", mutex.try_lock().map(drop).unwrap_err().to_string());
+            log.value("a failed try_lock", mutex.try_lock());
+            log.value("a failed try_lock displayed", mutex.try_lock().map(drop).unwrap_err().to_string());
         }
         poison(|| mutex.lock().unwrap());
         log.value("a poisoned mutex", &mutex);
         log.value("its error", mutex.lock());
         log.value("its error displayed", mutex.lock().map(drop).unwrap_err().to_string());
-        log.value("its try", mutex.try_lock());
+        log.value("its try_lock", mutex.try_lock());
         {
             let _guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
             log.value("a poisoned and locked mutex", &mutex);
         }
         mutex.clear_poison();
-        log.value("not any more", &mutex);
+        log.value("after clear_poison", &mutex);
         log.value("unsized", &*Box::new(Mutex::new([1, 2])) as &Mutex<[i32]>);
 
         let lock = RwLock::new(7);
         log.value("a lock", &lock);
         {
             let reads = lock.read().unwrap();
-            log.value("a lock that is read", &lock);
-            log.value("who reads", (&reads, reads.to_string()));
-            log.value("a writer that fails", lock.try_write());
-            log.value("another reader", lock.try_read());
+            log.value("a lock with a reader", &lock);
+            log.value("its read guard", (&reads, reads.to_string()));
+            log.value("a failed try_write", lock.try_write());
+            log.value("a second reader", lock.try_read());
         }
         {
             let writes = lock.write().unwrap();
-            log.value("a lock that is written", format!("{lock:?} {lock:#?}"));
-            log.value("who writes", (&writes, writes.to_string()));
-            log.value("a reader that fails", lock.try_read());
+            log.value("a lock with a writer", format!("{lock:?} {lock:#?}"));
+            log.value("its write guard", (&writes, writes.to_string()));
+            log.value("a failed try_read", lock.try_read());
         }
         poison(|| lock.write().unwrap());
         log.value("a poisoned lock", &lock);
@@ -76,13 +76,13 @@ same::programs! {
         log.value("set", cell.set(Mutex::new(1)).is_ok());
         log.value("a cell", format!("{cell:?} {cell:#?}"));
         let lazy = LazyLock::new(|| 5);
-        log.value("before its use", format!("{lazy:?} {lazy:#?}"));
-        log.value("used", *lazy);
-        log.value("after its use", format!("{lazy:?} {lazy:#?}"));
+        log.value("a lazy value before its first use", format!("{lazy:?} {lazy:#?}"));
+        log.value("its value", *lazy);
+        log.value("a lazy value after its first use", format!("{lazy:?} {lazy:#?}"));
         let broken = LazyLock::<i32>::new(|| std::panic::resume_unwind(Box::new("on purpose")));
-        log.panic_message("made in vain", || *broken);
-        log.panic_message("asked again", || *broken);
-        log.value("broken", format!("{broken:?}"));
+        log.panic_message("a lazy value whose closure panics", || *broken);
+        log.panic_message("its second use", || *broken);
+        log.value("after the panic", format!("{broken:?}"));
 
         let once = Once::new();
         log.value("a once", (&once, once.is_completed()));
@@ -90,9 +90,9 @@ same::programs! {
         once.call_once_force(|it| state = Some(format!("{it:?} {}", it.is_poisoned())));
         log.value("its state", (state, &once, once.is_completed()));
         let once = Once::new();
-        log.panic_message("a closure", || once.call_once(|| std::panic::resume_unwind(Box::new("on purpose"))));
-        log.panic_message("the next closure", || once.call_once(|| ()));
-        log.panic_message("a wait for it", || once.wait());
+        log.panic_message("a once whose closure panics", || once.call_once(|| std::panic::resume_unwind(Box::new("on purpose"))));
+        log.panic_message("its second closure", || once.call_once(|| ()));
+        log.panic_message("its wait", || once.wait());
         let mut state = None;
         once.call_once_force(|it| state = Some(format!("{it:?} {}", it.is_poisoned())));
         log.value("its state", state);
@@ -103,34 +103,34 @@ same::programs! {
         let leader = barrier.wait();
         log.value("its leader", (&leader, leader.is_leader()));
         let (guard, out) = Condvar::new().wait_timeout(Mutex::new(0).lock().unwrap(), Duration::ZERO).map(|(guard, out)| (*guard, out)).unwrap();
-        log.value("no time", (guard, out, out.timed_out()));
+        log.value("wait_timeout of zero", (guard, out, out.timed_out()));
         let (guard, out) = Condvar::new().wait_timeout_while(Mutex::new(0).lock().unwrap(), Duration::ZERO, |_| true).map(|(guard, out)| (*guard, out)).unwrap();
-        log.value("no time for a condition", (guard, out));
+        log.value("wait_timeout_while of zero", (guard, out));
         let (guard, out) = Condvar::new().wait_timeout_while(Mutex::new(0).lock().unwrap(), Duration::MAX, |_| false).map(|(guard, out)| (*guard, out)).unwrap();
-        log.value("nothing to wait for", (guard, out));
+        log.value("wait_timeout_while without a wait", (guard, out));
         log
     }
 
-    pub(super) fn channels() -> Log {
+    pub(super) fn channels_answer_as_stds() -> Log {
         let mut log = Log::default();
         let (sender, receiver) = mpsc::channel::<i32>();
         log.value("ends", (&sender, &receiver));
-        log.value("nothing yet", receiver.try_recv());
-        log.value("no time", receiver.recv_timeout(Duration::ZERO));
+        log.value("try_recv of an empty channel", receiver.try_recv());
+        log.value("recv_timeout of zero", receiver.recv_timeout(Duration::ZERO));
         log.value("send", sender.send(1));
-        log.value("no time, and a value", receiver.recv_timeout(Duration::ZERO));
+        log.value("recv_timeout of zero with a value", receiver.recv_timeout(Duration::ZERO));
         sender.send(2).unwrap();
-        log.value("all the time", receiver.recv_timeout(Duration::MAX));
+        log.value("recv_timeout without limit", receiver.recv_timeout(Duration::MAX));
         let clone = sender.clone();
         sender.send(3).unwrap();
         clone.send(4).unwrap();
         drop((sender, clone));
-        log.value("the rest", receiver.try_iter().collect::<Vec<_>>());
-        log.value("the end", receiver.try_recv());
-        log.value("the end", receiver.recv());
-        log.value("the end", receiver.recv_timeout(Duration::ZERO));
-        log.value("texts", (receiver.recv().unwrap_err().to_string(), receiver.try_recv().unwrap_err().to_string(), receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string()));
-        log.value("iterated", (receiver.iter().next(), receiver.into_iter().next()));
+        log.value("try_iter", receiver.try_iter().collect::<Vec<_>>());
+        log.value("disconnected", receiver.try_recv());
+        log.value("disconnected", receiver.recv());
+        log.value("disconnected", receiver.recv_timeout(Duration::ZERO));
+        log.value("errors displayed", (receiver.recv().unwrap_err().to_string(), receiver.try_recv().unwrap_err().to_string(), receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string()));
+        log.value("iterators of a disconnected channel", (receiver.iter().next(), receiver.into_iter().next()));
         let (sender, receiver) = mpsc::channel::<i32>();
         log.value("empty", receiver.try_recv().unwrap_err().to_string());
         log.value("timed out", receiver.recv_timeout(Duration::ZERO).unwrap_err().to_string());
@@ -152,13 +152,13 @@ same::programs! {
         }
         let (sender, receiver) = mpsc::sync_channel(0);
         let sends = thread::spawn(move || (0..3).map(|n| sender.send(n)).collect::<Vec<_>>());
-        log.value("met", (receiver.recv(), receiver.recv()));
+        log.value("a rendezvous", (receiver.recv(), receiver.recv()));
         drop(receiver);
-        log.value("and left", sends.join().unwrap());
+        log.value("its sender", sends.join().unwrap());
         log
     }
 
-    pub(super) fn threads() -> Log {
+    pub(super) fn fibers_behave_as_threads() -> Log {
         let mut log = Log::default();
         let named = |name: &str| thread::Builder::new().name(name.into());
         for name in ["a\0b", "\0", "a\0"] {
@@ -173,9 +173,9 @@ same::programs! {
             log.value("its name", it.thread().name().map(str::to_owned));
             let shown = format!("{:?}", it.thread());
             let id = format!("{:?}", it.thread().id());
-            log.value("it", shown.replace(&id, "ID"));
+            log.value("its thread", shown.replace(&id, "ID"));
             log.value("its id", id.starts_with("ThreadId(") && id.ends_with(')'));
-            log.value("it says", it.join().unwrap());
+            log.value("its own name", it.join().unwrap());
         }
         let unnamed = thread::spawn(|| format!("{:?}", thread::current()).replace(&format!("{:?}", thread::current().id()), "ID"));
         log.value("unnamed", unnamed.join().unwrap());
@@ -186,7 +186,7 @@ same::programs! {
         thread::scope(|s| {
             log.value("a scope", format!("{s:?}").starts_with("Scope {"));
             let it = s.spawn(|| 1);
-            log.value("a scoped one", &it);
+            log.value("a scoped handle", &it);
             log.value("joined", it.join().unwrap());
         });
         thread::park_timeout(Duration::ZERO);
@@ -201,7 +201,7 @@ same::programs! {
     }
 }
 
-// What compiles with std's types compiles with ours; what must not is in `src/sync/variance.rs`.
+// Programs that compile with std's types. `src/sync/variance.rs` has those that must not compile.
 mod borrowed {
     use super::*;
     same::programs! {
@@ -225,7 +225,7 @@ mod borrowed {
             guard
         }
 
-        pub(super) fn what_is_held_may_borrow_from_what_goes_first() -> Log {
+        pub(super) fn locks_may_outlive_what_their_values_borrow() -> Log {
             let (cell, mutex, lock, lazy): (OnceLock<&String>, _, _, LazyLock<u8>);
             let text = String::from("text");
             cell = OnceLock::new();
@@ -235,7 +235,7 @@ mod borrowed {
             lazy = LazyLock::new(|| 1);
             let mut log = Log::default();
             log.value("all", (&cell, &*mutex.lock().unwrap(), &*lock.read().unwrap(), *lazy));
-            // A guard in a temporary at the end of a block, of a lock that goes first.
+            // A guard in a temporary at the end of a block outlives its lock.
             let length = {
                 let lock = RwLock::new(String::from("four"));
                 lock.read().unwrap().len()
@@ -244,30 +244,30 @@ mod borrowed {
             log
         }
     }
-    same::the_same!(what_is_held_may_borrow_from_what_goes_first);
+    same::the_same!(locks_may_outlive_what_their_values_borrow);
 }
 
 static DIFFERENCES: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
 
-/// Differences that are meant: the type, and the trait.
-const MEANT: [(&str, &str); 4] = [
+/// The intended differences: the type, and a part of the message.
+const INTENDED: [(&str, &str); 4] = [
     // A handle of a fiber whose result is not `Send` stays on its worker: see `fiber::JoinHandle`.
     ("fiber :: JoinHandle", "is false"),
-    // Local fibers may write by a lock that is lent to them, one at a time.
+    // Local fibers may write, one at a time, through a lock that they borrow.
     ("StdoutLock", "is true"),
     ("StderrLock", "is true"),
-    // It has no cell.
+    // The library's has no `Cell`.
     ("OnceState", "is true"),
 ];
 
 fn differ(text: String) {
-    if MEANT.iter().any(|(name, difference)| text.contains(name) && text.contains(difference)) {
+    if INTENDED.iter().any(|(name, difference)| text.contains(name) && text.contains(difference)) {
         return;
     }
     DIFFERENCES.lock().unwrap().push(text);
 }
 
-/// Each type has the traits that std's has.
+/// Records a difference for each trait that only one of the two types has.
 macro_rules! same_traits {
     ($($std:ty, $ours:ty: $($trait:path),* $(,)?;)*) => {$($(
         {
@@ -280,7 +280,7 @@ macro_rules! same_traits {
             impl<T: ?Sized + $trait> Has<T> { const HAS: bool = true; }
             let (std, ours) = (<Has<$std>>::HAS, <Has<$ours>>::HAS);
             let (name, bound) = (stringify!($ours), stringify!($trait));
-            // A trait more is no harm, but for those by which a type may go to other threads.
+            // An additional trait is no difference, except for `Send` and `Sync`.
             if std && !ours || ours && !std && matches!(bound, "Send" | "Sync") {
                 differ(format!("{name}: {bound} is {ours}, std's {std}"));
             }
@@ -289,7 +289,7 @@ macro_rules! same_traits {
 }
 
 #[test]
-fn types_have_the_traits_of_stds() {
+fn types_have_the_traits_of_stds_types() {
     use std::cell::Cell;
     use std::fmt::{Debug, Display};
     use std::hash::Hash;
@@ -380,4 +380,4 @@ fn types_have_the_traits_of_stds() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-same::the_same!(texts, channels, threads);
+same::the_same!(locks_print_and_fail_as_stds, channels_answer_as_stds, fibers_behave_as_threads);

@@ -1,4 +1,4 @@
-//! Scopes: what std's do, daemons, exits, and failures that end the whole of one.
+//! Scopes: std's behaviour, daemons, exits, and `try_scope`, which the first failure cancels.
 
 mod tools;
 
@@ -16,22 +16,22 @@ use tools::*;
 
 const FOREVER: Duration = Duration::MAX;
 
-fn here() -> ThreadId {
+fn current_thread() -> ThreadId {
     std::thread::current().id()
 }
 
-// ----- as std's -----
+// ----- std's behaviour -----
 
-/// What came of a scope: its value or panic, and what was done in it, in order.
+/// The value or panic of a scope, and the log of what ran in it.
 type Outcome = (Result<i32, String>, Vec<&'static str>);
 
-/// One case, to be run on std's scope and on ours.
+/// Runs one case in std's scope and in the library's, and compares the outcomes.
 macro_rules! on_both {
     ($name:literal, |$s:ident, $log:ident| $body:expr) => {{
         let run = |scope: &dyn Fn(&Log) -> i32| -> Outcome {
             let log = Log::default();
             let result = catch_unwind(AssertUnwindSafe(|| scope(&log)));
-            // They are told apart by one word.
+            // The messages differ in one word.
             let text = |payload| match Box::<dyn std::any::Any + Send>::downcast::<i32>(payload) {
                 Ok(number) => number.to_string(),
                 Err(payload) => message(payload).replace("fiber", "thread"),
@@ -41,8 +41,8 @@ macro_rules! on_both {
         let std = run(&|$log| std::thread::scope(|$s| $body));
         for workers in [1, 2] {
             let builder = cringle::Builder::new().workers(workers);
-            let ours = run(&|$log| builder.clone().run(|| fiber::scope(|$s| $body)).unwrap());
-            assert_eq!(ours, std, "{}", $name);
+            let cringle = run(&|$log| builder.clone().run(|| fiber::scope(|$s| $body)).unwrap());
+            assert_eq!(cringle, std, "{}", $name);
         }
         println!("{}: {std:?}", $name);
     }};
@@ -52,12 +52,12 @@ macro_rules! on_both {
 struct Log(Mutex<Vec<&'static str>>);
 
 impl Log {
-    fn note(&self, what: &'static str) {
-        self.0.lock().unwrap().push(what);
+    fn note(&self, event: &'static str) {
+        self.0.lock().unwrap().push(event);
     }
 }
 
-/// Notes that it was dropped.
+/// Logs its drop.
 struct Dropped<'a>(&'a Log, &'static str);
 
 impl Drop for Dropped<'_> {
@@ -71,27 +71,27 @@ fn fail(payload: i32) -> i32 {
 }
 
 #[test]
-fn a_scope_ends_as_stds_does() {
+fn scope_ends_as_stds_does() {
     on_both!("a value", |s, log| {
         let value = s.spawn(|| 7).join().unwrap();
         log.note("joined");
         value
     });
-    on_both!("a fiber that nobody joins", |s, log| {
+    on_both!("an unjoined fiber", |s, log| {
         s.spawn(|| log.note("it ran"));
         1
     });
-    on_both!("a panic that is joined", |s, log| {
+    on_both!("a joined panic", |s, log| {
         let payload = s.spawn(|| fail(5)).join().unwrap_err();
         log.note("joined");
         *payload.downcast::<i32>().unwrap()
     });
-    on_both!("a panic that nobody joins", |s, log| {
+    on_both!("an unjoined panic", |s, log| {
         s.spawn(|| fail(5));
         log.note("spawned");
         1
     });
-    on_both!("a panic whose handle is dropped after its end", |s, log| {
+    on_both!("a panic whose handle is dropped after the fiber ends", |s, log| {
         let handle = s.spawn(|| fail(5));
         while !handle.is_finished() {
             yield_both();
@@ -116,7 +116,7 @@ fn a_scope_ends_as_stds_does() {
         log.note("both");
         fail(9)
     });
-    on_both!("a panic in a fiber's fiber", |s, log| {
+    on_both!("a panic of a fiber that a fiber spawned", |s, log| {
         let inner = s.spawn(|| {
             s.spawn(|| {
                 log.note("inner");
@@ -126,7 +126,7 @@ fn a_scope_ends_as_stds_does() {
         inner.join().unwrap();
         1
     });
-    on_both!("a scope in a scope that panics", |s, log| {
+    on_both!("a destructor run by a panic", |s, log| {
         let inner = s.spawn(|| {
             let _dropped = Dropped(log, "dropped");
             resume_unwind(Box::new(3))
@@ -135,11 +135,11 @@ fn a_scope_ends_as_stds_does() {
         log.note("joined");
         *payload.downcast::<i32>().unwrap()
     });
-    on_both!("a result that nobody takes", |s, log| {
+    on_both!("an unclaimed result", |s, log| {
         s.spawn(|| Dropped(log, "dropped with its fiber"));
         1
     });
-    on_both!("a result that a join takes", |s, log| {
+    on_both!("a joined result", |s, log| {
         let value = s.spawn(|| Dropped(log, "dropped by the joiner")).join().unwrap();
         log.note("joined");
         drop(value);
@@ -147,14 +147,14 @@ fn a_scope_ends_as_stds_does() {
     });
 }
 
-/// Lets others run, on a thread and on a fiber.
+/// Yields the fiber and the thread.
 fn yield_both() {
     fiber::yield_now();
     std::thread::yield_now();
 }
 
 #[test]
-fn a_scope_ends_when_its_fibers_and_theirs_have_ended() {
+fn scope_waits_for_fibers_that_its_fibers_spawn() {
     on_two_workers(|| {
         let ended = AtomicUsize::new(0);
         fiber::scope(|s| {
@@ -173,14 +173,14 @@ fn a_scope_ends_when_its_fibers_and_theirs_have_ended() {
     });
 }
 
-// ----- from foreign threads -----
+// ----- use by foreign threads -----
 
 #[test]
-fn a_foreign_thread_spawns_into_a_scope_but_not_locally() {
+fn foreign_thread_can_spawn_but_not_spawn_local() {
     on_two_workers(|| {
         let worker = fiber::Builder::new().worker(1);
         let on_one = worker.spawn(|| {
-            let home = here();
+            let home = current_thread();
             fiber::scope(|s| {
                 fiber::unblock(|| {
                     assert_eq!(cringle::runtime::worker(), None);
@@ -189,11 +189,12 @@ fn a_foreign_thread_spawns_into_a_scope_but_not_locally() {
                     assert!(text.contains("inside of `cringle::run`"), "{text}");
                     let exit = catch_unwind(AssertUnwindSafe(|| s.on_exit_local(|| ())));
                     assert!(exit.is_err());
-                    // The scope's own worker starts it, and this thread may wait for it.
-                    assert_eq!(s.spawn(here).join().unwrap(), home);
-                    let placed = fiber::Builder::new().worker(0).spawn_scoped(s, here).unwrap();
+                    // The scope's worker starts it, and this thread can join it.
+                    assert_eq!(s.spawn(current_thread).join().unwrap(), home);
+                    let placed =
+                        fiber::Builder::new().worker(0).spawn_scoped(s, current_thread).unwrap();
                     assert_ne!(placed.join().unwrap(), home);
-                    let nowhere = fiber::Builder::new().worker(2).spawn_scoped(s, here);
+                    let nowhere = fiber::Builder::new().worker(2).spawn_scoped(s, current_thread);
                     assert_eq!(nowhere.unwrap_err().kind(), ErrorKind::InvalidInput);
                     s.spawn_daemon(|| fiber::sleep(FOREVER));
                     s.spawn(|| s.spawn(|| ()));
@@ -204,31 +205,31 @@ fn a_foreign_thread_spawns_into_a_scope_but_not_locally() {
     });
 }
 
-// ----- what nobody claims -----
+// ----- unclaimed results -----
 
-/// It names the thread that it is dropped on. Not `Send`: it must be the one it was made on.
+/// Records the threads that created and dropped it. It is not `Send`, so they must be the same.
 struct Homing<'a>(&'a Mutex<Vec<(ThreadId, ThreadId)>>, ThreadId, PhantomData<Rc<()>>);
 
 impl<'a> Homing<'a> {
     fn new(drops: &'a Mutex<Vec<(ThreadId, ThreadId)>>) -> Homing<'a> {
-        Homing(drops, here(), PhantomData)
+        Homing(drops, current_thread(), PhantomData)
     }
 }
 
 impl Drop for Homing<'_> {
     fn drop(&mut self) {
-        self.0.lock().unwrap().push((self.1, here()));
+        self.0.lock().unwrap().push((self.1, current_thread()));
     }
 }
 
 #[test]
-fn what_nobody_claims_dies_on_the_worker_that_made_it() {
+fn unclaimed_values_drop_on_the_worker_that_made_them() {
     let drops = Mutex::new(Vec::new());
     on_two_workers(|| {
         fiber::scope(|s| {
             for worker in [0, 1] {
                 spawn_on(worker, s, || {
-                    // Whether the handle is dropped before, after, or never.
+                    // The handle is dropped before the fiber ends, after it, or never.
                     drop(s.spawn_local(|| Homing::new(&drops)));
                     let handle = s.spawn_local(|| Homing::new(&drops));
                     while !handle.is_finished() {
@@ -236,7 +237,7 @@ fn what_nobody_claims_dies_on_the_worker_that_made_it() {
                     }
                     drop(handle);
                     std::mem::forget(s.spawn_local(|| ()));
-                    // One that a failure leaves behind, whose `Ok` is not `Send`.
+                    // Results of a failed scope, whose `Ok` is not `Send`.
                     let failed: Result<(), io::Error> = fiber::try_scope(|t| {
                         t.spawn_local(|| Ok(Homing::new(&drops)));
                         let fails = || -> Result<Homing<'_>, io::Error> {
@@ -253,7 +254,7 @@ fn what_nobody_claims_dies_on_the_worker_that_made_it() {
                         Ok(())
                     });
                     assert_eq!(failed.unwrap_err().kind(), ErrorKind::NotFound);
-                    // One that is not `Send`, in an exit.
+                    // A capture of an exit.
                     let homing = Homing::new(&drops);
                     s.on_exit_local(move || drop(homing));
                 });
@@ -268,7 +269,7 @@ fn what_nobody_claims_dies_on_the_worker_that_made_it() {
 // ----- daemons -----
 
 #[test]
-fn daemons_are_cancelled_when_the_others_have_ended_and_waited_for() {
+fn scope_cancels_daemons_after_others_end() {
     on_two_workers(|| {
         let (served, log) = (AtomicUsize::new(0), Log::default());
         fiber::scope(|s| {
@@ -289,28 +290,28 @@ fn daemons_are_cancelled_when_the_others_have_ended_and_waited_for() {
                         fiber::yield_now();
                     }
                     cancel::check().unwrap();
-                    log.note("other");
+                    log.note("fiber");
                 });
             }
             s.spawn_daemon(fiber::park);
         });
         log.note("scope");
-        // The caller is not cancelled with them.
+        // The caller is not cancelled.
         cancel::check().unwrap();
-        assert_eq!(log.0.into_inner().unwrap(), ["other", "other", "daemon", "daemon", "scope"]);
+        assert_eq!(log.0.into_inner().unwrap(), ["fiber", "fiber", "daemon", "daemon", "scope"]);
     });
 }
 
 #[test]
-fn a_scope_of_daemons_alone_ends_at_once() {
+fn scope_of_only_daemons_ends_at_once() {
     on_two_workers(|| {
         fiber::scope(|s| {
             s.spawn_daemon(|| fiber::sleep(FOREVER));
             s.spawn_daemon_local(|| {
-                // One that a daemon makes when it is dismissed is dismissed too.
+                // A daemon that is spawned by a cancelled daemon starts cancelled.
                 assert_cancelled(&time::sleep(FOREVER).unwrap_err());
                 s.spawn_daemon(|| assert_cancelled(&cancel::check().unwrap_err()));
-                // One that is no daemon is waited for; the scope is not cancelled.
+                // The scope waits for a fiber that is no daemon, and does not cancel it.
                 s.spawn(|| time::sleep(Duration::from_millis(1)).unwrap());
             });
             assert!(!s.is_cancelled());
@@ -319,7 +320,7 @@ fn a_scope_of_daemons_alone_ends_at_once() {
 }
 
 #[test]
-fn a_daemons_panic_is_a_fibers() {
+fn panic_of_daemon_makes_scope_panic() {
     let payload = catch_unwind(|| {
         on_one_worker(|| fiber::scope(|s| s.spawn_daemon(|| resume_unwind(Box::new(1)))));
     });
@@ -340,30 +341,30 @@ enum Ending {
 }
 
 #[test]
-fn exits_are_called_last_in_first_out_however_the_scope_ends() {
+fn exits_run_in_reverse_order_however_scope_ends() {
     use Ending::*;
     for ending in [Return, Panic, FiberPanics, Cancelled, CancelledFromOutside, Deadline] {
-        // On a slow machine the end may come before all is registered.
+        // A cancel or deadline may end the scope before every exit is registered.
         let (log, registered) = (Log::default(), Log::default());
         let ran = AssertUnwindSafe(|| {
             on_two_workers(|| {
                 let body = || {
                     fiber::scope(|s| {
                         let (log, registered) = (&log, &registered);
-                        let exit = move |what| {
-                            registered.note(what);
+                        let exit = move |name| {
+                            registered.note(name);
                             move || {
-                                // Nothing is cancelled here, nobody unwinds, and it may wait.
+                                // An exit is not cancelled, does not unwind, and can wait.
                                 cancel::check().unwrap();
                                 assert!(!fiber::panicking());
                                 time::sleep(Duration::from_micros(100)).unwrap();
-                                fiber::unblock(|| log.note(what));
+                                fiber::unblock(|| log.note(name));
                             }
                         };
                         s.on_exit(exit("first"));
                         s.on_exit_local(exit("second"));
                         spawn_on(1, s, move || {
-                            s.on_exit_local(exit("third, on the other worker"));
+                            s.on_exit_local(exit("third, on worker 1"));
                             s.on_exit(exit("fourth"));
                         })
                         .join()
@@ -414,7 +415,7 @@ fn exits_are_called_last_in_first_out_however_the_scope_ends() {
 }
 
 #[test]
-fn local_exits_run_on_the_worker_that_registered_them() {
+fn local_exits_run_on_their_own_worker() {
     let calls = Mutex::new(Vec::new());
     on_two_workers(|| {
         for owner in [0, 1] {
@@ -423,19 +424,19 @@ fn local_exits_run_on_the_worker_that_registered_them() {
                     fiber::scope(|s| {
                         for worker in [0, 1] {
                             spawn_on(worker, s, || {
-                                let (local, registrant) = (Rc::new(Cell::new(1)), here());
+                                let (local, registrant) = (Rc::new(Cell::new(1)), current_thread());
                                 let clone = Rc::clone(&local);
                                 let calls = &calls;
                                 s.on_exit_local(move || {
                                     clone.set(clone.get() + 1);
                                     drop(clone);
-                                    calls.lock().unwrap().push((registrant, here()));
+                                    calls.lock().unwrap().push((registrant, current_thread()));
                                 });
-                                // Theirs is used on at the same time.
+                                // The worker that registered the exit keeps using its `Rc`.
                                 (0..5).for_each(|_| drop(Rc::clone(&local)));
                             });
                         }
-                        // The owner's scope is cancelled: they are called all the same.
+                        // Exits run although the scope is cancelled.
                         s.cancel();
                     });
                 });
@@ -448,7 +449,7 @@ fn local_exits_run_on_the_worker_that_registered_them() {
 }
 
 #[test]
-fn an_exits_panic_is_raised_and_keeps_no_other_from_being_called() {
+fn panic_of_exit_is_resumed_after_other_exits() {
     let log = Log::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         on_two_workers(|| {
@@ -461,14 +462,14 @@ fn an_exits_panic_is_raised_and_keeps_no_other_from_being_called() {
             });
         });
     }));
-    // The one on the other worker may be registered before or after the last one.
+    // The exit of worker 1 may be registered before or after the last one of this worker.
     assert!(message(ran.unwrap_err()).ends_with("panic"));
     assert_eq!(log.0.into_inner().unwrap(), ["first", "last"]);
 }
 
-/// An exit may register another one, and start fibers, which are waited for before the next.
+/// An exit can register an exit and spawn fibers; the next exit waits for these.
 #[test]
-fn an_exit_may_use_its_scope() {
+fn exit_can_use_its_scope() {
     let log = Log::default();
     on_two_workers(|| {
         fiber::scope(|s| {
@@ -487,7 +488,7 @@ fn an_exit_may_use_its_scope() {
     assert_eq!(log.0.into_inner().unwrap(), expected);
 }
 
-// ----- scopes that fail as a whole -----
+// ----- try_scope -----
 
 type Tried = Result<(), io::Error>;
 
@@ -495,27 +496,27 @@ fn not_found() -> Tried {
     Err(ErrorKind::NotFound.into())
 }
 
-/// One that is cut short, and says so.
-fn cut_short(log: &Log) -> Tried {
+/// Sleeps until it is cancelled, and logs that.
+fn sleep_until_cancelled(log: &Log) -> Tried {
     let result = time::sleep(FOREVER);
-    log.note("cut short");
+    log.note("cancelled");
     result
 }
 
 #[test]
-fn the_first_failure_cancels_the_siblings_and_is_what_is_returned() {
+fn first_failure_cancels_siblings_and_is_returned() {
     for worker in [0, 1] {
         let log = Log::default();
         let result: Tried = on_two_workers(|| {
             fiber::try_scope(|s| {
                 for _ in 0..3 {
-                    s.spawn(|| cut_short(&log));
-                    s.spawn_local(|| cut_short(&log));
+                    s.spawn(|| sleep_until_cancelled(&log));
+                    s.spawn_local(|| sleep_until_cancelled(&log));
                 }
-                s.spawn_daemon(|| cut_short(&log));
+                s.spawn_daemon(|| sleep_until_cancelled(&log));
                 s.spawn_local(|| fiber::scope(|t| spawn_on(worker, t, not_found).join().unwrap()));
-                // What the closure waits for ends too; it is not what came first.
-                cut_short(&log)
+                // The closure's wait is cancelled too; its error is not the first.
+                sleep_until_cancelled(&log)
             })
         });
         assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
@@ -524,12 +525,12 @@ fn the_first_failure_cancels_the_siblings_and_is_what_is_returned() {
 }
 
 #[test]
-fn a_failure_that_is_a_panic_is_raised_when_all_have_ended() {
+fn first_panic_is_resumed_when_all_have_ended() {
     let log = Log::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         on_two_workers(|| {
             fiber::try_scope(|s| {
-                s.spawn(|| cut_short(&log));
+                s.spawn(|| sleep_until_cancelled(&log));
                 s.spawn_local(|| -> Tried { resume_unwind(Box::new(31)) });
                 s.spawn_local(|| -> Tried {
                     drop(time::sleep(FOREVER));
@@ -541,16 +542,16 @@ fn a_failure_that_is_a_panic_is_raised_when_all_have_ended() {
         })
     }));
     assert_eq!(*ran.unwrap_err().downcast::<i32>().unwrap(), 31);
-    assert_eq!(log.0.into_inner().unwrap(), ["cut short"]);
+    assert_eq!(log.0.into_inner().unwrap(), ["cancelled"]);
 }
 
 #[test]
-fn the_closures_own_failure_cancels_its_fibers() {
+fn failure_of_the_closure_cancels_its_fibers() {
     let log = Log::default();
     let result = on_two_workers(|| {
         fiber::try_scope(|s| {
-            s.spawn(|| cut_short(&log));
-            s.spawn_local(|| cut_short(&log));
+            s.spawn(|| sleep_until_cancelled(&log));
+            s.spawn_local(|| sleep_until_cancelled(&log));
             let_others_wait();
             not_found()
         })
@@ -559,7 +560,7 @@ fn the_closures_own_failure_cancels_its_fibers() {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         on_two_workers(|| {
             fiber::try_scope(|s| -> Tried {
-                s.spawn(|| cut_short(&log));
+                s.spawn(|| sleep_until_cancelled(&log));
                 panic!("the closure");
             })
         })
@@ -568,39 +569,40 @@ fn the_closures_own_failure_cancels_its_fibers() {
     assert_eq!(log.0.into_inner().unwrap().len(), 3);
 }
 
-/// A failure is whose who asks for it.
+/// A failure goes to the join that is waiting for it, and cancels nothing.
 #[test]
-fn a_failure_that_a_join_waits_for_is_the_joiners_alone() {
+fn failure_goes_only_to_the_waiting_join() {
     on_one_worker(|| {
         let result: Tried = fiber::try_scope(|s| {
-            let goes_on = s.spawn_local(|| time::sleep(Duration::from_millis(1)));
+            let sibling = s.spawn_local(|| time::sleep(Duration::from_millis(1)));
             let fails = s.spawn_local(not_found);
-            // The join is waiting when it fails.
+            // The join is waiting when the fiber fails.
             assert_eq!(fails.join().unwrap().unwrap_err().kind(), ErrorKind::NotFound);
             let panics = s.spawn_local(|| -> Tried { resume_unwind(Box::new(1)) });
             assert!(panics.join().is_err());
             let joined = s.spawn_local(|| {
-                // Not only the closure's joins.
+                // A fiber's join, not the closure's.
                 let fails = s.spawn_local(not_found);
                 drop(fails.join_cancellable()?);
                 Ok(())
             });
             joined.join().unwrap()?;
             assert!(!s.is_cancelled());
-            goes_on.join().unwrap()
+            sibling.join().unwrap()
         });
         result.unwrap();
     });
 }
 
-/// Nobody waited: the scope is cancelled. A join that takes it afterwards has it to itself.
+/// No join waits, so the scope is cancelled. A later join takes the failure, so the scope does not
+/// return it.
 #[test]
-fn a_failure_that_a_join_takes_later_is_not_reported_again() {
+fn failure_taken_by_later_join_is_not_returned() {
     on_one_worker(|| {
         let log = Log::default();
         let result: Tried = fiber::try_scope(|s| {
             s.spawn_local(|| {
-                drop(cut_short(&log));
+                drop(sleep_until_cancelled(&log));
                 Ok(())
             });
             let fails = s.spawn_local(not_found);
@@ -614,12 +616,12 @@ fn a_failure_that_a_join_takes_later_is_not_reported_again() {
             Ok(())
         });
         result.unwrap();
-        assert_eq!(log.0.into_inner().unwrap(), ["cut short"]);
+        assert_eq!(log.0.into_inner().unwrap(), ["cancelled"]);
     });
 }
 
 #[test]
-fn errors_after_a_cancel_on_purpose_are_no_failures() {
+fn errors_after_explicit_cancel_are_no_failures() {
     on_two_workers(|| {
         let result: Tried = fiber::try_scope(|s| {
             for worker in [0, 1] {
@@ -637,7 +639,7 @@ fn errors_after_a_cancel_on_purpose_are_no_failures() {
             Ok(())
         });
         result.unwrap();
-        // But what the closure itself says counts, and so does a panic.
+        // The closure's own error is returned, and so is the cancel that unwinds it.
         let result: Tried = fiber::try_scope(|s| {
             s.cancel();
             cancel::check()
@@ -653,18 +655,18 @@ fn errors_after_a_cancel_on_purpose_are_no_failures() {
 }
 
 #[test]
-fn a_try_scope_within_what_is_cancelled_fails_by_that() {
+fn try_scope_in_cancelled_region_returns_its_error() {
     const LIMIT: Duration = Duration::from_millis(2);
     on_two_workers(|| {
         for unwinds in [false, true] {
             let result = time::timeout(LIMIT, || {
                 fiber::try_scope(|s| {
-                    s.spawn(move || match unwinds {
-                        false => time::sleep(FOREVER),
-                        true => {
-                            fiber::sleep(FOREVER);
-                            Ok(())
+                    s.spawn(move || {
+                        if !unwinds {
+                            return time::sleep(FOREVER);
                         }
+                        fiber::sleep(FOREVER);
+                        Ok(())
                     });
                     Ok(())
                 })
@@ -675,7 +677,7 @@ fn a_try_scope_within_what_is_cancelled_fails_by_that() {
 }
 
 #[test]
-fn a_daemons_failure_fails_the_scope_unless_it_was_dismissed() {
+fn failure_of_uncancelled_daemon_fails_the_scope() {
     on_two_workers(|| {
         let result: Tried = fiber::try_scope(|s| {
             s.spawn_daemon(not_found);
@@ -692,9 +694,9 @@ fn a_daemons_failure_fails_the_scope_unless_it_was_dismissed() {
     });
 }
 
-/// Handles may be forgotten, and joined by others than who spawned them: the counts are right.
+/// A handle may be forgotten, or joined by another fiber.
 #[test]
-fn handles_may_go_anywhere() {
+fn moved_and_forgotten_handles_keep_failures_counted() {
     on_two_workers(|| {
         for _ in 0..100 {
             let joined = AtomicBool::new(false);
@@ -707,7 +709,7 @@ fn handles_may_go_anywhere() {
                 });
                 Ok(())
             });
-            // Whether the join was waiting is a race; who took it is not.
+            // If the join was waiting, it has taken the failure; otherwise the scope returns it.
             match result {
                 Ok(()) => assert!(joined.into_inner()),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
@@ -716,16 +718,16 @@ fn handles_may_go_anywhere() {
     });
 }
 
-/// An error that is not `Clone`, borrows, and must be dropped once.
+/// The error is not `Clone`, and borrows.
 #[test]
-fn errors_that_are_not_returned_are_dropped_before_the_scope_ends() {
-    struct Atomic<'a>(&'a AtomicUsize);
-    impl Drop for Atomic<'_> {
+fn unreturned_errors_are_dropped_before_scope_returns() {
+    struct Counted<'a>(&'a AtomicUsize);
+    impl Drop for Counted<'_> {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
-    struct Error<'a>(#[allow(dead_code, reason = "for its destructor")] Option<Atomic<'a>>);
+    struct Error<'a>(#[allow(dead_code, reason = "for its destructor")] Option<Counted<'a>>);
     impl From<io::Error> for Error<'_> {
         fn from(_: io::Error) -> Self {
             Error(None)
@@ -735,7 +737,7 @@ fn errors_that_are_not_returned_are_dropped_before_the_scope_ends() {
     let result: Result<(), Error<'_>> = on_two_workers(|| {
         fiber::try_scope(|s| {
             for _ in 0..10 {
-                s.spawn(|| -> Result<(), Error<'_>> { Err(Error(Some(Atomic(&drops)))) });
+                s.spawn(|| -> Result<(), Error<'_>> { Err(Error(Some(Counted(&drops)))) });
             }
             Ok(())
         })

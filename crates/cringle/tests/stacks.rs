@@ -1,5 +1,5 @@
-//! The address space of fibers' stacks, and fibers that cannot get a stack. Each test lowers a
-//! limit or counts mappings, and so runs in a process of its own.
+//! The address space of stacks, and fibers that cannot get a stack. Each test lowers a limit or
+//! counts mappings, so it runs in its own process.
 
 mod child;
 
@@ -16,8 +16,8 @@ fn address_space() -> usize {
     child::status_kib("VmSize:") as usize * 1024
 }
 
-/// Limits the address space to this much more than the process has now.
-fn leave(bytes: usize) {
+/// Limits the address space to `bytes` more than the process uses now.
+fn limit_address_space(bytes: usize) {
     child::limit(libc::RLIMIT_AS, (address_space() + bytes) as u64).unwrap();
 }
 
@@ -25,12 +25,11 @@ fn with_stack(bytes: usize) -> fiber::Builder {
     fiber::Builder::new().stack_size(bytes)
 }
 
-/// Returns the error of a fiber that got no stack.
-fn no_stack(payload: &(dyn Any + Send)) -> &io::Error {
+/// Asserts that the payload is the error of a fiber that got no stack.
+fn assert_no_stack(payload: &(dyn Any + Send)) {
     let error = payload.downcast_ref::<io::Error>().expect("the error is the payload");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
-    error
 }
 
 #[test]
@@ -95,16 +94,16 @@ fn join_returns_error_of_fiber_without_stack() {
         for workers in [2, 1] {
             let run = Builder::new().workers(workers).run(|| {
                 if workers == 2 {
-                    leave(100 * MIB);
+                    limit_address_space(100 * MIB);
                 }
                 let refused = with_stack(GIB).spawn_local(|| ()).unwrap_err();
                 assert_eq!(refused.kind(), ErrorKind::OutOfMemory);
-                for placed in 0..workers {
-                    let handle = with_stack(GIB).worker(placed).spawn(|| ()).unwrap();
-                    no_stack(&*handle.join().unwrap_err());
+                for worker in 0..workers {
+                    let handle = with_stack(GIB).worker(worker).spawn(|| ()).unwrap();
+                    assert_no_stack(&*handle.join().unwrap_err());
                 }
                 let handle = with_stack(GIB).spawn(|| ()).unwrap();
-                no_stack(&*handle.join().unwrap_err());
+                assert_no_stack(&*handle.join().unwrap_err());
                 // The runtime still works.
                 assert_eq!(fiber::spawn(|| 1).join().unwrap(), 1);
             });
@@ -113,13 +112,12 @@ fn join_returns_error_of_fiber_without_stack() {
     });
 }
 
-/// A fiber waits for the one that cannot start by any means, here a channel; and another fiber
-/// always runs.
+/// The main fiber waits, by a channel, for the fiber that cannot start, while another fiber runs.
 #[test]
 fn fiber_without_stack_fails_while_others_run() {
     child::must_succeed("fiber_without_stack_fails_while_others_run", || {
         let run = Builder::new().workers(1).run(|| {
-            leave(100 * MIB);
+            limit_address_space(100 * MIB);
             fiber::scope(|s| {
                 s.spawn_daemon_local(|| {
                     loop {
@@ -130,7 +128,7 @@ fn fiber_without_stack_fails_while_others_run() {
                 let handle = with_stack(GIB).spawn(move || sender.send(1)).unwrap();
                 // Its closure is dropped, and the only sender with it.
                 assert!(receiver.recv().is_err());
-                no_stack(&*handle.join().unwrap_err());
+                assert_no_stack(&*handle.join().unwrap_err());
             });
         });
         run.unwrap();
@@ -141,7 +139,7 @@ fn fiber_without_stack_fails_while_others_run() {
 fn scope_panics_when_fiber_has_no_stack() {
     child::must_succeed("scope_panics_when_fiber_has_no_stack", || {
         let run = Builder::new().workers(1).run(|| {
-            leave(100 * MIB);
+            limit_address_space(100 * MIB);
             let scope = || {
                 fiber::scope(|s| {
                     drop(with_stack(GIB).spawn_scoped(s, || ()).unwrap());
@@ -154,7 +152,7 @@ fn scope_panics_when_fiber_has_no_stack() {
     });
 }
 
-/// Each fiber drops a value that waits, which takes a stack. All share one.
+/// Dropping each fiber's closure waits, which needs a stack. All closures share one.
 #[test]
 fn all_fibers_without_stacks_fail() {
     struct Waits<'a>(&'a AtomicUsize);
@@ -167,7 +165,7 @@ fn all_fibers_without_stacks_fail() {
     child::must_succeed("all_fibers_without_stacks_fail", || {
         let dropped = AtomicUsize::new(0);
         let run = Builder::new().workers(1).run(|| {
-            leave(50 * MIB);
+            limit_address_space(50 * MIB);
             fiber::scope(|s| {
                 let spawn = |_| {
                     let waits = Waits(&dropped);
@@ -175,7 +173,7 @@ fn all_fibers_without_stacks_fail() {
                 };
                 let handles: Vec<_> = (0..500).map(spawn).collect();
                 for handle in handles {
-                    no_stack(&*handle.join().unwrap_err());
+                    assert_no_stack(&*handle.join().unwrap_err());
                 }
             });
         });
@@ -184,32 +182,32 @@ fn all_fibers_without_stacks_fail() {
     });
 }
 
-/// The fibers that have stacks wait at a barrier for all others.
+/// The fibers that have stacks wait until all fibers have started.
 #[test]
-fn waiters_see_fiber_without_stack_fail() {
-    child::must_succeed("waiters_see_fiber_without_stack_fail", || {
+fn fiber_without_stack_wakes_its_waiters() {
+    child::must_succeed("fiber_without_stack_wakes_its_waiters", || {
         let run = Builder::new().workers(1).run(|| {
-            leave(100 * MIB);
-            let (leave, all_left) = sync::mpsc::channel::<()>();
+            limit_address_space(100 * MIB);
+            let (sender, receiver) = sync::mpsc::channel::<()>();
             let handles: Vec<_> = (0..200)
                 .map(|_| {
-                    let leave = leave.clone();
+                    let sender = sender.clone();
                     with_stack(MIB).spawn(move || {
-                        let _member = leave;
+                        let _sender = sender;
                         fiber::park();
                     })
                 })
                 .collect::<io::Result<_>>()
                 .unwrap();
-            drop(leave);
-            let failed: Vec<_> = handles.iter().collect();
-            while !failed.iter().any(|handle| handle.is_finished()) {
+            drop(sender);
+            while !handles.iter().any(|handle| handle.is_finished()) {
                 fiber::sleep(Duration::from_millis(1));
             }
-            failed.iter().for_each(|handle| handle.thread().unpark());
-            assert!(all_left.recv().is_err());
+            handles.iter().for_each(|handle| handle.thread().unpark());
+            assert!(receiver.recv().is_err());
             let results = handles.into_iter().map(fiber::JoinHandle::join);
-            let failures = results.filter_map(Result::err).inspect(|e| _ = no_stack(&**e)).count();
+            let failures =
+                results.filter_map(Result::err).inspect(|e| assert_no_stack(&**e)).count();
             assert!((1..200).contains(&failures), "{failures}");
         });
         run.unwrap();

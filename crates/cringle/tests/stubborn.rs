@@ -1,5 +1,5 @@
-//! Operations that the kernel does not cancel: they are waited for in spite of a deadline, and a
-//! line on standard error reports which fiber waits for what (**I1**).
+//! Ops that the kernel does not cancel: the fiber waits for them past its deadline, and a line on
+//! standard error reports the fiber and its wait (**I1**).
 
 mod child;
 mod disk;
@@ -23,7 +23,7 @@ const BLOCK: usize = 4096;
 
 // ----- reports -----
 
-/// A fiber still in the cancelled wait is reported once; a fiber that has left it is not.
+/// A fiber that is still in the cancelled wait is reported once; a fiber that has left it is not.
 #[test]
 fn wait_that_outlasts_its_cancel_is_reported_once() {
     let name = "wait_that_outlasts_its_cancel_is_reported_once";
@@ -71,12 +71,12 @@ fn wait_that_outlasts_its_cancel_is_reported_once() {
             });
         });
     };
-    let said = child::transcript(&output);
-    assert!(output.status.success(), "{said}");
-    let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
-    assert_eq!(reports.len(), 1, "{said}");
-    for what in ["'stays'", "out of time 5 s ago", "a closure on the blocking pool"] {
-        assert!(reports[0].contains(what), "{said}");
+    let text = child::transcript(&output);
+    assert!(output.status.success(), "{text}");
+    let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
+    assert_eq!(reports.len(), 1, "{text}");
+    for part in ["'stays'", "out of time 5 s ago", "a closure on the blocking pool"] {
+        assert!(reports[0].contains(part), "{text}");
     }
 }
 
@@ -90,7 +90,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// The error says why this machine cannot mount it.
+    /// Mounts a new file system. The error says why this machine cannot.
     fn new() -> Result<Mount, String> {
         let directory = disk::directory();
         let image = directory.path().join("image");
@@ -99,10 +99,10 @@ impl Mount {
         std::fs::create_dir(directory.path().join("mount")).map_err(|e| e.to_string())?;
         let mut mount = Mount { directory, device: None, mounted: false };
         let image = image.to_str().unwrap();
-        done_by("mkfs.ext4", &["-q", "-F", image])?;
-        let device = done_by("losetup", &["--find", "--show", image])?;
+        run_command("mkfs.ext4", &["-q", "-F", image])?;
+        let device = run_command("losetup", &["--find", "--show", image])?;
         mount.device = Some(device.trim().to_owned());
-        done_by("mount", &[device.trim(), mount.path().to_str().unwrap()])?;
+        run_command("mount", &[device.trim(), mount.path().to_str().unwrap()])?;
         mount.mounted = true;
         Ok(mount)
     }
@@ -117,21 +117,22 @@ impl Drop for Mount {
         let path = self.path();
         if self.mounted {
             thaw(&path);
-            done_by("umount", &[path.to_str().unwrap()]).unwrap();
+            run_command("umount", &[path.to_str().unwrap()]).unwrap();
         }
         if let Some(device) = &self.device {
-            done_by("losetup", &["--detach", device]).unwrap();
+            run_command("losetup", &["--detach", device]).unwrap();
         }
     }
 }
 
-/// Runs a command. Returns its output, or why it failed.
-fn done_by(command: &str, arguments: &[&str]) -> Result<String, String> {
+/// Runs a command, and returns its output or why it failed.
+fn run_command(command: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(command).args(arguments).output();
     let output = output.map_err(|e| format!("{command}: {e}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr))),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 }
 
@@ -155,44 +156,44 @@ fn thaw(path: &Path) {
     }
 }
 
-/// How long the file system stays frozen.
+/// The time for which the file system stays frozen.
 const FROZEN_FOR: Duration = Duration::from_secs(7);
 
 #[test]
-fn write_to_a_frozen_file_system_outlasts_its_deadline() {
-    const WHERE: &str = "CRINGLE_TEST_FROZEN";
-    let name = "write_to_a_frozen_file_system_outlasts_its_deadline";
-    if let Some(path) = std::env::var_os(WHERE) {
+fn write_to_frozen_file_system_outlasts_its_deadline() {
+    const MOUNT_VARIABLE: &str = "CRINGLE_TEST_FROZEN";
+    let name = "write_to_frozen_file_system_outlasts_its_deadline";
+    if let Some(path) = std::env::var_os(MOUNT_VARIABLE) {
         return write_to_frozen(Path::new(&path));
     }
     let mount = match Mount::new() {
         Ok(mount) => mount,
-        Err(why) => return println!("skipped: cannot make a file system to freeze: {why}"),
+        Err(error) => return println!("skipped: cannot make a file system to freeze: {error}"),
     };
     let path = mount.path();
-    // Nothing stays frozen, however the child ends.
-    let (ended, end) = mpsc::channel::<()>();
+    // If the child fails to, this thread thaws the file system.
+    let (child_ended, end_of_child) = mpsc::channel::<()>();
     let output = std::thread::scope(|s| {
         let path = &path;
         s.spawn(move || {
-            let _ = end.recv_timeout(8 * FROZEN_FOR);
+            let _ = end_of_child.recv_timeout(8 * FROZEN_FOR);
             thaw(path);
         });
-        let output = child::run_with(name, |command| command.env(WHERE, path));
-        drop(ended);
+        let output = child::run_with(name, |command| command.env(MOUNT_VARIABLE, path));
+        drop(child_ended);
         output.expect("the parent gets the output")
     });
-    let said = child::transcript(&output);
-    println!("{said}");
+    let text = child::transcript(&output);
+    println!("{text}");
     assert!(output.status.success());
-    if said.contains("skipped:") {
+    if text.contains("skipped:") {
         return;
     }
-    let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
+    let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
     assert_eq!(reports.len(), 2);
     for worker in [0, 1] {
-        let who = format!("'writer {worker}' was out of time 5 s ago");
-        assert!(reports.iter().any(|line| line.contains(&who) && line.contains("write")));
+        let part = format!("'writer {worker}' was out of time 5 s ago");
+        assert!(reports.iter().any(|line| line.contains(&part) && line.contains("write")));
     }
 }
 
@@ -203,8 +204,8 @@ fn write_to_frozen(mount: &Path) {
         std::fs::File::open(path).unwrap().sync_all().unwrap();
     }
     let files = paths.each_ref().map(|path| OpenOptions::new().write(true).open(path).unwrap());
-    if let Err(why) = freeze(mount) {
-        return println!("skipped: cannot freeze the file system: {why}");
+    if let Err(error) = freeze(mount) {
+        return println!("skipped: cannot freeze the file system: {error}");
     }
     let begin = Instant::now();
     let outcomes = std::thread::scope(|threads| {
@@ -233,10 +234,10 @@ fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
         let writers = [0, 1].map(|worker| {
             let writer = fiber::Builder::new().worker(worker).name(format!("writer {worker}"));
             let write = move || {
-                // Never the only ready fiber, so that the write goes through the ring.
-                let company = fiber::spawn_local(fiber::yield_now);
+                // Another fiber is ready, so the write goes through the ring.
+                let other = fiber::spawn_local(fiber::yield_now);
                 let result = time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
-                company.join().unwrap();
+                other.join().unwrap();
                 result
             };
             writer.spawn_scoped(s, write).unwrap()
@@ -257,10 +258,10 @@ fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
     })
 }
 
-// ----- threads of io-wq -----
+// ----- the threads of io-wq -----
 
-/// Threads of io-wq perform buffered writes and syncs. They are few: most ops wait for one, some
-/// run. Cancelled ops have not happened; all others have.
+/// The few threads of io-wq perform buffered writes and syncs, so most ops are queued and some run.
+/// A cancelled write has no effect; every other write has.
 #[test]
 fn ops_in_io_wq_are_cancelled_or_done() {
     const FIBERS: usize = 300;
@@ -306,11 +307,11 @@ fn ops_in_io_wq_are_cancelled_or_done() {
             }
         }
     });
-    println!("{} writes were done, {} cancelled", done.get(), cancelled.get());
+    println!("{} writes completed, {} were cancelled", done.get(), cancelled.get());
     assert!(cancelled.get() > 0);
 }
 
-/// All fibers that are reported at once share one line.
+/// Fibers that are due for a report at the same time share one line.
 #[cfg(feature = "sim")]
 #[test]
 fn many_stubborn_waits_are_one_report() {
@@ -321,13 +322,13 @@ fn many_stubborn_waits_are_one_report() {
                 let held: Vec<_> = (0..CROWD)
                     .map(|n| {
                         s.spawn_local(move || {
-                            // Not all at the same time, but within a second.
+                            // The waits start within a second.
                             fiber::protect(|| {
                                 time::sleep(Duration::from_millis(n as u64)).unwrap()
                             });
                             let wait = || {
                                 fiber::scope(|t| {
-                                    // It does not end, and its owner waits for it.
+                                    // The scope must wait for this fiber.
                                     t.spawn_local(|| {
                                         fiber::protect(|| time::sleep(2 * REPORTED_AFTER).unwrap());
                                     });
@@ -348,16 +349,16 @@ fn many_stubborn_waits_are_one_report() {
         cringle::sim::run(1, &options, crowd).unwrap();
         return;
     };
-    let said = child::transcript(&output);
-    assert!(output.status.success(), "{said}");
-    let reports: Vec<_> = said.lines().filter(|line| line.contains("still waits for")).collect();
-    // The first line, and one for the fibers that are due until the next line is allowed.
-    assert!((1..=2).contains(&reports.len()), "{said}");
+    let text = child::transcript(&output);
+    assert!(output.status.success(), "{text}");
+    let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
+    // The first line, and one for the fibers that became due before the next line was allowed.
+    assert!((1..=2).contains(&reports.len()), "{text}");
     let others = |line: &&str| {
         let (_, count) = line.split_once("(as do ").expect("a count of the others");
         count.split(' ').next().unwrap().parse::<usize>().unwrap() + 1
     };
     let lines: usize =
         reports.iter().map(|line| if line.contains("(as do ") { others(line) } else { 1 }).sum();
-    assert_eq!(lines, CROWD, "{said}");
+    assert_eq!(lines, CROWD, "{text}");
 }

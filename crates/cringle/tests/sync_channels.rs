@@ -1,4 +1,6 @@
-//! Channels behave as std's, between fibers of any workers and threads.
+//! Channels behave as std's, between fibers of any worker and threads.
+
+mod tools;
 
 use cringle::sync::mpsc::{
     self, RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError,
@@ -11,53 +13,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use tools::{on_one_worker, yield_times};
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(1);
 const MANY: usize = 5000;
 
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
+type Side = Box<dyn FnOnce() + Send>;
 
-fn yield_times(count: usize) {
-    (0..count).for_each(|_| fiber::yield_now());
-}
-
-/// Runs one side on a fiber of each worker in turn, and the other on a thread, or the other way
-/// round, or both on fibers.
-fn in_all_places(
-    make: impl Fn() -> (Box<dyn FnOnce() + Send>, Box<dyn FnOnce() + Send>),
-    workers: usize,
-) {
+/// Runs the two sides of a channel on a thread and a fiber, on a fiber and a thread, and on two
+/// fibers of the same and of different workers.
+fn in_all_places(make: impl Fn() -> (Side, Side), workers: usize) {
     for place in 0..4 {
         let (one, other) = make();
-        let spawn = |worker: usize, side: Box<dyn FnOnce() + Send>| {
+        let spawn = |worker: usize, side: Side| {
             fiber::Builder::new().worker(worker % workers).spawn(side).unwrap()
         };
-        let run = |f: &mut dyn FnMut()| Builder::new().workers(workers).run(f).unwrap();
-        match place {
-            0 | 1 => {
-                let (on_thread, on_fiber) = if place == 0 { (one, other) } else { (other, one) };
-                let thread = thread::spawn(on_thread);
-                let mut on_fiber = Some(on_fiber);
-                run(&mut || spawn(1, on_fiber.take().unwrap()).join().unwrap());
-                thread.join().unwrap();
-            }
-            _ => {
-                let mut both = Some((one, other));
-                run(&mut || {
-                    let (one, other) = both.take().unwrap();
-                    let handles = [spawn(place, one), spawn(1, other)];
-                    handles.into_iter().for_each(|handle| handle.join().unwrap());
-                });
-            }
+        let builder = Builder::new().workers(workers);
+        if place < 2 {
+            let (on_thread, on_fiber) = if place == 0 { (one, other) } else { (other, one) };
+            let thread = thread::spawn(on_thread);
+            builder.run(|| spawn(1, on_fiber).join().unwrap()).unwrap();
+            thread.join().unwrap();
+        } else {
+            let both = || {
+                let handles = [spawn(place, one), spawn(1, other)];
+                handles.into_iter().for_each(|handle| handle.join().unwrap());
+            };
+            builder.run(both).unwrap();
         }
     }
 }
 
 #[test]
-fn thousands_of_values_arrive_in_order_wherever_both_sides_are() {
+fn values_arrive_in_order_wherever_both_sides_run() {
     for workers in [1, 2] {
         for bound in [Some(0), Some(1), Some(64), None] {
             in_all_places(
@@ -85,21 +74,20 @@ fn thousands_of_values_arrive_in_order_wherever_both_sides_are() {
 }
 
 #[test]
-fn two_sides_answer_each_other_wherever_they_are() {
+fn two_channels_carry_requests_and_replies() {
     for workers in [1, 2] {
         in_all_places(
             || {
-                let (there, their_there) = mpsc::sync_channel(1);
-                let (their_back, back) = mpsc::channel();
-                let asks = move || {
+                let (request, requests) = mpsc::sync_channel(1);
+                let (reply, replies) = mpsc::channel();
+                let client = move || {
                     for n in 0..1000 {
-                        there.send(n).unwrap();
-                        assert_eq!(back.recv(), Ok(n + 1));
+                        request.send(n).unwrap();
+                        assert_eq!(replies.recv(), Ok(n + 1));
                     }
                 };
-                let answers =
-                    move || their_there.iter().for_each(|n| their_back.send(n + 1).unwrap());
-                (Box::new(asks), Box::new(answers))
+                let server = move || requests.iter().for_each(|n| reply.send(n + 1).unwrap());
+                (Box::new(client), Box::new(server))
             },
             workers,
         );
@@ -107,7 +95,7 @@ fn two_sides_answer_each_other_wherever_they_are() {
 }
 
 #[test]
-fn many_senders_of_fibers_and_threads_lose_nothing() {
+fn many_senders_on_fibers_and_threads_lose_nothing() {
     let (sender, receiver) = mpsc::sync_channel(8);
     thread::scope(|threads| {
         for from in 0..2 {
@@ -125,7 +113,7 @@ fn many_senders_of_fibers_and_threads_lose_nothing() {
                 drop(sender);
                 let mut next = [0; 6];
                 for (from, n) in &receiver {
-                    assert_eq!(n, next[from], "each sender's values come in its order");
+                    assert_eq!(n, next[from], "each sender's values arrive in order");
                     next[from] += 1;
                 }
                 assert_eq!(next, [MANY; 6]);
@@ -135,7 +123,7 @@ fn many_senders_of_fibers_and_threads_lose_nothing() {
 }
 
 #[test]
-fn a_sender_waits_for_room_and_others_do_not_overtake_it() {
+fn waiting_sender_is_not_overtaken() {
     on_one_worker(|| {
         let (sender, receiver) = mpsc::sync_channel(2);
         let sent = Rc::new(RefCell::new(Vec::new()));
@@ -150,7 +138,11 @@ fn a_sender_waits_for_room_and_others_do_not_overtake_it() {
         assert_eq!(*sent.borrow(), [0, 1]);
         assert_eq!(sender.try_send(9), Err(TrySendError::Full(9)));
         assert_eq!(receiver.recv(), Ok(0));
-        assert_eq!(sender.try_send(9), Err(TrySendError::Full(9)), "its place is the next one's");
+        assert_eq!(
+            sender.try_send(9),
+            Err(TrySendError::Full(9)),
+            "the free place belongs to the first waiter"
+        );
         yield_times(2);
         assert_eq!(*sent.borrow(), [0, 1, 2]);
         drop(sender);
@@ -159,7 +151,7 @@ fn a_sender_waits_for_room_and_others_do_not_overtake_it() {
 }
 
 #[test]
-fn a_rendezvous_keeps_the_sender_until_its_value_is_received() {
+fn rendezvous_send_waits_for_its_receiver() {
     on_one_worker(|| {
         let (sender, receiver) = mpsc::sync_channel(0);
         assert_eq!(sender.try_send(0), Err(TrySendError::Full(0)));
@@ -170,7 +162,7 @@ fn a_rendezvous_keeps_the_sender_until_its_value_is_received() {
         assert!(!sends.is_finished());
         assert_eq!(receiver.try_recv(), Ok(1));
         sends.join().unwrap();
-        // Somebody waits: a send need not.
+        // A receiver waits, so the send does not.
         let receives = fiber::spawn_local(move || receiver.recv());
         yield_times(2);
         assert_eq!(sender.try_send(2), Ok(()));
@@ -179,10 +171,10 @@ fn a_rendezvous_keeps_the_sender_until_its_value_is_received() {
     });
 }
 
-// ----- the end of a side, in each state -----
+// ----- disconnection -----
 
 #[test]
-fn what_was_sent_before_the_senders_went_is_received() {
+fn values_outlive_their_senders() {
     let (sender, receiver) = mpsc::channel();
     sender.send(1).unwrap();
     let other = sender.clone();
@@ -197,13 +189,16 @@ fn what_was_sent_before_the_senders_went_is_received() {
 }
 
 #[test]
-fn a_receiver_that_waits_learns_that_the_senders_are_gone() {
+fn waiting_receiver_is_woken_by_disconnection() {
     on_one_worker(|| {
         for limited in [false, true] {
             let (sender, receiver) = mpsc::channel::<()>();
-            let waits = fiber::spawn_local(move || match limited {
-                true => receiver.recv_timeout(LONG).unwrap_err() == RecvTimeoutError::Disconnected,
-                false => receiver.recv().is_err(),
+            let waits = fiber::spawn_local(move || {
+                if limited {
+                    receiver.recv_timeout(LONG) == Err(RecvTimeoutError::Disconnected)
+                } else {
+                    receiver.recv().is_err()
+                }
             });
             yield_times(2);
             drop(sender);
@@ -213,20 +208,20 @@ fn a_receiver_that_waits_learns_that_the_senders_are_gone() {
 }
 
 #[test]
-fn a_sender_has_its_value_back_when_the_receiver_is_gone() {
+fn send_without_receiver_returns_the_value() {
     on_one_worker(|| {
         for bound in [0, 1] {
             let (sender, receiver) = mpsc::sync_channel(bound);
             let value = Arc::new(());
             (0..bound).for_each(|_| sender.send(Arc::clone(&value)).unwrap());
-            let (other, theirs) = (sender.clone(), Arc::clone(&value));
-            let waits = fiber::spawn_local(move || other.send(theirs).unwrap_err());
+            let (other, sent) = (sender.clone(), Arc::clone(&value));
+            let waits = fiber::spawn_local(move || other.send(sent).unwrap_err());
             yield_times(2);
             drop(receiver);
-            let SendError(back) = waits.join().unwrap();
-            assert!(Arc::ptr_eq(&back, &value));
-            drop(back);
-            assert_eq!(Arc::strong_count(&value), 1, "what nobody received was dropped");
+            let SendError(unsent) = waits.join().unwrap();
+            assert!(Arc::ptr_eq(&unsent, &value));
+            drop(unsent);
+            assert_eq!(Arc::strong_count(&value), 1, "values that were not received are dropped");
             assert!(sender.send(Arc::clone(&value)).is_err());
         }
         let (sender, receiver) = mpsc::channel();
@@ -236,7 +231,7 @@ fn a_sender_has_its_value_back_when_the_receiver_is_gone() {
 }
 
 #[test]
-fn a_channel_that_is_dropped_drops_its_values() {
+fn dropped_channel_drops_its_values() {
     let value = Arc::new(());
     let (sender, receiver) = mpsc::channel();
     sender.send(Arc::clone(&value)).unwrap();
@@ -246,7 +241,7 @@ fn a_channel_that_is_dropped_drops_its_values() {
 }
 
 #[test]
-fn what_is_not_send_stays_on_its_worker() {
+fn values_that_are_not_send_stay_on_worker() {
     on_one_worker(|| {
         let (sender, receiver) = mpsc::sync_channel(0);
         fiber::spawn_local(move || sender.send(Rc::new(5)).unwrap());
@@ -254,10 +249,10 @@ fn what_is_not_send_stays_on_its_worker() {
     });
 }
 
-// ----- time -----
+// ----- timeouts -----
 
 #[test]
-fn a_receive_with_a_limit_ends_and_leaves_the_queue() {
+fn receive_that_timed_out_leaves_the_queue() {
     let limited = || {
         let (sender, receiver) = mpsc::channel();
         assert_eq!(receiver.recv_timeout(SHORT), Err(RecvTimeoutError::Timeout));
@@ -269,9 +264,9 @@ fn a_receive_with_a_limit_ends_and_leaves_the_queue() {
     on_one_worker(limited);
 }
 
-/// The limit and the value come at about the same time, again and again.
+/// Timeouts race with values.
 #[test]
-fn no_value_is_lost_to_a_limit() {
+fn timeout_loses_no_value() {
     let (sender, receiver) = mpsc::sync_channel(0);
     thread::scope(|threads| {
         threads.spawn(move || (0..2000).for_each(|n| sender.send(n).unwrap()));
@@ -293,25 +288,24 @@ fn no_value_is_lost_to_a_limit() {
 }
 
 #[test]
-fn try_iter_takes_what_is_there() {
+fn try_iter_returns_the_queued_values() {
     let (sender, receiver) = mpsc::channel();
     (0..3).for_each(|n| sender.send(n).unwrap());
     assert!(receiver.try_iter().eq(0..3));
     assert_eq!(receiver.try_iter().next(), None);
 }
 
-/// A value is always there, so the receiver never has to wait: its worker's others run all the
-/// same.
+/// The channel is never empty, so `recv` never has to wait.
 #[test]
-fn a_receiver_that_never_waits_lets_others_run() {
+fn receiver_that_never_waits_yields_to_others() {
     let (sender, receiver) = mpsc::channel();
     (0..MANY).for_each(|n| sender.send(n).unwrap());
     on_one_worker(|| {
         let turns = Rc::new(RefCell::new(0));
-        let theirs = Rc::clone(&turns);
+        let counter = Rc::clone(&turns);
         fiber::spawn_local(move || {
             loop {
-                *theirs.borrow_mut() += 1;
+                *counter.borrow_mut() += 1;
                 fiber::yield_now();
             }
         });
@@ -323,7 +317,7 @@ fn a_receiver_that_never_waits_lets_others_run() {
 // ----- mpmc -----
 
 #[test]
-fn each_value_goes_to_one_of_many_receivers() {
+fn each_value_goes_to_one_receiver() {
     for capacity in [0, 1, 16] {
         let (sender, receiver) = mpmc::bounded(capacity);
         let (sum, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -335,9 +329,9 @@ fn each_value_goes_to_one_of_many_receivers() {
         };
         let send = |sender: mpmc::Sender<usize>| (0..MANY).for_each(|n| sender.send(n).unwrap());
         thread::scope(|threads| {
-            let (theirs, also) = (sender.clone(), receiver.clone());
-            threads.spawn(move || send(theirs));
-            threads.spawn(|| receive(also));
+            let (sends, receives) = (sender.clone(), receiver.clone());
+            threads.spawn(move || send(sends));
+            threads.spawn(|| receive(receives));
             let work = || {
                 fiber::scope(|s| {
                     for _ in 0..3 {
@@ -356,7 +350,7 @@ fn each_value_goes_to_one_of_many_receivers() {
 }
 
 #[test]
-fn receivers_that_wait_are_served_in_the_order_of_coming() {
+fn waiting_receivers_are_served_in_order() {
     on_one_worker(|| {
         let (sender, receiver) = mpmc::bounded(4);
         let handles: Vec<_> = (0..4)
@@ -379,7 +373,7 @@ fn receivers_that_wait_are_served_in_the_order_of_coming() {
 // ----- oneshot -----
 
 #[test]
-fn a_oneshot_delivers_one_value_or_the_end() {
+fn oneshot_delivers_one_value_or_disconnects() {
     on_one_worker(|| {
         let (sender, receiver) = oneshot::channel();
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
@@ -405,7 +399,7 @@ fn a_oneshot_delivers_one_value_or_the_end() {
 // ----- watch -----
 
 #[test]
-fn a_watcher_sees_the_latest_value() {
+fn watch_receiver_reads_the_latest_value() {
     on_one_worker(|| {
         let (sender, mut receiver) = watch::channel(0);
         assert_eq!((receiver.has_changed(), *receiver.borrow()), (Ok(false), 0));
@@ -424,7 +418,11 @@ fn a_watcher_sees_the_latest_value() {
         }
         assert_eq!(waits.join().unwrap(), Ok(5));
         drop(sender);
-        assert_eq!(receiver.changed(), Ok(()), "a change that was not seen comes first");
+        assert_eq!(
+            receiver.changed(),
+            Ok(()),
+            "an unread change is reported before the disconnection"
+        );
         assert_eq!(receiver.changed(), Err(RecvError));
         assert_eq!(*receiver.borrow(), 5);
     });
@@ -435,7 +433,7 @@ fn a_watcher_sees_the_latest_value() {
 }
 
 #[test]
-fn watchers_on_workers_and_threads_reach_the_last_value() {
+fn watch_receivers_everywhere_reach_the_last_value() {
     let (sender, receiver) = watch::channel(0);
     let watch = |mut receiver: watch::Receiver<usize>| {
         let mut last = 0;
@@ -447,8 +445,8 @@ fn watchers_on_workers_and_threads_reach_the_last_value() {
         assert_eq!(last, 1000);
     };
     thread::scope(|threads| {
-        let theirs = receiver.clone();
-        threads.spawn(move || watch(theirs));
+        let other = receiver.clone();
+        threads.spawn(move || watch(other));
         let work = || {
             fiber::scope(|s| {
                 (0..3).for_each(|_| {

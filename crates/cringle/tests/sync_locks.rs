@@ -1,9 +1,12 @@
-//! Locks and their like behave as std's, in the order of coming, between fibers and threads.
+//! Locks, condition variables, barriers and cells behave as std's between fibers and threads, and
+//! serve their waiters in order.
 
+mod tools;
+
+use cringle::fiber;
 use cringle::sync::{
     Barrier, Condvar, LazyLock, Mutex, Once, OnceLock, RwLock, Semaphore, TryLockError, WaitGroup,
 };
-use cringle::{Builder, fiber};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -11,24 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use tools::{on_one_worker, on_two_workers, yield_times};
 
 /// Longer than any of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(1);
 
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
-
-fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(2).run(f).unwrap()
-}
-
-fn yield_times(count: usize) {
-    (0..count).for_each(|_| fiber::yield_now());
-}
-
-/// Threads, and fibers of two workers, all at once.
+/// Runs `work` on two threads and on six fibers of two workers, concurrently.
 fn everywhere(work: impl Fn() + Sync) {
     thread::scope(|threads| {
         threads.spawn(&work);
@@ -44,14 +36,14 @@ fn everywhere(work: impl Fn() + Sync) {
 // ----- Mutex -----
 
 #[test]
-fn a_mutex_has_its_value_and_its_words() {
+fn mutex_holds_its_value_and_prints_as_stds() {
     let mut mutex = Mutex::from(1);
     *mutex.lock().unwrap() += 1;
     *mutex.get_mut().unwrap() += 1;
     let guard = mutex.lock().unwrap();
     assert_eq!(format!("{guard} {guard:?}"), "3 3");
     assert!(matches!(mutex.try_lock(), Err(TryLockError::WouldBlock)));
-    // In the words of this version of std.
+    // The text depends on std's version.
     let std_mutex = std::sync::Mutex::new(3);
     let std_guard = std_mutex.lock().unwrap();
     assert_eq!(format!("{mutex:?}"), format!("{std_mutex:?}"));
@@ -63,7 +55,7 @@ fn a_mutex_has_its_value_and_its_words() {
 }
 
 #[test]
-fn a_mutex_is_handed_over_in_the_order_of_coming() {
+fn mutex_serves_waiters_in_order() {
     on_one_worker(|| {
         let mutex = Rc::new(Mutex::new(Vec::new()));
         let mut guard = mutex.lock().unwrap();
@@ -74,7 +66,7 @@ fn a_mutex_is_handed_over_in_the_order_of_coming() {
         yield_times(2);
         guard.push(-1);
         drop(guard);
-        // It is the first waiter's by now: nobody overtakes.
+        // The lock belongs to the first waiter, who is not overtaken.
         assert!(mutex.try_lock().is_err());
         mutex.lock().unwrap().push(10);
         assert_eq!(*mutex.lock().unwrap(), (-1..=10).collect::<Vec<_>>());
@@ -82,7 +74,7 @@ fn a_mutex_is_handed_over_in_the_order_of_coming() {
 }
 
 #[test]
-fn a_mutex_excludes_fibers_and_threads_from_each_other() {
+fn mutex_excludes_fibers_and_threads() {
     let (mutex, inside) = (Mutex::new(0), AtomicUsize::new(0));
     everywhere(|| {
         for n in 0..500 {
@@ -99,7 +91,7 @@ fn a_mutex_excludes_fibers_and_threads_from_each_other() {
 }
 
 #[test]
-fn a_fiber_that_panics_poisons_what_it_has_locked() {
+fn panic_of_fiber_poisons_its_locks() {
     let (mutex, lock) = (Mutex::new(1), RwLock::new(1));
     on_one_worker(|| {
         fiber::scope(|s| {
@@ -125,40 +117,40 @@ fn a_fiber_that_panics_poisons_what_it_has_locked() {
     assert!(mutex.into_inner().is_err(), "a thread's panic poisons too");
 }
 
-/// One fiber is suspended in a destructor while it unwinds: std's count for the thread is not zero.
+/// While a fiber is suspended in a destructor, std counts a panic for the whole thread.
 #[test]
-fn a_fiber_that_unwinds_poisons_nothing_of_the_others() {
+fn unwinding_fiber_poisons_no_lock_of_others() {
     struct Waits<'a>(&'a AtomicBool, &'a Mutex<()>);
     impl Drop for Waits<'_> {
         fn drop(&mut self) {
-            // What is locked and unlocked while unwinding is not poisoned either.
+            // A lock that is taken and released while unwinding is not poisoned either.
             drop(self.1.lock());
             while !self.0.load(Ordering::Relaxed) {
                 fiber::yield_now();
             }
         }
     }
-    let (mine, theirs, done) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
+    let (outer, inner, done) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
     on_one_worker(|| {
-        let guard = mine.lock().unwrap();
+        let guard = outer.lock().unwrap();
         fiber::scope(|s| {
             let unwinds = s.spawn_local(|| {
-                let _waits = Waits(&done, &theirs);
+                let _waits = Waits(&done, &inner);
                 resume_unwind(Box::new(1));
             });
             yield_times(2);
             assert!(std::thread::panicking());
             drop(guard);
-            drop((mine.lock(), theirs.lock()));
+            drop((outer.lock(), inner.lock()));
             done.store(true, Ordering::Relaxed);
             assert!(unwinds.join().is_err());
         });
     });
-    assert!(!mine.is_poisoned() && !theirs.is_poisoned());
+    assert!(!outer.is_poisoned() && !inner.is_poisoned());
 }
 
 #[test]
-fn a_wait_leaves_a_threads_own_token_alone() {
+fn wait_of_thread_keeps_its_park_token() {
     let condvar = Condvar::new();
     let waits = Mutex::new(false);
     thread::scope(|threads| {
@@ -167,7 +159,7 @@ fn a_wait_leaves_a_threads_own_token_alone() {
             let mut guard = waits.lock().unwrap();
             *guard = true;
             drop(condvar.wait_while(guard, |waits| *waits).unwrap());
-            // Would wait for ever if the wait had kept the token.
+            // This would wait for ever if the wait had consumed the token.
             thread::park();
         });
         while !other.is_finished() {
@@ -181,7 +173,7 @@ fn a_wait_leaves_a_threads_own_token_alone() {
 // ----- RwLock -----
 
 #[test]
-fn readers_share_and_writers_do_not() {
+fn readers_share_and_writers_exclude() {
     let lock = RwLock::new(5);
     let (first, second) = (lock.read().unwrap(), lock.read().unwrap());
     assert_eq!(*first + *second, 10);
@@ -199,28 +191,26 @@ fn readers_share_and_writers_do_not() {
 }
 
 #[test]
-fn readers_and_writers_are_served_in_the_order_of_coming() {
+fn rwlock_serves_waiters_in_order() {
     on_one_worker(|| {
         let lock = Rc::new(RwLock::new(()));
         let order = Rc::new(RefCell::new(Vec::new()));
         let reads = lock.read().unwrap();
         for (n, writes) in [(0, true), (1, false), (2, false), (3, true), (4, false)] {
             let (lock, order) = (Rc::clone(&lock), Rc::clone(&order));
-            fiber::spawn_local(move || match writes {
-                true => {
-                    let _guard = lock.write().unwrap();
-                    order.borrow_mut().push(n);
-                    fiber::yield_now();
+            fiber::spawn_local(move || {
+                let (_write, _read);
+                if writes {
+                    _write = lock.write().unwrap();
+                } else {
+                    _read = lock.read().unwrap();
                 }
-                false => {
-                    let _guard = lock.read().unwrap();
-                    order.borrow_mut().push(n);
-                    fiber::yield_now();
-                }
+                order.borrow_mut().push(n);
+                fiber::yield_now();
             });
         }
         yield_times(2);
-        // A reader that comes now is behind the writer that waits.
+        // A new reader would queue behind the waiting writer.
         assert!(lock.try_read().is_err());
         assert!(order.borrow().is_empty());
         drop(reads);
@@ -230,7 +220,7 @@ fn readers_and_writers_are_served_in_the_order_of_coming() {
 }
 
 #[test]
-fn a_reader_that_panics_poisons_nothing() {
+fn panic_of_reader_poisons_nothing() {
     let lock = RwLock::new(1);
     let reads = || {
         let _guard = lock.read().unwrap();
@@ -241,7 +231,7 @@ fn a_reader_that_panics_poisons_nothing() {
 }
 
 #[test]
-fn writers_exclude_readers_everywhere() {
+fn readers_never_see_a_half_written_value() {
     let lock = RwLock::new((0, 0));
     everywhere(|| {
         for n in 0..300 {
@@ -262,7 +252,7 @@ fn writers_exclude_readers_everywhere() {
 // ----- Condvar -----
 
 #[test]
-fn who_has_waited_longest_is_notified_first() {
+fn condvar_notifies_waiters_in_order() {
     on_one_worker(|| {
         let state = Rc::new((Mutex::new(Vec::new()), Condvar::new()));
         for n in 0..4 {
@@ -285,7 +275,7 @@ fn who_has_waited_longest_is_notified_first() {
 }
 
 #[test]
-fn a_notification_goes_between_fibers_and_threads() {
+fn condvar_notifies_fibers_and_threads() {
     let (turn, changed) = (Mutex::new(0), Condvar::new());
     let play = |me: usize| {
         for round in 0..500 {
@@ -308,7 +298,7 @@ fn a_notification_goes_between_fibers_and_threads() {
 }
 
 #[test]
-fn a_wait_with_a_limit_ends_and_has_the_lock() {
+fn wait_timeout_returns_with_the_lock() {
     let (mutex, changed) = (Mutex::new(0), Condvar::new());
     let limited = || {
         let (mut guard, result) = changed.wait_timeout(mutex.lock().unwrap(), SHORT).unwrap();
@@ -324,7 +314,7 @@ fn a_wait_with_a_limit_ends_and_has_the_lock() {
 }
 
 #[test]
-fn a_wait_tells_that_the_lock_was_poisoned_meanwhile() {
+fn wait_returns_poison_of_its_lock() {
     let (mutex, changed) = (Mutex::new(()), Condvar::new());
     on_one_worker(|| {
         fiber::scope(|s| {
@@ -344,7 +334,7 @@ fn a_wait_tells_that_the_lock_was_poisoned_meanwhile() {
 // ----- Barrier, WaitGroup -----
 
 #[test]
-fn a_barrier_holds_all_until_the_last_has_come_again_and_again() {
+fn barrier_can_be_reused() {
     let (barrier, arrived, leaders) = (Barrier::new(8), AtomicUsize::new(0), AtomicUsize::new(0));
     everywhere(|| {
         for round in 1..=100 {
@@ -359,25 +349,26 @@ fn a_barrier_holds_all_until_the_last_has_come_again_and_again() {
 }
 
 #[test]
-fn a_group_is_waited_for_until_its_last_member_is_gone() {
+fn wait_group_waits_for_all_its_clones() {
     let done = Arc::new(AtomicUsize::new(0));
-    let start = |member: WaitGroup, thread: bool| {
+    let start = |member: WaitGroup, on_thread: bool| {
         let done = Arc::clone(&done);
         let work = move || {
             fiber::yield_now();
             done.fetch_add(1, Ordering::SeqCst);
             drop(member);
         };
-        match thread {
-            true => drop(thread::spawn(work)),
-            false => drop(fiber::spawn(work)),
+        if on_thread {
+            drop(thread::spawn(work));
+        } else {
+            drop(fiber::spawn(work));
         }
     };
     on_two_workers(|| {
         let group = WaitGroup::new();
         (0..20).for_each(|n| start(group.clone(), n % 5 == 0));
-        let also = group.clone();
-        let waits = fiber::spawn(move || also.wait());
+        let clone = group.clone();
+        let waits = fiber::spawn(move || clone.wait());
         group.wait();
         assert_eq!(done.load(Ordering::SeqCst), 20);
         waits.join().unwrap();
@@ -388,7 +379,7 @@ fn a_group_is_waited_for_until_its_last_member_is_gone() {
 // ----- Once, OnceLock, LazyLock -----
 
 #[test]
-fn a_closure_runs_once_and_all_wait_for_it() {
+fn once_runs_one_closure_while_others_wait() {
     let (once, value) = (Once::new(), AtomicUsize::new(0));
     everywhere(|| {
         once.call_once(|| {
@@ -402,7 +393,7 @@ fn a_closure_runs_once_and_all_wait_for_it() {
 }
 
 #[test]
-fn a_panic_poisons_a_once_and_force_heals_it() {
+fn panic_poisons_once_until_call_once_force() {
     let once = Once::new();
     let panics = AssertUnwindSafe(|| once.call_once(|| resume_unwind(Box::new(1))));
     assert!(catch_unwind(panics).is_err());
@@ -414,7 +405,7 @@ fn a_panic_poisons_a_once_and_force_heals_it() {
 }
 
 #[test]
-fn those_who_wait_for_a_closure_that_panics_learn_of_it() {
+fn waiters_of_once_panic_with_its_closure() {
     on_one_worker(|| {
         let once = Once::new();
         fiber::scope(|s| {
@@ -435,7 +426,7 @@ fn those_who_wait_for_a_closure_that_panics_learn_of_it() {
 }
 
 #[test]
-fn a_once_lock_is_set_once_and_dropped_once() {
+fn once_lock_is_set_once_and_dropped_once() {
     let value = Arc::new(7);
     let mut lock = OnceLock::new();
     assert_eq!(lock.get(), None);
@@ -455,7 +446,7 @@ fn a_once_lock_is_set_once_and_dropped_once() {
 }
 
 #[test]
-fn a_once_lock_is_waited_for_by_fibers_and_threads() {
+fn fibers_and_threads_can_wait_for_once_lock() {
     let lock = OnceLock::new();
     thread::scope(|threads| {
         threads.spawn(|| assert_eq!(*lock.wait(), 9));
@@ -469,7 +460,7 @@ fn a_once_lock_is_waited_for_by_fibers_and_threads() {
 }
 
 #[test]
-fn a_lazy_value_is_made_once_by_a_closure_that_may_wait() {
+fn lazy_lock_calls_its_closure_once() {
     let made = AtomicUsize::new(0);
     let lazy = LazyLock::new(|| {
         yield_times(3);
@@ -484,7 +475,7 @@ fn a_lazy_value_is_made_once_by_a_closure_that_may_wait() {
 // ----- Semaphore -----
 
 #[test]
-fn a_semaphore_lets_so_many_in() {
+fn semaphore_bounds_its_holders() {
     let (semaphore, inside) = (Semaphore::new(3), AtomicUsize::new(0));
     everywhere(|| {
         for n in 0..200 {
@@ -499,7 +490,7 @@ fn a_semaphore_lets_so_many_in() {
 }
 
 #[test]
-fn who_needs_many_permits_is_not_overtaken_by_who_needs_few() {
+fn semaphore_serves_waiters_in_order() {
     on_one_worker(|| {
         let semaphore = Rc::new(Semaphore::new(2));
         let order = Rc::new(RefCell::new(Vec::new()));
@@ -513,7 +504,7 @@ fn who_needs_many_permits_is_not_overtaken_by_who_needs_few() {
         }
         yield_times(2);
         assert!(order.borrow().is_empty());
-        assert!(semaphore.try_acquire().is_none(), "one is free, but others wait");
+        assert!(semaphore.try_acquire().is_none(), "one permit is free, but a fiber waits");
         drop(held);
         yield_times(3);
         assert_eq!(*order.borrow(), [2, 1]);
@@ -521,7 +512,7 @@ fn who_needs_many_permits_is_not_overtaken_by_who_needs_few() {
 }
 
 #[test]
-fn permits_are_added_forgotten_and_bounded() {
+fn permits_can_be_added_and_forgotten() {
     let semaphore = Semaphore::new(0);
     assert!(semaphore.try_acquire().is_none());
     thread::scope(|threads| {
@@ -539,24 +530,24 @@ fn permits_are_added_forgotten_and_bounded() {
     assert_eq!(semaphore.available(), 1);
 }
 
-/// Permits that are taken come back: free ones are never more than the most there can be.
+/// Held permits return to the semaphore, so they count.
 #[test]
-fn taken_permits_count_towards_the_most() {
-    const MOST: usize = Semaphore::MAX_PERMITS;
-    let semaphore = Semaphore::new(MOST);
+fn held_permits_count_towards_the_maximum() {
+    const MAX: usize = Semaphore::MAX_PERMITS;
+    let semaphore = Semaphore::new(MAX);
     let refused = |count| {
         let add = AssertUnwindSafe(|| semaphore.add_permits(count));
         assert!(catch_unwind(add).is_err(), "{count} more");
     };
-    let all = semaphore.acquire_many(MOST);
-    for count in [1, MOST, usize::MAX] {
+    let all = semaphore.acquire_many(MAX);
+    for count in [1, MAX, usize::MAX] {
         refused(count);
     }
     drop(all);
-    assert_eq!(semaphore.available(), MOST);
+    assert_eq!(semaphore.available(), MAX);
     semaphore.acquire_many(7).forget();
     refused(8);
     semaphore.add_permits(7);
     refused(1);
-    assert_eq!(semaphore.available(), MOST);
+    assert_eq!(semaphore.available(), MAX);
 }

@@ -32,16 +32,16 @@ fn direct(path: &Path) -> File {
     OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path).unwrap()
 }
 
-/// The body of a detached fiber: reads into memory of its own.
-fn read(file: &File, place: usize, whole: &AtomicUsize, cancelled: &AtomicUsize) {
+/// The body of a fiber: reads a block into its own memory, and counts how the read ended.
+fn read(file: &File, block: usize, completed: &AtomicUsize, cancelled: &AtomicUsize) {
     let mut memory = vec![0u8; BYTES + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN);
     let buf = &mut memory[start..start + BYTES];
-    match file.read_at(buf, (place * BYTES) as u64) {
+    match file.read_at(buf, (block * BYTES) as u64) {
         Ok(count) => {
             assert_eq!(count, BYTES);
             assert!(buf == [0x5A; BYTES]);
-            whole.fetch_add(1, Ordering::Relaxed);
+            completed.fetch_add(1, Ordering::Relaxed);
         }
         Err(error) => {
             assert!(cancel::reason(&error).is_some(), "{error:?}");
@@ -56,7 +56,7 @@ fn assert_unwritten() {
     let clean = vec![0u8; BYTES + ALIGN];
     let dirty = || fresh.iter().filter(|&memory| *memory != clean).count();
     assert_eq!(dirty(), 0);
-    // A late write of the device would arrive now.
+    // A late write of the device arrives within this time.
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(dirty(), 0);
 }
@@ -65,31 +65,27 @@ fn assert_unwritten() {
 fn end_while_reading(workers: usize, end: impl Fn()) {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     make(file.path());
-    let (whole, cancelled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (completed, cancelled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for round in 0..4 {
         let run = || {
             Builder::new().workers(workers).run(|| {
                 let file = Arc::new(direct(file.path()));
-                for place in 0..READS {
-                    let (file, whole) = (Arc::clone(&file), Arc::clone(&whole));
+                for block in 0..READS {
+                    let (file, completed) = (Arc::clone(&file), Arc::clone(&completed));
                     let cancelled = Arc::clone(&cancelled);
-                    fiber::spawn(move || read(&file, place, &whole, &cancelled));
+                    fiber::spawn(move || read(&file, block, &completed, &cancelled));
                 }
-                // Most reads are still in flight: the device needs some milliseconds for all.
+                // Most reads are still in flight, because the device needs milliseconds for all.
                 fiber::sleep(Duration::from_micros(400 * round));
                 end();
             })
         };
         drop(catch_unwind(AssertUnwindSafe(run)));
         assert_unwritten();
-        let ended = whole.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
-        assert_eq!(
-            ended,
-            READS * (round as usize + 1),
-            "each fiber received the result of its read"
-        );
+        let ended = completed.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
+        assert_eq!(ended, READS * (round as usize + 1), "each fiber has the result of its read");
     }
-    println!("{whole:?} reads were done, {cancelled:?} were given up");
+    println!("{completed:?} reads completed, {cancelled:?} were cancelled");
 }
 
 #[test]
@@ -115,38 +111,38 @@ fn buffers_are_free_after_other_fiber_panics() {
     });
 }
 
-// ----- reads that are given up during the run -----
+// ----- reads that are cancelled during the run -----
 
-/// Lets `give_up` start these reads and give them up after some time, many times.
-fn give_up_while_reading(workers: usize, give_up: impl Fn(Duration, &(dyn Fn(usize) + Sync))) {
+/// Calls `cancel` several times: it starts the reads of all blocks, and cancels them after a delay.
+fn cancel_while_reading(workers: usize, cancel: impl Fn(Duration, &(dyn Fn(usize) + Sync))) {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     make(file.path());
-    let (whole, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (completed, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let run = Builder::new().workers(workers).run(|| {
         let file = direct(file.path());
         for round in 0..4 {
-            let read = |place: usize| read(&file, place, &whole, &cancelled);
-            give_up(Duration::from_micros(400 * round), &read);
+            let read = |block: usize| read(&file, block, &completed, &cancelled);
+            cancel(Duration::from_micros(400 * round), &read);
             assert_unwritten();
-            let ended = whole.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
+            let ended = completed.load(Ordering::Relaxed) + cancelled.load(Ordering::Relaxed);
             assert_eq!(
                 ended,
                 READS * (round as usize + 1),
-                "each fiber received the result of its read"
+                "each fiber has the result of its read"
             );
         }
     });
     run.unwrap();
-    println!("{whole:?} reads were done, {cancelled:?} were given up");
+    println!("{completed:?} reads completed, {cancelled:?} were cancelled");
 }
 
 #[test]
 fn buffers_are_free_after_scope_is_cancelled() {
     for workers in [1, 2] {
-        give_up_while_reading(workers, |delay, read| {
+        cancel_while_reading(workers, |delay, read| {
             fiber::scope(|s| {
-                for place in 0..READS {
-                    s.spawn(move || read(place));
+                for block in 0..READS {
+                    s.spawn(move || read(block));
                 }
                 fiber::protect(|| fiber::sleep(delay));
                 s.cancel();
@@ -158,11 +154,11 @@ fn buffers_are_free_after_scope_is_cancelled() {
 #[test]
 fn buffers_are_free_after_deadline() {
     for workers in [1, 2] {
-        give_up_while_reading(workers, |delay, read| {
+        cancel_while_reading(workers, |delay, read| {
             let result = time::timeout(delay, || {
                 fiber::scope(|s| {
-                    for place in 0..READS {
-                        s.spawn(move || read(place));
+                    for block in 0..READS {
+                        s.spawn(move || read(block));
                     }
                 });
                 Ok(())
@@ -175,12 +171,12 @@ fn buffers_are_free_after_deadline() {
 #[test]
 fn buffers_are_free_after_sibling_panics() {
     for workers in [1, 2] {
-        give_up_while_reading(workers, |delay, read| {
+        cancel_while_reading(workers, |delay, read| {
             let scope = AssertUnwindSafe(|| {
                 fiber::try_scope(|s| {
-                    for place in 0..READS {
+                    for block in 0..READS {
                         s.spawn(move || {
-                            read(place);
+                            read(block);
                             io::Result::Ok(())
                         });
                     }
@@ -196,14 +192,14 @@ fn buffers_are_free_after_sibling_panics() {
     }
 }
 
-/// The reading fiber itself unwinds. Its buffer goes with its frame, but only after the read.
+/// The reading fiber unwinds, and frees its buffer after the read has ended.
 #[test]
 fn buffers_are_free_after_readers_unwind() {
-    give_up_while_reading(2, |delay, read| {
+    cancel_while_reading(2, |delay, read| {
         fiber::scope(|s| {
-            for place in 0..READS {
+            for block in 0..READS {
                 let handle = s.spawn(move || {
-                    read(place);
+                    read(block);
                     fiber::sleep(Duration::MAX);
                 });
                 drop(handle);

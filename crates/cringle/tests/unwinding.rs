@@ -39,13 +39,13 @@ fn wait_for(flag: &Cell<bool>) {
     }
 }
 
-// ----- a writer that an unwinding drops, and its reader -----
+// ----- a writer that is dropped while unwinding, and its reader -----
 
-const MUCH: usize = 4 << 20;
+const LEN: usize = 4 << 20;
 
-/// The destructor of the `BufWriter` writes more than fits into the stream. So its reader, a fiber
+/// The destructor of the `BufWriter` writes more than fits into the stream, so its reader, a fiber
 /// of the same worker, must run meanwhile.
-fn drop_a_full_writer(reader: File, writer: File) {
+fn drop_full_writer(reader: File, writer: File) {
     on_one_worker(|| {
         fiber::scope(|s| {
             let reads = s.spawn_local(move || {
@@ -54,13 +54,13 @@ fn drop_a_full_writer(reader: File, writer: File) {
                 all
             });
             let writes = s.spawn_local(move || {
-                let mut writer = BufWriter::with_capacity(MUCH + 1, writer);
-                writer.write_all(&vec![7; MUCH]).unwrap();
-                assert_eq!(writer.buffer().len(), MUCH);
-                panic!("with all of it still to be written");
+                let mut writer = BufWriter::with_capacity(LEN + 1, writer);
+                writer.write_all(&vec![7; LEN]).unwrap();
+                assert_eq!(writer.buffer().len(), LEN);
+                panic!("with a full buffer");
             });
-            assert_eq!(message(writes.join().unwrap_err()), "with all of it still to be written");
-            assert!(reads.join().unwrap() == vec![7; MUCH]);
+            assert_eq!(message(writes.join().unwrap_err()), "with a full buffer");
+            assert!(reads.join().unwrap() == vec![7; LEN]);
         });
     });
 }
@@ -69,9 +69,9 @@ fn drop_a_full_writer(reader: File, writer: File) {
 fn panic_flushes_writer_to_reader_on_same_worker() {
     child::must_succeed("panic_flushes_writer_to_reader_on_same_worker", || {
         let (reader, writer) = pipe();
-        drop_a_full_writer(reader, writer);
+        drop_full_writer(reader, writer);
         let (reader, writer) = UnixStream::pair().unwrap();
-        drop_a_full_writer(OwnedFd::from(reader).into(), OwnedFd::from(writer).into());
+        drop_full_writer(OwnedFd::from(reader).into(), OwnedFd::from(writer).into());
     });
 }
 
@@ -90,15 +90,15 @@ fn cancel_flushes_writer_to_reader_on_same_worker() {
             });
             fiber::scope(|s| {
                 let writes = s.spawn_local(move || {
-                    let mut writer = BufWriter::with_capacity(MUCH + 1, writer);
-                    writer.write_all(&vec![7; MUCH]).unwrap();
+                    let mut writer = BufWriter::with_capacity(LEN + 1, writer);
+                    writer.write_all(&vec![7; LEN]).unwrap();
                     fiber::park();
                 });
                 let_others_wait();
                 s.cancel();
                 assert_unwound(writes.join());
             });
-            assert!(reads.join().unwrap() == vec![7; MUCH]);
+            assert!(reads.join().unwrap() == vec![7; LEN]);
         });
     });
 }
@@ -145,7 +145,7 @@ fn third_fiber_panics_beside_two_suspended_destructors() {
                     assert_eq!(message(panics.join().unwrap_err()), "the third");
                     assert!(!fiber::panicking());
                 }
-                // And a fiber that does not panic.
+                // A fiber that does not panic.
                 s.spawn_local(|| {
                     let _at_the_end = OnDrop(|| assert!(!fiber::panicking()));
                     fiber::yield_now();
@@ -164,8 +164,8 @@ fn third_fiber_panics_beside_two_suspended_destructors() {
     });
 }
 
-/// Begins an unwinding in each way that the library has, while another fiber is suspended in a
-/// destructor. A cancel that arrives then ends no wait of the destructors.
+/// Starts an unwinding in each way that the library has, while another fiber is suspended in a
+/// destructor. A cancel then ends no wait of the destructors.
 #[test]
 fn cancel_never_ends_waits_of_destructors() {
     let name = "cancel_never_ends_waits_of_destructors";
@@ -173,14 +173,14 @@ fn cancel_never_ends_waits_of_destructors() {
         let ways: [(&str, fn()); 6] = [
             ("a panic", || panic!("its own")),
             ("a panic in unblock", || fiber::unblock(|| panic!("on a thread of the pool"))),
-            ("a panic handed on by unblock", || fiber::unblock(|| resume_unwind(Box::new(1)))),
-            ("a scope's", || {
+            ("a payload resumed by unblock", || fiber::unblock(|| resume_unwind(Box::new(1)))),
+            ("a panic of a scope", || {
                 fiber::scope(|s| {
                     s.spawn_local(|| resume_unwind(Box::new(1)));
                 });
             }),
-            ("a scope's closure", || fiber::scope(|_| panic!("the closure"))),
-            ("a try_scope's", || {
+            ("a panic of a scope's closure", || fiber::scope(|_| panic!("the closure"))),
+            ("a panic of a try_scope", || {
                 let result = fiber::try_scope(|s| {
                     s.spawn_local(|| -> std::io::Result<()> { panic!("a fiber of it") });
                     Ok(())
@@ -222,16 +222,16 @@ fn cancel_never_ends_waits_of_destructors() {
 #[test]
 fn local_destructors_run_after_the_unwinding() {
     thread_local! {
-        static SEEN: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
+        static PANICKING: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
     }
-    struct Tells;
-    impl Drop for Tells {
+    struct Records;
+    impl Drop for Records {
         fn drop(&mut self) {
-            SEEN.with_borrow_mut(|seen| seen.push(fiber::panicking()));
+            PANICKING.with_borrow_mut(|states| states.push(fiber::panicking()));
         }
     }
     cringle::fiber_local! {
-        static LOCAL: Tells = Tells;
+        static LOCAL: Records = Records;
     }
     child::must_succeed("local_destructors_run_after_the_unwinding", || {
         on_one_worker(|| {
@@ -247,7 +247,7 @@ fn local_destructors_run_after_the_unwinding() {
                 go.set(true);
                 other.join().unwrap();
             });
-            assert_eq!(SEEN.take(), [false]);
+            assert_eq!(PANICKING.take(), [false]);
         });
     });
 }
@@ -363,11 +363,11 @@ fn first_run_works_in_destructor_of_panic() {
 
 // ----- `run` while std holds the lock of the panic hook -----
 
-/// Makes a hang a failure of this test.
-fn must_end_in_a_minute() {
+/// Aborts the child if it hangs, so that the test fails.
+fn abort_on_hang() {
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(60));
-        eprintln!("it hangs");
+        std::thread::sleep(Duration::from_secs(300));
+        eprintln!("the test hangs");
         std::process::abort();
     });
 }
@@ -386,7 +386,7 @@ fn run_something() {
 #[test]
 fn panic_hook_may_call_run() {
     child::must_succeed("panic_hook_may_call_run", || {
-        must_end_in_a_minute();
+        abort_on_hang();
         std::panic::set_hook(Box::new(|_| run_something()));
         std::thread::spawn(|| panic!("a first one")).join().unwrap_err();
         std::thread::spawn(|| while_unwinding(|| while_unwinding(|| ()))).join().unwrap();
@@ -405,7 +405,7 @@ fn panic_hook_may_call_run() {
 #[test]
 fn panic_hook_may_wait_for_run_elsewhere() {
     child::must_succeed("panic_hook_may_wait_for_run_elsewhere", || {
-        must_end_in_a_minute();
+        abort_on_hang();
         let chained = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             std::thread::spawn(run_something).join().unwrap();
@@ -429,7 +429,7 @@ fn panic_message_may_wait_for_run_elsewhere() {
         }
     }
     child::must_succeed("panic_message_may_wait_for_run_elsewhere", || {
-        must_end_in_a_minute();
+        abort_on_hang();
         on_one_worker(|| {
             let (sender, receiver) = cringle::sync::mpsc::channel();
             let panics = fiber::spawn_local(move || panic!("{}", Receives(receiver)));

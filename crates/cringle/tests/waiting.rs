@@ -1,5 +1,5 @@
-//! Operations that wait for a peer delay no others: they do not count against the limit of
-//! operations in flight.
+//! Ops that wait for a peer do not count against the limit of ops in flight, so they delay no other
+//! op.
 
 use cringle::fs::File;
 use cringle::{Builder, fiber};

@@ -1,24 +1,24 @@
-//! For tests that need a process of their own: because they end it, or count what is in it.
+//! Runs a test in a child process, for tests that end their process or count its resources.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-const WHO: &str = "CRINGLE_TEST_CHILD";
+const TEST_VARIABLE: &str = "CRINGLE_TEST_CHILD";
 
-/// The count of a test: a sample, or the full count with `CRINGLE_FULL=1` (`cargo xtask long --only
-/// scale`).
+/// Returns `sample`, or `full` with `CRINGLE_FULL=1` (`cargo xtask long --only scale`).
 pub(crate) fn scaled(sample: usize, full: usize) -> usize {
     if std::env::var_os("CRINGLE_FULL").is_some() { full } else { sample }
 }
 
-/// `None` in the child: do it. Else the child has run this test alone, and this is how it ended.
+/// Runs this test alone in a child, and returns its output. Returns `None` in the child, which must
+/// then run the test's body.
 pub(crate) fn run(test: &str) -> Option<Output> {
     run_with(test, |command| command)
 }
 
-/// As [`run`], with something more said to the child's command.
+/// Like [`run`], with a child whose command `prepare` changes.
 pub(crate) fn run_with(
     test: &str,
     prepare: impl FnOnce(&mut Command) -> &mut Command,
@@ -26,26 +26,26 @@ pub(crate) fn run_with(
     Some(prepare(&mut command(test)?).output().unwrap())
 }
 
-/// `None` in the child; else what runs it.
+/// Returns the command that runs this test alone in a child, and `None` in the child.
 pub(crate) fn command(test: &str) -> Option<Command> {
-    if std::env::var(WHO).is_ok_and(|who| who == test) {
+    if std::env::var(TEST_VARIABLE).is_ok_and(|name| name == test) {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-    command.env(WHO, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
-    // Its thread has a heap, and opens files.
+    command.env(TEST_VARIABLE, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
+    // The watchdog's thread allocates and opens files.
     command.env("CRINGLE_WATCHDOG", "off");
-    let listen = || {
+    let restore_signals = || {
         for signal in [libc::SIGINT, libc::SIGQUIT] {
-            // SAFETY: no pointers.
+            // SAFETY: no pointers are passed.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         Ok(())
     };
-    // A shell's job in the background ignores them, and so would its children.
-    // SAFETY: `signal` may be called between fork and exec.
-    unsafe { command.pre_exec(listen) };
+    // A shell's background job ignores these signals, and its children would inherit that.
+    // SAFETY: `signal` is async-signal-safe, so the child may call it between `fork` and `exec`.
+    unsafe { command.pre_exec(restore_signals) };
     Some(command)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn must_succeed(test: &str, body: impl FnOnce()) {
     must_succeed_with(test, |command| command, body);
 }
 
-/// As [`must_succeed`], with something more said to the child's command.
+/// Like [`must_succeed`], with a child whose command `prepare` changes.
 pub(crate) fn must_succeed_with(
     test: &str,
     prepare: impl FnOnce(&mut Command) -> &mut Command,
@@ -69,7 +69,7 @@ pub(crate) fn must_succeed_with(
     }
 }
 
-/// What the child wrote.
+/// Returns the child's status, standard output and standard error.
 pub(crate) fn transcript(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     format!("{}\n{out}\n{err}", output.status)
@@ -80,17 +80,17 @@ type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]
 type Resource = libc::__rlimit_resource_t;
 
-/// Lowers a limit of this process: in a child, where it cannot hurt others.
+/// Lowers a resource limit of this process. Call it in a child only.
 pub(crate) fn limit(resource: Resource, to: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
-    // SAFETY: the call reads the structure it is given.
+    // SAFETY: the pointer is to a structure that lives for the call.
     match unsafe { libc::setrlimit(resource, &limit) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Descriptors, mappings and threads of this process.
+/// The number of descriptors, mappings and threads of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footprint {
     pub(crate) descriptors: usize,
@@ -109,9 +109,8 @@ impl Footprint {
     }
 }
 
-/// Those of the program that have not ended. The kernel lists one for a moment after it was joined;
-/// its own, which carry out operations of a ring, stay with the thread that had the ring for
-/// seconds.
+/// Counts the program's threads that have not ended. The kernel still lists a thread for a moment
+/// after it was joined, and lists the I/O workers of a ring for seconds after the ring is closed.
 fn threads() -> usize {
     const EXITING: u32 = 0x4;
     const IO_WORKER: u32 = 0x10;
@@ -125,14 +124,15 @@ fn threads() -> usize {
     stats.map(flags).filter(|flags| flags & (EXITING | IO_WORKER) == 0).count()
 }
 
-/// A field of `/proc/self/status` in KiB.
+/// Returns a field of `/proc/self/status` in KiB.
 pub(crate) fn status_kib(field: &str) -> u64 {
     field_kib("/proc/self/status", field)
 }
 
-/// A field of a file like `/proc/meminfo` in KiB.
+/// Returns a field of a file like `/proc/meminfo` in KiB.
 pub(crate) fn field_kib(path: &str, field: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().find(|line| line.starts_with(field)).expect("the kernel tells it");
+    let line =
+        text.lines().find(|line| line.starts_with(field)).expect("the kernel reports the field");
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

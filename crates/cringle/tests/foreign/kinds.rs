@@ -155,7 +155,7 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 /// Runs this cell.
-pub(crate) fn be(name: &str) -> ExitCode {
+pub(crate) fn run_cell(name: &str) -> ExitCode {
     let mut parts = name.split("::");
     let (kind, act) = (parts.next().unwrap(), parts.next().unwrap());
     let kind = KINDS.iter().find(|each| each.name == kind).expect("a kind");
@@ -177,10 +177,10 @@ fn catch_a_cancel() {
     if cfg!(panic = "unwind") {
         let cancelled = fiber::scope(|s| {
             s.cancel();
-            let (tell, told) = std::sync::mpsc::channel();
-            s.spawn_local(move || tell.send(catch_unwind(fiber::park).unwrap_err()).unwrap());
+            let (sender, receiver) = std::sync::mpsc::channel();
+            s.spawn_local(move || sender.send(catch_unwind(fiber::park).unwrap_err()).unwrap());
             fiber::protect(|| (0..3).for_each(|_| fiber::yield_now()));
-            told.try_recv().unwrap()
+            receiver.try_recv().unwrap()
         });
         *CANCELLED.lock().unwrap() = Some(cancelled);
     }
@@ -584,7 +584,7 @@ impl Display for Message {
     }
 }
 
-/// Panics and catches that, without a message, which would be written thousands of times.
+/// Panics and catches the panic, without a message: thousands would be written.
 fn panics_silently() {
     static HOOK: std::sync::Once = std::sync::Once::new();
     if !std::thread::panicking() {
@@ -647,7 +647,7 @@ fn message_in_destructor(act: Act) {
     catch_unwind(unwinds).unwrap_err();
 }
 
-/// The fiber's first panic was caught unseen by the library.
+/// The fiber has caught its first panic without the library.
 fn second_panic_message(act: Act) {
     beside_panics(act, || {
         panics_silently();

@@ -1,4 +1,4 @@
-//! What the tests of cancels, scopes and deadlines share.
+//! Helpers of the tests that run fibers: how to start them, cancel them, and check how they ended.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use cringle::cancel::{self, Reason};
@@ -17,18 +17,22 @@ pub(crate) fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(2).run(f).unwrap()
 }
 
-/// Both ends of a pipe, as files of the library.
+/// Returns the reading and the writing end of a pipe.
 pub(crate) fn pipe() -> (File, File) {
     let (reader, writer) = io::pipe().unwrap();
     (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
 }
 
-/// Lets every other fiber of this worker run until it waits, and what they asked for be submitted.
+/// Yields until every other fiber of this worker waits and its ops are submitted.
 pub(crate) fn let_others_wait() {
-    (0..6).for_each(|_| fiber::yield_now());
+    yield_times(6);
 }
 
-/// Starts a fiber of the scope on this worker of two.
+pub(crate) fn yield_times(count: usize) {
+    (0..count).for_each(|_| fiber::yield_now());
+}
+
+/// Spawns a fiber of the scope on the worker with this number.
 pub(crate) fn spawn_on<'scope, T: Send + 'scope>(
     worker: usize,
     s: &'scope fiber::Scope<'scope, '_>,
@@ -37,21 +41,25 @@ pub(crate) fn spawn_on<'scope, T: Send + 'scope>(
     fiber::Builder::new().worker(worker).spawn_scoped(s, f).unwrap()
 }
 
-/// The error is a plain cancel's.
+pub(crate) fn is_cancelled(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Cancelled>())
+}
+
+/// Asserts that the error is a cancel's, not a deadline's.
 #[track_caller]
 pub(crate) fn assert_cancelled(error: &io::Error) {
     assert_eq!(cancel::reason(error), Some(Reason::Cancelled), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Other, "{error:?}");
 }
 
-/// The error is that of the deadline with this limit.
+/// Asserts that the error is that of the deadline with this limit.
 #[track_caller]
 pub(crate) fn assert_elapsed(error: &io::Error, limit: Duration) {
     assert_eq!(limit_of(error), Some(limit), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:?}");
 }
 
-/// The limit of the deadline that an error names.
+/// Returns the limit of the deadline that the error names.
 pub(crate) fn limit_of(error: &io::Error) -> Option<Duration> {
     match cancel::reason(error) {
         Some(Reason::Elapsed(elapsed)) => elapsed.limit(),
@@ -59,12 +67,13 @@ pub(crate) fn limit_of(error: &io::Error) -> Option<Duration> {
     }
 }
 
+/// Asserts that a cancel has unwound the fiber.
 #[track_caller]
 pub(crate) fn assert_unwound<T: std::fmt::Debug>(result: fiber::Result<T>) {
     assert!(result.unwrap_err().is::<Cancelled>());
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<String>() {
         Ok(text) => *text,
