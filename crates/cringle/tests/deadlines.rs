@@ -382,8 +382,8 @@ fn deadline_has_no_effect_outside_of_fibers() {
 
 // ----- what it costs -----
 
-/// Returns the least processor time, of several tries, to set and remove one deadline while `fibers` times
-/// `deadlines_each` others are pending.
+/// Returns the least processor time, of several tries, to set and remove one deadline while each of
+/// `fibers` fibers has `deadlines_each` pending.
 fn cost_with(fibers: usize, deadlines_each: usize) -> Duration {
     fn nest(levels: usize, number: usize) -> io::Result<()> {
         if levels == 0 {
