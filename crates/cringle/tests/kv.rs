@@ -34,7 +34,7 @@ impl Running {
         Running { addr, stopper, thread }
     }
 
-    /// What the server answers to these bytes until it ends the connection.
+    /// Sends these bytes, and returns the server's answer up to the end of the connection.
     fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.addr).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -94,8 +94,8 @@ fn changes_survive_a_restart() {
 }
 
 // ANCHOR: power
-/// In the simulator: fibers make changes, the power is lost at a moment that the seed draws, and
-/// every change that was reported durable is in the log.
+/// In the simulator: fibers make changes, and the power is lost at a moment that the seed draws.
+/// Then every acknowledged change is in the log.
 #[cfg(feature = "sim")]
 #[test]
 fn no_acknowledged_change_is_lost_with_the_power() {

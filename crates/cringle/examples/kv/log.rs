@@ -26,13 +26,14 @@ pub(crate) struct Log {
 // ANCHOR: state
 #[derive(Default)]
 struct State {
-    /// Records that no group has taken.
+    /// Records that are not written yet.
     pending: Vec<u8>,
-    /// The log's length with and without the records that are not durable.
+    /// The length of the log, with `pending`.
     appended: u64,
+    /// The length of its durable part.
     durable: u64,
     is_committing: bool,
-    /// The error of a write or sync. Nothing is known about the file's end after one.
+    /// The error of a write or a sync, after which the end of the file is unknown.
     failed: Option<(io::ErrorKind, String)>,
 }
 // ANCHOR_END: state
@@ -42,8 +43,8 @@ struct State {
 pub(crate) struct Position(u64);
 
 impl Log {
-    /// Opens or creates a log, and passes each whole record to `replay`. What follows the last one
-    /// is cut off.
+    /// Opens or creates a log, and passes each complete record to `replay`. Truncates the file
+    /// after the last one.
     pub(crate) fn open(path: &Path, mut replay: impl FnMut(&[u8])) -> io::Result<Log> {
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).to_owned();
@@ -81,8 +82,8 @@ impl Log {
     // ANCHOR_END: append
 
     // ANCHOR: wait
-    /// Waits until everything before `position` is durable. The first fiber that finds no commit
-    /// running makes one, for all records that are pending.
+    /// Waits until the log is durable up to `position`. The first fiber that finds no commit
+    /// running commits all pending records.
     pub(crate) fn wait_durable(&self, position: Position) -> io::Result<()> {
         let mut state = lock(&self.state);
         while state.durable < position.0 {
@@ -95,7 +96,7 @@ impl Log {
             let (group, end) = (std::mem::take(&mut state.pending), state.appended);
             let start = state.durable;
             drop(state);
-            // The other fibers of the group rely on it: no cancel interrupts it.
+            // No cancel interrupts the commit: other fibers wait for it.
             let result = fiber::protect(|| {
                 self.file.write_all_at(&group, start)?;
                 self.file.sync_data()
@@ -133,7 +134,7 @@ fn checksum(record: &[u8]) -> u32 {
 }
 
 // ANCHOR: next_record
-/// Takes a record off; `None` at the end, and where the rest is torn.
+/// Removes the first record from `rest`; `None` at the end, and if the record is torn.
 fn next_record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (header, after) = rest.split_first_chunk::<HEADER_BYTES>()?;
     let [a, b, c, d, sum @ ..] = *header;

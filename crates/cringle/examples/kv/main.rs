@@ -5,9 +5,9 @@
 //!
 //! serves at ADDRESS (default: 127.0.0.1:6380) until Ctrl-C or SIGTERM, and keeps its changes in
 //! LOG (default: `kv.log`). A change is answered once it is durable. Changes that arrive while the
-//! log is synced share the next sync: many connections commit at the price of few.
+//! log is synced share the next sync.
 //!
-//! | file | what it does |
+//! | file | contains |
 //! |---|---|
 //! | `resp.rs` | commands and replies as bytes |
 //! | `log.rs` | records, shared commits, recovery |
@@ -50,24 +50,24 @@ pub(crate) fn run(
 // ANCHOR_END: run
 
 // ANCHOR: serve
-/// Answers the commands of one connection. What arrives together is answered, and made durable,
-/// together.
+/// Answers the commands of one connection. Commands that have arrived together are answered
+/// together, when all of their changes are durable.
 fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut input, mut replies) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        // A stopped server waits for no further command; those that have arrived are answered.
+        // `None` if the server is stopped while no command has arrived.
         let read = stopper.until_stopped(|| stream.read(&mut buffer))?;
         let count = read.unwrap_or(0);
         if count == 0 {
             return Ok(());
         }
         input.extend_from_slice(&buffer[..count]);
-        let goes_on = answer_all(&mut input, store, &mut replies)?;
+        let stays_open = answer_all(&mut input, store, &mut replies)?;
         stream.write_all(&replies)?;
         replies.clear();
-        if !goes_on {
+        if !stays_open {
             return Ok(());
         }
     }
@@ -75,16 +75,17 @@ fn serve(mut stream: TcpStream, store: &Store, stopper: &Stopper) -> io::Result<
 // ANCHOR_END: serve
 
 // ANCHOR: answer
-/// Runs every whole command in `input`, and waits until their changes are durable. False if the
-/// connection has to end.
+/// Runs all complete commands in `input`, and waits until their changes are durable. Returns false
+/// if the connection is to be closed.
 fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::Result<bool> {
-    let (mut used, mut last, mut goes_on) = (0, None, true);
-    while goes_on {
+    let (mut used, mut last, mut stays_open) = (0, None, true);
+    while stays_open {
         match resp::parse(&input[used..]) {
             Ok(None) => break,
             Ok(Some((command, length))) => {
                 used += length;
-                goes_on = !command.first().is_some_and(|name| name.eq_ignore_ascii_case(b"QUIT"));
+                stays_open =
+                    !command.first().is_some_and(|name| name.eq_ignore_ascii_case(b"QUIT"));
                 if !command.is_empty() {
                     let (reply, position) = store.run(&command);
                     reply.encode(replies);
@@ -93,7 +94,7 @@ fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::
             }
             Err(problem) => {
                 Reply::Error(format!("ERR {problem}")).encode(replies);
-                goes_on = false;
+                stays_open = false;
             }
         }
     }
@@ -102,7 +103,7 @@ fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::
     if let Some(position) = last {
         store.wait_durable(position)?;
     }
-    Ok(goes_on)
+    Ok(stays_open)
 }
 // ANCHOR_END: answer
 

@@ -1,4 +1,4 @@
-//! RESP, the protocol of Redis (version 2): commands in, replies out.
+//! RESP, the protocol of Redis (version 2): parses commands, and encodes replies.
 
 /// The longest argument that a command may have.
 pub(crate) const MAX_ARGUMENT: usize = 1 << 20;
@@ -8,7 +8,7 @@ pub(crate) const MAX_ARGUMENTS: usize = 1024;
 /// A command: its name and its arguments.
 pub(crate) type Command = Vec<Vec<u8>>;
 
-/// What a server answers.
+/// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// `+OK`
@@ -65,8 +65,8 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 ///
 /// # Errors
 ///
-/// What is wrong with it. The connection cannot be used any more, since where the next command
-/// begins is unknown.
+/// A description of the error. The connection must be closed then, because it is unknown where the
+/// next command begins.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Command, usize)>, &'static str> {
     let mut rest = input;
     let Some(first) = next_line(&mut rest)? else { return Ok(None) };
@@ -75,7 +75,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Command, usize)>, &'static s
             Some(command) => command,
             None => return Ok(None),
         },
-        // A person with telnet: words in a line.
+        // A line of words, as a person types it into telnet.
         None => first
             .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty())

@@ -11,15 +11,15 @@ type Map = HashMap<Vec<u8>, Vec<u8>>;
 
 // ANCHOR: store
 pub(crate) struct Store {
-    /// Held while a change is made and appended, so that the log has the changes in the order of
-    /// the map's.
+    /// Locked while a change is made and appended, so that the log has the changes in the order in
+    /// which they were made.
     map: Mutex<Map>,
     log: Log,
 }
 // ANCHOR_END: store
 
 impl Store {
-    /// Reads the log, and applies what it has.
+    /// Reads the log, and makes the changes that it contains.
     pub(crate) fn open(path: &Path) -> io::Result<Store> {
         let mut map = Map::new();
         let log = Log::open(path, |record| {
@@ -31,7 +31,7 @@ impl Store {
     }
 
     // ANCHOR: run
-    /// Runs a command. If it has changed something, the position says when that is durable.
+    /// Runs a command. If it has made a change, returns the change's position in the log.
     pub(crate) fn run(&self, command: &Command) -> (Reply, Option<Position>) {
         let mut map = self.map.lock().expect("no holder of the lock panics");
         let Some(change) = change_of(&map, command) else { return (answer(&map, command), None) };
@@ -58,8 +58,8 @@ fn name_of(command: &Command) -> Vec<u8> {
     command.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default()
 }
 
-/// The change that a command makes, in the form that the log has: `SET key value` or `DEL key …`.
-/// `None` if the command only asks.
+/// Returns the change that a command makes, in the log's form: `SET key value` or `DEL key …`.
+/// `None` if the command changes nothing.
 fn change_of(map: &Map, command: &Command) -> Option<Result<Command, Reply>> {
     let arguments = command.get(1..).unwrap_or_default();
     match (name_of(command).as_slice(), arguments) {
@@ -79,7 +79,7 @@ fn change_of(map: &Map, command: &Command) -> Option<Result<Command, Reply>> {
     }
 }
 
-/// Makes a change. `SET` that came from `INCR` answers with the number.
+/// Makes a change and returns the reply: for a `SET` of an `INCR`, the number.
 fn apply(map: &mut Map, change: &Command) -> Reply {
     match change.as_slice() {
         [name, key, value, rest @ ..] if name == b"SET" => {
@@ -110,7 +110,7 @@ fn answer(map: &Map, command: &Command) -> Reply {
         (b"PING", []) => Reply::Simple("PONG"),
         (b"PING" | b"ECHO", [text]) => Reply::Bulk(Some(text.clone())),
         (b"SELECT", [_]) | (b"QUIT", []) => Reply::ok(),
-        // redis-cli and redis-benchmark ask for these first.
+        // redis-cli and redis-benchmark send these first.
         (b"CONFIG", [_get, name]) => Reply::Array(vec![name.clone(), Vec::new()]),
         (b"COMMAND", _) => Reply::Array(Vec::new()),
         (b"SET" | b"GET" | b"DEL" | b"EXISTS" | b"INCR" | b"DBSIZE" | b"ECHO", _) => {

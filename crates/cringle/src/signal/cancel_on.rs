@@ -91,7 +91,7 @@ impl Guard {
     ///     let guard = signal::cancel_on(&[Signal::Interrupt])?;
     ///     // … the program
     ///     if let Some(signal) = guard.received() {
-    ///         std::process::exit(128 + signal.number());
+    ///         cringle::process::exit(128 + signal.number());
     ///     }
     ///     Ok::<(), std::io::Error>(())
     /// })

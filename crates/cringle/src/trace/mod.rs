@@ -38,7 +38,7 @@
 //!
 //! # Cost
 //!
-//! Without a trace, each of these places tests a pointer. With a trace, it writes 24 bytes into the
+//! Without a trace, each of these places tests a flag. With a trace, it writes 24 bytes into the
 //! worker's own buffer, without an allocation, and a thread writes them to the file. If the buffer
 //! is full, events are dropped and counted: the trace records where and how many.
 //!
