@@ -1,6 +1,8 @@
 //! The simulation: the same library in virtual time, over files in memory, with faults; the same
 //! seed gives the same run.
 
+mod child;
+
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
@@ -263,6 +265,51 @@ fn loss_of_power_ends_the_run() {
 }
 
 #[test]
+fn sync_of_a_directory_keeps_names() {
+    let kept = |seed, syncs: bool| {
+        let mut world = World::new(seed, &Options::new());
+        let written = world.run(|| -> io::Result<()> {
+            cringle::fs::create_dir("/logs")?;
+            File::create("/logs/one")?.write_all(b"text")?;
+            if syncs {
+                File::open("/logs")?.sync_all()?;
+            }
+            Ok(())
+        });
+        written.unwrap().unwrap();
+        world.crash();
+        world.read("/logs/one").is_some()
+    };
+    assert!((0..50).all(|seed| kept(seed, true)));
+    assert!((0..50).any(|seed| !kept(seed, false)));
+}
+
+#[test]
+fn directories_are_opened_and_examined() {
+    let run = || {
+        cringle::fs::write("/a/b/file", "text")?;
+        for path in ["/", ".", "/a", "/a/b", "/a/b/.."] {
+            assert!(cringle::fs::metadata(path)?.is_dir(), "{path}");
+            let directory = File::open(path)?;
+            assert!(directory.metadata()?.is_dir(), "{path}");
+            let error = (&directory).read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::IsADirectory, "{path}");
+        }
+        let kind = |result: io::Result<File>| result.unwrap_err().kind();
+        assert_eq!(kind(File::open("/a/c")), ErrorKind::NotFound);
+        assert_eq!(kind(File::create("/a")), ErrorKind::IsADirectory);
+        let exists = cringle::fs::create_dir("/a/b/file").unwrap_err();
+        assert_eq!(exists.kind(), ErrorKind::AlreadyExists);
+        let listed = cringle::fs::read_dir("/a")?.next().unwrap();
+        assert_eq!(listed.unwrap_err().raw_os_error(), Some(libc::ENOSYS));
+        Ok::<(), io::Error>(())
+    };
+    let mut world = World::new(1, &Options::new());
+    world.run(run).unwrap().unwrap();
+    assert_eq!(world.paths(), [std::path::Path::new("/a/b/file")]);
+}
+
+#[test]
 fn pipes_and_readiness_wait_in_virtual_time() {
     for seed in 0..50 {
         sim::run(seed, &Options::new().faults(Faults::hidden()), || {
@@ -423,6 +470,19 @@ fn each_prints_how_to_replay_a_seed() {
     let payload = caught.unwrap_err();
     let text = payload.downcast_ref::<String>().unwrap();
     assert!(text.contains("CRINGLE_SIM_SEED=7") && text.contains("seven"), "{text}");
+}
+
+#[test]
+fn each_names_the_seed_of_a_panic() {
+    let Some(output) = child::run("each_names_the_seed_of_a_panic") else {
+        sim::each(0..10, |seed| {
+            assert_ne!(seed, 7, "outside of a run");
+            Ok(())
+        });
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("CRINGLE_SIM_SEED=7 cargo test"), "{text}");
 }
 
 /// A zero-copy send uses its buffer for longer than the send itself, whatever faults occur.
