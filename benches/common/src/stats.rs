@@ -55,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_of_even_count_is_mean_of_middle_two() {
+    fn median_of_even_count_averages_middle_two() {
         assert_eq!(Samples(vec![4.0, 1.0, 3.0, 2.0]).median(), 2.5);
         assert_eq!(Samples(vec![9.0, 1.0, 5.0]).median(), 5.0);
     }
 
     #[test]
-    fn each_side_runs_once_a_round_in_changing_order() {
+    fn sides_run_once_a_round_in_changing_order() {
         assert_eq!(order(0, 3), [0, 1, 2]);
         assert_eq!(order(1, 3), [2, 1, 0]);
         let mut sides: Vec<Side<'_>> = vec![Box::new(|| 1.0), Box::new(|| 2.0)];

@@ -47,7 +47,7 @@ fn par_map_keeps_order_and_reaches_its_limit() {
 }
 
 #[test]
-fn par_map_takes_an_item_only_when_below_limit() {
+fn par_map_takes_items_only_below_its_limit() {
     on_one_worker(|| {
         let (taken, done) = (Cell::new(0), Cell::new(0));
         let items = (0..50).inspect(|_| taken.set(taken.get() + 1));
@@ -87,7 +87,7 @@ fn million_items_share_three_fibers() {
 }
 
 #[test]
-fn try_par_map_returns_first_error_after_others_end() {
+fn try_par_map_error_is_returned_after_all_end() {
     on_one_worker(|| {
         let (running, begun) = (Running::default(), Cell::new(0));
         let result = fiber::try_par_map(0.., 4, |n| {
@@ -110,7 +110,7 @@ fn try_par_map_returns_first_error_after_others_end() {
 }
 
 #[test]
-fn panic_in_par_map_cancels_others_and_starts_none() {
+fn panic_in_par_map_cancels_the_other_calls() {
     on_one_worker(|| {
         let begun = Cell::new(0);
         let map = || {

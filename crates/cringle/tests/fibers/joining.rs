@@ -63,7 +63,7 @@ fn fiber_on_other_worker_can_be_joined_anytime() {
 }
 
 #[test]
-fn is_finished_is_true_when_join_would_not_wait() {
+fn is_finished_when_join_would_not_wait() {
     on_one_worker(|| {
         let handle = fiber::spawn_local(fiber::park);
         assert!(!handle.is_finished());

@@ -60,7 +60,7 @@ impl Drop for Homing<'_> {
 }
 
 #[test]
-fn unclaimed_values_drop_on_the_worker_that_made_them() {
+fn unclaimed_values_drop_on_their_own_worker() {
     let drops = Mutex::new(Vec::new());
     on_two_workers(|| {
         fiber::scope(|s| {
