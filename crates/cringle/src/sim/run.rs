@@ -64,7 +64,8 @@ const REPLAY: &str = "CRINGLE_SIM_SEED";
 /// # Panics
 ///
 /// At the first seed that fails, with the command that runs only this seed:
-/// `CRINGLE_SIM_SEED=17 cargo test NAME_OF_THE_TEST`. If `f` panics, standard error has the command.
+/// `CRINGLE_SIM_SEED=17 cargo test NAME_OF_THE_TEST`. If `f` panics, the command is on standard
+/// error.
 pub fn each(seeds: impl IntoIterator<Item = u64>, mut f: impl FnMut(u64) -> Result<(), Failure>) {
     let replayed = std::env::var(REPLAY).ok().and_then(|text| text.parse().ok());
     let mut check = |seed| {

@@ -242,8 +242,8 @@ impl Core {
     }
 }
 
-/// Whether the op names a path, or lists a directory, in a way that is not imitated yet. It must not
-/// reach the machine's files.
+/// Whether the op names a path, or lists a directory, in a way that is not imitated yet. It must
+/// not reach the machine's files.
 fn names_a_path(op: &Op) -> bool {
     // SAFETY: I1. The op has not ended, so the call that it points to is valid.
     let has_path = |call: *const XattrCall| unsafe { !(*call).path.is_null() };
