@@ -43,7 +43,7 @@ fn busy() -> u64 {
 /// The waits of a program, each on its own fiber.
 #[test]
 fn dump_in_a_simulation_uses_virtual_time() {
-    let told = |seed| {
+    let dump_and_stats = |seed| {
         let run = sim::run(seed, &Options::new(), || {
             fiber::scope(|s| {
                 let named = |name: &str| fiber::Builder::new().name(name.into());
@@ -51,18 +51,18 @@ fn dump_in_a_simulation_uses_virtual_time() {
                 let sleep = || fiber::sleep(Duration::from_secs(1));
                 named("asleep").spawn_scoped_local(s, sleep).unwrap();
                 fiber::sleep(Duration::from_millis(250));
-                let told =
+                let dump_and_stats =
                     [runtime::dump().unwrap().to_string(), runtime::stats().unwrap().to_string()];
                 s.cancel();
-                told
+                dump_and_stats
             })
         });
         run.unwrap().value
     };
-    let [dump, stats] = told(1);
-    assert_eq!([dump.clone(), stats], told(1));
-    for told in ["'parked'  worker 0, waits for 250 ms", "an unpark", "a timer, in 750 ms"] {
-        assert!(dump.contains(told), "{told}: {dump}");
+    let [dump, stats] = dump_and_stats(1);
+    assert_eq!([dump.clone(), stats], dump_and_stats(1));
+    for text in ["'parked'  worker 0, waits for 250 ms", "an unpark", "a timer, in 750 ms"] {
+        assert!(dump.contains(text), "{text}: {dump}");
     }
 }
 
@@ -438,7 +438,7 @@ fn close_dropped_by_the_kernel_is_repeated() {
 }
 
 #[test]
-fn eagain_of_a_registered_file_goes_to_the_pool() {
+fn eagain_of_a_registered_file_is_handled() {
     for seed in 0..100 {
         sim::run(seed, &Options::new().faults(Faults::none().with(Fault::WouldBlock)), || {
             let file = OpenOptions::new().read(true).write(true).create(true).open("/a").unwrap();
@@ -487,7 +487,7 @@ fn each_names_the_seed_of_a_panic() {
 
 /// A zero-copy send uses its buffer for longer than the send itself, whatever faults occur.
 #[test]
-fn zero_copy_send_ends_when_its_buffer_is_free() {
+fn zero_copy_send_waits_for_its_buffer() {
     let options = Options::new().faults(Faults::hidden()).swarm(true);
     for seed in 0..300 {
         let report = sim::run(seed, &options, || {
@@ -506,7 +506,7 @@ fn zero_copy_send_ends_when_its_buffer_is_free() {
                 theirs.read_to_end(&mut all).unwrap();
                 assert_eq!(all, [7; 5000]);
             });
-            // A send that is cancelled meanwhile.
+            // A send that is cancelled while the kernel has its buffer.
             let (ours, _theirs) = UnixStream::pair().unwrap();
             fiber::scope(|s| {
                 s.spawn_local(|| ours.send_zc(&[7; 100]).map(drop));
@@ -525,7 +525,7 @@ fn serve_words(clients: usize) -> (usize, usize) {
     let name = format!("cringle-sim-{}-{number}", std::process::id());
     let addr = SocketAddr::from_abstract_name(name).unwrap();
     let listener = UnixListener::bind_addr(&addr).unwrap();
-    let heard = Cell::new(0);
+    let received = Cell::new(0);
     let answers = fiber::scope(|s| {
         s.spawn_daemon_local(|| {
             fiber::scope(|connections| {
@@ -538,24 +538,24 @@ fn serve_words(clients: usize) -> (usize, usize) {
                 }
             });
         });
-        let ask = |n: usize| {
+        let request = |n: usize| {
             let mut stream = UnixStream::connect_addr(&addr)?;
             stream.write_all(&[n as u8; 100])?;
             let mut word = [0; 100];
             stream.read_exact(&mut word)?;
             assert_eq!(word, [n as u8; 100]);
-            heard.set(heard.get() + 1);
+            received.set(received.get() + 1);
             io::Result::Ok(())
         };
-        let asks: Vec<_> = (0..clients).map(|n| s.spawn_local(move || ask(n))).collect();
-        asks.into_iter().map(|asks| asks.join().unwrap()).collect::<Vec<_>>()
+        let requests: Vec<_> = (0..clients).map(|n| s.spawn_local(move || request(n))).collect();
+        requests.into_iter().map(|request| request.join().unwrap()).collect::<Vec<_>>()
     });
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     for error in &errors {
         let cuts = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
         assert!(cuts.contains(&error.kind()), "{error}");
     }
-    (heard.get(), errors.len())
+    (received.get(), errors.len())
 }
 
 #[test]
@@ -573,12 +573,12 @@ fn server_and_clients_are_simulated() {
 #[test]
 fn simulated_server_survives_reset_connections() {
     let options = Options::new().faults(Faults::hidden().with(Fault::ConnectionReset));
-    let (mut heard, mut cut) = (0, 0);
+    let (mut received, mut cut) = (0, 0);
     for seed in 0..100 {
         let report = sim::run(seed, &options, || serve_words(7)).unwrap();
         assert_eq!(report.value.0 + report.value.1, 7);
-        heard += report.value.0;
+        received += report.value.0;
         cut += report.value.1;
     }
-    assert!(heard > 0 && cut > 0, "{heard} heard and {cut} cut");
+    assert!(received > 0 && cut > 0, "{received} answered and {cut} reset");
 }
