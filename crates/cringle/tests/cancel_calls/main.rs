@@ -12,7 +12,7 @@ use calls::Effect::{Fails, Unwinds, Waits};
 use calls::{CALLS, Call, calls, until_released};
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::File;
-use cringle::io::{self};
+use cringle::io;
 use cringle::{Builder, fiber, time};
 use fixture::Fixture;
 use std::io::Read;

@@ -3,7 +3,7 @@
 use crate::FOREVER;
 use crate::tools::*;
 use cringle::{cancel, fiber, time};
-use std::io::{self};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -9,7 +9,7 @@ mod tools;
 
 use cringle::fs::File;
 use cringle::{Cancelled, cancel};
-use std::io::{self};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

@@ -3,6 +3,8 @@
 mod caller;
 mod library;
 mod outside;
+#[cfg(feature = "tracing")]
+mod subscriber;
 mod unwinding;
 
 use crate::act::{Act, BEGUN, CANCEL, CANCELLED, ENDED, MAY_BE_CUT, pipe};
@@ -15,8 +17,6 @@ use library::{
     batch_callback, exit_call, handle_of_ended, local_destructor, losing_error, losing_payload,
     payload_destructor, result_destructor, waker,
 };
-#[cfg(feature = "tracing")]
-use outside::subscriber;
 use outside::thread_local_at_exit;
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -199,8 +199,8 @@ fn catch_a_cancel() {
     }
 }
 
-/// Runs the kind on a fiber that is cancelled when the act asks for it. Beside it another fiber has
-/// an operation in the kernel, which must write into that fiber's buffer and nowhere else.
+/// Runs the kind on a fiber that is cancelled when the act requests it. Meanwhile another fiber has
+/// an op in the kernel, which must write into that fiber's buffer and nowhere else.
 fn on_fiber(kind: &Kind, act: Act) {
     catch_a_cancel();
     let (reader, writer) = pipe();
