@@ -142,11 +142,8 @@ fn failure_taken_by_later_join_is_not_returned() {
 fn errors_after_explicit_cancel_are_no_failures() {
     on_two_workers(|| {
         let result: Tried = fiber::try_scope(|s| {
-            for worker in [0, 1] {
-                s.spawn(move || {
-                    let _ = worker;
-                    time::sleep(FOREVER)
-                });
+            for _ in 0..2 {
+                s.spawn(|| time::sleep(FOREVER));
             }
             s.spawn_local(|| {
                 fiber::park();
