@@ -70,7 +70,7 @@ static JOBS: &[Job] = &[
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
-        command: "cargo test --release -p cringle --all-features --test memory --test fs_trees",
+        command: "cargo test --release -p cringle --all-features --test memory --test fs",
     },
     Job {
         name: "foreign",

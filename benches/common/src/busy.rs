@@ -1,8 +1,8 @@
-//! Measures how busy the machine is.
+//! Whether others use the machine while something is timed.
 
 use std::time::{Duration, Instant};
 
-/// Returns the share of all cores' time that was used during `span`.
+/// The share of all cores' time that anybody used over `span`.
 pub fn share_over(span: Duration) -> f64 {
     let (before, idle_before) = ticks();
     std::thread::sleep(span);
@@ -11,8 +11,7 @@ pub fn share_over(span: Duration) -> f64 {
     1.0 - idle as f64 / all as f64
 }
 
-/// Waits, for `patience` at most, until less than `limit` of the machine is in use. Returns whether
-/// it is.
+/// Waits until less than `limit` of the machine is in use, for `patience` at most. Whether it is.
 pub fn wait_until_quiet(limit: f64, patience: Duration) -> bool {
     let start = Instant::now();
     loop {
@@ -25,12 +24,12 @@ pub fn wait_until_quiet(limit: f64, patience: Duration) -> bool {
     }
 }
 
-/// Returns the sum of all cores' ticks, and of their idle ticks.
+/// All ticks of all cores, and the idle ones among them.
 fn ticks() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/stat").expect("Linux has this file");
     let line = text.lines().next().expect("a line for all cores");
     let fields: Vec<u64> =
         line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
-    // The fields are user, nice, system, idle, iowait, …
+    // User, nice, system, idle, waiting for I/O, …
     (fields.iter().sum(), fields[3] + fields[4])
 }

@@ -1,5 +1,5 @@
-//! Micro-benchmarks of single operations of fibers. Each prints the ratio to the fastest simpler
-//! alternative; the sides alternate in one run.
+//! Micro-benchmarks: what a fiber costs where nothing else does. Each prints the ratio to the best
+//! that something simpler can do, both sides taking turns in one run.
 
 mod batches;
 mod channels;
@@ -17,21 +17,21 @@ use clap::{Parser, ValueEnum};
 use report::Report;
 use std::path::PathBuf;
 
-/// Measure single operations of fibers, and compare them with other runtimes
+/// What a fiber costs where nothing else does.
 #[derive(Parser)]
 struct Options {
-    /// Benchmarks to run, in this order [default: all]
+    /// Which to run, in this order [default: all]
     benchmarks: Vec<Benchmark>,
-    /// Runs of each side
+    /// How many times each side runs
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Number of fibers that `memory` parks
+    /// Fibers that `memory` parks
     #[arg(long, default_value_t = 100_000)]
     fibers: u64,
-    /// Number of fibers that `million` parks
+    /// Fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Directory for the files of `batch`, `copy`, `send` and `timeout`; not on tmpfs
+    /// Where `batch`, `copy` and `send` make their files; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -43,29 +43,29 @@ struct Options {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Benchmark {
-    /// Yield between fibers
+    /// Two fibers yield to each other
     Yield,
-    /// Spawn and join fibers
+    /// Fibers are spawned and joined
     Spawn,
-    /// Park and unpark two fibers on two workers
+    /// Two fibers of two workers wake each other
     Park,
-    /// Lock and unlock an uncontended mutex
+    /// A lock is taken and let go of
     Mutex,
-    /// Send values between two fibers of one worker
+    /// Two fibers of one worker send to each other
     Channel,
-    /// Send values between fibers of two workers
+    /// Two fibers of two workers send to each other
     ChannelAcross,
-    /// Read cached blocks in batches
+    /// Batches of cached reads
     Batch,
-    /// Copy small files, with the ring and without
+    /// Small files are copied, with the ring and without
     Copy,
-    /// Send a file to a connection, through a buffer and without
+    /// A file is sent to a connection, through a buffer and without
     Send,
-    /// Read cached blocks under a deadline
+    /// Cached reads under a deadline
     Timeout,
-    /// Count the memory of idle fibers
+    /// What an idle fiber takes
     Memory,
-    /// Park a million fibers at once
+    /// A million fibers at once
     Million,
 }
 
@@ -74,20 +74,19 @@ fn main() {
     if let Some(fibers) = options.count_memory {
         return memory::count(fibers);
     }
-    let benchmarks = if options.benchmarks.is_empty() {
-        Benchmark::value_variants()
-    } else {
-        &options.benchmarks
+    let benchmarks = match options.benchmarks.is_empty() {
+        true => Benchmark::value_variants(),
+        false => &options.benchmarks,
     };
-    let reports: Vec<Report> = benchmarks.iter().flat_map(|&one| run(one, &options)).collect();
+    let reports: Vec<Report> = benchmarks.iter().flat_map(|&which| run(which, &options)).collect();
     if options.json {
         println!("{}", serde_json::to_string_pretty(&reports).expect("plain figures"));
     }
 }
 
-fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
+fn run(which: Benchmark, options: &Options) -> Vec<Report> {
     let rounds = options.rounds.max(1);
-    let reports = match benchmark {
+    let reports = match which {
         Benchmark::Yield => vec![yields::run(rounds)],
         Benchmark::Spawn => spawns::run(rounds),
         Benchmark::Park => vec![parks::run(rounds)],
@@ -107,7 +106,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
     reports
 }
 
-/// Runs `f` with one worker, on this thread.
+/// A runtime of one worker, on this thread.
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    cringle::Builder::new().workers(1).run(f).expect("a runtime starts")
+    cringle::Builder::new().workers(1).run(f).expect("a runtime can be started")
 }

@@ -1,7 +1,7 @@
-//! Random reads of one file at a queue depth: by Cringle, other runtimes, the bare ring, and fio.
+//! Random reads of one file at a queue depth: ours, other runtimes, the bare ring, and fio.
 //!
-//! Each run is a process, so that no engine inherits another's heap, threads or rings. In each
-//! round every engine runs once, in changing order.
+//! Every run is a process of its own, so that no engine inherits another's heap, threads or
+//! rings. In each round every engine runs once, in changing order.
 
 mod engines;
 mod job;
@@ -16,62 +16,62 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Read random blocks of one file at a queue depth, by several engines in turn
+/// Random reads of one file at a queue depth, by several engines in turn.
 #[derive(Parser)]
 struct Options {
-    /// File or block device to read [default: a file created for the run, and removed]
+    /// The file or block device to read [default: a file made for the run, and removed]
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Directory of that file; not on tmpfs
+    /// Where to make that file; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
-    /// Size of that file in MiB
+    /// The size of that file in MiB
     #[arg(long, default_value_t = 1024)]
     size_mib: u64,
     /// Bytes of each read
     #[arg(long, default_value_t = 4096)]
     block: usize,
-    /// Reads in flight
+    /// Reads under way at once
     #[arg(long, default_value_t = 32)]
     qd: usize,
     /// Reads in each run
     #[arg(long, default_value_t = 200_000)]
     ops: usize,
-    /// Bypass the page cache (O_DIRECT)
+    /// Past the page cache (O_DIRECT)
     #[arg(long, conflicts_with = "cached", required_unless_present_any = ["cached", "child"])]
     direct: bool,
-    /// Read from the page cache, after filling it
+    /// From the page cache, which is warmed first
     #[arg(long)]
     cached: bool,
-    /// Runs of each engine
+    /// How many times each engine runs
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Engines, separated by commas; `all` for all
+    /// Which engines, with commas between; `all` for all
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Engine that the others are compared with
+    /// The engine that ratios are to
     #[arg(long, default_value = "uring")]
     base: String,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Seconds to wait before each round until the machine is idle
+    /// How long to wait before each round for the machine to be quiet, in seconds
     #[arg(long, default_value_t = 20)]
     patience: u64,
     /// Print JSON, with all samples
     #[arg(long)]
     json: bool,
-    /// Run one engine in this process, on a task in JSON
+    /// Run one engine here, on the task given as JSON
     #[arg(long, hide = true, num_args = 2)]
     child: Option<Vec<String>>,
 }
 
-/// The share of the machine in use above which it is not idle.
+/// More of the machine than this in use by others, and it is not quiet.
 const BUSY: f64 = 0.15;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Some(arguments) = &options.child {
-        return child(&arguments[0], &arguments[1]);
+    if let Some(told) = &options.child {
+        return child(&told[0], &told[1]);
     }
     match parent(&options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 fn parent(options: &Options) -> Result<(), String> {
     let named = |e: std::io::Error, path: &std::path::Path| format!("{}: {e}", path.display());
     if options.block < 8 || options.qd == 0 || options.ops == 0 {
-        return Err("--block must be at least 8, --qd and --ops at least 1".to_owned());
+        return Err("--block is 8 at least, --qd and --ops are 1 at least".to_owned());
     }
     let scratch = match &options.file {
         Some(_) => None,
@@ -96,10 +96,10 @@ fn parent(options: &Options) -> Result<(), String> {
     };
     let path = match (&options.file, &scratch) {
         (Some(path), _) => path.clone(),
-        (None, scratch) => scratch.as_ref().expect("created above").path().to_owned(),
+        (None, scratch) => scratch.as_ref().expect("made above").path().to_owned(),
     };
-    if file::is_on_tmpfs(&path).map_err(|e| named(e, &path))? {
-        eprintln!("warning: on tmpfs a kernel thread performs every read of a ring: see README.md");
+    if file::is_no_inline_floor(&path).map_err(|e| named(e, &path))? {
+        eprintln!("warning: on tmpfs a ring hands every read to a kernel thread: see README.md");
     }
     if options.cached {
         file::warm(&path).map_err(|e| named(e, &path))?;
@@ -114,46 +114,45 @@ fn parent(options: &Options) -> Result<(), String> {
     };
     let engines = chosen(options, &task)?;
     let results = alternate(&task, engines, options)?;
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&results).expect("plain figures"));
-    } else {
-        results.print(&options.base);
+    match options.json {
+        true => println!("{}", serde_json::to_string_pretty(&results).expect("plain figures")),
+        false => results.print(&options.base),
     }
     Ok(())
 }
 
-/// Returns the selected engines that can perform this task, and prints why others cannot.
+/// The engines asked for that can do this task; of the others it is said why not.
 fn chosen(options: &Options, task: &Task) -> Result<Vec<String>, String> {
     let usual = || engines::USUAL.iter().map(|&name| name.to_owned()).collect();
     let all = || engines::ALL.iter().map(|&(name, _)| name).chain(["fio", "fio-fixed"]);
-    let selected: Vec<String> = match options.engines.as_slice() {
+    let asked: Vec<String> = match options.engines.as_slice() {
         [] => usual(),
         [one] if one == "all" => all().map(str::to_owned).collect(),
         some => some.to_vec(),
     };
-    if let Some(unknown) = selected.iter().find(|name| !all().any(|known| known == **name)) {
+    if let Some(unknown) = asked.iter().find(|name| !all().any(|known| known == **name)) {
         let known: Vec<&str> = all().collect();
-        return Err(format!("{unknown}: unknown engine; use one of {}", known.join(", ")));
+        return Err(format!("no engine is called {unknown}; there are {}", known.join(", ")));
     }
     let possible = |name: &String| match engines::refuses(name, task) {
-        Some(reason) => {
-            eprintln!("skipped {name}: {reason}");
+        Some(why) => {
+            eprintln!("without {name}: {why}");
             false
         }
         None => true,
     };
-    Ok(selected.into_iter().filter(possible).collect())
+    Ok(asked.into_iter().filter(possible).collect())
 }
 
 fn alternate(task: &Task, names: Vec<String>, options: &Options) -> Result<Results, String> {
     let mut results = Results::new(task, names);
     for round in 0..options.repeat.max(1) {
-        let is_quiet = busy::wait_until_quiet(BUSY, Duration::from_secs(options.patience));
-        if !is_quiet {
+        let quiet = busy::wait_until_quiet(BUSY, Duration::from_secs(options.patience));
+        if !quiet {
             results.busy_rounds += 1;
         }
-        for index in stats::order(round, results.engines.len()) {
-            let name = results.engines[index].name.clone();
+        for at in stats::order(round, results.engines.len()) {
+            let name = results.engines[at].name.clone();
             eprint!("\rround {}: {name:<24}", round + 1);
             let operations = engines::operations_for(&name, task.operations);
             let task = Task { operations, ..task.clone() };
@@ -162,7 +161,7 @@ fn alternate(task: &Task, names: Vec<String>, options: &Options) -> Result<Resul
                 "fio-fixed" => engines::fio::run(&task, true),
                 name => in_child(name, &task),
             };
-            results.engines[index].runs.push(outcome.map_err(|e| format!("{name}: {e}"))?);
+            results.engines[at].runs.push(outcome.map_err(|e| format!("{name}: {e}"))?);
         }
     }
     eprintln!("\r{:<40}", "");
@@ -181,13 +180,12 @@ fn in_child(engine: &str, task: &Task) -> Result<Outcome, String> {
     if !output.status.success() {
         return Err(format!("its process ended with {}", output.status));
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|e| format!("its process printed no outcome: {e}"))
+    serde_json::from_slice(&output.stdout).map_err(|e| format!("its process said no outcome: {e}"))
 }
 
 fn child(engine: &str, task: &str) -> ExitCode {
-    let task: Task = serde_json::from_str(task).expect("the parent passes a task");
-    let engine = engines::named(engine).expect("the parent passes an engine's name");
+    let task: Task = serde_json::from_str(task).expect("the parent tells a task");
+    let engine = engines::named(engine).expect("the parent names an engine");
     let job = Job::new(task);
     let (usage, checksum) = engine(&job);
     let outcome = Outcome::new(usage, checksum, job.offsets.len());

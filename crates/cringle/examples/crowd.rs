@@ -1,9 +1,9 @@
-//! Measures how long a dump of very many fibers takes while they work.
+//! How long a dump of very many fibers takes, while they work.
 //!
 //!     cargo run --release --example crowd -- 100000
 //!
-//! The fibers of two workers receive values from channels. One fiber sends values to all of them
-//! without a pause, while `main` takes dumps.
+//! Fibers of two workers wait for values, which are handed around without a pause; dumps are asked
+//! for meanwhile.
 
 use cringle::runtime::{self, Dump};
 use cringle::{Builder, fiber, sync::mpsc};
@@ -13,99 +13,83 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const DUMPS: usize = 11;
-/// The sender yields after this many values, so that the receivers run.
-const GROUP: usize = 256;
 
-/// The result of a measurement.
-pub(crate) struct Measured {
-    /// The median time to take a dump.
-    pub(crate) dump_time: Duration,
-    /// The median time to format a dump as text.
-    pub(crate) text_time: Duration,
-    pub(crate) last_dump: Dump,
-    /// The mean number of values that the fibers received during a dump.
-    pub(crate) received: u64,
+/// What was found.
+pub(crate) struct Found {
+    /// Asked for until it was there, and as text; medians.
+    pub(crate) dump: Duration,
+    pub(crate) text: Duration,
+    /// The last one.
+    pub(crate) last: Dump,
+    /// Values that fibers took while a dump was made, on the average.
+    pub(crate) taken: u64,
 }
 
-/// Starts the fibers, and takes dumps while they receive values.
-pub(crate) fn run(fibers: usize) -> io::Result<Measured> {
+pub(crate) fn run(fibers: usize) -> io::Result<Found> {
     Builder::new().workers(2).run(|| {
-        let received = Arc::new(AtomicU64::new(0));
+        let (taken, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let mut senders = Vec::new();
-        let mut receivers = Vec::new();
+        let mut handles = Vec::new();
         for n in 0..fibers {
             let (sender, receiver) = mpsc::channel::<u64>();
-            let received = Arc::clone(&received);
-            let receive_all = move || {
+            let taken = Arc::clone(&taken);
+            let take = move || {
                 while receiver.recv().is_ok() {
-                    received.fetch_add(1, Ordering::Relaxed);
+                    taken.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            let fiber = fiber::Builder::new().name(format!("receiver {n}"));
-            receivers.push(fiber.worker(n % 2).stack_size(64 << 10).spawn(receive_all)?);
+            let place = fiber::Builder::new().name(format!("taker {n}")).worker(n % 2);
+            handles.push(place.stack_size(64 << 10).spawn(take)?);
             senders.push(sender);
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let send_until_stopped = {
+        // In groups, so that the queues of messages stay short.
+        let hand_around = {
             let stop = Arc::clone(&stop);
             move || {
-                for group in senders.chunks(GROUP).cycle() {
+                for group in senders.chunks(256).cycle() {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    group.iter().for_each(|sender| sender.send(1).expect("the receiver lives"));
+                    group.iter().for_each(|sender| sender.send(1).expect("it takes values"));
                     fiber::yield_now();
                 }
             }
         };
-        let sender = fiber::Builder::new().name("sender".into());
-        let sender = sender.spawn_local(send_until_stopped)?;
-        while received.load(Ordering::Relaxed) < fibers as u64 {
+        let hands = fiber::Builder::new().name("hands around".into()).spawn_local(hand_around)?;
+        while taken.load(Ordering::Relaxed) < fibers as u64 {
             fiber::yield_now();
         }
-        let measured = measure(&received);
-        stop.store(true, Ordering::Relaxed);
-        sender.join().expect("the sender does not panic");
-        for receiver in receivers {
-            receiver.join().expect("no receiver panics");
+        let before = taken.load(Ordering::Relaxed);
+        let (mut dumps, mut texts, mut last) = (Vec::new(), Vec::new(), None);
+        for _ in 0..DUMPS {
+            let start = Instant::now();
+            let dump = runtime::dump().expect("there is a runtime here");
+            dumps.push(start.elapsed());
+            let start = Instant::now();
+            std::hint::black_box(dump.to_string());
+            texts.push(start.elapsed());
+            last = Some(dump);
+            fiber::yield_now();
         }
-        Ok(measured)
+        let taken = (taken.load(Ordering::Relaxed) - before) / DUMPS as u64;
+        stop.store(true, Ordering::Relaxed);
+        hands.join().expect("it does not panic");
+        handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+        let median = |mut times: Vec<Duration>| {
+            times.sort_unstable();
+            times[times.len() / 2]
+        };
+        let last = last.expect("there were some");
+        Ok(Found { dump: median(dumps), text: median(texts), last, taken })
     })?
-}
-
-fn measure(received: &AtomicU64) -> Measured {
-    let before = received.load(Ordering::Relaxed);
-    let (mut dump_times, mut text_times, mut last_dump) = (Vec::new(), Vec::new(), None);
-    for _ in 0..DUMPS {
-        let start = Instant::now();
-        let dump = runtime::dump().expect("this is a fiber of a runtime");
-        dump_times.push(start.elapsed());
-        let start = Instant::now();
-        std::hint::black_box(dump.to_string());
-        text_times.push(start.elapsed());
-        last_dump = Some(dump);
-        fiber::yield_now();
-    }
-    Measured {
-        dump_time: median(dump_times),
-        text_time: median(text_times),
-        last_dump: last_dump.expect("DUMPS is not 0"),
-        received: (received.load(Ordering::Relaxed) - before) / DUMPS as u64,
-    }
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
 
 #[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let fibers = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse());
     let fibers = fibers.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-    let Measured { dump_time, text_time, last_dump, received } = run(fibers)?;
-    println!("{} fibers on 2 workers, {DUMPS} dumps", last_dump.fibers.len());
-    println!("median time of a dump: {dump_time:.1?}, of its text: {text_time:.1?}");
-    println!("mean number of values that the fibers received during a dump: {received}");
+    let Found { dump, text, last, taken } = run(fibers)?;
+    println!("a dump of {} fibers on 2 workers, median of {DUMPS}: {dump:.1?}", last.fibers.len());
+    println!("its text: {text:.1?}; values that fibers took meanwhile, on the average: {taken}");
     Ok(())
 }

@@ -2,15 +2,14 @@
 //!
 //!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
 //!
-//! serves DIRECTORY (default: the current one) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or
-//! SIGTERM. The server then answers unfinished requests, and the first request of each new
-//! connection; it closes idle connections at once. GET and HEAD return files, and `index.html` for
-//! a directory; no path or link leads out of DIRECTORY. `POST /length` returns the length of the
-//! request's body.
+//! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or SIGTERM.
+//! Then requests that are under way are still answered, each connection may ask once more, and idle
+//! connections end at once. GET and HEAD answer with files, `index.html` for a directory; no path
+//! and no link leads out of it. `POST /length` answers with the length of the body, chunked or not.
 //!
-//! Each connection has a fiber, whose code reads like a blocking program. Every wait has a
-//! deadline: a client that is too slow or sends too much gets an error response (408, 413, 431) and
-//! is disconnected. `web/http.rs` decides which requests are valid.
+//! Each connection is a fiber that reads like a blocking program. A slow peer, or one that sends
+//! too much, gets an answer (408, 413, 431) and is disconnected: each wait has a deadline around
+//! it. `web/http.rs` decides which requests are valid.
 
 #[path = "web/http.rs"]
 pub(crate) mod http;
@@ -25,18 +24,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The limits of the server.
+/// What a peer may do.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// The size of a request's head: its request line and header fields.
     pub(crate) head_bytes: usize,
-    /// The size of a request's body.
     pub(crate) body_bytes: u64,
-    /// The time from the first byte of a head to its last one, and the same for a body.
+    /// From the first byte of a head to its last; the same for a body.
     pub(crate) request: Duration,
-    /// The time between two requests.
+    /// Between two requests.
     pub(crate) idle: Duration,
-    /// The time for unfinished requests after the server is stopped.
+    /// For requests that are under way when the server is stopped.
     pub(crate) grace: Duration,
 }
 
@@ -52,8 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// Serves `directory` until the server is stopped. Calls `started` with the address that the server
-/// listens on and the handle that stops it.
+/// What `main` does. `started` is told where the server listens, and what ends it.
 pub(crate) fn run(
     directory: &Path,
     addr: &str,
@@ -64,14 +60,13 @@ pub(crate) fn run(
         let dir = Dir::open(directory)?;
         let server = Server::bind(addr)?.grace(limits.grace);
         let stopper = server.stopper();
-        let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
-        let stopper_for_signals = stopper.clone();
-        // The fiber drops `signals` after the first signal, so the second one ends the process.
-        let _ = fiber::spawn(move || signals.wait().map(|_| stopper_for_signals.stop()));
+        let interrupts = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+        let interrupted = stopper.clone();
+        // Until the end; a second signal ends the process, as the listener is gone.
+        let _ = fiber::spawn(move || interrupts.wait().map(|_| interrupted.stop()));
         started(server.local_addr()?, stopper.clone());
         server.run(|stream, _peer| {
-            // Without this, Nagle's algorithm could delay the file, which is written after the
-            // head.
+            // A head and a file are two writes.
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(limits.request))?;
             let connection = Connection {
@@ -79,25 +74,23 @@ pub(crate) fn run(
                 dir: &dir,
                 limits,
                 stopper: &stopper,
-                buffered: Vec::new(),
-                has_answered: false,
+                ahead: Vec::new(),
+                kept: false,
             };
             connection.serve()
         })
     })
 }
 
-/// Why a connection ends without a full response.
+/// Why a request has no answer but a status, after which the connection ends.
 enum Refusal {
-    /// The request is invalid or exceeds a limit. The client gets this status.
     Status(u16),
-    /// The connection failed or was closed.
-    Io(io::Error),
+    Broken(io::Error),
 }
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Refusal {
-        Refusal::Io(error)
+        Refusal::Broken(error)
     }
 }
 
@@ -106,35 +99,33 @@ struct Connection<'a> {
     dir: &'a Dir,
     limits: Limits,
     stopper: &'a Stopper,
-    /// Received bytes that are not parsed yet: the rest of a request, or further requests.
-    buffered: Vec<u8>,
-    /// Whether a request on this connection has been answered.
-    has_answered: bool,
+    /// What was read and not used yet: the rest of a request, or more requests.
+    ahead: Vec<u8>,
+    /// A request was answered.
+    kept: bool,
 }
 
 impl Connection<'_> {
-    /// Answers requests until one side closes the connection.
     fn serve(mut self) -> io::Result<()> {
         loop {
             match self.next_request().and_then(|request| self.answer(request)) {
-                Ok(true) => self.has_answered = true,
-                Ok(false) => return self.close(),
-                Err(Refusal::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                Ok(true) => self.kept = true,
+                Ok(false) => return self.part(),
+                Err(Refusal::Broken(error)) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Ok(());
                 }
-                Err(Refusal::Io(error)) => return Err(error),
+                Err(Refusal::Broken(error)) => return Err(error),
                 Err(Refusal::Status(status)) => {
                     self.reply(status, "", reason(status).as_bytes(), false, true)?;
-                    return self.close();
+                    return self.part();
                 }
             }
         }
     }
 
-    /// Closes the connection so that the client receives the last response. The kernel resets a
-    /// connection that is closed with unread bytes, and a reset may discard the response. Therefore
-    /// this method closes the sending side, and reads for a moment until the client closes its own.
-    fn close(&mut self) -> io::Result<()> {
+    /// Closing a socket that has unread bytes resets the connection, and the peer may lose what was
+    /// sent last: so it is told that no more comes, and has a moment to read.
+    fn part(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         let drained = time::timeout(Duration::from_secs(1), || {
             io::copy(&mut self.stream.take(1 << 20), &mut io::sink())
@@ -145,33 +136,31 @@ impl Connection<'_> {
             {
                 Err(error)
             }
-            // The connection ends here, even if the client has reset it or is still sending.
+            // However the peer ends it, it ends.
             _ => Ok(()),
         }
     }
 
-    /// Reads more bytes into `buffered`. Fails with `UnexpectedEof` at the end of the stream.
-    fn read_more(&mut self) -> io::Result<()> {
+    fn fill(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         let count = self.stream.read(&mut buffer)?;
-        self.buffered.extend_from_slice(&buffer[..count]);
+        self.ahead.extend_from_slice(&buffer[..count]);
         if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Reads the first bytes of a request. A stopped server waits for the first request of a
-    /// connection, but not for further ones.
-    fn read_first_bytes(&mut self) -> io::Result<()> {
-        if !self.has_answered {
-            return self.read_more();
+    /// For the first bytes of a request, which a server that ends no longer waits for.
+    fn fill_unless_stopped(&mut self) -> io::Result<()> {
+        if !self.kept {
+            return self.fill();
         }
-        let filled = self.stopper.until_stopped(|| self.read_more())?;
+        let filled = self.stopper.until_stopped(|| self.fill())?;
         filled.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
     fn next_request(&mut self) -> Result<Request, Refusal> {
-        if self.buffered.is_empty() {
-            match time::timeout(self.limits.idle, || self.read_first_bytes()) {
-                // No request has begun, so the connection ends without a response.
+        if self.ahead.is_empty() {
+            match time::timeout(self.limits.idle, || self.fill_unless_stopped()) {
+                // Nothing was asked, and nothing is owed.
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
                 }
@@ -181,52 +170,49 @@ impl Connection<'_> {
         let limits = self.limits;
         within(limits.request, || {
             loop {
-                if let Some((request, end)) =
-                    http::parse(&self.buffered).map_err(Refusal::Status)?
-                {
-                    self.buffered.drain(..end);
+                if let Some((request, end)) = http::parse(&self.ahead).map_err(Refusal::Status)? {
+                    self.ahead.drain(..end);
                     return Ok(request);
                 }
-                if self.buffered.len() >= limits.head_bytes {
+                if self.ahead.len() >= limits.head_bytes {
                     return Err(Refusal::Status(431));
                 }
-                self.read_more().map_err(cut_off)?;
+                self.fill().map_err(cut_off)?;
             }
         })
     }
 
-    /// Answers a request, and returns whether the connection stays open.
+    /// Whether the connection goes on.
     fn answer(&mut self, request: Request) -> Result<bool, Refusal> {
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/length") => {
                 let length = self.read_body(&request)?.to_string();
-                let keeps_open = self.keeps_open(&request);
-                self.reply(200, "", length.as_bytes(), keeps_open, true)?;
-                Ok(keeps_open)
+                let goes_on = self.goes_on(&request);
+                self.reply(200, "", length.as_bytes(), goes_on, true)?;
+                Ok(goes_on)
             }
             ("GET" | "HEAD", path) => {
                 self.read_body(&request)?;
-                let keeps_open = self.keeps_open(&request);
+                let goes_on = self.goes_on(&request);
                 let with_body = request.method == "GET";
-                self.send_file(path.trim_start_matches('/'), keeps_open, with_body)?;
-                Ok(keeps_open)
+                self.give_file(path.trim_start_matches('/'), goes_on, with_body)?;
+                Ok(goes_on)
             }
             _ => {
-                // The body is not read, so the connection cannot be used after it.
-                let keeps_open = self.keeps_open(&request) && request.body == Body::Length(0);
+                // A body that nobody wants is not waited for.
+                let goes_on = self.goes_on(&request) && request.body == Body::Length(0);
                 let text = reason(405).as_bytes();
-                self.reply(405, "Allow: GET, HEAD\r\n", text, keeps_open, true)?;
-                Ok(keeps_open)
+                self.reply(405, "Allow: GET, HEAD\r\n", text, goes_on, true)?;
+                Ok(goes_on)
             }
         }
     }
 
-    /// Returns whether the connection stays open after this request.
-    fn keeps_open(&self, request: &Request) -> bool {
+    fn goes_on(&self, request: &Request) -> bool {
         request.keep_alive && !self.stopper.is_stopped()
     }
 
-    fn send_file(&mut self, path: &str, keep_alive: bool, with_body: bool) -> Result<(), Refusal> {
+    fn give_file(&mut self, path: &str, keep_alive: bool, with_body: bool) -> Result<(), Refusal> {
         let found = self.open(path);
         let (mut file, length) = match found {
             Ok(found) => found,
@@ -240,21 +226,19 @@ impl Connection<'_> {
         if with_body {
             let sent = cringle::io::copy(&mut (&mut file).take(length), &mut self.stream)?;
             if sent < length {
-                // The file has become shorter. Closing the connection early shows the client that
-                // the response is incomplete.
+                // It got shorter meanwhile: the peer sees that the answer is cut.
                 return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
             }
         }
         Ok(())
     }
 
-    /// Opens a file of the directory, and returns it with its length.
     fn open(&self, path: &str) -> io::Result<(cringle::fs::File, u64)> {
         let mut path = Path::new(if path.is_empty() { "." } else { path }).to_path_buf();
         if self.dir.metadata(&path)?.is_dir() {
             path.push("index.html");
         }
-        // Opening a named pipe would wait for a writer.
+        // To open a pipe would wait for who writes to it.
         if !self.dir.metadata(&path)?.is_file() {
             return Err(ErrorKind::NotFound.into());
         }
@@ -263,46 +247,44 @@ impl Connection<'_> {
         Ok((file, length))
     }
 
-    /// Reads and discards the body of a request, and returns its length.
+    /// Reads and drops it. Says how long it was.
     fn read_body(&mut self, request: &Request) -> Result<u64, Refusal> {
-        let limit = self.limits.body_bytes;
-        if matches!(request.body, Body::Length(length) if length > limit) {
+        let most = self.limits.body_bytes;
+        if matches!(request.body, Body::Length(length) if length > most) {
             return Err(Refusal::Status(413));
         }
         if request.body == Body::Length(0) {
             return Ok(0);
         }
-        if request.expects_continue && self.buffered.is_empty() {
+        if request.expects_continue && self.ahead.is_empty() {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         within(self.limits.request, || match request.body {
             Body::Length(length) => self.skip(length).map(|()| length),
-            Body::Chunked => self.skip_chunks(limit),
+            Body::Chunked => self.skip_chunks(most),
         })
     }
 
-    /// Discards this number of bytes.
     fn skip(&mut self, mut length: u64) -> Result<(), Refusal> {
         loop {
-            let here = self.buffered.len().min(usize::try_from(length).unwrap_or(usize::MAX));
-            self.buffered.drain(..here);
+            let here = self.ahead.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+            self.ahead.drain(..here);
             length -= here as u64;
             if length == 0 {
                 return Ok(());
             }
-            self.read_more().map_err(cut_off)?;
+            self.fill().map_err(cut_off)?;
         }
     }
 
-    /// Discards a chunked body of at most `limit` bytes, and returns its length.
-    fn skip_chunks(&mut self, limit: u64) -> Result<u64, Refusal> {
+    fn skip_chunks(&mut self, most: u64) -> Result<u64, Refusal> {
         let (mut sum, mut extensions) = (0u64, 0);
         loop {
             let line = self.line()?;
-            let (size, extension_bytes) = http::chunk_size(&line).ok_or(Refusal::Status(400))?;
+            let (size, extension) = http::chunk_size(&line).ok_or(Refusal::Status(400))?;
             sum = sum.saturating_add(size);
-            extensions += extension_bytes;
-            if sum > limit || extensions > self.limits.head_bytes {
+            extensions += extension;
+            if sum > most || extensions > self.limits.head_bytes {
                 return Err(Refusal::Status(413));
             }
             if size == 0 {
@@ -315,7 +297,6 @@ impl Connection<'_> {
         }
     }
 
-    /// Discards the fields after the last chunk.
     fn skip_trailer(&mut self) -> Result<(), Refusal> {
         let mut fields = Vec::new();
         loop {
@@ -331,23 +312,22 @@ impl Connection<'_> {
         }
     }
 
-    /// Reads up to the next CRLF, and returns the line without it. Refuses a lone CR or LF.
+    /// Up to the next CRLF, without it; a CR or LF by itself is refused.
     fn line(&mut self) -> Result<Vec<u8>, Refusal> {
         loop {
-            if let Some(end) = self.buffered.windows(2).position(|two| two == b"\r\n") {
-                let mut line: Vec<u8> = self.buffered.drain(..end + 2).collect();
+            if let Some(end) = self.ahead.windows(2).position(|two| two == b"\r\n") {
+                let mut line: Vec<u8> = self.ahead.drain(..end + 2).collect();
                 line.truncate(end);
                 let whole = !line.contains(&b'\r') && !line.contains(&b'\n');
                 return whole.then_some(line).ok_or(Refusal::Status(400));
             }
-            if self.buffered.len() >= self.limits.head_bytes {
+            if self.ahead.len() >= self.limits.head_bytes {
                 return Err(Refusal::Status(431));
             }
-            self.read_more().map_err(cut_off)?;
+            self.fill().map_err(cut_off)?;
         }
     }
 
-    /// Writes a response, without its body for a HEAD request.
     fn reply(
         &mut self,
         status: u16,
@@ -364,32 +344,29 @@ impl Connection<'_> {
     }
 }
 
-/// Runs `f`, and refuses the request with status 408 if `f` takes longer than `limit`.
+/// Gives it so much time, or refuses the request.
 fn within<T>(limit: Duration, f: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
-    // `timeout` takes a closure that returns an `io::Result`, so a `Refusal::Status` is returned
-    // inside `Ok`.
+    // An error of ours passes as a value: the deadline has its own.
     let result = time::timeout(limit, || match f() {
-        Err(Refusal::Io(error)) => Err(error),
+        Err(Refusal::Broken(error)) => Err(error),
         other => Ok(other),
     });
     match result {
         Ok(result) => result,
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Refusal::Status(408)),
-        Err(error) => Err(Refusal::Io(error)),
+        Err(error) => Err(Refusal::Broken(error)),
     }
 }
 
-/// Converts an error of a read within a request. The client of an incomplete request may still read
-/// the response.
+/// In the middle of a request: the peer may still read, what it has sent makes no sense.
 fn cut_off(error: io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::UnexpectedEof => Refusal::Status(400),
-        _ => Refusal::Io(error),
+        _ => Refusal::Broken(error),
     }
 }
 
-/// Returns the status for an error of a file. A path that leads out of the directory gets 404, as
-/// if it did not exist.
+/// What a file's error means to the peer. A path that leads out is as good as none.
 fn status_of(error: io::Error) -> io::Result<u16> {
     match error.kind() {
         ErrorKind::NotFound
@@ -402,7 +379,6 @@ fn status_of(error: io::Error) -> io::Result<u16> {
     }
 }
 
-/// Returns the head of a response.
 fn head(status: u16, headers: &str, length: u64, keep_alive: bool) -> String {
     let (reason, connection) = (reason(status), if keep_alive { "keep-alive" } else { "close" });
     format!(
@@ -430,8 +406,8 @@ fn main() -> io::Result<()> {
     let directory = args.next().unwrap_or_else(|| ".".into());
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let served = run(directory.as_ref(), &addr, Limits::default(), |addr, _| {
-        eprintln!("serving {directory} at http://{addr}/; stop with Ctrl-C or SIGTERM");
+        eprintln!("http://{addr}/ serves {directory}; Ctrl-C or SIGTERM ends it");
     })?;
-    eprintln!("{} connections, {} failed", served.connections, served.failed);
+    eprintln!("{} connections, {} of them broke", served.connections, served.failed);
     Ok(())
 }

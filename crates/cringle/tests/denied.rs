@@ -146,10 +146,10 @@ fn filter_against_enter_is_detected_at_start() {
         .enumerate()
     {
         let name = "filter_against_enter_is_detected_at_start";
-        let child = child::run_with(name, |command| {
+        let said = child::run_with(name, |command| {
             command.env_remove("CRINGLE_DRIVER").env("CRINGLE_TEST_CASE", n.to_string())
         });
-        if let Some(output) = child {
+        if let Some(output) = said {
             assert!(output.status.success(), "{}", child::transcript(&output));
         } else if std::env::var("CRINGLE_TEST_CASE").unwrap() == n.to_string() {
             deny(&RING_CALLS[1..2], action);
@@ -188,15 +188,15 @@ fn losing_a_ring_aborts_with_an_explanation() {
             })
             .unwrap();
     };
-    let text = child::transcript(&output);
-    if text.contains("skipped") {
+    let said = child::transcript(&output);
+    if said.contains("skipped") {
         return;
     }
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
-    assert!(!text.contains("it continued"), "{text}");
-    let sentence = text.lines().find(|line| line.contains("io_uring_enter failed")).expect(&text);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(!said.contains("it continued"), "{said}");
+    let sentence = said.lines().find(|line| line.contains("io_uring_enter failed")).expect(&said);
     for words in ["Operation not permitted", "seccomp", "aborting, because"] {
-        assert!(sentence.contains(words), "{text}");
+        assert!(sentence.contains(words), "{said}");
     }
 }
 
@@ -342,9 +342,9 @@ impl Drop for Switch {
     }
 }
 
-/// The sysctl applies to the whole machine: other programs cannot create rings during this test.
+/// The sysctl concerns the whole machine: other programs lose their rings meanwhile.
 #[test]
-#[ignore = "disables io_uring on the whole machine; run it as root where no other program needs it"]
+#[ignore = "switches io_uring off for the whole machine: as root, where nobody else needs it"]
 fn error_names_the_sysctl() {
     for to in ["1", "2"] {
         let name = "error_names_the_sysctl";

@@ -1,4 +1,4 @@
-//! Child processes behave as with std, and waiting for one suspends only the fiber.
+//! Child processes: std's behaviour, and only the fiber waits.
 
 mod child;
 mod disk;
@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 use tools::*;
 
-/// Starts a child that copies its input to its output, and exits at the end of its input.
-fn cat() -> Child {
+/// Ends when its standard input does.
+fn waits_for_us() -> Child {
     Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -25,7 +25,7 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Returns whether this process has a child that is not reaped.
+/// Whether this process has a child that it could wait for.
 fn has_children() -> bool {
     // SAFETY: an all-zero structure is valid, and the call fills it.
     unsafe {
@@ -35,9 +35,8 @@ fn has_children() -> bool {
     }
 }
 
-/// Evaluates the same expression for a command of std and for one of the library, and compares the
-/// results.
-macro_rules! same_as_std {
+/// Does the same to a command of std's and to one of ours, and compares what comes of it.
+macro_rules! same {
     ($program:expr, |$command:ident| $body:expr) => {{
         let std = {
             let $command = &mut std::process::Command::new($program);
@@ -53,32 +52,28 @@ macro_rules! same_as_std {
 }
 
 #[test]
-fn commands_have_std_results() {
-    same_as_std!("echo", |c| c.arg("a rope").output());
-    same_as_std!("sh", |c| c.args(["-c", "echo out; echo err >&2; exit 7"]).output());
-    same_as_std!("sh", |c| c.args(["-c", "kill -9 $$"]).output());
-    same_as_std!("sh", |c| c.args(["-c", "exit 3"]).status());
-    same_as_std!("cat", |c| c.output());
-    same_as_std!("sh", |c| c
+fn it_is_what_std_says() {
+    same!("echo", |c| c.arg("a rope").output());
+    same!("sh", |c| c.args(["-c", "echo out; echo err >&2; exit 7"]).output());
+    same!("sh", |c| c.args(["-c", "kill -9 $$"]).output());
+    same!("sh", |c| c.args(["-c", "exit 3"]).status());
+    same!("cat", |c| c.output());
+    same!("sh", |c| c
         .args(["-c", "echo $A$B"])
         .env("A", "1")
         .env("B", "2")
         .env_remove("B")
         .output());
-    same_as_std!("/usr/bin/env", |c| c.env_clear().envs([("A", "1"), ("B", "2")]).output());
-    same_as_std!("pwd", |c| c.current_dir("/usr").output());
-    same_as_std!("cat", |c| c
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output());
-    same_as_std!("sh", |c| c.args(["-c", "echo $0"]).arg0("name").output());
-    same_as_std!("/nowhere/at all", |c| c.spawn().map(drop));
-    same_as_std!("no program of this name", |c| c.output());
-    same_as_std!("/etc/passwd", |c| c.status());
-    same_as_std!("nul\0", |c| c.status());
-    same_as_std!("echo", |c| c.current_dir("/nowhere").status());
-    same_as_std!("echo", |c| {
+    same!("/usr/bin/env", |c| c.env_clear().envs([("A", "1"), ("B", "2")]).output());
+    same!("pwd", |c| c.current_dir("/usr").output());
+    same!("cat", |c| c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output());
+    same!("sh", |c| c.args(["-c", "echo $0"]).arg0("name").output());
+    same!("/nowhere/at all", |c| c.spawn().map(drop));
+    same!("no program of this name", |c| c.output());
+    same!("/etc/passwd", |c| c.status());
+    same!("nul\0", |c| c.status());
+    same!("echo", |c| c.current_dir("/nowhere").status());
+    same!("echo", |c| {
         c.args(["a", "b"]).env("C", "d").env_remove("E").current_dir("/");
         format!(
             "{:?} {:?} {:?} {:?}",
@@ -91,47 +86,47 @@ fn commands_have_std_results() {
 }
 
 #[test]
-fn wait_suspends_only_the_fiber() {
+fn only_the_fiber_waits() {
     on_one_worker(|| {
-        let mut child = cat();
+        let mut child = waits_for_us();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         fiber::scope(|s| {
-            let waiter = s.spawn_local(|| child.wait().unwrap());
+            let waits = s.spawn_local(|| child.wait().unwrap());
             let reads = s.spawn_local(|| {
                 let mut text = String::new();
                 stdout.read_to_string(&mut text).unwrap();
                 text
             });
             let_others_wait();
-            assert!(!waiter.is_finished() && !reads.is_finished());
+            assert!(!waits.is_finished() && !reads.is_finished());
             stdin.write_all(b"a rope").unwrap();
             drop(stdin);
             assert_eq!(reads.join().unwrap(), "a rope");
-            assert!(waiter.join().unwrap().success());
+            assert!(waits.join().unwrap().success());
         });
     });
 }
 
 #[test]
-fn one_worker_waits_for_many_children() {
+fn a_hundred_children_at_once_on_one_worker() {
     on_one_worker(|| {
-        let mut children: Vec<_> = (0..100).map(|_| cat()).collect();
+        let mut children: Vec<_> = (0..100).map(|_| waits_for_us()).collect();
         fiber::scope(|s| {
             let stdins: Vec<_> = children.iter_mut().map(|child| child.stdin.take()).collect();
-            let waiters: Vec<_> =
+            let waits: Vec<_> =
                 children.iter_mut().map(|child| s.spawn_local(|| child.wait().unwrap())).collect();
             let_others_wait();
-            assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+            assert!(waits.iter().all(|wait| !wait.is_finished()));
             drop(stdins);
-            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap().success()));
+            assert!(waits.into_iter().all(|wait| wait.join().unwrap().success()));
         });
     });
 }
 
 #[test]
-fn output_reads_both_streams_concurrently() {
+fn both_streams_are_read_at_once() {
     on_one_worker(|| {
-        // Each stream has more bytes than a pipe can hold.
+        // Each is more than a pipe holds.
         let mut both = shell("head -c 1000000 /dev/zero; head -c 900000 /dev/zero >&2; echo end");
         let output = both.output().unwrap();
         assert_eq!((output.stdout.len(), output.stderr.len()), (1_000_004, 900_000));
@@ -142,17 +137,17 @@ fn output_reads_both_streams_concurrently() {
 }
 
 #[test]
-fn wait_closes_stdin_first() {
+fn a_wait_closes_the_input_first() {
     on_one_worker(|| {
-        assert!(cat().wait().unwrap().success());
-        assert!(cat().wait_with_output().unwrap().status.success());
+        assert!(waits_for_us().wait().unwrap().success());
+        assert!(waits_for_us().wait_with_output().unwrap().status.success());
     });
 }
 
 #[test]
-fn cancelled_wait_leaves_the_child_usable() {
+fn a_wait_given_up_leaves_the_child_usable() {
     on_one_worker(|| {
-        let mut child = cat();
+        let mut child = waits_for_us();
         let mut stdin = child.stdin.take().unwrap();
         let limit = Duration::from_millis(1);
         for _ in 0..20 {
@@ -172,19 +167,19 @@ fn cancelled_wait_leaves_the_child_usable() {
 }
 
 #[test]
-fn cancelled_output_kills_and_reaps_the_child() {
-    child::must_succeed("cancelled_output_kills_and_reaps_the_child", || {
+fn who_cannot_be_waited_for_any_more_is_killed_and_reaped() {
+    child::must_succeed("who_cannot_be_waited_for_any_more_is_killed_and_reaped", || {
         on_one_worker(|| {
             let limit = Duration::from_millis(5);
-            let times_out = |call: &dyn Fn() -> io::Result<()>| {
-                assert_elapsed(&time::timeout(limit, call).unwrap_err(), limit);
-            };
-            times_out(&|| shell("exec sleep 3600").status().map(drop));
-            times_out(&|| shell("exec sleep 3600").output().map(drop));
-            times_out(&|| shell("exec cat /dev/zero >&2").output().map(drop));
-            times_out(&|| shell("exec sleep 3600").spawn()?.wait_with_output().map(drop));
+            let elapsed = |result: io::Result<()>| assert_elapsed(&result.unwrap_err(), limit);
+            elapsed(time::timeout(limit, || shell("exec sleep 3600").status().map(drop)));
+            elapsed(time::timeout(limit, || shell("exec sleep 3600").output().map(drop)));
+            elapsed(time::timeout(limit, || shell("exec cat /dev/zero >&2").output().map(drop)));
+            elapsed(time::timeout(limit, || {
+                shell("exec sleep 3600").spawn()?.wait_with_output().map(drop)
+            }));
             assert!(!has_children());
-            // As with std, dropping a child neither kills nor reaps it.
+            // And one that is dropped is not: it is as std's.
             drop(shell("exit").spawn().unwrap());
             assert!(has_children());
         });
@@ -192,7 +187,7 @@ fn cancelled_output_kills_and_reaps_the_child() {
 }
 
 #[test]
-fn exit_status_is_kept_after_wait() {
+fn a_status_is_kept_and_a_child_that_has_ended_is_left_alone() {
     on_one_worker(|| {
         let mut child = shell("exit 5").spawn().unwrap();
         let id = child.id();
@@ -200,48 +195,47 @@ fn exit_status_is_kept_after_wait() {
         assert_eq!(child.wait().unwrap().code(), Some(5));
         assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(5));
         assert_eq!(child.id(), id);
-        // Another process may have its number now, so these calls send no signal.
+        // Its number may be another's by now.
         child.send_signal(libc::SIGKILL).unwrap();
         child.kill().unwrap();
 
-        let mut child = cat();
+        let mut child = waits_for_us();
         assert!(child.try_wait().unwrap().is_none());
         assert_eq!(child.send_signal(1000).unwrap_err().kind(), ErrorKind::InvalidInput);
         child.send_signal(libc::SIGTERM).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-        let mut child = cat();
+        let mut child = waits_for_us();
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     });
 }
 
 #[test]
-fn default_streams_depend_on_the_call() {
-    // The child's standard output is a pipe of this test.
-    let test = "default_streams_depend_on_the_call";
+fn defaults_of_streams_are_those_of_each_call() {
+    // What this process says is what a test of its own prints.
+    let test = "defaults_of_streams_are_those_of_each_call";
     let Some(output) = child::run_with(test, |c| c.stdin(std::process::Stdio::null())) else {
         return on_one_worker(|| {
-            let mut command = shell("echo stdout; echo stderr >&2");
-            // `output` captures both streams; `status` and `spawn` inherit them.
-            assert_eq!(command.output().unwrap().stdout, b"stdout\n");
+            let mut command = shell("echo said; echo complained >&2");
+            assert_eq!(command.output().unwrap().stdout, b"said\n");
             assert!(command.status().unwrap().success());
             let child = command.spawn().unwrap();
             assert!(child.stdout.is_none() && child.stderr.is_none() && child.stdin.is_none());
             assert_eq!(child.wait_with_output().unwrap().stdout, b"");
-            assert_eq!(command.output().unwrap().stderr, b"stderr\n");
+            assert_eq!(command.output().unwrap().stderr, b"complained\n");
             command.stderr(Stdio::null());
             let output = command.output().unwrap();
-            assert_eq!((output.stdout, output.stderr), (b"stdout\n".into(), b"".into()));
+            assert_eq!((output.stdout, output.stderr), (b"said\n".into(), b"".into()));
         });
     };
     assert!(output.status.success(), "{}", child::transcript(&output));
     let count = |bytes: &[u8], word| String::from_utf8_lossy(bytes).matches(word).count();
-    assert_eq!(count(&output.stdout, "stdout\n"), 2, "{}", child::transcript(&output));
-    assert_eq!(count(&output.stderr, "stderr\n"), 2);
+    assert_eq!(count(&output.stdout, "said\n"), 2, "{}", child::transcript(&output));
+    assert_eq!(count(&output.stderr, "complained\n"), 2);
 }
 
 #[test]
-fn streams_can_be_files_pipes_and_other_children() {
+fn streams_are_files_pipes_and_other_childrens_streams() {
     on_one_worker(|| {
         let directory = disk::directory();
         let path = directory.path().join("file");
@@ -262,7 +256,7 @@ fn streams_can_be_files_pipes_and_other_children() {
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "A ROPE");
 
-        let mut child = cat();
+        let mut child = waits_for_us();
         let stdin: OwnedFd = child.stdin.take().unwrap().into();
         let stdout: std::process::ChildStdout = child.stdout.take().unwrap().into();
         child.stdin = Some(stdin.into());
@@ -277,12 +271,12 @@ fn streams_can_be_files_pipes_and_other_children() {
 }
 
 #[test]
-fn unix_extensions_work() {
+fn what_std_has_for_unix_is_there() {
     on_one_worker(|| {
-        // SAFETY: no pointers.
+        // SAFETY: it makes a system call, and no other.
         let umask = || unsafe { libc::umask(0o123) };
         let mut command = shell("umask");
-        // SAFETY: the closure only makes a system call, which is safe between fork and exec.
+        // SAFETY: as above.
         unsafe {
             command.pre_exec(move || {
                 umask();
@@ -290,11 +284,11 @@ fn unix_extensions_work() {
             })
         };
         assert_eq!(command.output().unwrap().stdout, b"0123\n");
-        // SAFETY: the closure creates an error without allocating.
+        // SAFETY: it makes an error without an allocation.
         unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::EDOM))) };
         assert_eq!(command.output().unwrap_err().raw_os_error(), Some(libc::EDOM));
 
-        let mut child = cat();
+        let mut child = waits_for_us();
         let group = |id: u32| {
             // SAFETY: no pointers.
             unsafe { libc::getpgid(id as i32) }
@@ -308,45 +302,44 @@ fn unix_extensions_work() {
         // SAFETY: no pointers.
         let is_root = unsafe { libc::geteuid() } == 0;
         let ids = Command::new("id").args(["-u"]).uid(1234).gid(4321).output();
-        if is_root {
-            assert_eq!(ids.unwrap().stdout, b"1234\n");
-        } else {
-            assert_eq!(ids.unwrap_err().kind(), ErrorKind::PermissionDenied);
+        match is_root {
+            true => assert_eq!(ids.unwrap().stdout, b"1234\n"),
+            false => assert_eq!(ids.unwrap_err().kind(), ErrorKind::PermissionDenied),
         }
     });
 }
 
 #[test]
-fn exec_replaces_the_process() {
-    let test = "exec_replaces_the_process";
+fn a_program_takes_the_place_of_this_one() {
+    let test = "a_program_takes_the_place_of_this_one";
     let Some(output) = child::run(test) else {
         on_one_worker(|| {
             let error = Command::new("/nowhere").exec();
             assert_eq!(error.kind(), ErrorKind::NotFound);
-            let error = Command::new("echo").arg("replaced").exec();
+            let error = Command::new("echo").arg("in its place").exec();
             panic!("{error}");
         });
         return;
     };
-    assert!(output.status.success() && child::transcript(&output).contains("replaced"));
+    assert!(output.status.success() && child::transcript(&output).contains("in its place"));
 }
 
 #[test]
-fn wait_works_without_free_descriptors() {
-    child::must_succeed("wait_works_without_free_descriptors", || {
+fn a_child_is_waited_for_where_no_descriptor_is_left() {
+    child::must_succeed("a_child_is_waited_for_where_no_descriptor_is_left", || {
         on_one_worker(|| {
-            let mut child = cat();
+            let mut child = waits_for_us();
             let stdin = child.stdin.take();
-            let mut cancelled = cat();
+            let mut cancelled = waits_for_us();
             let kept_open = cancelled.stdin.take();
             child::limit(libc::RLIMIT_NOFILE, 0).unwrap();
             let limit = Duration::from_millis(1);
             assert_elapsed(&time::timeout(limit, || cancelled.wait()).unwrap_err(), limit);
             fiber::scope(|s| {
-                let waiter = s.spawn_local(|| child.wait().unwrap());
+                let waits = s.spawn_local(|| child.wait().unwrap());
                 let_others_wait();
                 drop(stdin);
-                assert!(waiter.join().unwrap().success());
+                assert!(waits.join().unwrap().success());
             });
             drop(kept_open);
             assert!(cancelled.wait().unwrap().success());
@@ -355,13 +348,13 @@ fn wait_works_without_free_descriptors() {
 }
 
 #[test]
-fn wait_fails_if_the_kernel_discards_the_status() {
-    let test = "wait_fails_if_the_kernel_discards_the_status";
+fn a_child_whose_status_the_kernel_drops_is_an_error_as_std_has_it() {
+    let test = "a_child_whose_status_the_kernel_drops_is_an_error_as_std_has_it";
     child::must_succeed(test, || {
-        // SAFETY: the call installs no handler. The kernel then reaps children by itself.
+        // SAFETY: no handler is installed.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         on_one_worker(|| {
-            let mut child = cat();
+            let mut child = waits_for_us();
             assert_eq!(child.wait().unwrap_err().raw_os_error(), Some(libc::ECHILD));
             let error = Command::new("true").status().unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
@@ -370,19 +363,19 @@ fn wait_fails_if_the_kernel_discards_the_status() {
 }
 
 #[test]
-fn unwinding_fiber_can_wait_for_its_child() {
-    struct WaitOnDrop(Option<Child>);
-    impl Drop for WaitOnDrop {
+fn an_unwinding_fiber_waits_for_its_child_too() {
+    struct Waits(Option<Child>);
+    impl Drop for Waits {
         fn drop(&mut self) {
             assert!(self.0.as_mut().unwrap().wait().unwrap().success());
         }
     }
     on_one_worker(|| {
-        let mut child = cat();
+        let mut child = waits_for_us();
         let stdin = child.stdin.take();
         fiber::scope(|s| {
             let unwinds = s.spawn_local(|| {
-                let _guard = WaitOnDrop(Some(child));
+                let _waits = Waits(Some(child));
                 std::panic::resume_unwind(Box::new(7));
             });
             let_others_wait();
@@ -394,8 +387,8 @@ fn unwinding_fiber_can_wait_for_its_child() {
 }
 
 #[test]
-fn processes_leave_nothing_behind() {
-    child::must_succeed("processes_leave_nothing_behind", || {
+fn nothing_is_left_behind() {
+    child::must_succeed("nothing_is_left_behind", || {
         let round = || {
             on_two_workers(|| {
                 let fibers: Vec<_> =
@@ -414,18 +407,18 @@ fn processes_leave_nothing_behind() {
 
 #[cfg(feature = "sim")]
 #[test]
-fn simulation_refuses_to_spawn_processes() {
+fn a_simulation_has_no_other_programs() {
     let report = cringle::sim::run(1, &cringle::sim::Options::new(), || {
         Command::new("echo").spawn().unwrap_err().kind()
     });
     assert_eq!(report.unwrap().value, ErrorKind::Unsupported);
 }
 
-/// If there is no memory for the stack of the fiber that reads the second pipe, the call kills and
-/// reaps the child.
+/// Where no stack can be had for the fiber that reads the second pipe, the child is not left
+/// behind.
 #[test]
-fn failed_output_leaves_no_zombie() {
-    let test = "failed_output_leaves_no_zombie";
+fn output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie() {
+    let test = "output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie";
     child::must_succeed(test, || {
         on_one_worker(|| {
             let mut command = shell("echo out; echo err >&2; exec sleep 3600");

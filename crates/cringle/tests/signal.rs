@@ -1,5 +1,5 @@
-//! Signals cancel a program's fibers, reach every listener, and leave no handler behind. Each test
-//! runs in its own process, which sends itself real signals.
+//! Signals end a program in order, kill it when they must, and are told to who listens. Each test
+//! is a process of its own that is sent real signals.
 
 mod child;
 
@@ -13,16 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const FOREVER: Duration = Duration::from_secs(3600);
-/// The longest time that a busy machine may take for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Sends a signal to this process, as `kill(1)` does. One of its threads handles it soon.
+/// Sends this process a signal, as `kill(1)` would: some thread of it gets it, soon.
 fn kill(signal: Signal) {
-    // SAFETY: no pointers, and the process is this one.
+    // SAFETY: no pointers; the process is our own.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
 }
 
-/// Sends a signal to this thread, which has handled it when this returns.
+/// Sends this thread a signal: it is handled when this returns.
 fn raise(signal: Signal) {
     // SAFETY: no pointers.
     assert_eq!(unsafe { libc::raise(signal.number()) }, 0);
@@ -44,8 +42,8 @@ fn is_cancel(error: &io::Error) -> bool {
 // ----- cancel_on -----
 
 #[test]
-fn first_signal_cancels_every_fiber() {
-    child::must_succeed("first_signal_cancels_every_fiber", || {
+fn the_first_signal_cancels_every_fiber_and_run_returns_in_order() {
+    child::must_succeed("the_first_signal_cancels_every_fiber_and_run_returns_in_order", || {
         let run = || {
             let guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate]).unwrap();
             assert_eq!(guard.received(), None);
@@ -56,7 +54,7 @@ fn first_signal_cancels_every_fiber() {
                 let reads = s.spawn(|| (&reader).read(&mut [0]).unwrap_err());
                 kill(Signal::Terminate);
                 let error = time::sleep(FOREVER).unwrap_err();
-                // The cancel is sticky, and does not reach protected code.
+                // It is sticky, and what must be done is.
                 assert!(cancel::check().is_err());
                 fiber::protect(|| {
                     assert!(is_cancel(&reads.join().unwrap()));
@@ -70,7 +68,7 @@ fn first_signal_cancels_every_fiber() {
         };
         let error = Builder::new().workers(2).run(run).unwrap();
         assert!(is_cancel(&error));
-        // The cancel does not affect later runs.
+        // The next run is another program.
         cringle::run(|| time::sleep(Duration::from_millis(1))).unwrap();
         let error = Builder::new().workers(2).run(run).unwrap();
         assert!(is_cancel(&error));
@@ -78,18 +76,17 @@ fn first_signal_cancels_every_fiber() {
 }
 
 #[test]
-fn second_signal_has_its_default_action() {
-    let name = "second_signal_has_its_default_action";
+fn a_second_signal_kills_by_its_default_action() {
+    let name = "a_second_signal_kills_by_its_default_action";
     let Some(output) = child::run(name) else {
         let start = Instant::now();
         return cringle::run(|| {
             let _guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate]).unwrap();
             kill(Signal::Terminate);
             assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
-            // The fiber ignores the cancel. If the signal does not kill the process within this
-            // time, the test fails.
+            // It does not end, though it is cancelled.
             fiber::protect(|| {
-                while start.elapsed() < PATIENCE {
+                while start.elapsed() < Duration::from_secs(20) {
                     kill(Signal::Interrupt);
                 }
             });
@@ -98,18 +95,17 @@ fn second_signal_has_its_default_action() {
     assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", child::transcript(&output));
 }
 
-/// The only fiber of the only worker computes, so no other fiber or message runs. Only `check` can
-/// report the signal.
+/// No fiber has a turn while it computes: what it asks by `check` is all there is.
 #[test]
-fn signal_reaches_a_computing_fiber_by_check() {
-    let name = "signal_reaches_a_computing_fiber_by_check";
+fn a_signal_reaches_the_only_fiber_of_the_only_worker_while_it_computes() {
+    let name = "a_signal_reaches_the_only_fiber_of_the_only_worker_while_it_computes";
     child::must_succeed(name, || {
         let run = || {
             let _guard = signal::cancel_on(&[Signal::Interrupt]).unwrap();
             kill(Signal::Interrupt);
             let start = Instant::now();
             while cancel::check().is_ok() {
-                assert!(start.elapsed() < PATIENCE, "`check` does not report the signal");
+                assert!(start.elapsed() < Duration::from_secs(20), "the signal is not seen");
             }
         };
         Builder::new().workers(1).run(run).unwrap();
@@ -117,9 +113,9 @@ fn signal_reaches_a_computing_fiber_by_check() {
 }
 
 #[test]
-fn ignored_signal_stays_ignored() {
-    child::must_succeed("ignored_signal_stays_ignored", || {
-        // SAFETY: the call installs no handler, only the action "ignore".
+fn a_signal_that_the_process_ignores_stays_ignored() {
+    child::must_succeed("a_signal_that_the_process_ignores_stays_ignored", || {
+        // SAFETY: no handler is installed, but one that is none.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
         cringle::run(|| {
             let guard = signal::cancel_on(&[Signal::Interrupt, Signal::User1]).unwrap();
@@ -128,7 +124,7 @@ fn ignored_signal_stays_ignored() {
             raise(Signal::User1);
             assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
             assert_eq!(guard.received(), Some(Signal::User1));
-            // A listener that names the signal receives it.
+            // Who asks for it by name is told.
             let signals = Signals::new(&[Signal::Interrupt]).unwrap();
             raise(Signal::Interrupt);
             assert_eq!(fiber::protect(|| signals.wait()).unwrap(), Signal::Interrupt);
@@ -138,17 +134,17 @@ fn ignored_signal_stays_ignored() {
 }
 
 #[test]
-fn cancel_on_fails_outside_of_a_runtime() {
+fn cancel_on_outside_of_a_runtime_is_refused() {
     let error = signal::cancel_on(&[Signal::Interrupt]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("cringle::run"), "{error}");
 }
 
-// ----- cleaning up -----
+// ----- what is left behind -----
 
 #[test]
-fn guards_and_listeners_leave_nothing_behind() {
-    let name = "guards_and_listeners_leave_nothing_behind";
+fn a_guard_and_a_listener_leave_nothing_behind() {
+    let name = "a_guard_and_a_listener_leave_nothing_behind";
     let Some(output) = child::run(name) else {
         let round = || {
             let kept = cringle::run(|| {
@@ -159,7 +155,7 @@ fn guards_and_listeners_leave_nothing_behind() {
                 assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
                 guards
             });
-            // A guard can outlive its run.
+            // A guard may outlive its run.
             assert!(kept.iter().all(|guard| guard.received() == Some(Signal::User2)));
         };
         round();
@@ -168,20 +164,20 @@ fn guards_and_listeners_leave_nothing_behind() {
         let after = Footprint::now();
         assert_eq!((before.descriptors, before.threads), (after.descriptors, after.threads));
         assert_eq!(action_of(Signal::User1).sa_sigaction, libc::SIG_DFL);
-        // The default action is back, so this kills the process.
+        // So this ends it, as the test expects.
         return raise(Signal::User1);
     };
     assert_eq!(output.status.signal(), Some(libc::SIGUSR1), "{}", child::transcript(&output));
 }
 
 #[test]
-fn previous_handler_is_called_and_restored() {
+fn a_handler_of_the_programs_is_called_too_and_is_put_back() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn previous_handler(_: i32) {
+    extern "C" fn theirs(_: i32) {
         CALLS.fetch_add(1, Ordering::SeqCst);
     }
-    child::must_succeed("previous_handler_is_called_and_restored", || {
-        let address = previous_handler as extern "C" fn(i32) as usize;
+    child::must_succeed("a_handler_of_the_programs_is_called_too_and_is_put_back", || {
+        let address = theirs as extern "C" fn(i32) as usize;
         // SAFETY: the handler only counts.
         unsafe { libc::signal(libc::SIGUSR1, address) };
         for round in 1..=3 {
@@ -203,34 +199,28 @@ fn previous_handler_is_called_and_restored() {
     });
 }
 
-/// A handler of the program that is installed over the library's calls it, and the library's calls
-/// the one that was installed before. Neither order makes them call each other without end.
+/// Neither is called for ever, whoever was first, whoever goes first.
 #[test]
-fn chained_handlers_do_not_recurse() {
-    static CHAINED: AtomicUsize = AtomicUsize::new(0);
+fn handlers_that_call_each_other_do_not_turn_in_circles() {
+    static BELOW: AtomicUsize = AtomicUsize::new(0);
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn previous_handler(
-        signal: i32,
-        info: *mut libc::siginfo_t,
-        context: *mut libc::c_void,
-    ) {
+    extern "C" fn theirs(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         CALLS.fetch_add(1, Ordering::SeqCst);
         type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
-        // SAFETY: `CHAINED` is the address of the handler that was installed before, which has this
-        // signature.
-        let chained: Handler = unsafe { std::mem::transmute(CHAINED.load(Ordering::SeqCst)) };
-        chained(signal, info, context);
+        // SAFETY: it is the address of a handler with this signature, which was installed before.
+        let below: Handler = unsafe { std::mem::transmute(BELOW.load(Ordering::SeqCst)) };
+        below(signal, info, context);
     }
-    child::must_succeed("chained_handlers_do_not_recurse", || {
+    child::must_succeed("handlers_that_call_each_other_do_not_turn_in_circles", || {
         let ours = Signals::new(&[Signal::User1]).unwrap();
         let mut action = action_of(Signal::User1);
-        CHAINED.store(action.sa_sigaction, Ordering::SeqCst);
-        action.sa_sigaction = previous_handler as *const () as usize;
-        // SAFETY: the handler only counts and calls the previous one.
+        BELOW.store(action.sa_sigaction, Ordering::SeqCst);
+        action.sa_sigaction = theirs as *const () as usize;
+        // SAFETY: the handler counts, and calls the one before it.
         unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
         raise(Signal::User1);
         assert_eq!(ours.wait().unwrap(), Signal::User1);
-        // The library does not remove a handler that was installed after its own.
+        // Theirs lies over ours, and is left there.
         drop(ours);
         raise(Signal::User1);
         let ours = Signals::new(&[Signal::User1]).unwrap();
@@ -243,8 +233,8 @@ fn chained_handlers_do_not_recurse() {
 // ----- listening -----
 
 #[test]
-fn every_listener_receives_each_signal_once_in_order() {
-    child::must_succeed("every_listener_receives_each_signal_once_in_order", || {
+fn every_listener_is_told_each_kind_once_and_the_lowest_first() {
+    child::must_succeed("every_listener_is_told_each_kind_once_and_the_lowest_first", || {
         Builder::new()
             .workers(2)
             .run(|| {
@@ -253,11 +243,11 @@ fn every_listener_receives_each_signal_once_in_order() {
                 let later = Signals::new(&all[..1]).unwrap();
                 all.into_iter().cycle().take(9).for_each(raise);
                 for signals in [&first, &second] {
-                    let received = [(); 3].map(|()| signals.wait().unwrap());
-                    assert_eq!(received, [Signal::Hangup, Signal::User1, Signal::User2]);
+                    let told = [(); 3].map(|()| signals.wait().unwrap());
+                    assert_eq!(told, [Signal::Hangup, Signal::User1, Signal::User2]);
                 }
                 assert_eq!(later.wait().unwrap(), Signal::User2);
-                // No signal is received twice, and a wait that times out consumes none.
+                // Nothing is told twice; a wait can be given up, and takes no signal with it.
                 let limit = Duration::from_millis(2);
                 let error = time::timeout(limit, || first.wait()).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -269,29 +259,28 @@ fn every_listener_receives_each_signal_once_in_order() {
 }
 
 #[test]
-fn waiting_fiber_is_woken_on_any_worker() {
-    child::must_succeed("waiting_fiber_is_woken_on_any_worker", || {
+fn a_waiting_fiber_is_woken_wherever_it_is() {
+    child::must_succeed("a_waiting_fiber_is_woken_wherever_it_is", || {
         Builder::new()
             .workers(2)
             .run(|| {
                 let signals = Signals::new(&[Signal::Hangup]).unwrap();
                 for round in 0..200 {
                     fiber::scope(|s| {
-                        let wait = || assert_eq!(signals.wait().unwrap(), Signal::Hangup);
-                        let waiter = fiber::Builder::new().worker(round % 2);
-                        waiter.spawn_scoped(s, wait).unwrap();
+                        let waits = || assert_eq!(signals.wait().unwrap(), Signal::Hangup);
+                        let worker = fiber::Builder::new().worker(round % 2);
+                        worker.spawn_scoped(s, waits).unwrap();
                         (0..round % 5).for_each(|_| fiber::yield_now());
                         kill(Signal::Hangup);
                     });
                 }
-                // `signal::wait` listens only while it waits, so the signal is sent until it
-                // returns.
+                // Between calls nobody listens: so it is sent until it is heard.
                 fiber::scope(|s| {
-                    let listener = Signals::new(&[Signal::User1]).unwrap();
-                    let waiter = s.spawn(|| signal::wait(Signal::User1).unwrap());
-                    while !waiter.is_finished() {
+                    let keeps = Signals::new(&[Signal::User1]).unwrap();
+                    let waits = s.spawn(|| signal::wait(Signal::User1).unwrap());
+                    while !waits.is_finished() {
                         raise(Signal::User1);
-                        listener.wait().unwrap();
+                        keeps.wait().unwrap();
                         fiber::yield_now();
                     }
                 });
@@ -301,18 +290,18 @@ fn waiting_fiber_is_woken_on_any_worker() {
 }
 
 #[test]
-fn thread_without_a_runtime_can_wait() {
-    child::must_succeed("thread_without_a_runtime_can_wait", || {
+fn a_thread_without_a_runtime_may_wait() {
+    child::must_succeed("a_thread_without_a_runtime_may_wait", || {
         let signals = Signals::new(&[Signal::Child, Signal::WindowChange]).unwrap();
         std::thread::scope(|s| {
-            let waiter = s.spawn(|| [(); 2].map(|()| signals.wait().unwrap()));
+            let waits = s.spawn(|| [(); 2].map(|()| signals.wait().unwrap()));
             kill(Signal::WindowChange);
-            while !waiter.is_finished() {
+            while !waits.is_finished() {
                 kill(Signal::Child);
                 std::thread::yield_now();
             }
-            let received = waiter.join().unwrap();
-            assert!(received.contains(&Signal::Child), "{received:?}");
+            let told = waits.join().unwrap();
+            assert!(told.contains(&Signal::Child), "{told:?}");
         });
     });
 }

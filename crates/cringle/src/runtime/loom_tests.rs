@@ -1,7 +1,7 @@
 //! Models of the protocols between threads, in every interleaving that the memory model allows.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p cringle --lib --release loom
+//! RUSTFLAGS="--cfg loom" cargo test --config .ci/loom.toml -p cringle --lib loom
 //! ```
 //!
 //! A lost wake-up shows as a deadlock, because each model waits for an event that must occur.

@@ -1,6 +1,6 @@
 //! Programs that must not compile: with std's types and with ours, a lifetime must not be shortened
 //! behind a lock, and the content of a cell must not outlive what it borrows. Only rustdoc sees
-//! this module. The programs that must compile are in `tests/same_sync.rs`.
+//! this module. The programs that must compile are in `tests/sync/same_sync.rs`.
 //!
 //! Each program is compiled twice for std and twice for the library: as it is, which must fail, and
 //! with the one change that makes it right, so that it cannot fail for another reason.

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::panic::Location;
+use std::path::Path;
 use std::process::{Command, Output};
 
 const TEST_VARIABLE: &str = "CRINGLE_TEST_CHILD";
@@ -14,11 +16,13 @@ pub(crate) fn scaled(sample: usize, full: usize) -> usize {
 
 /// Runs this test alone in a child, and returns its output. Returns `None` in the child, which must
 /// then run the test's body.
+#[track_caller]
 pub(crate) fn run(test: &str) -> Option<Output> {
     run_with(test, |command| command)
 }
 
 /// Like [`run`], with a child whose command `prepare` changes.
+#[track_caller]
 pub(crate) fn run_with(
     test: &str,
     prepare: impl FnOnce(&mut Command) -> &mut Command,
@@ -27,12 +31,14 @@ pub(crate) fn run_with(
 }
 
 /// Returns the command that runs this test alone in a child, and `None` in the child.
+#[track_caller]
 pub(crate) fn command(test: &str) -> Option<Command> {
     if std::env::var(TEST_VARIABLE).is_ok_and(|name| name == test) {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", &full_name(test, Location::caller()), "--nocapture"]);
+    command.arg("--test-threads=1");
     command.env(TEST_VARIABLE, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
     // The watchdog's thread allocates and opens files.
     command.env("CRINGLE_WATCHDOG", "off");
@@ -49,12 +55,24 @@ pub(crate) fn command(test: &str) -> Option<Command> {
     Some(command)
 }
 
+/// Returns the test's name in its program: `file::test` if the file is a module of the program.
+fn full_name(test: &str, caller: &Location<'_>) -> String {
+    let file = Path::new(caller.file());
+    let is_program = file.ends_with("main.rs") || file.parent().unwrap().ends_with("tests");
+    if is_program {
+        return test.to_owned();
+    }
+    format!("{}::{test}", file.file_stem().unwrap().display())
+}
+
 /// Runs the body in a child that must succeed.
+#[track_caller]
 pub(crate) fn must_succeed(test: &str, body: impl FnOnce()) {
     must_succeed_with(test, |command| command, body);
 }
 
 /// Like [`must_succeed`], with a child whose command `prepare` changes.
+#[track_caller]
 pub(crate) fn must_succeed_with(
     test: &str,
     prepare: impl FnOnce(&mut Command) -> &mut Command,
@@ -65,6 +83,8 @@ pub(crate) fn must_succeed_with(
         Some(output) => {
             println!("{}", transcript(&output));
             assert!(output.status.success(), "the child failed");
+            let out = String::from_utf8_lossy(&output.stdout);
+            assert!(out.contains("running 1 test\n"), "{test} is not found by its name");
         }
     }
 }

@@ -83,7 +83,7 @@ fn limit_bounds_jobs_but_not_waits_for_peers() {
 /// If the pool cannot start a thread, the worker performs the job.
 #[test]
 fn worker_performs_jobs_without_threads() {
-    child::must_succeed("jobs::worker_performs_jobs_without_threads", || {
+    child::must_succeed("worker_performs_jobs_without_threads", || {
         on_epoll(1, || {
             // The limit on threads binds every user but root.
             // SAFETY: no pointers are passed.

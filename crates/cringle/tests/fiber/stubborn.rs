@@ -1,0 +1,362 @@
+//! Ops that the kernel does not cancel: the fiber waits for them past its deadline, and a line on
+//! standard error reports the fiber and its wait (**I1**).
+
+use crate::child;
+use crate::disk;
+use crate::tools::*;
+use cringle::fs::{File, OpenOptions};
+use cringle::{Builder, fiber, time};
+use std::cell::Cell;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A wait that outlasts its cancel by this time is reported.
+const REPORTED_AFTER: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_millis(20);
+const BLOCK: usize = 4096;
+
+// ----- reports -----
+
+/// A fiber that is still in the cancelled wait is reported once; a fiber that has left it is not.
+#[test]
+fn wait_that_outlasts_its_cancel_is_reported_once() {
+    let name = "wait_that_outlasts_its_cancel_is_reported_once";
+    let Some(output) = child::run(name) else {
+        let named = |name: &str| fiber::Builder::new().name(name.into());
+        return on_one_worker(|| {
+            let over = Cell::new(false);
+            fiber::scope(|s| {
+                // Keeps the worker busy.
+                s.spawn_local(|| {
+                    while !over.get() {
+                        fiber::yield_now();
+                    }
+                });
+                let stays = named("stays").spawn_scoped_local(s, || {
+                    let wait = || {
+                        fiber::unblock(|| std::thread::sleep(REPORTED_AFTER * 3 / 2));
+                        Ok(())
+                    };
+                    time::timeout(LIMIT, wait).unwrap();
+                });
+                // Cancelled while it waits for a scope; then it leaves the cancelled wait.
+                let leaves = named("leaves").spawn_scoped_local(s, || {
+                    let scope = || {
+                        fiber::scope(|t| drop(t.spawn_local(fiber::park)));
+                        Ok(())
+                    };
+                    time::timeout(LIMIT, scope).unwrap_err();
+                    time::sleep(REPORTED_AFTER * 5 / 4).unwrap();
+                });
+                // It leaves by a protected call, in which no wait is cancelled.
+                named("protects")
+                    .spawn_scoped_local(s, || {
+                        let result = time::timeout(LIMIT, || {
+                            let ended = time::sleep(Duration::MAX);
+                            fiber::protect(|| time::sleep(REPORTED_AFTER * 5 / 4))?;
+                            ended
+                        });
+                        assert_elapsed(&result.unwrap_err(), LIMIT);
+                    })
+                    .unwrap();
+                stays.unwrap().join().unwrap();
+                leaves.unwrap().join().unwrap();
+                over.set(true);
+            });
+        });
+    };
+    let text = child::transcript(&output);
+    assert!(output.status.success(), "{text}");
+    let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
+    assert_eq!(reports.len(), 1, "{text}");
+    for part in ["'stays'", "out of time 5 s ago", "a closure on the blocking pool"] {
+        assert!(reports[0].contains(part), "{text}");
+    }
+}
+
+// ----- a frozen file system -----
+
+/// A file system on a loop device, which is thawed and unmounted when this is dropped.
+struct Mount {
+    directory: tempfile::TempDir,
+    device: Option<String>,
+    mounted: bool,
+}
+
+impl Mount {
+    /// Mounts a new file system. The error says why this machine cannot.
+    fn new() -> Result<Mount, String> {
+        let directory = disk::directory();
+        let image = directory.path().join("image");
+        let file = std::fs::File::create(&image).map_err(|e| e.to_string())?;
+        file.set_len(64 << 20).map_err(|e| e.to_string())?;
+        std::fs::create_dir(directory.path().join("mount")).map_err(|e| e.to_string())?;
+        let mut mount = Mount { directory, device: None, mounted: false };
+        let image = image.to_str().unwrap();
+        run_command("mkfs.ext4", &["-q", "-F", image])?;
+        let device = run_command("losetup", &["--find", "--show", image])?;
+        mount.device = Some(device.trim().to_owned());
+        run_command("mount", &[device.trim(), mount.path().to_str().unwrap()])?;
+        mount.mounted = true;
+        Ok(mount)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("mount")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let path = self.path();
+        if self.mounted {
+            thaw(&path);
+            run_command("umount", &[path.to_str().unwrap()]).unwrap();
+        }
+        if let Some(device) = &self.device {
+            run_command("losetup", &["--detach", device]).unwrap();
+        }
+    }
+}
+
+/// Runs a command, and returns its output or why it failed.
+fn run_command(command: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(command).args(arguments).output();
+    let output = output.map_err(|e| format!("{command}: {e}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
+const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
+
+fn freeze(path: &Path) -> std::io::Result<()> {
+    let directory = std::fs::File::open(path)?;
+    // SAFETY: no pointers are passed: the request takes no argument.
+    match unsafe { libc::ioctl(directory.as_raw_fd(), FIFREEZE, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Thaws the file system; does nothing if it is not frozen.
+fn thaw(path: &Path) {
+    if let Ok(directory) = std::fs::File::open(path) {
+        // SAFETY: no pointers are passed: the request takes no argument.
+        unsafe { libc::ioctl(directory.as_raw_fd(), FITHAW, 0) };
+    }
+}
+
+/// The time for which the file system stays frozen.
+const FROZEN_FOR: Duration = Duration::from_secs(7);
+
+#[test]
+fn write_to_frozen_file_system_outlasts_its_deadline() {
+    const MOUNT_VARIABLE: &str = "CRINGLE_TEST_FROZEN";
+    let name = "write_to_frozen_file_system_outlasts_its_deadline";
+    if let Some(path) = std::env::var_os(MOUNT_VARIABLE) {
+        return write_to_frozen(Path::new(&path));
+    }
+    let mount = match Mount::new() {
+        Ok(mount) => mount,
+        Err(error) => return println!("skipped: cannot make a file system to freeze: {error}"),
+    };
+    let path = mount.path();
+    // If the child fails to, this thread thaws the file system.
+    let (child_ended, end_of_child) = mpsc::channel::<()>();
+    let output = std::thread::scope(|s| {
+        let path = &path;
+        s.spawn(move || {
+            let _ = end_of_child.recv_timeout(8 * FROZEN_FOR);
+            thaw(path);
+        });
+        let output = child::run_with(name, |command| command.env(MOUNT_VARIABLE, path));
+        drop(child_ended);
+        output.expect("the parent gets the output")
+    });
+    let text = child::transcript(&output);
+    println!("{text}");
+    assert!(output.status.success());
+    if text.contains("skipped:") {
+        return;
+    }
+    let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
+    assert_eq!(reports.len(), 2);
+    for worker in [0, 1] {
+        let part = format!("'writer {worker}' was out of time 5 s ago");
+        assert!(reports.iter().any(|line| line.contains(&part) && line.contains("write")));
+    }
+}
+
+fn write_to_frozen(mount: &Path) {
+    let paths = [0, 1].map(|n| mount.join(n.to_string()));
+    for path in &paths {
+        std::fs::write(path, [1; BLOCK]).unwrap();
+        std::fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+    let files = paths.each_ref().map(|path| OpenOptions::new().write(true).open(path).unwrap());
+    if let Err(error) = freeze(mount) {
+        return println!("skipped: cannot freeze the file system: {error}");
+    }
+    let begin = Instant::now();
+    let outcomes = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(FROZEN_FOR);
+            thaw(mount);
+        });
+        Builder::new().workers(2).run(|| write_on_both_workers(&files))
+    });
+    for (outcome, path) in outcomes.unwrap().into_iter().zip(&paths) {
+        assert!(begin.elapsed() >= FROZEN_FOR, "the write ended at its deadline");
+        let now = std::fs::read(path).unwrap();
+        match outcome {
+            Ok(()) => assert!(now == [2; BLOCK], "the write was done"),
+            Err(error) => {
+                assert_elapsed(&error, LIMIT);
+                assert!(now == [1; BLOCK], "the write was cancelled");
+            }
+        }
+    }
+}
+
+/// One worker is idle and the other busy. On both only the writer waits, and it is reported.
+fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
+    fiber::scope(|s| {
+        let writers = [0, 1].map(|worker| {
+            let writer = fiber::Builder::new().worker(worker).name(format!("writer {worker}"));
+            let write = move || {
+                // Another fiber is ready, so the write goes through the ring.
+                let other = fiber::spawn_local(fiber::yield_now);
+                let result = time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
+                other.join().unwrap();
+                result
+            };
+            writer.spawn_scoped(s, write).unwrap()
+        });
+        spawn_on(1, s, || {
+            let begin = Instant::now();
+            while begin.elapsed() < FROZEN_FOR * 9 / 10 {
+                fiber::yield_now();
+            }
+        });
+        let mut turns = 0;
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            time::sleep(LIMIT).unwrap();
+            turns += 1;
+        }
+        assert!(turns > 10, "other fibers run");
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+// ----- the threads of io-wq -----
+
+/// The few threads of io-wq perform buffered writes and syncs, so most ops are queued and some run.
+/// A cancelled write has no effect; every other write has.
+#[test]
+fn ops_in_io_wq_are_cancelled_or_done() {
+    const FIBERS: usize = 300;
+    const ROUNDS: usize = 6;
+    let directory = disk::directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![0; FIBERS * BLOCK]).unwrap();
+    let (done, cancelled) = (Cell::new(0), Cell::new(0));
+    on_one_worker(|| {
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        for round in 1..=ROUNDS {
+            let outcomes: Vec<_> = fiber::scope(|s| {
+                let handles: Vec<_> = (0..FIBERS)
+                    .map(|n| {
+                        let file = &file;
+                        s.spawn_local(move || {
+                            let limit = Duration::from_micros((n * 37 % 3000) as u64);
+                            let write = || file.write_at(&[round as u8; BLOCK], (n * BLOCK) as u64);
+                            let written = time::timeout(limit, write);
+                            // A sync has no visible effect, but must end.
+                            drop(time::timeout(limit, || file.sync_all()));
+                            written
+                        })
+                    })
+                    .collect();
+                handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+            });
+            let bytes = std::fs::read(&path).unwrap();
+            for (n, outcome) in outcomes.into_iter().enumerate() {
+                let block = &bytes[n * BLOCK..(n + 1) * BLOCK];
+                let is_new = block.iter().all(|&byte| byte == round as u8);
+                match outcome {
+                    Ok(count) => {
+                        assert!(count == BLOCK && is_new, "block {n} was written");
+                        done.set(done.get() + 1);
+                    }
+                    Err(error) => {
+                        assert!(cringle::cancel::reason(&error).is_some(), "{error:?}");
+                        assert!(!is_new, "block {n} was cancelled");
+                        cancelled.set(cancelled.get() + 1);
+                    }
+                }
+            }
+        }
+    });
+    println!("{} writes completed, {} were cancelled", done.get(), cancelled.get());
+    assert!(cancelled.get() > 0);
+}
+
+/// Fibers that are due for a report at the same time share one line.
+#[cfg(feature = "sim")]
+#[test]
+fn many_stubborn_waits_are_one_report() {
+    const CROWD: usize = 300;
+    let Some(output) = child::run("many_stubborn_waits_are_one_report") else {
+        let crowd = || {
+            fiber::scope(|s| {
+                let held: Vec<_> = (0..CROWD)
+                    .map(|n| {
+                        s.spawn_local(move || {
+                            // The waits start within a second.
+                            fiber::protect(|| {
+                                time::sleep(Duration::from_millis(n as u64)).unwrap()
+                            });
+                            let wait = || {
+                                fiber::scope(|t| {
+                                    // The scope must wait for this fiber.
+                                    t.spawn_local(|| {
+                                        fiber::protect(|| time::sleep(2 * REPORTED_AFTER).unwrap());
+                                    });
+                                })
+                            };
+                            time::timeout(LIMIT, || {
+                                wait();
+                                Ok(())
+                            })
+                            .unwrap();
+                        })
+                    })
+                    .collect();
+                held.into_iter().for_each(|handle| drop(handle.join()));
+            });
+        };
+        let options = cringle::sim::Options::new();
+        cringle::sim::run(1, &options, crowd).unwrap();
+        return;
+    };
+    let text = child::transcript(&output);
+    assert!(output.status.success(), "{text}");
+    let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
+    // The first line, and one for the fibers that became due before the next line was allowed.
+    assert!((1..=2).contains(&reports.len()), "{text}");
+    let others = |line: &&str| {
+        let (_, count) = line.split_once("(as do ").expect("a count of the others");
+        count.split(' ').next().unwrap().parse::<usize>().unwrap() + 1
+    };
+    let lines: usize =
+        reports.iter().map(|line| if line.contains("(as do ") { others(line) } else { 1 }).sum();
+    assert_eq!(lines, CROWD, "{text}");
+}

@@ -1,0 +1,28 @@
+//! Files: calls, names, trees, batches. One program, so that tests that wait do so side by side.
+
+#[path = "../child/mod.rs"]
+mod child;
+#[path = "../disk/mod.rs"]
+mod disk;
+#[macro_use]
+#[path = "../same/mod.rs"]
+mod same;
+#[path = "../terminal/mod.rs"]
+mod terminal;
+#[path = "../tools/mod.rs"]
+mod tools;
+
+mod batch;
+mod block_io;
+mod cancel;
+mod cursor;
+mod direct;
+mod files;
+mod foreign_crates;
+mod polled;
+mod programs;
+mod same_cursors;
+mod same_files;
+mod std_functions;
+mod storage;
+mod trees;

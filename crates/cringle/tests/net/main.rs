@@ -1,0 +1,22 @@
+//! Sockets and pipes. One program, so that tests that wait do so side by side.
+
+#[path = "../child/mod.rs"]
+mod child;
+#[path = "../disk/mod.rs"]
+mod disk;
+#[macro_use]
+#[path = "../same/mod.rs"]
+mod same;
+#[path = "../tools/mod.rs"]
+mod tools;
+
+mod foreign_crates;
+mod local;
+mod messages;
+mod pipes;
+mod ready;
+mod same_net;
+mod server;
+mod std_programs;
+mod tcp;
+mod zero_copy;
