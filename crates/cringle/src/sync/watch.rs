@@ -112,6 +112,49 @@ impl<T> Shared<T> {
         }
         woken.wake();
     }
+
+    fn borrow_and_update(&self, seen: &mut u64) -> Ref<'_, T> {
+        let value = self.borrow();
+        // While the value is borrowed, the version cannot change.
+        *seen = self.state.lock().version;
+        value
+    }
+
+    fn changed(&self, seen: &mut u64) -> Result<(), RecvError> {
+        let options = WaitOptions::unwinding(Wait::Watch);
+        self.wait(seen, options).unwrap_or_else(|error| error.unwind())
+    }
+
+    fn wait(
+        &self,
+        seen: &mut u64,
+        options: WaitOptions,
+    ) -> Result<Result<(), RecvError>, WaitError> {
+        let caller = Caller::current();
+        if let Some(error) = options.refusal(caller) {
+            return Err(error);
+        }
+        caller.spend();
+        loop {
+            let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
+            {
+                let mut state = self.state.lock();
+                if state.version != *seen {
+                    *seen = state.version;
+                    return Ok(Ok(()));
+                }
+                if state.senders == 0 {
+                    return Ok(Err(RecvError));
+                }
+                // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+                // waiter has left the queue.
+                unsafe { state.waiting.push(&waiter) };
+            }
+            waiter.wait(&options, &ByAddress::of(self), || {
+                self.state.lock().waiting.remove(&waiter)
+            })?;
+        }
+    }
 }
 
 impl<T> Sender<T> {
@@ -170,9 +213,10 @@ impl<T> Sender<T> {
         }
         match self.shared.value.write_with(WaitOptions::fallible(Wait::Lock)) {
             Ok(guard) => {
-                let old = std::mem::replace(&mut *ignore_poison(guard), value);
+                // The guard is dropped before the old value, whose destructor may wait.
+                let (mut old, mut guard) = (value, ignore_poison(guard));
+                std::mem::swap(&mut *guard, &mut old);
                 self.shared.publish();
-                drop(old);
                 Ok(Ok(()))
             }
             Err(error) => Err(Unsent::new(value, error)),
@@ -301,10 +345,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`borrow`](Self::borrow).
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        let value = self.shared.borrow();
-        // While the value is borrowed, the version cannot change.
-        self.seen = self.shared.state.lock().version;
-        value
+        self.shared.borrow_and_update(&mut self.seen)
     }
 
     /// Returns whether the current value has not been seen.
@@ -358,7 +399,7 @@ impl<T> Receiver<T> {
     ///
     /// A cancelled fiber unwinds here.
     pub fn changed(&mut self) -> Result<(), RecvError> {
-        self.wait(WaitOptions::unwinding(Wait::Watch)).unwrap_or_else(|error| error.unwind())
+        self.shared.changed(&mut self.seen)
     }
 
     /// Like [`changed`](Self::changed), but returns an error if the calling fiber is cancelled.
@@ -381,11 +422,12 @@ impl<T> Receiver<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
     /// `changed`.
     pub fn changed_cancellable(&mut self) -> io::Result<Result<(), RecvError>> {
-        self.wait(WaitOptions::fallible(Wait::Watch)).map_err(WaitError::into_io_error)
+        let options = WaitOptions::fallible(Wait::Watch);
+        self.shared.wait(&mut self.seen, options).map_err(WaitError::into_io_error)
     }
 
-    /// Waits until `wanted` returns true for the value, beginning with the current one, and marks
-    /// the value as seen.
+    /// Waits until `wanted` returns true for the value, beginning with the current one. Borrows it
+    /// and marks it as seen.
     /// May suspend the calling fiber.
     ///
     /// ```
@@ -409,36 +451,14 @@ impl<T> Receiver<T> {
         &mut self,
         mut wanted: impl FnMut(&T) -> bool,
     ) -> Result<Ref<'_, T>, RecvError> {
-        while !wanted(&self.borrow_and_update()) {
-            self.changed()?;
-        }
-        Ok(self.borrow())
-    }
-
-    fn wait(&mut self, options: WaitOptions) -> Result<Result<(), RecvError>, WaitError> {
-        let caller = Caller::current();
-        if let Some(error) = options.refusal(caller) {
-            return Err(error);
-        }
-        caller.spend();
+        let Receiver { shared, seen } = self;
         loop {
-            let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
-            {
-                let mut state = self.shared.state.lock();
-                if state.version != self.seen {
-                    self.seen = state.version;
-                    return Ok(Ok(()));
-                }
-                if state.senders == 0 {
-                    return Ok(Err(RecvError));
-                }
-                // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
-                // waiter has left the queue.
-                unsafe { state.waiting.push(&waiter) };
+            let value = shared.borrow_and_update(seen);
+            if wanted(&value) {
+                return Ok(value);
             }
-            waiter.wait(&options, &ByAddress::of(&*self.shared), || {
-                self.shared.state.lock().waiting.remove(&waiter)
-            })?;
+            drop(value);
+            shared.changed(seen)?;
         }
     }
 }
