@@ -8,7 +8,7 @@
 
 use crate::runtime::cancelled;
 use crate::runtime::fiber::Wait;
-use crate::runtime::waker::Waker;
+use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Worker, fairness};
 use std::future::IntoFuture;
 use std::io;
@@ -141,7 +141,9 @@ impl Signal {
 
     /// Waits until the future was woken, or the fiber is cancelled.
     fn wait(&self, interruptible: bool) {
-        let Some((worker, fiber)) = Worker::current() else { return self.wait_on_thread() };
+        let Some((worker, fiber)) = Worker::current() else {
+            return park_thread_until(|| self.was_woken());
+        };
         if self.was_woken() {
             // The future woke itself: let the other fibers run.
             return worker.yield_now(fiber);
@@ -150,14 +152,6 @@ impl Signal {
         while !self.was_woken() && !is_interrupted() {
             worker.suspend(fiber, Wait::Future);
         }
-    }
-
-    fn wait_on_thread(&self) {
-        while !self.was_woken() {
-            std::thread::park();
-        }
-        // The wait may have consumed an `unpark` token that was meant for the program's own `park`.
-        std::thread::current().unpark();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::runtime::fiber::Wait;
 use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
 use crate::runtime::label::Origin;
-use crate::runtime::waker::Waker;
+use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::Worker;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -80,16 +80,15 @@ impl<T> Packet<T> {
         if !self.store_waker(waker) {
             return true;
         }
+        let Some((worker, fiber)) = current else {
+            park_thread_until(|| self.is_finished());
+            return true;
+        };
         loop {
-            match current {
-                Some((worker, fiber)) => {
-                    if interrupted() {
-                        return self.take_back_waker();
-                    }
-                    worker.suspend_for_fibers(fiber, Wait::Join, &self.meta);
-                }
-                None => std::thread::park(),
+            if interrupted() {
+                return self.take_back_waker();
             }
+            worker.suspend_for_fibers(fiber, Wait::Join, &self.meta);
             if self.is_finished() {
                 return true;
             }

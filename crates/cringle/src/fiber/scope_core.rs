@@ -13,7 +13,7 @@ use crate::runtime::region::Region;
 use crate::runtime::shared::Shared;
 use crate::runtime::unwinding;
 use crate::runtime::wait_target::{TargetInfo, WaitTarget};
-use crate::runtime::waker::Waker;
+use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Here, Within, Worker};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,11 +175,10 @@ impl ScopeCore {
     /// Waits for the fibers, and then cancels the daemons and waits for them.
     fn wait_for_fibers(&self, current: Option<(Here, FiberRef)>) {
         let wait_for = |count: &AtomicUsize| {
-            while count.load(Ordering::Acquire) > 0 {
-                match current {
-                    Some((worker, fiber)) => worker.suspend_for_fibers(fiber, Wait::Scope, self),
-                    None => std::thread::park(),
-                }
+            let is_over = || count.load(Ordering::Acquire) == 0;
+            let Some((worker, fiber)) = current else { return park_thread_until(is_over) };
+            while !is_over() {
+                worker.suspend_for_fibers(fiber, Wait::Scope, self);
             }
         };
         while self.running.load(Ordering::Acquire) > 0 {

@@ -6,7 +6,7 @@ use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::unwinding;
 use crate::runtime::wait_target::WaitTarget;
 use crate::runtime::waiting_runtime::WaitingRuntime;
-use crate::runtime::waker::Waker;
+use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Worker, fairness};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -142,14 +142,17 @@ where
     let job: Job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
     run(job);
     let lent = LentFrame::begin();
-    while !call.done.load(Ordering::Acquire) {
-        match current {
-            Some((worker, fiber)) => match subject {
-                Some(subject) => worker.suspend_on(fiber, Wait::Unblock, subject),
-                None => worker.suspend(fiber, Wait::Unblock),
-            },
-            None => std::thread::park(),
+    let is_done = || call.done.load(Ordering::Acquire);
+    match current {
+        Some((worker, fiber)) => {
+            while !is_done() {
+                match subject {
+                    Some(subject) => worker.suspend_on(fiber, Wait::Unblock, subject),
+                    None => worker.suspend(fiber, Wait::Unblock),
+                }
+            }
         }
+        None => park_thread_until(is_done),
     }
     lent.end();
     match call.result.into_inner().expect("a call stores its result") {

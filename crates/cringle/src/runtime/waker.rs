@@ -15,6 +15,20 @@ pub(crate) enum Waker {
     Thread(std::thread::Thread),
 }
 
+/// Parks the calling thread until `is_over` returns true.
+///
+/// The wait may consume an `unpark` token that was meant for the program's own `park`, so it makes
+/// one available again: `park` may wake spuriously.
+pub(crate) fn park_thread_until(is_over: impl Fn() -> bool) {
+    if is_over() {
+        return;
+    }
+    while !is_over() {
+        std::thread::park();
+    }
+    std::thread::current().unpark();
+}
+
 impl Waker {
     /// Ends the wait. A late wake-up may end a later wait of the same fiber, which checks again.
     pub(crate) fn wake(&self) {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -254,6 +255,20 @@ fn closing_from_a_fiber_suspends_only_the_fiber() {
 }
 
 // ----- closing -----
+
+/// A thread that submits is parked, and may consume a token that it had before.
+#[test]
+fn submitting_thread_keeps_its_unpark_token() {
+    let known = known(4096);
+    let io = BlockIo::builder().build().unwrap();
+    for round in 0..20 {
+        std::thread::current().unpark();
+        known.read_words(&io, 8, round).unwrap();
+        let start = Instant::now();
+        std::thread::park_timeout(Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(5), "round {round}");
+    }
+}
 
 #[test]
 fn closing_twice_succeeds_and_closed_refuses_batches() {

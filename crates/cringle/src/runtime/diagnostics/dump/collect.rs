@@ -111,6 +111,10 @@ impl Inquiry {
             let now = now();
             patience.iter_mut().zip(peers).for_each(|(patience, peer)| patience.look(peer, now));
         }
+        if current.is_none() {
+            // The wait may have consumed a token that was meant for the program's own `park`.
+            std::thread::current().unpark();
+        }
         now() - start
     }
 }
