@@ -330,6 +330,23 @@ fn connect_to_a_full_listener_suspends_only_the_fiber() {
     });
 }
 
+/// The calls do not wait, so only their budget lets the fiber run that binds the socket.
+#[test]
+fn retries_let_the_peer_run_that_they_wait_for() {
+    const RETRIES: usize = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let (stream, datagram) = (directory.path().join("stream"), directory.path().join("datagram"));
+    on_one_worker(|| {
+        fiber::scope(|s| {
+            let _listener = s.spawn_local(|| UnixListener::bind(&stream).unwrap());
+            assert!((0..RETRIES).any(|_| UnixStream::connect(&stream).is_ok()));
+            let _theirs = s.spawn_local(|| UnixDatagram::bind(&datagram).unwrap());
+            let ours = UnixDatagram::unbound().unwrap();
+            assert!((0..RETRIES).any(|_| ours.send_to(b"!", &datagram).is_ok()));
+        });
+    });
+}
+
 #[test]
 fn abstract_and_path_names_are_preserved() {
     let path = SocketAddr::from_pathname("/a/path").unwrap();

@@ -391,6 +391,7 @@ fn retry_when_full(ring: Ring, mut send: impl FnMut() -> io::Result<usize>) -> i
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());
     }
+    worker.spend(fiber);
     let deadline = limit.and_then(|limit| worker.now().checked_add(limit));
     let mut backoff = Backoff::default();
     loop {

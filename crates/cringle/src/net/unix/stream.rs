@@ -178,6 +178,7 @@ fn connect(
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());
     }
+    worker.spend(fiber);
     // An unnamed address: std's call returns an error without waiting.
     let Some(addr) = addr()? else { return plain().map(UnixStream::from) };
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
