@@ -63,6 +63,21 @@ fn slices_of_a_stream_are_contiguous() {
     });
 }
 
+/// A ring that peeks with `MSG_WAITALL` repeats the bytes until the slices are full.
+#[test]
+fn a_peek_returns_each_byte_once() {
+    everywhere(|| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (&ours).write_all(b"fair winds").unwrap();
+        for flags in [MsgFlags::PEEK | MsgFlags::WAITALL, MsgFlags::PEEK, NONE] {
+            let mut text = [0; 64];
+            let slices = &mut [IoSliceMut::new(&mut text)];
+            let received = theirs.recvmsg(slices, &mut none(), flags).unwrap();
+            assert_eq!(&text[..received.len], b"fair winds", "{flags:?}");
+        }
+    });
+}
+
 #[test]
 fn datagrams_report_sender_and_truncation() {
     everywhere(|| {

@@ -44,7 +44,7 @@ flags! {
     /// discards that number of bytes instead of receiving them.
     TRUNC = MSG_TRUNC;
     /// Waits until all slices are full, or sent. A signal, an error, the end of the stream, or
-    /// ancillary data may end the call earlier.
+    /// ancillary data may end the call earlier. With `PEEK` it has no effect.
     WAITALL = MSG_WAITALL;
     /// Fails with `WouldBlock` instead of waiting.
     DONTWAIT = MSG_DONTWAIT;

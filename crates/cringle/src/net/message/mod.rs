@@ -127,7 +127,11 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
         message.msg_controllen = control_len as _;
     }
     let pointer = &raw mut message;
-    let flags = flags.bits() | libc::MSG_CMSG_CLOEXEC;
+    let mut flags = flags.bits() | libc::MSG_CMSG_CLOEXEC;
+    if flags & libc::MSG_PEEK != 0 {
+        // A ring would peek at the same bytes again, until the slices are full of repetitions.
+        flags &= !libc::MSG_WAITALL;
+    }
     let len = perform(
         socket,
         Direction::Receive,
