@@ -73,17 +73,17 @@
 //! # Soundness with borrowed buffers
 //!
 //! A fiber's stack can neither move nor vanish while the kernel writes into it. The fiber stays
-//! suspended until the last completion of its request has arrived, cancelled or not, and [`run`]
-//! returns only when no request is left in the kernel. This holds with std, and with every crate
-//! that does not assume that the scopes of a *thread* nest, or that nothing else runs on the thread
-//! during a call. The book's chapter on hazards lists what may not be held over a wait.
+//! suspended until the kernel has finished with its request, cancelled or not, and [`run`] returns
+//! only when no request is left in the kernel. This holds with std, and with every crate that does
+//! not assume that the scopes of a *thread* nest, or that nothing else runs on the thread during a
+//! call. The book's chapter "What not to hold over a wait" lists the exceptions.
 //!
 //! # Requirements
 //!
 //! Linux on x86-64 or aarch64. On Linux 6.1 and newer, if `io_uring` is allowed, each worker has a
-//! ring. Each [`Feature`](runtime::Feature) of newer kernels is probed and used alone. Where rings
-//! are denied (Docker's default seccomp profile, `sysctl kernel.io_uring_disabled`), epoll and
-//! threads do the same work, and [`runtime::driver`] returns the reason.
+//! ring. Each [`Feature`](runtime::Feature) of newer kernels is used if the kernel has it. Where
+//! rings are denied (Docker's default seccomp profile, `sysctl kernel.io_uring_disabled`), epoll
+//! and threads do the same work, and [`runtime::driver`] returns the reason.
 //!
 //! Three environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring`
 //! or `epoll`) for [`Builder::driver`], `CRINGLE_WATCHDOG` (milliseconds or `off`) for
@@ -93,9 +93,9 @@
 #![deny(missing_docs)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("cringle stands on io_uring and epoll: it is for Linux only");
+compile_error!("cringle runs on Linux only: it uses io_uring and epoll");
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!("cringle needs a 64-bit address space: fibers' stacks are mapped by the mebibyte");
+compile_error!("cringle needs a 64-bit address space: each fiber maps a stack of 1 MiB");
 
 pub mod block;
 pub mod cancel;
