@@ -1,9 +1,8 @@
-//! How long a dump of very many fibers takes, while they work.
+//! Measures the time of a dump of many fibers, while they work.
 //!
 //!     cargo run --release --example crowd -- 100000
 //!
-//! Fibers of two workers wait for values, which are handed around without a pause; dumps are asked
-//! for meanwhile.
+//! The fibers run on two workers and receive values, which another fiber sends without a pause.
 
 use cringle::runtime::{self, Dump};
 use cringle::{Builder, fiber, sync::mpsc};
@@ -14,14 +13,15 @@ use std::time::{Duration, Instant};
 
 const DUMPS: usize = 11;
 
-/// What was found.
+/// The measurements.
 pub(crate) struct Found {
-    /// Asked for until it was there, and as text; medians.
+    /// The median time of a dump.
     pub(crate) dump: Duration,
+    /// The median time of its conversion to text.
     pub(crate) text: Duration,
-    /// The last one.
+    /// The last dump.
     pub(crate) last: Dump,
-    /// Values that fibers took while a dump was made, on the average.
+    /// The values that fibers received during a dump, on average.
     pub(crate) taken: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn run(fibers: usize) -> io::Result<Found> {
             handles.push(place.stack_size(64 << 10).spawn(take)?);
             senders.push(sender);
         }
-        // In groups, so that the queues of messages stay short.
+        // Values are sent in groups, so that the inboxes of the workers stay short.
         let hand_around = {
             let stop = Arc::clone(&stop);
             move || {
@@ -90,6 +90,6 @@ fn main() -> io::Result<()> {
     let fibers = fibers.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
     let Found { dump, text, last, taken } = run(fibers)?;
     println!("a dump of {} fibers on 2 workers, median of {DUMPS}: {dump:.1?}", last.fibers.len());
-    println!("its text: {text:.1?}; values that fibers took meanwhile, on the average: {taken}");
+    println!("its text: {text:.1?}; values that fibers received meanwhile, on average: {taken}");
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! A key-value lookup on a disk: one at a time, and in batches.
+//! Looks up keys in a file, one at a time and in batches, and prints both rates.
 //!
 //!     cargo run --release --example lookup -- [KEYS] [DIRECTORY]
 //!
-//! makes KEYS (default: 200,000) records in DIRECTORY (default: here; a disk, not a tmpfs): a data
-//! file of 4 KiB pages with 16 records each, in the order of their hash, and an index file with the
-//! first hash of each page. Then it looks keys up, each by one read of a page past the page cache,
-//! first one after the other, then 64 in a batch, prints both rates, and leaves no file.
+//! First it writes KEYS (default: 200,000) records into DIRECTORY (default: here; it must be on a
+//! disk and not in a tmpfs). A data file has pages of 4 KiB with 16 records each, sorted by their
+//! hash. An index file has the first hash of each page. A lookup reads one page with `O_DIRECT`: the
+//! first lookups one after the other, the others in batches of 64. Both files are removed.
 
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ const PAGE: usize = 4096;
 const RECORD: usize = 256;
 const BATCH: usize = 64;
 
-/// What `main` does. Returns lookups per second, one at a time and in batches.
+/// Returns the lookups per second, one at a time and in batches.
 pub(crate) fn run(keys: u64, directory: &Path) -> io::Result<(f64, f64)> {
     let (index, data) = (directory.join("lookup.index"), directory.join("lookup.data"));
     cringle::Builder::new().workers(1).run(|| {
@@ -27,7 +27,7 @@ pub(crate) fn run(keys: u64, directory: &Path) -> io::Result<(f64, f64)> {
         let table = Table::open(&index, &data)?;
         std::fs::remove_file(&index).and_then(|()| std::fs::remove_file(&data))?;
 
-        // Scattered keys, one in eight of which is not there.
+        // Scattered keys, of which one in eight does not exist.
         let lookups = keys.min(20_000);
         let wanted = |n: u64| n * 0x9e37_79b9 % (keys + keys / 7 + 1);
         let check = |n: u64, page: &[u8]| {
@@ -66,7 +66,7 @@ fn hash_of(key: u64) -> u64 {
     BuildHasherDefault::<DefaultHasher>::new().hash_one(key)
 }
 
-/// Writes both files: a record is its key, its value (three times the key), and filling.
+/// Writes both files. A record is its key, its value (three times the key), and padding.
 fn make(keys: u64, index: &Path, data: &Path) -> io::Result<()> {
     let mut sorted: Vec<(u64, u64)> = (0..keys).map(|key| (hash_of(key), key)).collect();
     sorted.sort();
@@ -98,7 +98,7 @@ impl Table {
         Ok(Table { first_hashes: words.collect(), data })
     }
 
-    /// Where the only page lies that may have this key.
+    /// Returns the offset of the only page that may have this key.
     fn page_of(&self, key: u64) -> u64 {
         let after = self.first_hashes.partition_point(|&first| first <= hash_of(key));
         after.saturating_sub(1) as u64 * PAGE as u64

@@ -1,5 +1,5 @@
-//! A server that tells Prometheus what its runtime does: the counters of `runtime::stats` in the
-//! text format, at `GET /metrics`.
+//! A server of metrics for Prometheus: `GET /metrics` returns the counters of `runtime::stats` in
+//! its text format.
 //!
 //!     cargo run --example metrics -- 127.0.0.1:9464
 //!     curl http://127.0.0.1:9464/metrics
@@ -12,11 +12,11 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-/// How one number is told.
+/// One metric, with a sample for each worker.
 struct Family {
     name: &'static str,
     help: &'static str,
-    /// It only grows; else it is how things are now.
+    /// Whether it only grows (a counter), or is the present value (a gauge).
     counts: bool,
     number: fn(&WorkerStats) -> u64,
 }
@@ -27,29 +27,29 @@ macro_rules! families {
     };
 }
 
-/// By custom the name of what only grows ends in `_total`.
+/// By convention the name of a counter ends in `_total`.
 const FAMILIES: &[Family] = families! {
-    true "cringle_turns_total" turns "Turns: in each, every ready fiber ran once.";
+    true "cringle_turns_total" turns "Turns. In each turn every ready fiber runs once.";
     true "cringle_fibers_started_total" started "Fibers that got a stack.";
     true "cringle_fibers_ended_total" ended "Fibers that ended.";
     false "cringle_fibers_ready" ready "Fibers that are ready, or run.";
     false "cringle_fibers_waiting" waiting "Fibers that wait.";
     false "cringle_fibers_unstarted" unstarted "Fibers that no worker has started.";
     true "cringle_enters_total" enters "Calls of the driver into the kernel.";
-    false "cringle_operations_in_flight" in_flight "Operations under way.";
-    true "cringle_inline_hits_total" inline_hits "Calls answered without a wait.";
-    true "cringle_inline_misses_total" inline_misses "Calls tried without a wait, in vain.";
+    false "cringle_operations_in_flight" in_flight "Operations in flight.";
+    true "cringle_inline_hits_total" inline_hits "Calls tried without waiting that succeeded.";
+    true "cringle_inline_misses_total" inline_misses "Calls tried without waiting that failed.";
     true "cringle_slot_waits_total" room_waits "Waits for room among the operations in flight.";
     true "cringle_steals_total" steals "Unstarted fibers taken from other workers.";
-    true "cringle_sleeps_total" sleeps "Times that the worker went to sleep.";
+    true "cringle_sleeps_total" sleeps "Sleeps of the worker in the kernel.";
     true "cringle_wakes_total" wakes "Sleeping workers that were woken.";
-    true "cringle_messages_total" messages "Messages of other threads that were read.";
-    true "cringle_overflows_total" overflows "Times that the completion queue had overflowed.";
-    false "cringle_stacks" stacks "Stacks that fibers have.";
-    false "cringle_stacks_high_water" most_stacks "The most stacks that fibers had at once.";
+    true "cringle_messages_total" messages "Messages received from other threads.";
+    true "cringle_overflows_total" overflows "Overflows of the completion queue.";
+    false "cringle_stacks" stacks "Stacks in use by fibers.";
+    false "cringle_stacks_high_water" most_stacks "The most stacks in use at once.";
 };
 
-/// The text format, version 0.0.4.
+/// Returns the metrics in the text format, version 0.0.4.
 pub(crate) fn exposition(stats: &Stats) -> String {
     let mut text = String::new();
     for Family { name, help, counts, number } in FAMILIES {
@@ -68,10 +68,10 @@ fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A histogram: each bucket holds what the ones below hold, too.
+/// Appends a histogram. Each bucket counts the calls of the buckets below, too.
 fn entries(text: &mut String, stats: &Stats) {
     let name = "cringle_entries_per_enter";
-    head(text, name, "Entries that a call into the kernel has submitted.", "histogram");
+    head(text, name, "Entries that a call into the kernel submitted.", "histogram");
     for (worker, stats) in stats.workers.iter().enumerate() {
         let mut calls = 0;
         for (most, more) in stats.entries.buckets() {
@@ -100,10 +100,10 @@ fn pools(text: &mut String, stats: &Stats) {
     }
 }
 
-/// The request, up to the empty line; longer ones are refused.
+/// The limit on the bytes of a request, up to the empty line.
 const MOST_BYTES: usize = 8192;
 
-/// One request, one answer: Prometheus asks every few seconds, and need not be kept.
+/// Answers one request. Prometheus sends one every few seconds, so the connection is not kept open.
 pub(crate) fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut request = Vec::new();

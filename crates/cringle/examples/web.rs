@@ -3,13 +3,14 @@
 //!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
 //!
 //! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or SIGTERM.
-//! Then requests that are under way are still answered, each connection may ask once more, and idle
-//! connections end at once. GET and HEAD answer with files, `index.html` for a directory; no path
-//! and no link leads out of it. `POST /length` answers with the length of the body, chunked or not.
+//! Then requests that have begun to arrive are still answered, a new connection may send one
+//! request, and idle connections end at once. GET and HEAD return files, and `index.html` for a
+//! directory; no path and no link leads out of DIRECTORY. `POST /length` returns the length of the
+//! body.
 //!
-//! Each connection is a fiber that reads like a blocking program. A slow peer, or one that sends
-//! too much, gets an answer (408, 413, 431) and is disconnected: each wait has a deadline around
-//! it. `web/http.rs` decides which requests are valid.
+//! Each connection is a fiber, whose code is written as for a blocking thread. Each wait has a
+//! deadline and each buffer a limit: a peer that is too slow, or sends too much, gets the status
+//! 408, 413 or 431 and is disconnected. `web/http.rs` decides which requests are valid.
 
 #[path = "web/http.rs"]
 pub(crate) mod http;
@@ -24,16 +25,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a peer may do.
+/// The limits on a peer.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) head_bytes: usize,
     pub(crate) body_bytes: u64,
-    /// From the first byte of a head to its last; the same for a body.
+    /// The time for the head of a request, from its first byte, and the time for its body.
     pub(crate) request: Duration,
-    /// Between two requests.
+    /// The time between two requests.
     pub(crate) idle: Duration,
-    /// For requests that are under way when the server is stopped.
+    /// The time for open requests after the server is stopped.
     pub(crate) grace: Duration,
 }
 
@@ -49,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-/// What `main` does. `started` is told where the server listens, and what ends it.
+/// Serves until it is stopped. `started` receives the address, and the handle that stops it.
 pub(crate) fn run(
     directory: &Path,
     addr: &str,
@@ -62,11 +63,11 @@ pub(crate) fn run(
         let stopper = server.stopper();
         let interrupts = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         let interrupted = stopper.clone();
-        // Until the end; a second signal ends the process, as the listener is gone.
+        // The fiber drops the listener after the first signal, so a second one kills the process.
         let _ = fiber::spawn(move || interrupts.wait().map(|_| interrupted.stop()));
         started(server.local_addr()?, stopper.clone());
         server.run(|stream, _peer| {
-            // A head and a file are two writes.
+            // A head and a file are two writes, which the kernel would delay otherwise.
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(limits.request))?;
             let connection = Connection {
@@ -82,7 +83,7 @@ pub(crate) fn run(
     })
 }
 
-/// Why a request has no answer but a status, after which the connection ends.
+/// Why a request fails. The connection ends then, after an answer with the status, if any.
 enum Refusal {
     Status(u16),
     Broken(io::Error),
@@ -99,9 +100,9 @@ struct Connection<'a> {
     dir: &'a Dir,
     limits: Limits,
     stopper: &'a Stopper,
-    /// What was read and not used yet: the rest of a request, or more requests.
+    /// Bytes that were read and not used yet: the rest of a request, or further requests.
     ahead: Vec<u8>,
-    /// A request was answered.
+    /// Whether a request was answered.
     kept: bool,
 }
 
@@ -110,22 +111,23 @@ impl Connection<'_> {
         loop {
             match self.next_request().and_then(|request| self.answer(request)) {
                 Ok(true) => self.kept = true,
-                Ok(false) => return self.part(),
+                Ok(false) => return self.close(),
                 Err(Refusal::Broken(error)) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Ok(());
                 }
                 Err(Refusal::Broken(error)) => return Err(error),
                 Err(Refusal::Status(status)) => {
                     self.reply(status, "", reason(status).as_bytes(), false, true)?;
-                    return self.part();
+                    return self.close();
                 }
             }
         }
     }
 
-    /// Closing a socket that has unread bytes resets the connection, and the peer may lose what was
-    /// sent last: so it is told that no more comes, and has a moment to read.
-    fn part(&mut self) -> io::Result<()> {
+    /// Ends the connection. Closing a socket that has unread bytes resets the connection, and the
+    /// peer may lose the last answer. So this sends the end of the stream first, and then reads for
+    /// up to a second.
+    fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         let drained = time::timeout(Duration::from_secs(1), || {
             io::copy(&mut self.stream.take(1 << 20), &mut io::sink())
@@ -136,7 +138,7 @@ impl Connection<'_> {
             {
                 Err(error)
             }
-            // However the peer ends it, it ends.
+            // Errors of the peer do not matter any more.
             _ => Ok(()),
         }
     }
@@ -148,7 +150,8 @@ impl Connection<'_> {
         if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// For the first bytes of a request, which a server that ends no longer waits for.
+    /// Reads the first bytes of a request. A connection that had an answer is at its end when the
+    /// server is stopped.
     fn fill_unless_stopped(&mut self) -> io::Result<()> {
         if !self.kept {
             return self.fill();
@@ -160,7 +163,7 @@ impl Connection<'_> {
     fn next_request(&mut self) -> Result<Request, Refusal> {
         if self.ahead.is_empty() {
             match time::timeout(self.limits.idle, || self.fill_unless_stopped()) {
-                // Nothing was asked, and nothing is owed.
+                // No request has begun, so none is answered.
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
                 }
@@ -182,33 +185,33 @@ impl Connection<'_> {
         })
     }
 
-    /// Whether the connection goes on.
+    /// Answers a request. Returns whether the connection stays open.
     fn answer(&mut self, request: Request) -> Result<bool, Refusal> {
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/length") => {
                 let length = self.read_body(&request)?.to_string();
-                let goes_on = self.goes_on(&request);
-                self.reply(200, "", length.as_bytes(), goes_on, true)?;
-                Ok(goes_on)
+                let stays_open = self.stays_open(&request);
+                self.reply(200, "", length.as_bytes(), stays_open, true)?;
+                Ok(stays_open)
             }
             ("GET" | "HEAD", path) => {
                 self.read_body(&request)?;
-                let goes_on = self.goes_on(&request);
+                let stays_open = self.stays_open(&request);
                 let with_body = request.method == "GET";
-                self.give_file(path.trim_start_matches('/'), goes_on, with_body)?;
-                Ok(goes_on)
+                self.give_file(path.trim_start_matches('/'), stays_open, with_body)?;
+                Ok(stays_open)
             }
             _ => {
-                // A body that nobody wants is not waited for.
-                let goes_on = self.goes_on(&request) && request.body == Body::Length(0);
+                // The body of a refused request is not read.
+                let stays_open = self.stays_open(&request) && request.body == Body::Length(0);
                 let text = reason(405).as_bytes();
-                self.reply(405, "Allow: GET, HEAD\r\n", text, goes_on, true)?;
-                Ok(goes_on)
+                self.reply(405, "Allow: GET, HEAD\r\n", text, stays_open, true)?;
+                Ok(stays_open)
             }
         }
     }
 
-    fn goes_on(&self, request: &Request) -> bool {
+    fn stays_open(&self, request: &Request) -> bool {
         request.keep_alive && !self.stopper.is_stopped()
     }
 
@@ -226,7 +229,7 @@ impl Connection<'_> {
         if with_body {
             let sent = cringle::io::copy(&mut (&mut file).take(length), &mut self.stream)?;
             if sent < length {
-                // It got shorter meanwhile: the peer sees that the answer is cut.
+                // The file was truncated meanwhile. The peer sees that the answer is too short.
                 return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
             }
         }
@@ -238,7 +241,7 @@ impl Connection<'_> {
         if self.dir.metadata(&path)?.is_dir() {
             path.push("index.html");
         }
-        // To open a pipe would wait for who writes to it.
+        // Opening a FIFO would wait for a writer.
         if !self.dir.metadata(&path)?.is_file() {
             return Err(ErrorKind::NotFound.into());
         }
@@ -247,7 +250,7 @@ impl Connection<'_> {
         Ok((file, length))
     }
 
-    /// Reads and drops it. Says how long it was.
+    /// Reads the body and drops it. Returns its length.
     fn read_body(&mut self, request: &Request) -> Result<u64, Refusal> {
         let most = self.limits.body_bytes;
         if matches!(request.body, Body::Length(length) if length > most) {
@@ -312,7 +315,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Up to the next CRLF, without it; a CR or LF by itself is refused.
+    /// Returns the bytes up to the next CRLF, without it. Refuses a CR or LF by itself.
     fn line(&mut self) -> Result<Vec<u8>, Refusal> {
         loop {
             if let Some(end) = self.ahead.windows(2).position(|two| two == b"\r\n") {
@@ -344,9 +347,9 @@ impl Connection<'_> {
     }
 }
 
-/// Gives it so much time, or refuses the request.
+/// Calls `f` with a deadline, after which the request is refused.
 fn within<T>(limit: Duration, f: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
-    // An error of ours passes as a value: the deadline has its own.
+    // A refusal with a status is no `io::Error`, so it passes through the deadline as a value.
     let result = time::timeout(limit, || match f() {
         Err(Refusal::Broken(error)) => Err(error),
         other => Ok(other),
@@ -358,7 +361,8 @@ fn within<T>(limit: Duration, f: impl FnOnce() -> Result<T, Refusal>) -> Result<
     }
 }
 
-/// In the middle of a request: the peer may still read, what it has sent makes no sense.
+/// Converts the error of a read in the middle of a request. A peer that has ended its stream there
+/// may still read the answer.
 fn cut_off(error: io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::UnexpectedEof => Refusal::Status(400),
@@ -366,7 +370,7 @@ fn cut_off(error: io::Error) -> Refusal {
     }
 }
 
-/// What a file's error means to the peer. A path that leads out is as good as none.
+/// Returns the status for the error of a file. A path that leads out of the directory is not found.
 fn status_of(error: io::Error) -> io::Result<u16> {
     match error.kind() {
         ErrorKind::NotFound
@@ -408,6 +412,6 @@ fn main() -> io::Result<()> {
     let served = run(directory.as_ref(), &addr, Limits::default(), |addr, _| {
         eprintln!("http://{addr}/ serves {directory}; Ctrl-C or SIGTERM ends it");
     })?;
-    eprintln!("{} connections, {} of them broke", served.connections, served.failed);
+    eprintln!("{} connections, {} failed", served.connections, served.failed);
     Ok(())
 }

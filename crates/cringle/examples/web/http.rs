@@ -1,7 +1,7 @@
-//! HTTP/1.1 requests as bytes (RFC 9112). A message that two readers could split in two ways is
-//! refused with 400, because a proxy in front of this server may be the other reader ("request
-//! smuggling"). So, beyond what `httparse` checks: each line ends in CRLF, one framing of the body,
-//! no sign or list as a length, no `Transfer-Encoding` from HTTP/1.0.
+//! Parses HTTP/1.1 requests (RFC 9112). A proxy in front of this server must not split a message in
+//! another way ("request smuggling"), so an ambiguous message is refused with 400. In addition to
+//! the checks of `httparse`, each line must end in CRLF, the body must have one framing, a length
+//! must be digits only, and HTTP/1.0 must not use `Transfer-Encoding`.
 
 const BAD_REQUEST: u16 = 400;
 
@@ -12,19 +12,19 @@ pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) body: Body,
     pub(crate) keep_alive: bool,
-    /// The client sends the body once it is asked for it.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
 }
 
-/// Where the body of a request ends.
+/// The framing of a body, which determines its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Body {
     Length(u64),
     Chunked,
 }
 
-/// The request at the beginning of these bytes, and the length of its head; `None` until the head
-/// is complete. Fails with the status that refuses it.
+/// Parses the first request. Returns it with the length of its head, or `None` if the head is not
+/// complete. The error is the status that refuses the request.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -58,7 +58,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
     Ok(Some((request, end)))
 }
 
-/// Without the spaces and tabs around it.
+/// Removes the spaces and tabs at both ends.
 fn trim(value: &[u8]) -> &[u8] {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().take_while(|byte| is_blank(byte)).count();
@@ -66,15 +66,15 @@ fn trim(value: &[u8]) -> &[u8] {
     &value[start..end]
 }
 
-/// Whether each CR is followed by LF, and each LF follows CR.
+/// Returns whether each CR is followed by LF, and each LF follows CR.
 fn has_only_crlf(bytes: &[u8]) -> bool {
     let pairs = bytes.windows(2).filter(|two| two == b"\r\n").count();
     pairs == bytes.iter().filter(|byte| **byte == b'\r').count()
         && pairs == bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Whether there is one valid `Host`, which HTTP/1.0 may leave out. Of several, proxies may use
-/// any.
+/// Returns whether there is one valid `Host`, which HTTP/1.0 may omit. Of several, a proxy might
+/// use another one than this server.
 fn is_host<'v>(mut values: impl Iterator<Item = &'v [u8]>, latest: bool) -> bool {
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
     match (values.next(), values.next()) {
@@ -84,7 +84,7 @@ fn is_host<'v>(mut values: impl Iterator<Item = &'v [u8]>, latest: bool) -> bool
     }
 }
 
-/// Where a body ends; `None` where two readers could disagree.
+/// Returns the framing of the body; `None` if it is ambiguous.
 fn body<'v>(
     mut encodings: impl Iterator<Item = &'v [u8]>,
     mut lengths: impl Iterator<Item = &'v [u8]>,
@@ -94,8 +94,7 @@ fn body<'v>(
         (None, None) => Some(Body::Length(0)),
         (Some(encoding), None) => {
             let chunked = encoding.eq_ignore_ascii_case(b"chunked") && encodings.next().is_none();
-            // HTTP/1.0 has no such header: a proxy of that version passes it on without looking at
-            // it.
+            // HTTP/1.0 has no such header: a proxy of that version forwards it unread.
             (chunked && latest).then_some(Body::Chunked)
         }
         (None, Some(length)) => {
@@ -107,7 +106,7 @@ fn body<'v>(
     }
 }
 
-/// A request target's path, decoded, without its query.
+/// Returns the decoded path of a request target, without its query.
 fn path_of(target: &str) -> Option<String> {
     let path = match target.split_once("://") {
         // The absolute form, which servers must accept too.
@@ -136,8 +135,8 @@ fn path_of(target: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|path| path.starts_with('/') && !path.contains('\0'))
 }
 
-/// The size on the line that begins a chunk, and the bytes of the extensions after it, which are
-/// ignored.
+/// Parses the first line of a chunk. Returns the chunk's size, and the number of bytes of
+/// extensions, which are ignored.
 pub(crate) fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (size, extensions) = line.split_at(digits);
@@ -151,7 +150,7 @@ pub(crate) fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
     Some((size, extensions.len()))
 }
 
-/// Whether these bytes, up to the empty line that ends them, are the fields after the last chunk.
+/// Returns whether these bytes, with the empty line at their end, are valid fields of a trailer.
 pub(crate) fn is_trailer(bytes: &[u8]) -> bool {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let parsed = httparse::parse_headers(bytes, &mut fields);
