@@ -4,8 +4,8 @@
 //!
 //! First it writes KEYS (default: 200,000) records into DIRECTORY (default: here; it must be on a
 //! disk and not in a tmpfs). A data file has pages of 4 KiB with 16 records each, sorted by their
-//! hash. An index file has the first hash of each page. A lookup reads one page with `O_DIRECT`: the
-//! first lookups one after the other, the others in batches of 64. Both files are removed.
+//! hash. An index file has the first hash of each page. A lookup reads one page with `O_DIRECT`,
+//! first one after the other, then in batches of 64. Both files are removed.
 
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::{File, OpenOptions};
