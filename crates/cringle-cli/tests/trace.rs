@@ -113,6 +113,13 @@ fn the_picture_is_small_valid_svg() {
         .output()
         .unwrap();
     assert_eq!(empty.status.code(), Some(2));
+    // A picture may end after the trace, but not after the largest time.
+    for end in ["10s", "99999999999999999999s"] {
+        let mut command = cringle(&place);
+        command.arg("trace").arg(&file).args(["--svg", "long.svg", "--to", end]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{end}: {}", texts(&output).1);
+    }
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Depth {
             while ((ns - start) / self.width) as usize >= COLUMNS {
                 self.halve();
             }
-            let end = start + ((self.last - start) / self.width + 1) * self.width;
+            let column = (self.last - start) / self.width;
+            let end = (column + 1).saturating_mul(self.width).saturating_add(start);
             let until = end.min(ns);
             let took = (until - self.last) as f64;
             let column = self.column(self.last);

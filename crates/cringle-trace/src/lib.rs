@@ -16,6 +16,8 @@ mod protobuf;
 mod reader;
 mod summary;
 mod svg;
+#[cfg(test)]
+mod tests;
 mod text;
 mod window;
 
@@ -90,6 +92,7 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
 
 fn draw(args: &TraceArgs, summary: &summary::Summary, path: &Path) -> Result<(), Failure> {
     let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(summary.ns()));
+    let to = to.min(u64::MAX - summary.start);
     if from >= summary.ns() {
         let text = format!("--from is after the end: the trace is {} long", time(summary.ns()));
         return Err(Failure::usage(text));

@@ -24,10 +24,13 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Returns the value as text. Control characters are replaced, because the text may go to a
+    /// terminal.
     pub(super) fn text(self) -> String {
+        let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
         match self {
             Value::Number(number) => number.to_string(),
-            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).chars().map(shown).collect(),
         }
     }
 }

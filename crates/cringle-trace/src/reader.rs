@@ -93,6 +93,7 @@ pub(super) struct Content {
     pub(super) names: Names,
     /// The name of each worker.
     pub(super) workers: Vec<String>,
+    namesakes: HashMap<String, usize>,
     pub(super) program: String,
     /// Whether the file ends within a packet.
     pub(super) cut_short: bool,
@@ -106,6 +107,7 @@ pub(super) fn read(path: &Path, each: impl FnMut(&Event, &Content)) -> Result<Co
         content: Content {
             names: Names::new(),
             workers: Vec::new(),
+            namesakes: HashMap::new(),
             program: String::new(),
             cut_short: false,
         },
@@ -200,7 +202,7 @@ impl<F: FnMut(&Event, &Content)> Reader<F> {
             }
         }
         let (Some(event), Some(worker)) = (event, sequence.worker) else { return };
-        sequence.ns += since;
+        sequence.ns = sequence.ns.saturating_add(since);
         let event = read_event(sequence, worker, event);
         (self.each)(&event, &self.content);
     }
@@ -245,16 +247,12 @@ fn intern(sequence: &mut Sequence, names: &mut Names, data: Value<'_>) {
     }
 }
 
-/// Returns a name that none of `others` has: each runtime of a process has a `worker 0`, and the
-/// second one's becomes `worker 0 (2)`.
-fn unique_name(name: String, others: &[String]) -> String {
-    let namesake = |other: &&String| {
-        other.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
-    };
-    match others.iter().filter(namesake).count() {
-        0 => name,
-        before => format!("{name} ({})", before + 1),
-    }
+/// Returns a name that no worker has: each runtime of a process has a `worker 0`, and the second
+/// one's becomes `worker 0 (2)`. `namesakes` counts the workers of each name.
+fn unique_name(name: String, namesakes: &mut HashMap<String, usize>) -> String {
+    let count = namesakes.entry(name.clone()).or_default();
+    *count += 1;
+    if *count == 1 { name } else { format!("{name} ({count})") }
 }
 
 /// Records the track of a worker or of its process.
@@ -269,7 +267,7 @@ fn declare_track(sequence: &mut Sequence, content: &mut Content, descriptor: Val
             track::THREAD => {
                 sequence.worker = Some(content.workers.len());
                 let name = text(value, track::THREAD_NAME);
-                content.workers.push(unique_name(name, &content.workers));
+                content.workers.push(unique_name(name, &mut content.namesakes));
             }
             _ => {}
         }

@@ -1,4 +1,6 @@
 //! The totals of a trace: time of workers and fibers, waits, latencies of operations, queue depth.
+//!
+//! Sums saturate: a damaged file may have any number.
 
 use super::depth::Depth;
 use super::reader::{Content, Event, Kind, Name, read};
@@ -142,7 +144,7 @@ struct WaitTotal {
 impl WaitTotal {
     fn add(&mut self, wait: WaitRecord) {
         self.count += 1;
-        self.ns += wait.ns;
+        self.ns = self.ns.saturating_add(wait.ns);
         let place = self.longest.partition_point(|other| other.ns >= wait.ns);
         if place < LONGEST {
             self.longest.insert(place, wait);
@@ -214,13 +216,13 @@ impl Totals {
         let sum = self.fibers.entry(event.name).or_default();
         sum.runs += 1;
         let ready = event.ready_ns.unwrap_or(0);
-        sum.ready_ns += ready;
+        sum.ready_ns = sum.ready_ns.saturating_add(ready);
         let Some(since) = worker.suspended.remove(&number) else {
             sum.count += 1;
             return;
         };
         let waited = event.ns.saturating_sub(since.ns).saturating_sub(ready);
-        sum.waiting_ns += waited;
+        sum.waiting_ns = sum.waiting_ns.saturating_add(waited);
         let wait = WaitRecord {
             ns: waited,
             name: event.name,
@@ -238,8 +240,9 @@ impl Totals {
         let took = event.ns.saturating_sub(slice.ns);
         if let Some(number) = slice.fiber {
             let running = took.saturating_sub(slice.kernel_ns);
-            worker.running_ns += running;
-            self.fibers.entry(slice.name).or_default().running_ns += running;
+            worker.running_ns = worker.running_ns.saturating_add(running);
+            let sum = self.fibers.entry(slice.name).or_default();
+            sum.running_ns = sum.running_ns.saturating_add(running);
             match event.waits_for {
                 Some(what) if content.names.get(what) == event_name::END => {}
                 Some(waits_for) => {
@@ -250,21 +253,22 @@ impl Totals {
             }
         } else if slice.enters {
             worker.enters += 1;
-            match content.names.get(slice.name) {
-                event_name::WAIT => worker.asleep_ns += took,
-                _ => worker.kernel_ns += took,
-            }
+            let sum = match content.names.get(slice.name) {
+                event_name::WAIT => &mut worker.asleep_ns,
+                _ => &mut worker.kernel_ns,
+            };
+            *sum = sum.saturating_add(took);
             // A fiber that finds the submission queue full enters the kernel within its own slice.
             if let Some(around) = worker.slices.last_mut() {
-                around.kernel_ns += took;
+                around.kernel_ns = around.kernel_ns.saturating_add(took);
             }
         } else if let Some(around) = worker.slices.last_mut() {
-            around.kernel_ns += slice.kernel_ns;
+            around.kernel_ns = around.kernel_ns.saturating_add(slice.kernel_ns);
         }
     }
 
     fn instant(&mut self, event: &Event, content: &Content) {
-        self.lost += event.lost;
+        self.lost = self.lost.saturating_add(event.lost);
         match content.names.get(event.name) {
             event_name::INLINE => self.inline[0] += 1,
             event_name::INLINE_MISS => self.inline[1] += 1,

@@ -333,17 +333,21 @@ impl Picture {
         );
         let span = self.span.to - self.span.from;
         let step = round_step(span);
-        let first = (self.span.from - start).div_ceil(step) * step;
-        let mut at = first;
-        while at + start <= self.span.to {
-            let x = self.x(at + start);
+        let first = (self.span.from - start).div_ceil(step).saturating_mul(step);
+        let mut mark = Some(first);
+        // A mark beyond the largest number is none.
+        while let Some(at) = mark
+            && let Some(ns) = at.checked_add(start)
+            && ns <= self.span.to
+        {
+            let x = self.x(ns);
             let anchor = if x > WIDTH - 30.0 { "end" } else { "middle" };
             let _ = writeln!(
                 out,
                 r##"<path stroke="#e4e4e4" d="M{x:.1} 46V{bottom:.1}"/><text class="small" text-anchor="{anchor}" x="{x:.1}" y="42">{}</text>"##,
                 tick(at, step)
             );
-            at += step;
+            mark = at.checked_add(step);
         }
         out.push_str(&self.body);
         out.push_str("</svg>\n");

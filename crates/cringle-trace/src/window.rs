@@ -71,6 +71,8 @@ struct Collector {
     in_flight: HashMap<u64, (Name, u64)>,
     ops: Vec<(String, Span)>,
     counters: Vec<i64>,
+    /// The sum of `counters`.
+    in_flight_now: i128,
     depth: Vec<(u64, i64)>,
 }
 
@@ -97,6 +99,7 @@ pub(super) fn of(path: &Path, from: u64, to: u64, most_rows: usize) -> Result<Wi
         in_flight: HashMap::new(),
         ops: Vec::new(),
         counters: Vec::new(),
+        in_flight_now: 0,
         depth: Vec::new(),
     };
     let content = read(path, |event, content| collector.add(event, content))?;
@@ -122,8 +125,10 @@ impl Collector {
             Kind::End => self.end(event, content),
             Kind::Instant => self.instant(event, content),
             Kind::Counter => {
-                self.counters[event.worker] = event.counter;
-                self.depth.push((event.ns, self.counters.iter().sum()));
+                let before = std::mem::replace(&mut self.counters[event.worker], event.counter);
+                self.in_flight_now += i128::from(event.counter) - i128::from(before);
+                let now = self.in_flight_now.clamp(i64::MIN.into(), i64::MAX.into());
+                self.depth.push((event.ns, now as i64));
             }
             Kind::Other => {}
         }

@@ -1,0 +1,150 @@
+//! Files with numbers and names that the library never writes.
+
+use super::{json, summary, svg, text, window};
+use cringle::trace::wire::{
+    Note, PACKET, annotation, clock, event, interned, packet, tag, track, wire_type,
+};
+use std::time::{Duration, Instant};
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 0x7f {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+fn number(field: u32, value: u64) -> Vec<u8> {
+    [varint(tag(field, wire_type::VARINT)), varint(value)].concat()
+}
+
+fn message(field: u32, content: &[u8]) -> Vec<u8> {
+    let length = varint(content.len() as u64);
+    [&varint(tag(field, wire_type::BYTES)), &length, content].concat()
+}
+
+/// Returns a packet of a sequence. Each sequence is a worker.
+fn of(sequence: u64, content: &[u8]) -> Vec<u8> {
+    message(PACKET, &[&number(packet::SEQUENCE, sequence), content].concat())
+}
+
+fn worker(sequence: u64, name: &str) -> Vec<u8> {
+    let thread = message(track::THREAD, &message(track::THREAD_NAME, name.as_bytes()));
+    of(sequence, &message(packet::TRACK, &thread))
+}
+
+/// Sets the time of the sequence.
+fn time(sequence: u64, ns: u64) -> Vec<u8> {
+    let reading = [number(clock::TIMESTAMP, ns), number(clock::IS_INCREMENTAL, 1)].concat();
+    of(sequence, &message(packet::CLOCK_SNAPSHOT, &message(clock::CLOCKS, &reading)))
+}
+
+/// Interns a name as number 1 of events and of texts, and the names of all annotations.
+fn names(sequence: u64, name: &str) -> Vec<u8> {
+    let entry = |table, id, name: &str| {
+        let entry = [number(interned::ID, id), message(interned::NAME, name.as_bytes())].concat();
+        message(table, &entry)
+    };
+    let notes = Note::NAMES.iter();
+    let notes =
+        notes.flat_map(|(note, name)| entry(interned::ANNOTATION_NAMES, *note as u64, name));
+    let own = [interned::EVENT_NAMES, interned::TEXTS].map(|table| entry(table, 1, name));
+    let all: Vec<u8> = own.concat().into_iter().chain(notes).collect();
+    of(sequence, &message(packet::INTERNED, &all))
+}
+
+/// Returns an event named 1, `since` nanoseconds after the one before.
+fn event(sequence: u64, since: u64, kind: u64, more: &[u8]) -> Vec<u8> {
+    let fields = [&number(event::TYPE, kind), &number(event::NAME, 1), more].concat();
+    let content = [number(packet::TIMESTAMP, since), message(packet::TRACK_EVENT, &fields)];
+    of(sequence, &content.concat())
+}
+
+fn note(note: Note, value: u64) -> Vec<u8> {
+    let field = if note == Note::WaitsFor { annotation::TEXT } else { annotation::UINT };
+    let fields = [number(annotation::NAME, note as u64), number(field, value)].concat();
+    message(event::ANNOTATION, &fields)
+}
+
+fn fiber() -> Vec<u8> {
+    note(Note::Fiber, 7)
+}
+
+/// Summarises and draws the file in every form; returns the text.
+fn shown(parts: &[Vec<u8>]) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), parts.concat()).unwrap();
+    let summary = summary::of(file.path()).unwrap_or_else(|failure| panic!("{failure}"));
+    json::of(&summary);
+    if summary.ns() > 0 {
+        let window = window::of(file.path(), summary.start, summary.end, 16);
+        let window = window.unwrap_or_else(|failure| panic!("{failure}"));
+        let picture = svg::of(&window, summary.start, "title");
+        assert!(roxmltree::Document::parse(&picture).is_ok(), "{picture}");
+    }
+    text::of(&summary)
+}
+
+const FAR: u64 = u64::MAX - 1;
+
+#[test]
+fn the_largest_numbers_neither_overflow_nor_hang() {
+    let start = [worker(1, "worker 0"), names(1, "name")].concat();
+    let began = Instant::now();
+    let counter = |value| number(event::COUNTER_VALUE, value);
+    let waits = note(Note::WaitsFor, 1);
+    let waiting = |since: u64| {
+        let run = [event(1, 0, event::BEGIN, &fiber()), event(1, 0, event::END, &waits)].concat();
+        [time(1, 0), run, event(1, since, event::BEGIN, &fiber())].concat()
+    };
+    let run = [time(1, 0), event(1, 0, event::BEGIN, &fiber()), event(1, FAR, event::END, &[])];
+    let late = [fiber(), note(Note::ReadyNs, FAR)].concat();
+    let entered = note(Note::Queued, 1);
+    let enter = [time(1, 0), event(1, 0, event::BEGIN, &entered), event(1, FAR, event::END, &[])];
+    let most = counter(i64::MAX as u64);
+    for parts in [
+        vec![event(1, FAR, event::INSTANT, &[]), event(1, FAR, event::INSTANT, &[])],
+        vec![event(1, 0, event::COUNTER, &counter(5)), event(1, FAR, event::COUNTER, &counter(7))],
+        vec![event(1, 5, event::COUNTER, &counter(5)), event(1, FAR - 5, event::INSTANT, &[])],
+        vec![waiting(FAR), event(1, 0, event::END, &waits), waiting(FAR)],
+        vec![run.concat(), run.concat()],
+        vec![enter.concat(), enter.concat()],
+        vec![event(1, 0, event::BEGIN, &late), event(1, 0, event::BEGIN, &late)],
+        vec![event(1, 0, event::INSTANT, &note(Note::Lost, FAR)); 2],
+        vec![
+            worker(2, "worker 1"),
+            event(1, 1, event::COUNTER, &most),
+            event(2, 1, event::COUNTER, &most),
+            event(2, 9, event::COUNTER, &most),
+        ],
+    ] {
+        shown(&[std::slice::from_ref(&start), &parts[..]].concat());
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn names_cannot_control_the_terminal() {
+    let hostile = "\u{1b}[31m\u{7}\nname";
+    let text = shown(&[
+        worker(1, hostile),
+        names(1, hostile),
+        event(1, 1, event::BEGIN, &fiber()),
+        event(1, 9, event::END, &note(Note::WaitsFor, 1)),
+        event(1, 9, event::BEGIN, &fiber()),
+    ]);
+    assert!(text.contains("name"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
+
+#[test]
+fn many_workers_of_one_name_are_numbered_quickly() {
+    let began = Instant::now();
+    let mut parts: Vec<_> = (1..=20_000).map(|sequence| worker(sequence, "worker 0")).collect();
+    parts.push(event(1, 1, event::INSTANT, &[]));
+    let text = shown(&parts);
+    assert!(text.contains("worker 0 (2)"), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
