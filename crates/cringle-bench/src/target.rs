@@ -85,24 +85,34 @@ impl Target {
         } else {
             Target::existing(spec, metadata.file_type().is_block_device())?
         };
-        if target.file_bytes < spec.block {
-            return fail(format!(
-                "{}: too small: it holds {}, less than one block of {}",
-                path.display(),
-                units::size(target.file_bytes),
-                units::size(spec.block)
-            ));
-        }
+        target.must_hold(spec.block)?;
         if target.seed.is_some() && !spec.empty {
             target.fill(progress)?;
         }
         Ok(target)
     }
 
+    /// Fails if the files are smaller than a block.
+    pub(crate) fn must_hold(&self, block: u64) -> Result<(), Failure> {
+        if self.file_bytes >= block {
+            return Ok(());
+        }
+        fail(format!(
+            "{}: too small: it holds {}, less than one block of {}",
+            self.path.display(),
+            units::size(self.file_bytes),
+            units::size(block)
+        ))
+    }
+
     fn temporary(spec: &TargetSpec) -> Result<Target, Failure> {
-        let in_directory = |error| {
+        let in_directory = |error: io::Error| {
             let path = spec.path.display();
-            Failure::failed(format!("{path}: cannot create a temporary file: {error}"))
+            let remedy = match error.raw_os_error() {
+                Some(libc::EMFILE) => "; choose fewer --files, or raise `ulimit -n`",
+                _ => "",
+            };
+            Failure::failed(format!("{path}: cannot create a temporary file: {error}{remedy}"))
         };
         let files: Result<Vec<_>, _> = (0..spec.files)
             .map(|_| tempfile::tempfile_in(&spec.path).map(TestFile).map_err(in_directory))

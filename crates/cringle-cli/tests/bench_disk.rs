@@ -291,6 +291,41 @@ fn fio_runs_if_installed() {
 }
 
 #[test]
+fn numbers_beyond_any_use_are_refused() {
+    let place = place("bench-numbers");
+    let most = u64::MAX.to_string();
+    for (arguments, status) in [
+        (&["disk", "--warmup", &most][..], 2),
+        (&["disk", "--repeat", &most], 2),
+        (&["disk", "--ops", &most], 2),
+        (&["disk", "--ops", "99999999999"], 2),
+        (&["sum", "--warmup", &most], 2),
+        (&["cp", "--repeat", &most], 2),
+        (&["cp", "--files", "4294967295", "--file-size", "16t"], 1),
+        (&["http", "--repeat", &most], 2),
+        (&["all", "--repeat", &most], 2),
+        (&["batch", "low", "file", "--workers", &most], 2),
+    ] {
+        let output = cringle(&place).arg("bench").args(arguments).output().unwrap();
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {err}");
+        assert!(!err.contains("panicked"), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_file_too_small_for_the_second_profile_is_refused() {
+    let place = place("bench-second-profile");
+    let mut command = cringle(&place);
+    command.args(["bench", "disk", "--profile", "cached,buffered-seq", "--size", "64k"]);
+    command.args(["--ops", "10", "--strategies", "sync", "--repeat", "1"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (_, err) = texts(&output);
+    assert!(err.contains("less than one block of 128 KiB"), "{err}");
+}
+
+#[test]
 fn a_size_beyond_the_free_space_is_refused() {
     let place = place("too-small");
     let output = cringle(&place).args(["bench", "disk", "--size", "65536t"]).output().unwrap();

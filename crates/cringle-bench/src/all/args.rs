@@ -1,6 +1,7 @@
 //! The command line of `bench all`.
 
 use super::experiments::Question;
+use crate::rounds::{MOST_ROUNDS, at_most};
 use clap::Args;
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -49,7 +50,13 @@ pub struct AllArgs {
     pub(super) quick: bool,
 
     /// Rounds of each experiment; the figures are their medians.
-    #[arg(long, alias = "runs", default_value_t = 3, value_name = "N")]
+    #[arg(
+        long,
+        alias = "runs",
+        default_value_t = 3,
+        value_parser = at_most(MOST_ROUNDS),
+        value_name = "N"
+    )]
     pub(super) repeat: usize,
 
     /// Seed of the data and the offsets.

@@ -1,6 +1,6 @@
 //! The command line of `bench batch`.
 
-use crate::rounds::Rounds;
+use crate::rounds::{Rounds, at_most};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use std::path::PathBuf;
@@ -37,7 +37,13 @@ pub struct BatchArgs {
     pub(super) cached: bool,
 
     /// Rings, each with a thread of its own.
-    #[arg(long, alias = "numjobs", default_value_t = 1, value_name = "N")]
+    #[arg(
+        long,
+        alias = "numjobs",
+        default_value_t = 1,
+        value_parser = at_most(1024),
+        value_name = "N"
+    )]
     pub(super) workers: usize,
 
     /// Submitters in `high`, four for each worker.

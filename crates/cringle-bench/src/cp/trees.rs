@@ -37,7 +37,7 @@ impl Shape {
 
     /// The bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
-        self.files * self.file_bytes
+        self.files.saturating_mul(self.file_bytes)
     }
 
     /// The number of directories, including the root.
@@ -51,8 +51,8 @@ impl Shape {
 
     /// The space that one copy needs on a disk, an estimate that is rather too high.
     pub(super) fn space(&self) -> u64 {
-        let each = self.file_bytes.div_ceil(SPACE_UNIT) * SPACE_UNIT;
-        self.files * each + self.directories() * SPACE_UNIT
+        let each = self.file_bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
+        self.files.saturating_mul(each).saturating_add(self.directories() * SPACE_UNIT)
     }
 
     /// Whether a copy is emptied once it is verified.

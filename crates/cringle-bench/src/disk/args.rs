@@ -4,7 +4,7 @@ use super::job::Profile;
 use super::plan::Direction;
 use super::strategies::{ALL, Strategy};
 use crate::order;
-use crate::rounds::Rounds;
+use crate::rounds::{Rounds, at_most};
 use clap::Args;
 use cringle_report::failure::Failure;
 use cringle_report::{Outputs, units};
@@ -90,7 +90,7 @@ pub struct DiskArgs {
 
     /// Operations per run [default: `direct` 20,000, `cached` 100,000, `buffered-seq` the whole
     /// file, `wal` 1,000].
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(long, value_parser = at_most(MOST_OPS), value_name = "N", conflicts_with = "seconds")]
     pub(super) ops: Option<usize>,
 
     /// Length of a run in seconds, instead of a number of operations.
@@ -130,6 +130,9 @@ pub struct DiskArgs {
     #[arg(short, long)]
     pub(super) quiet: bool,
 }
+
+/// The most operations of a run: the plan takes 40 bytes for each.
+const MOST_OPS: u64 = 100_000_000;
 
 const MAX_IN_FLIGHT: usize = 4096;
 

@@ -147,6 +147,7 @@ impl<'a> Bench<'a> {
 
     fn target(&mut self, profile: Profile) -> Result<Arc<Target>, Failure> {
         if let (Some(data), false) = (&self.data, profile == Profile::Wal) {
+            data.must_hold(self.args.block_of(profile) as u64)?;
             return Ok(Arc::clone(data));
         }
         let spec = TargetSpec {

@@ -2,6 +2,7 @@
 
 use super::program::Program;
 use crate::order;
+use crate::rounds::{MOST_ROUNDS, at_most};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -121,7 +122,7 @@ pub struct HttpArgs {
     pub(super) target: Option<String>,
 
     /// Rounds to measure; the figures are their medians [default: 5; with --idle: 1].
-    #[arg(long, alias = "runs", value_name = "N")]
+    #[arg(long, alias = "runs", value_parser = at_most(MOST_ROUNDS), value_name = "N")]
     repeat: Option<usize>,
 
     #[command(flatten)]
