@@ -198,12 +198,21 @@ fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the mode that the umask gives. A directory keeps the set-group-id bit that it got from
+/// the directory in which it was made.
+fn usual_mode(options: &Options, source: &Stat, made: u32) -> u32 {
+    if is_file(source) {
+        return 0o666 & !options.umask;
+    }
+    0o777 & !options.umask | source.st_mode & 0o1000 | made & 0o2000
+}
+
 /// Sets the mode that the umask gives, for `--no-preserve=mode` in a directory with a default ACL.
 fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
     let Copied { item, target, stat, .. } = *copied;
-    let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
     let done = sys::remove_xattr(target, ACCESS)
-        .and_then(|()| sys::chmod_fd(target, all & !options.umask));
+        .and_then(|()| sys::stat_of(target))
+        .and_then(|made| sys::chmod_fd(target, usual_mode(options, stat, made.st_mode)));
     if let Err(e) = &done {
         options
             .reporter
@@ -365,11 +374,11 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
     let is_link = sys::kind(stat) == libc::S_IFLNK;
     let gets_mode = made && (options.no_preserve_mode || keeps.ownership && is_file(stat));
     if !is_link && (keeps.mode || gets_mode) {
-        let all = if is_file(stat) { 0o666 } else { 0o777 | stat.st_mode & 0o1000 };
+        let made = || sys::stat_at(item.target_dir, item.target, false).map_or(0, |t| t.st_mode);
         let mode = match (keeps.mode, options.no_preserve_mode, kept) {
             (true, _, true) => stat.st_mode & 0o7777,
             (true, _, false) => stat.st_mode & 0o777,
-            (_, true, _) => all & !options.umask,
+            (_, true, _) => usual_mode(options, stat, made()),
             _ => stat.st_mode & 0o777 & !options.umask,
         };
         let chmod = || sys::chmod_at(item.target_dir, item.target, mode);

@@ -96,14 +96,17 @@ fn copy(mut request: Request) -> ExitCode {
     };
     let start = Instant::now();
     let json = request.json.take();
+    if json.as_deref() == Some(OsStr::new("-")) {
+        reporter.reserve_stdout();
+    }
     let (summary, interrupted) = if request.dry_run {
         dry_run::run(&request.options, &copies);
         (Summary::default(), false)
     } else {
         perform(request, &copies)
     };
-    if let Some(recording) = recording {
-        recording.finish();
+    if recording.is_some_and(|recording| !recording.finish()) {
+        reporter.fail_silently();
     }
     if interrupted {
         reporter.note(&format!("interrupted; {}", summary.so_far()));

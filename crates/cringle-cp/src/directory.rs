@@ -66,10 +66,12 @@ impl Worker<'_> {
         true
     }
 
-    /// Reports a directory that the copy itself created.
+    /// Reports a directory that the copy itself created or copies into. On another file system,
+    /// `-x` leaves out what it contains: `cp -ax / /mnt` is complete.
     fn is_own_target(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let Some(root) = item.dir.map(|dir| &dir.root) else { return false };
-        let is_own = root.first_made.get() == Some(&sys::id(stat));
+        let is_left_out = self.shared.options.one_file_system && stat.st_dev != root.device;
+        let is_own = !is_left_out && root.first_made.get() == Some(&sys::id(stat));
         if is_own {
             let (source, target) = (quote(&root.source), quote(&root.target));
             self.reporter()

@@ -7,6 +7,7 @@
 use crate::compare;
 use crate::decide::Decision;
 use crate::descriptors::{self, Budget};
+use crate::entry::refused_relative_link;
 use crate::listing::{Entry, Listings, Waiting, next_entries};
 use crate::messages::quote;
 use crate::options::Options;
@@ -139,7 +140,7 @@ impl Walk<'_> {
         let source = || item.quoted(Side::Source);
         let Some(stat) = compare::stat_source(options, item) else { return };
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
-        if is_dir && item.is_top() && target_is_within_source(item) {
+        if is_dir && item.is_top() && self.copies_into_itself(item, &stat) {
             let (source, target) = (source(), item.quoted(Side::Target));
             return self
                 .options
@@ -162,6 +163,18 @@ impl Walk<'_> {
             let onto = existing.is_some_and(|existing| sys::kind(&existing) == libc::S_IFDIR);
             self.enter(item, follow, onto);
         }
+    }
+
+    /// Returns whether the target lies within the source. With `-x`, a target on another file
+    /// system is not found there.
+    fn copies_into_itself(&self, item: &Item<'_>, source: &Stat) -> bool {
+        let is_elsewhere = || {
+            let holder = sys::c_string(parent(item.target).as_os_str().as_bytes());
+            let found = sys::stat_at(item.target_dir, item.target, true)
+                .or_else(|_| sys::stat_at(item.target_dir, &holder, true));
+            found.is_ok_and(|found| found.st_dev != source.st_dev)
+        };
+        target_is_within_source(item) && !(self.options.one_file_system && is_elsewhere())
     }
 
     fn enter(&mut self, item: &Item<'_>, follow: bool, onto: bool) {
@@ -209,9 +222,15 @@ fn outcome(
         options.reporter.fail_with(&format!("cannot {what} {source}{end}"), &e);
         return false;
     }
+    if !is_dir
+        && options.symbolic_link
+        && let Some(why) = refused_relative_link(item)
+    {
+        options.reporter.fail(&why);
+        return false;
+    }
     let Some(existing) = existing else {
-        if may_exist && !may_create(item) {
-            let e = io::Error::from_raw_os_error(libc::EACCES);
+        if may_exist && let Err(e) = may_create(options, item) {
             let what = if is_dir { "directory" } else { "regular file" };
             options.reporter.fail_with(&format!("cannot create {what} {target}"), &e);
             return false;
@@ -270,9 +289,23 @@ fn parent(path: &CStr) -> &Path {
     }
 }
 
-fn may_create(item: &Item<'_>) -> bool {
-    let parent = sys::c_string(parent(item.target).as_os_str().as_bytes());
-    sys::accessible(item.target_dir, &parent, libc::W_OK | libc::X_OK)
+/// Fails, with the reason, if the name cannot be created. With `--parents`, the directories above a
+/// name of the command line need not exist.
+fn may_create(options: &Options, item: &Item<'_>) -> io::Result<()> {
+    let mut path = sys::c_string(parent(item.target).as_os_str().as_bytes());
+    loop {
+        match sys::access(item.target_dir, &path, libc::W_OK | libc::X_OK) {
+            Err(e)
+                if e.raw_os_error() == Some(libc::ENOENT)
+                    && options.parents
+                    && item.is_top()
+                    && path.to_bytes() != b"." =>
+            {
+                path = sys::c_string(parent(&path).as_os_str().as_bytes());
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Returns whether the target lies within the source.

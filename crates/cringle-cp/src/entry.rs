@@ -277,11 +277,8 @@ impl Worker<'_> {
 
     fn make_symbolic_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let (source, target) = (item.path(Side::Source), item.path(Side::Target));
-        if !source.as_bytes().starts_with(b"/") && !is_here(&target) {
-            self.reporter().fail(&format!(
-                "{}: can make relative symbolic links only in current directory",
-                shown(&target)
-            ));
+        if let Some(why) = refused_relative_link(item) {
+            self.reporter().fail(&why);
             return false;
         }
         let text = sys::c_string(source.as_bytes());
@@ -372,6 +369,14 @@ impl Worker<'_> {
         Counters::add(&self.shared.counters.others, 1);
         attributes::apply_by_name(options, item, stat, true)
     }
+}
+
+/// Returns the message for a link of `--symbolic-link` that would not lead to its source.
+pub(crate) fn refused_relative_link(item: &Item<'_>) -> Option<String> {
+    let target = item.path(Side::Target);
+    let leads = item.path(Side::Source).as_bytes().starts_with(b"/") || is_here(&target);
+    let text = "can make relative symbolic links only in current directory";
+    (!leads).then(|| format!("{}: {text}", shown(&target)))
 }
 
 /// Returns whether the path names an entry of the current directory. If that cannot be determined,

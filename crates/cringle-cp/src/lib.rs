@@ -80,7 +80,9 @@ pub use summary::Summary;
 use messages::Reporter;
 use plan::Usage;
 use request::Request;
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use workers::Shared;
@@ -122,6 +124,9 @@ impl std::error::Error for Error {}
 /// ended. It raises the soft limit on open files (`RLIMIT_NOFILE`) as far as the copy can use more.
 /// Two copies must not have the same target at the same time.
 ///
+/// The calling thread waits. On a fiber of Cringle, call it through `cringle::fiber::unblock`, so
+/// that only the fiber waits. The cancel of a fiber does not stop the copy.
+///
 /// # Errors
 ///
 /// A file that cannot be copied does not stop the copy of the others. If there was one, or if the
@@ -146,15 +151,21 @@ pub fn copy<S: AsRef<Path>>(
     options: &Options,
 ) -> Result<Summary, Error> {
     let reporter = Arc::new(Reporter::collecting());
+    let nothing_copied = |text| Error { summary: Summary::default(), messages: vec![text] };
     let options =
         Options { umask: sys::umask(), reporter: Arc::clone(&reporter), ..options.clone() };
+    options.check().map_err(nothing_copied)?;
+    if sources.is_empty() {
+        return Err(nothing_copied("missing source: nothing to copy".into()));
+    }
     let mut names: Vec<_> = sources.iter().map(|name| name.as_ref().into()).collect();
     names.push(target.as_ref().into());
+    if let Some(name) = names.iter().find(|name: &&OsString| name.as_bytes().contains(&0)) {
+        let text = format!("no file can be named {}: it has a zero byte", messages::quote(name));
+        return Err(nothing_copied(text));
+    }
     let request = Request { options, names, ..Request::default() };
-    let copies = plan::plan(&request).map_err(|Usage { text, .. }| Error {
-        summary: Summary::default(),
-        messages: vec![text],
-    })?;
+    let copies = plan::plan(&request).map_err(|Usage { text, .. }| nothing_copied(text))?;
     let shared = Shared::new(request.options);
     if let Err(e) = sources::copy_all(&shared, &copies) {
         reporter.fail_with("cannot start a thread", &e);
@@ -187,7 +198,30 @@ mod tests {
     fn too_few_names_are_an_error() {
         let none: [&str; 0] = [];
         let error = copy(&none, "target", &Options::new()).unwrap_err();
-        assert!(error.to_string().starts_with("missing destination"), "{error}");
+        assert!(error.to_string().starts_with("missing source"), "{error}");
+    }
+
+    #[test]
+    fn a_zero_byte_is_reported_with_the_name() {
+        let place = tempfile::tempdir().unwrap();
+        let (good, bad) = (place.path().join("file"), place.path().join("a\0b"));
+        fs::write(&good, "text").unwrap();
+        for (source, target) in [(&bad, &good), (&good, &bad)] {
+            let error = copy(&[source], target, &Options::new()).unwrap_err().to_string();
+            assert!(error.contains("a'$'\\000''b'") && error.contains("zero byte"), "{error}");
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn shared_blocks_and_holes_exclude_each_other() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("file"), "text").unwrap();
+        for sparse in [When::Always, When::Never] {
+            let options = Options::new().reflink(When::Always).sparse(sparse);
+            let copied = copy(&[place.path().join("file")], place.path().join("copy"), &options);
+            assert!(copied.unwrap_err().to_string().contains("--sparse=auto"));
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct Reporter {
     failed: AtomicBool,
     /// Standard output could not be written, which was reported.
     unwritable: AtomicBool,
+    /// Standard output is only for the JSON.
+    reserved: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,17 @@ impl Reporter {
     }
 
     fn new(sink: Sink) -> Reporter {
-        Reporter { sink, failed: AtomicBool::new(false), unwritable: AtomicBool::new(false) }
+        Reporter {
+            sink,
+            failed: AtomicBool::new(false),
+            unwritable: AtomicBool::new(false),
+            reserved: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps standard output for the JSON: [`print`](Reporter::print) uses standard error.
+    pub(crate) fn reserve_stdout(&self) {
+        self.reserved.store(true, Relaxed);
     }
 
     pub(crate) fn program(&self) -> &str {
@@ -91,9 +103,12 @@ impl Reporter {
     }
 
     /// Writes one line to standard output with one call, so that the lines of several threads do
-    /// not mix. Only the first error is reported.
+    /// not mix; to standard error if standard output is [reserved](Reporter::reserve_stdout). Only
+    /// the first error is reported.
     pub(crate) fn print(&self, text: &str) {
-        if let Sink::Process { .. } = &self.sink
+        if self.reserved.load(Relaxed) {
+            let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+        } else if let Sink::Process { .. } = &self.sink
             && let Err(e) = cringle_command::stdout::write(format!("{text}\n").as_bytes())
             && !self.unwritable.swap(true, Relaxed)
         {

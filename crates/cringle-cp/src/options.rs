@@ -231,7 +231,8 @@ impl Options {
         self
     }
 
-    /// Shares the blocks of source and copy where the file system can.
+    /// Shares the blocks of source and copy where the file system can. [`When::Always`] excludes
+    /// every choice of [`sparse`](Options::sparse) but [`When::Auto`].
     pub fn reflink(mut self, reflink: When) -> Options {
         self.reflink = reflink;
         self
@@ -261,6 +262,14 @@ impl Options {
     pub fn jobs(mut self, jobs: usize) -> Options {
         self.jobs = jobs.clamp(1, 256);
         self
+    }
+
+    /// Fails if the options make no sense together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.reflink == When::Always && self.sparse != When::Auto {
+            return Err("--reflink can be used only with --sparse=auto".into());
+        }
+        Ok(())
     }
 
     /// Returns whether a symbolic link is followed.

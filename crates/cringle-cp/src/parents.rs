@@ -96,9 +96,14 @@ impl Parent {
         self.made = true;
         let made = sys::stat_at(sys::CWD, &path, false);
         self.id = made.as_ref().map_or((0, 0), sys::id);
-        let made = made.map_or(mode, |made| made.st_mode);
-        let wanted = made & 0o7777 & (mode | !0o700) | omitted & !options.umask;
-        if wanted != made & 0o7777 {
+        let made = made.map_or(mode, |made| made.st_mode) & 0o7777;
+        let wanted = made & (mode | !0o700) | omitted & !options.umask;
+        let needed = made | 0o700;
+        if needed != made {
+            // A strict umask removed what filling the directory needs.
+            let _ = sys::chmod_at(sys::CWD, &path, needed);
+        }
+        if wanted != needed {
             self.final_mode = Some(wanted);
         }
         if options.verbose {

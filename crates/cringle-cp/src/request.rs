@@ -268,9 +268,7 @@ impl Options {
         if matches!(self.replace, Replace::Skip | Replace::Refuse) && pending.backups {
             return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
         }
-        if self.reflink == When::Always && self.sparse != When::Auto {
-            return Err("--reflink can be used only with --sparse=auto".into());
-        }
+        self.check()?;
         if pending.context {
             return Err(Usage::plain(
                 "cannot preserve security context without an SELinux-enabled kernel",

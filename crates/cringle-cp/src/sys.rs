@@ -398,8 +398,13 @@ pub(crate) fn effective_user() -> u32 {
 
 /// Returns whether the effective user may access the name: `R_OK`, `W_OK`, `X_OK`.
 pub(crate) fn accessible(dir: BorrowedFd<'_>, name: &CStr, how: i32) -> bool {
+    access(dir, name, how).is_ok()
+}
+
+/// Fails, with the reason, if the effective user may not access the name.
+pub(crate) fn access(dir: BorrowedFd<'_>, name: &CStr, how: i32) -> io::Result<()> {
     let how = fs::Access::from_bits_retain(how as u32);
-    fs::accessat(dir, name, how, AtFlags::EACCESS).is_ok()
+    Ok(fs::accessat(dir, name, how, AtFlags::EACCESS)?)
 }
 
 /// Reads the next records of a directory (`linux_dirent64`); 0 at its end.

@@ -74,3 +74,21 @@ fn an_archive_has_only_its_sources_acls() {
     let of = |name: &str| describe(&base.path().join(name), true);
     assert_eq!(of("there/tree"), of("tree"));
 }
+
+#[test]
+fn no_preserve_mode_keeps_what_a_set_group_id_directory_gives() {
+    let place = crate::common::place("cp-set-group-id");
+    fs::create_dir_all(place.join("tree/sub")).unwrap();
+    fs::write(place.join("tree/file"), "text").unwrap();
+    fs::create_dir(place.join("shared")).unwrap();
+    fs::set_permissions(place.join("shared"), fs::Permissions::from_mode(0o2755)).unwrap();
+    for flags in [&["-r"][..], &["-r", "--no-preserve=mode"], &["-a", "--no-preserve=mode"]] {
+        copies(&place, &[flags, &["-T", "tree", "shared/copy"]].concat());
+        let mode = |name: &str| fs::metadata(place.join(name)).unwrap().permissions().mode();
+        for name in ["shared/copy", "shared/copy/sub"] {
+            assert_eq!(mode(name) & 0o7000, 0o2000, "{flags:?}: {name}");
+        }
+        assert_eq!(mode("shared/copy/file") & 0o7000, 0, "{flags:?}");
+        fs::remove_dir_all(place.join("shared/copy")).unwrap();
+    }
+}

@@ -128,6 +128,57 @@ fn a_dry_run_reports_existing_targets() {
 }
 
 #[test]
+fn dry_run_names_what_prevents_a_new_name() {
+    let place = place("cp-dry-run-names");
+    fs::create_dir_all(place.join("tree/sub")).unwrap();
+    fs::create_dir(place.join("there")).unwrap();
+    fs::write(place.join("tree/sub/file"), "text").unwrap();
+    for (arguments, out, err) in [
+        (
+            &["--parents", "tree/sub/file", "there"][..],
+            &["'tree/sub/file' -> 'there/tree/sub/file'"][..],
+            &[][..],
+        ),
+        (
+            &["tree/sub/file", "no/such"],
+            &[],
+            &["cp: cannot create regular file 'no/such': No such file or directory"],
+        ),
+        (
+            &["-r", "tree", "no/such"],
+            &[],
+            &["cp: cannot create directory 'no/such': No such file or directory"],
+        ),
+        (
+            &["-s", "tree/sub/file", "there"],
+            &[],
+            &["cp: there/file: can make relative symbolic links only in current directory"],
+        ),
+    ] {
+        let (status, output, stderr) = run(&place, &[&["--dry-run"], arguments].concat());
+        assert_eq!(lines(output.as_bytes()), out, "{arguments:?}");
+        assert_eq!(lines(stderr.as_bytes()), err, "{arguments:?}");
+        assert_eq!(status, Some(i32::from(!err.is_empty())), "{arguments:?}");
+    }
+    assert_eq!(fs::read_dir(place.join("there")).unwrap().count(), 0);
+}
+
+#[test]
+fn json_is_alone_on_standard_output() {
+    let place = place("cp-json-alone");
+    fs::create_dir(place.join("tree")).unwrap();
+    fs::write(place.join("tree/file"), "text").unwrap();
+    for (flag, line) in
+        [("--dry-run", "'tree/file' -> 'copy/file'"), ("-v", "'tree/file' -> 'copy/file'")]
+    {
+        let (status, output, stderr) = run(&place, &["-r", flag, "--json", "-", "tree", "copy"]);
+        assert_eq!(status, Some(0), "{flag}");
+        assert!(serde_json::from_str::<serde_json::Value>(&output).is_ok(), "{flag}: {output}");
+        assert!(stderr.contains(line), "{flag}: {stderr}");
+    }
+}
+
+#[test]
 fn debug_reports_how_files_are_copied() {
     let place = place("cp-debug");
     fs::write(place.join("small"), "small").unwrap();

@@ -55,6 +55,34 @@ fn archives_between_file_systems_are_identical() {
     }
 }
 
+/// As in `cp -ax / /mnt`: the target is mounted within the source, and `-x` leaves out what it
+/// contains.
+#[test]
+fn a_mounted_target_within_the_source_is_no_copy_into_itself() {
+    let (base, mounts) = mounts("cp-mounted-target");
+    for image in fs::read_dir(base.path()).unwrap().map(Result::unwrap) {
+        if image.file_type().unwrap().is_file() {
+            fs::remove_file(image.path()).unwrap();
+        }
+    }
+    fs::write(base.path().join("file"), "text").unwrap();
+    let source = format!("{}/.", base.path().display());
+    for mount in &mounts {
+        let target = mount.0.join("copy");
+        fs::create_dir(&target).unwrap();
+        for to in [&target, &mount.0] {
+            let (to, text) = (to.to_str().unwrap(), "file");
+            let (status, out, err) = run(base.path(), &["-ax", "--dry-run", &source, to]);
+            assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
+            copies(base.path(), &["-ax", &source, to]);
+            assert!(Path::new(to).join(text).exists());
+            // The mount point is a directory of the source; what is mounted there is not.
+            let point = Path::new(to).join(mount.0.file_name().unwrap());
+            assert_eq!(fs::read_dir(&point).unwrap().count(), 0, "{}", point.display());
+        }
+    }
+}
+
 /// Returns the number of files of a copy within `mount` that share their blocks.
 fn cloned(mount: &Mount, flag: &str, target: &str) -> u64 {
     let mut command = ours();

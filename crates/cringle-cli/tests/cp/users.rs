@@ -58,6 +58,33 @@ fn read_only_with_attributes(tree: &Path) {
     }
 }
 
+/// The mode that the umask leaves is set when the directories are filled.
+#[test]
+fn parents_are_filled_under_a_strict_umask() {
+    let Some(base) = place_of_nobody("cp-users-umask") else { return };
+    for name in ["from/a/b", "to"] {
+        fs::create_dir_all(base.path().join(name)).unwrap();
+    }
+    fs::write(base.path().join("from/a/b/file"), "text").unwrap();
+    give_away(base.path());
+    let mut command = ours();
+    command.args(["--parents", "from/a/b/file", "to"]).uid(NOBODY).gid(NOBODY);
+    // SAFETY: `umask` may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::umask(0o777);
+            Ok(())
+        })
+    };
+    let output = output_of(command, base.path(), b"");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read(base.path().join("to/from/a/b/file")).unwrap(), b"text");
+    for name in ["to/from", "to/from/a", "to/from/a/b", "to/from/a/b/file"] {
+        let mode = fs::metadata(base.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0, "{name}");
+    }
+}
+
 #[test]
 fn attributes_of_read_only_files_are_preserved() {
     let Some(base) = place_of_nobody("cp-users") else { return };
