@@ -3,9 +3,10 @@
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cringle_bench::Bench;
 use cringle_report::Color;
-use cringle_report::failure::Failure;
-use std::io::IsTerminal;
+use cringle_report::failure::{FAILED, Failure};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::process;
 
 #[derive(Parser)]
 #[command(name = "cringle", version, about, propagate_version = true, max_term_width = 100)]
@@ -56,8 +57,25 @@ impl Cli {
     /// command.
     pub(crate) fn of_process() -> Cli {
         let mut definition = Cli::definition();
-        let matches = definition.get_matches_mut();
-        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut definition).exit())
+        let matches = definition.try_get_matches_from_mut(std::env::args_os());
+        let matches = matches.unwrap_or_else(|error| end(&error));
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| end(&error.format(&mut definition)))
+    }
+}
+
+/// Prints help, the version or an error of usage, and exits. (clap's own `exit` ignores that
+/// standard output cannot be written.)
+fn end(message: &clap::Error) -> ! {
+    let mut printed = message.print();
+    if !message.use_stderr() {
+        printed = printed.and_then(|()| cringle_command::stdout::write(&[]));
+    }
+    match printed {
+        Err(error) if !message.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+            cringle_command::complain(&format!("cringle: cannot write the help: {error}"));
+            process::exit(FAILED.into())
+        }
+        _ => process::exit(message.exit_code()),
     }
 }
 

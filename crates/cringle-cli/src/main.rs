@@ -11,7 +11,7 @@ mod sim;
 mod trace_flag;
 
 use cli::{Cli, Command};
-use cringle_report::failure::Failure;
+use cringle_report::failure::{FAILED, Failure};
 use cringle_report::{self as report, interrupt};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let trace = trace_flag::begin(cli)?;
     let result = dispatch(cli);
-    trace.end();
-    result
+    let has_trace = trace.end();
+    result.map(|code| if has_trace { code } else { ExitCode::from(FAILED) })
 }
 
 /// Returns the program name and the arguments of `cringle cp …`, or of a link named `cp`: that
@@ -111,7 +111,12 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
 
 /// Writes `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, ….
 fn manual_pages(directory: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(Cli::definition(), directory)?;
-    Ok(())
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::definition(), directory));
+    written.map_err(|error| {
+        let shown = directory.display();
+        Failure::failed(format!(
+            "cannot write pages into {shown}: {error}; give --all a directory that can be written"
+        ))
+    })
 }

@@ -74,10 +74,9 @@ fn trace_children(path: &Path) {
 }
 
 impl ActiveTrace {
-    /// Ends the trace and reports on standard error how many events it has.
-    pub(crate) fn end(self) {
-        if let Some(recording) = self.0 {
-            recording.finish();
-        }
+    /// Ends the trace and reports on standard error how many events it has. Returns false if it is
+    /// incomplete.
+    pub(crate) fn end(self) -> bool {
+        self.0.is_none_or(Recording::finish)
     }
 }

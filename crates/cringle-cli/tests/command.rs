@@ -107,6 +107,35 @@ fn a_closed_pipe_is_no_failure() {
 }
 
 #[test]
+fn help_that_cannot_be_written_fails() {
+    let place = place("full-stdout");
+    for args in [&["--help"][..], &["--version"], &["bench", "--help"], &["man"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = cringle(&place).args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(texts(&output).1.contains("cannot write"), "{args:?}: {}", texts(&output).1);
+    }
+}
+
+#[test]
+fn an_unwritable_directory_for_pages_is_named() {
+    let place = place("man-unwritable");
+    let output = cringle(&place).args(["man", "--all", "/proc/pages"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (_, err) = texts(&output);
+    assert!(err.contains("/proc/pages") && err.contains("--all"), "{err}");
+}
+
+#[test]
+fn an_incomplete_trace_fails_the_command() {
+    let place = place("full-trace");
+    let output =
+        cringle(&place).args(["--trace", "/dev/full", "sim", "--seeds", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", texts(&output).1);
+    assert!(texts(&output).1.contains("the trace is incomplete"), "{}", texts(&output).1);
+}
+
+#[test]
 fn completions_and_manual_pages_have_all_commands() {
     let place = place("shells");
     for shell in ["bash", "zsh", "fish"] {

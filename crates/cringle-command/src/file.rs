@@ -6,8 +6,10 @@
 
 use super::{is_stdout, print};
 use crate::failure::Failure;
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -17,7 +19,8 @@ pub fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
     let tried = match target(path) {
         Ok(Target::Replace { path }) => temporary_beside(&path).map(drop),
-        Ok(Target::WriteInto) => OpenOptions::new().write(true).open(path).map(drop),
+        // Opening and closing a pipe would end the input of its reader.
+        Ok(Target::WriteInto) => may_write(path),
         Err(error) => Err(error),
     };
     tried.map_err(|error| refused(option, path, &error))
@@ -60,6 +63,17 @@ fn target(path: &Path) -> io::Result<Target> {
             Ok(Target::Replace { path: path.into() })
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Fails, with the reason, if this process may not write to the file.
+fn may_write(path: &Path) -> io::Result<()> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let (how, flags) = (libc::W_OK, libc::AT_EACCESS);
+    // SAFETY: `name` ends in a zero byte and outlives the call.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), how, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -147,6 +161,23 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         let directory = check("--json", Some(place.path())).unwrap_err();
         assert!(directory.message.contains("directory"));
+    }
+
+    #[test]
+    fn a_pipe_with_a_name_keeps_its_reader() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pipe");
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: `name` ends in a zero byte and outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let (sender, text) = std::sync::mpsc::channel();
+        let reader = path.clone();
+        std::thread::spawn(move || sender.send(fs::read_to_string(reader)));
+        check("--json", Some(&path)).unwrap();
+        let writer = path.clone();
+        std::thread::spawn(move || write("--json", &writer, "text"));
+        let text = text.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        assert_eq!(text.unwrap(), "text");
     }
 
     #[test]

@@ -70,6 +70,17 @@ pub fn forget_child() {
 /// It does not use `signal::cancel_on`, which cancels fibers: most of what the command runs is not
 /// on fibers, and the rest of an interrupted measurement is of no use.
 pub fn watch() -> io::Result<()> {
+    start_watching().map_err(|error| {
+        let text = format!("cannot start a thread for signals: {error}");
+        let remedy = match error.kind() {
+            io::ErrorKind::WouldBlock => "; raise `ulimit -u`, or the control group's pids.max",
+            _ => "",
+        };
+        io::Error::new(error.kind(), text + remedy)
+    })
+}
+
+fn start_watching() -> io::Result<()> {
     dump_on_sigusr1()?;
     let mut ends = vec![Signal::Interrupt, Signal::Terminate, PARENT_DIED];
     if !crate::startup::is_ignored(libc::SIGHUP) {

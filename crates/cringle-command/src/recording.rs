@@ -21,10 +21,13 @@ impl Recording {
         Recording { trace, path: path.into() }
     }
 
-    /// Ends the trace and prints its number of events to standard error.
-    pub fn finish(self) {
+    /// Ends the trace and prints its number of events to standard error. Returns false if the file
+    /// is incomplete.
+    pub fn finish(self) -> bool {
         let path = self.path.display();
-        let line = match self.trace.finish() {
+        let finished = self.trace.finish();
+        let is_complete = finished.is_ok();
+        let line = match finished {
             Ok(written) if written.events == 0 => {
                 format!("{path} has no events: this command ran no fibers")
             }
@@ -38,5 +41,6 @@ impl Recording {
             Err(e) => format!("the trace is incomplete: {e}"),
         };
         crate::complain(&format!("cringle: {line}"));
+        is_complete
     }
 }

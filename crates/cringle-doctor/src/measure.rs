@@ -2,7 +2,7 @@
 //! switch between fibers.
 
 use super::args::DoctorArgs;
-use super::paths::{PathReport, Support};
+use super::paths::{PathReport, Support, as_text};
 use super::ring::{Ring, Start};
 use cringle::fiber;
 use cringle_bench as bench;
@@ -30,6 +30,7 @@ pub(crate) struct Measured {
 /// Reads per second of one thread or worker, as medians of the rounds.
 #[derive(Clone, Serialize)]
 pub(crate) struct Read {
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     pub profile: &'static str,
     pub block_bytes: usize,

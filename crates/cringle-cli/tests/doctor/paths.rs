@@ -23,6 +23,18 @@ fn at(place: &Path, path: &Path) -> Report {
 }
 
 #[test]
+fn a_path_that_is_not_utf_8_is_reported() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = place("doctor-bytes");
+    let path = place.join(std::ffi::OsStr::from_bytes(b"a\xff"));
+    fs::create_dir_all(&path).unwrap();
+    let output = doctor(&place).args(["--no-measure", "--json", "-"]).arg(&path).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = report["paths"][0]["path"].as_str().unwrap();
+    assert!(shown.ends_with("a\u{fffd}"), "{shown}");
+}
+
+#[test]
 fn each_file_systems_capabilities_are_found() {
     let place = place("doctor-mounts");
     if !is_root() {

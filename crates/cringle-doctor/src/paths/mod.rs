@@ -7,7 +7,7 @@ mod probes;
 use super::kernel::read;
 use cringle_report::failure::Failure;
 use cringle_report::machine::storage::Storage;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 /// What lies under a path.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PathReport {
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
+    #[serde(serialize_with = "as_text_if_any")]
     pub mount_point: Option<PathBuf>,
     pub filesystem: String,
     /// If the file system is in memory, which one it is.
@@ -34,6 +36,15 @@ pub(crate) struct PathReport {
     pub nowait_writes: Capability,
     pub reflink: Capability,
     pub polled: Capability,
+}
+
+/// JSON has no bytes: what is not UTF-8 in a path is replaced.
+pub(crate) fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path.to_string_lossy().serialize(serializer)
+}
+
+fn as_text_if_any<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
 /// The result of a probe.
