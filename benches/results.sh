@@ -1,12 +1,12 @@
 #!/bin/sh
-# Every table of RESULTS.md, in about ten minutes:
+# Writes RESULTS.md, in about ten minutes:
 #
 #     ./results.sh DIRECTORY > RESULTS.md
 #
-# DIRECTORY lies on the file system and disk to measure (not on tmpfs); a file of 1 GiB is made
-# there and removed. REPEAT=1 takes each figure once, for a look.
+# DIRECTORY is on the file system and disk to measure (not on tmpfs); a file of 1 GiB is created
+# there and removed. REPEAT=1 measures each figure once, for a quick look.
 #
-# The parts that were measured by other commands are taken from the last commit's RESULTS.md.
+# The parts that other commands measured are copied from the last commit's RESULTS.md.
 set -eu
 directory=${1:?usage: ./results.sh DIRECTORY > RESULTS.md}
 repeat=${REPEAT:-5}
@@ -25,10 +25,10 @@ version() {
         paste -sd '/' | sed "s/^/$1 /"
 }
 
-# A heading, the command as a reader would give it, and what it prints.
+# Prints a heading, the command as a reader would type it, and the command's output.
 randread() {
     printf '\n### %s\n\n    randread --file FILE %s\n\n' "$1" "$2"
-    # The words of $2 are arguments.
+    # $2 is split into arguments.
     # shellcheck disable=SC2086
     "$bin/randread" --file "$data" --repeat "$repeat" $2
 }

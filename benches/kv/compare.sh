@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The book's key-value server on fibers and on tokio, in turns: redis-benchmark's rate of durable SETs and of GETs.
+# Compares the book's key-value server with the same server on tokio: redis-benchmark's rates of durable SETs and of
+# GETs, in alternating rounds.
 #
 #     benches/kv/compare.sh [ROUNDS] [CONNECTIONS]
 #
-# The servers have core 0, the load core 1. The log is in the current directory, which should be on a disk.
+# The servers run on core 0, the load on core 1. The log is in the current directory, which should be on a disk.
 set -euo pipefail
 
 rounds=${1:-5} connections=${2:-50} port=6399
 root=$(cd "$(dirname "$0")/../.." && pwd)
 fibers=${CARGO_TARGET_DIR:-$root/target}/release/examples/kv
 tokio=${BENCHES_TARGET_DIR:-$root/benches/target}/release/kv
-place=$(mktemp -d ./kv-XXXXXX)
-trap 'rm -rf "$place"' EXIT
+logs=$(mktemp -d ./kv-XXXXXX)
+trap 'rm -rf "$logs"' EXIT
 
 # Prints "SET rate" and "GET rate" of one run.
 measure() {
@@ -31,8 +32,8 @@ measure() {
 }
 
 for ((round = 0; round < rounds; round++)); do
-  measure fibers "$fibers" "$place/fibers-$round" 127.0.0.1:$port
-  measure tokio "$tokio" "$place/tokio-$round" 127.0.0.1:$port 1
+  measure fibers "$fibers" "$logs/fibers-$round" 127.0.0.1:$port
+  measure tokio "$tokio" "$logs/tokio-$round" 127.0.0.1:$port 1
 done | sort -k1,2 -k3n | awk '
   { rates[$1 " " $2] = rates[$1 " " $2] " " $3 }
   END {

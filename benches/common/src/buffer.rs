@@ -2,15 +2,15 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-/// Zeroed, at a multiple of 4096 bytes.
+/// Zeroed memory whose address is a multiple of 4096.
 pub struct AlignedBuf {
     start: *mut u8,
     len: usize,
 }
 
-// SAFETY: it owns its memory, as a `Box<[u8]>` does.
+// SAFETY: the value owns its memory, as a `Box<[u8]>` does.
 unsafe impl Send for AlignedBuf {}
-// SAFETY: as above; shared references only read.
+// SAFETY: as above; shared references of safe code only read.
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
@@ -33,19 +33,19 @@ impl AlignedBuf {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is ours, initialised, `len` bytes long.
+        // SAFETY: the value owns `len` initialised bytes at `start`.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: as above, and the value is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { dealloc(self.start, Self::layout(self.len)) }
     }
 }

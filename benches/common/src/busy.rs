@@ -1,8 +1,8 @@
-//! Whether others use the machine while something is timed.
+//! Measures how busy the machine is.
 
 use std::time::{Duration, Instant};
 
-/// The share of all cores' time that anybody used over `span`.
+/// Returns the share of all cores' time that was used during `span`.
 pub fn share_over(span: Duration) -> f64 {
     let (before, idle_before) = ticks();
     std::thread::sleep(span);
@@ -11,7 +11,8 @@ pub fn share_over(span: Duration) -> f64 {
     1.0 - idle as f64 / all as f64
 }
 
-/// Waits until less than `limit` of the machine is in use, for `patience` at most. Whether it is.
+/// Waits, for `patience` at most, until less than `limit` of the machine is in use. Returns whether
+/// it is.
 pub fn wait_until_quiet(limit: f64, patience: Duration) -> bool {
     let start = Instant::now();
     loop {
@@ -24,12 +25,12 @@ pub fn wait_until_quiet(limit: f64, patience: Duration) -> bool {
     }
 }
 
-/// All ticks of all cores, and the idle ones among them.
+/// Returns the sum of all cores' ticks, and of their idle ticks.
 fn ticks() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/stat").expect("Linux has this file");
     let line = text.lines().next().expect("a line for all cores");
     let fields: Vec<u64> =
         line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
-    // User, nice, system, idle, waiting for I/O, …
+    // The fields are user, nice, system, idle, iowait, …
     (fields.iter().sum(), fields[3] + fields[4])
 }

@@ -1,42 +1,42 @@
-//! Time and CPU: of the thread, of the process, and by the wall.
+//! Clocks: CPU time of a thread and of the process, and wall-clock time.
 
 use std::time::{Duration, Instant};
 
-/// CPU time this thread has used. Other processes that take the core away do not count, so work
-/// that never waits is best timed by it on a machine that is not idle.
+/// Returns the CPU time of this thread. It excludes the time of other processes on the core, so it
+/// suits work that never waits on a machine that is not idle.
 pub fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call fills the structure it is given.
+    // SAFETY: the pointer is to a structure that lives for the call.
     let res = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(res, 0, "every Linux has this clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The thread's CPU time that `work` takes, in nanoseconds for each of its `operations`.
+/// Returns the thread's CPU time of `work`, in nanoseconds per operation.
 pub fn cpu_ns_per_op(operations: u64, work: impl FnOnce()) -> f64 {
     let start = thread_cpu();
     work();
     (thread_cpu() - start).as_secs_f64() * 1e9 / operations as f64
 }
 
-/// The time on the wall that `work` takes, in nanoseconds for each of its `operations`.
+/// Returns the wall-clock time of `work`, in nanoseconds per operation.
 pub fn wall_ns_per_op(operations: u64, work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_secs_f64() * 1e9 / operations as f64
 }
 
-/// What a stretch of work took.
+/// The time and CPU of some work.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     pub seconds: f64,
-    /// Of the whole process: every thread, and the kernel's workers for its rings.
+    /// CPU time of the whole process, including the kernel's workers for its rings.
     pub user_seconds: f64,
     pub system_seconds: f64,
     pub context_switches: i64,
 }
 
-/// A running measurement of the wall's time and the whole process's CPU.
+/// A running measurement of [`Usage`].
 pub struct Meter {
     started: Instant,
     before: libc::rusage,
@@ -63,7 +63,7 @@ impl Meter {
 
 fn rusage() -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call fills the structure, of which all-zero is a valid value.
+    // SAFETY: the pointer is to a structure that lives for the call; zeroes are valid in it.
     unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init()

@@ -1,4 +1,4 @@
-//! The file that is read: a given one, or one made for the run and removed after it.
+//! The file that is read: an existing one, or one that is created for the run.
 
 use crate::plan::Rng;
 use std::fs::{File, OpenOptions};
@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file of random bytes; removed when the value is dropped.
+/// A file of random bytes, which is removed when the value is dropped.
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Written to the disk, and left in the page cache.
+    /// Creates the file, syncs it, and leaves it in the page cache.
     pub fn new(directory: &Path, bytes: u64) -> io::Result<Scratch> {
         let path = directory.join(format!("cringle-bench-{}.dat", std::process::id()));
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -37,23 +37,23 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing more can be done about a file that is gone or cannot be removed.
+        // A file that cannot be removed is left behind.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Opens for reading, past the page cache if `direct`.
+/// Opens the file for reading, with `O_DIRECT` if `direct`.
 pub fn open(path: &Path, direct: bool) -> io::Result<File> {
     let flags = if direct { libc::O_DIRECT } else { 0 };
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// The size of a file or a block device in bytes.
+/// Returns the size of a file or block device in bytes.
 pub fn size_of(path: &Path) -> io::Result<u64> {
     File::open(path)?.seek(SeekFrom::End(0))
 }
 
-/// Reads all of it, so that the page cache has it.
+/// Reads the whole file into the page cache.
 pub fn warm(path: &Path) -> io::Result<()> {
     let mut file = File::open(path)?;
     let mut chunk = vec![0; 1 << 20];
@@ -61,12 +61,12 @@ pub fn warm(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the file lies where every read of a ring is handed to a kernel thread, warm or not:
-/// such reads say nothing of the overhead of a runtime.
-pub fn is_no_inline_floor(path: &Path) -> io::Result<bool> {
+/// Returns whether the file is on tmpfs, where a kernel thread performs every read of a ring, even
+/// if it is cached. Such reads do not show the overhead of a runtime.
+pub fn is_on_tmpfs(path: &Path) -> io::Result<bool> {
     let file = File::open(path)?;
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the call fills the structure, of which all-zero is a valid value.
+    // SAFETY: the pointer is to a structure that lives for the call; zeroes are valid in it.
     let stat = unsafe {
         if libc::fstatfs(file.as_raw_fd(), stat.as_mut_ptr()) < 0 {
             return Err(io::Error::last_os_error());

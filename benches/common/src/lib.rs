@@ -1,5 +1,5 @@
-//! What the benchmarks share: clocks, statistics, the bare ring they all measure against, the
-//! reads they do, and the file they do them on.
+//! The parts that the benchmarks share: clocks, statistics, the bare ring that they compare with,
+//! the plan of reads, and the file.
 
 pub mod buffer;
 pub mod busy;

@@ -1,14 +1,14 @@
-//! What the process has in memory, as the kernel counts it.
+//! The memory of the process, as the kernel counts it.
 
-/// Bytes resident, and bytes of page tables, which are not among the resident ones.
+/// Resident bytes, and bytes of page tables, which are not counted as resident.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     pub resident_bytes: u64,
     pub page_table_bytes: u64,
 }
 
-/// Of this process, now. `smaps_rollup` walks the page tables; the counters behind `VmRSS` are
-/// only added up now and then.
+/// Returns the memory of this process. It reads `smaps_rollup`, which walks the page tables,
+/// because the counters behind `VmRSS` are summed up only from time to time.
 pub fn now() -> Memory {
     Memory {
         resident_bytes: kib("/proc/self/smaps_rollup", "Rss:") << 10,

@@ -1,4 +1,4 @@
-//! Which blocks are read, and by whom.
+//! The plan of reads: which blocks are read, and by which task.
 
 /// SplitMix64.
 pub struct Rng(pub u64);
@@ -13,7 +13,7 @@ impl Rng {
     }
 }
 
-/// `count` block-aligned offsets in a file of `size` bytes, the same for the same seed.
+/// Draws `count` block-aligned offsets in a file of `size` bytes; the seed determines them.
 pub fn offsets(seed: u64, count: usize, size: u64, block: u64) -> Vec<u64> {
     let blocks = size / block;
     assert!(blocks > 0, "the file holds no block of {block} bytes");
@@ -21,16 +21,16 @@ pub fn offsets(seed: u64, count: usize, size: u64, block: u64) -> Vec<u64> {
     (0..count).map(|_| rng.draw() % blocks * block).collect()
 }
 
-/// The part of `all` that task `index` of `count` reads: every `count`th. So all tasks together
-/// walk through `all` once, as a loop without tasks does; `count` walks side by side would miss the
-/// cache more often, which is no fault of a runtime's.
+/// Returns the part of `all` that task `index` of `count` reads: every `count`th offset. All tasks
+/// together walk through `all` once, as a loop without tasks does. If each walked through a
+/// contiguous part, they would miss the cache more often than the loop.
 #[inline]
 pub fn share(all: &[u64], index: usize, count: usize) -> impl Iterator<Item = u64> {
     all[index.min(all.len())..].iter().copied().step_by(count)
 }
 
-/// The first eight bytes of a block. Added up over all reads they are the same for everybody who
-/// read the same blocks, in whatever order they came.
+/// Returns the first eight bytes of a block. Their sum over all reads is a checksum that does not
+/// depend on the order of the reads.
 #[inline]
 pub fn head(block: &[u8]) -> u64 {
     u64::from_ne_bytes(block[..8].try_into().expect("blocks are eight bytes at least"))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_all_of_it_and_nothing_twice() {
+    fn shares_cover_each_offset_once() {
         let all = offsets(1, 1003, 1 << 20, 64);
         let mut shares: Vec<_> = (0..32).map(|index| share(&all, index, 32)).collect();
         let joined: Vec<u64> = (0..all.len()).filter_map(|turn| shares[turn % 32].next()).collect();

@@ -1,10 +1,9 @@
-//! The bare ring: what a runtime on top of io_uring is measured against, at its best settings.
+//! The bare ring, at its best settings: the baseline of a runtime on io_uring.
 //!
-//! One thread, no tasks, no futures, no allocation while it works. It takes what a program with
-//! nothing else to do can have: the ring has one issuer, the kernel runs completions only when
-//! asked for them, the ring's descriptor is registered, a read's state is found by its slot's
-//! number; and each round is one system call that submits all that is free, waits for one
-//! completion, and then takes all that are there.
+//! One thread, without tasks, futures, or allocation in the loop. It uses every setting that a
+//! single-purpose program can: a single issuer, `DEFER_TASKRUN`, a registered ring descriptor, and
+//! slot numbers as `user_data`. Each round is one system call, which submits a read for each free
+//! slot and waits for one completion; then the loop takes all completions in the queue.
 
 use crate::buffer::AlignedBuf;
 use crate::plan::head;
@@ -13,12 +12,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// What the kernel is asked to look up once instead of for each read, and how it is called.
+/// How the reader uses the ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Register the file and the buffers.
     pub fixed: bool,
-    /// Submit in one call, and wait in another if nothing has come yet, as fio does.
+    /// Submit in one call, and wait in another if no completion has arrived, as fio does.
     pub split: bool,
 }
 
@@ -26,7 +25,7 @@ pub struct Options {
 pub struct Reader {
     ring: IoUring,
     file: File,
-    /// A block for each slot. Dropped after the ring.
+    /// A block for each slot. This field is dropped after the ring.
     area: AlignedBuf,
     block: usize,
     depth: usize,
@@ -45,25 +44,26 @@ impl Reader {
         if options.fixed {
             ring.submitter().register_files(&[file.as_raw_fd()])?;
             let whole = libc::iovec { iov_base: area.as_ptr().cast(), iov_len: depth * block };
-            // SAFETY: the memory outlives the ring: `area` is the later field.
+            // SAFETY: the memory outlives the ring, because `area` is the later field.
             unsafe { ring.submitter().register_buffers(&[whole]) }?;
         }
         Ok(Reader { ring, file, area, block, depth, options })
     }
 
-    /// Reads the block at each offset; the sum of their heads.
+    /// Reads the block at each offset, and returns the sum of their heads.
     pub fn read(&mut self, offsets: &[u64]) -> io::Result<u64> {
         let Reader { ring, file, area, block, depth, options } = self;
         let (mut submitter, mut queue, mut completions) = ring.split();
-        // One look-up less in each call; where it is refused nothing is lost.
+        // Saves a lookup in each call. Without it the ring works, too.
         let _ = submitter.register_ring_fd();
         let (file, block) = (types::Fd(file.as_raw_fd()), *block);
-        let place = |slot: usize| area.as_ptr().wrapping_add(slot * block);
+        let address = |slot: usize| area.as_ptr().wrapping_add(slot * block);
         let entry = |slot: usize, offset: u64| {
-            let (buf, len) = (place(slot), block as u32);
-            let entry = match options.fixed {
-                false => opcode::Read::new(file, buf, len).offset(offset).build(),
-                true => opcode::ReadFixed::new(types::Fixed(0), buf, len, 0).offset(offset).build(),
+            let (buf, len) = (address(slot), block as u32);
+            let entry = if options.fixed {
+                opcode::ReadFixed::new(types::Fixed(0), buf, len, 0).offset(offset).build()
+            } else {
+                opcode::Read::new(file, buf, len).offset(offset).build()
             };
             entry.user_data(slot as u64)
         };
@@ -73,16 +73,16 @@ impl Reader {
             while next < offsets.len()
                 && let Some(slot) = free.pop()
             {
-                // SAFETY: the slot's memory is used by this read alone until its completion gives
-                // the slot back, and this function ends only when all of them have come (or with
-                // the process, by a panic that nobody catches).
+                // SAFETY: only this read uses the slot's memory until its completion frees the
+                // slot, and this function returns after all completions. A panic ends the process.
                 unsafe { queue.push(&entry(slot, offsets[next])) }.expect("an entry for each slot");
                 next += 1;
             }
             queue.sync();
-            match options.split {
-                false => submitter.submit_and_wait(1)?,
-                true => submitter.submit()?,
+            if options.split {
+                submitter.submit()?
+            } else {
+                submitter.submit_and_wait(1)?
             };
             completions.sync();
             if completions.is_empty() {
@@ -93,9 +93,9 @@ impl Reader {
             for completion in &mut completions {
                 assert_eq!(completion.result(), block as i32, "a short or failed read");
                 let slot = completion.user_data() as usize;
-                // SAFETY: the read of this slot has ended; the memory is its block.
-                sum = sum
-                    .wrapping_add(head(unsafe { std::slice::from_raw_parts(place(slot), block) }));
+                // SAFETY: the read of this slot has ended, and the slot's memory is `block` bytes.
+                let bytes = unsafe { std::slice::from_raw_parts(address(slot), block) };
+                sum = sum.wrapping_add(head(bytes));
                 free.push(slot);
                 done += 1;
             }

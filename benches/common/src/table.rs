@@ -1,6 +1,6 @@
-//! Markdown tables, aligned so that they can be read as they are.
+//! Markdown tables with aligned columns.
 
-/// Prints rows of equal length; the first column is words, the others figures.
+/// Prints rows of equal length. The first column is aligned to the left, the others to the right.
 pub fn print(head: &[&str], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -8,14 +8,15 @@ pub fn print(head: &[&str], rows: &[Vec<String>]) {
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
+        let padded =
+            cells.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
         println!("| {} |", padded.collect::<Vec<_>>().join(" | "));
     };
     line(head.to_vec());
-    let rules = widths.iter().enumerate().map(|(at, &width)| match at {
+    let rules = widths.iter().enumerate().map(|(column, &width)| match column {
         0 => "-".repeat(width + 2),
         _ => "-".repeat(width + 1) + ":",
     });

@@ -1,9 +1,9 @@
-//! The key-value server of `crates/cringle/examples/kv` on tokio: the same protocol, records and
-//! shared commits.
+//! The key-value server of `crates/cringle/examples/kv` on tokio, with the same protocol, records
+//! and shared commits.
 //!
 //!     target/release/kv LOG ADDRESS WORKERS
 //!
-//! The file is written and synced by `spawn_blocking`, as tokio's own files are.
+//! `spawn_blocking` writes and syncs the file, as it does for tokio's own files.
 
 #[allow(dead_code)]
 #[path = "../../../crates/cringle/examples/kv/resp.rs"]
@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 #[derive(Default)]
-struct State {
+struct Log {
     map: HashMap<Vec<u8>, Vec<u8>>,
     pending: Vec<u8>,
     appended: u64,
@@ -28,9 +28,9 @@ struct State {
 }
 
 struct Store {
-    state: Mutex<State>,
+    state: Mutex<Log>,
     file: Arc<File>,
-    /// How much of the log is durable.
+    /// The length of the durable part of the log.
     durable: watch::Sender<u64>,
 }
 
@@ -65,12 +65,11 @@ impl Store {
             }
             let group = {
                 let mut state = self.state.lock().unwrap();
-                match state.is_committing {
-                    true => None,
-                    false => {
-                        state.is_committing = true;
-                        Some((std::mem::take(&mut state.pending), state.appended))
-                    }
+                if state.is_committing {
+                    None
+                } else {
+                    state.is_committing = true;
+                    Some((std::mem::take(&mut state.pending), state.appended))
                 }
             };
             let Some((group, end)) = group else {

@@ -1,8 +1,8 @@
-//! (e) Small files copied, by both cores: plain calls, linked chains of a bare ring, and fibers.
+//! Copies of small files by all cores: plain calls, linked chains of a bare ring, and fibers.
 //!
-//! The ring has an op for each step, but ext4 does not make a file, or write one, without waiting:
-//! the ring hands such ops to kernel threads. This says what that costs where nothing waits for the
-//! disk.
+//! The ring has an op for each step, but ext4 cannot create or write a file without waiting, so
+//! kernel threads perform these ops. This benchmark shows the cost of that where no op waits for
+//! the disk.
 
 use crate::report::{Contest, Report};
 use io_uring::types::{DestinationSlot, Fd, Fixed};
@@ -18,16 +18,16 @@ use std::time::Instant;
 const DIRECTORIES: usize = 64;
 const FILES: usize = 8192;
 const BYTES: usize = 4096;
-/// Files under way on each core, where there can be more than one.
+/// Files in flight on each core, for the ring and for fibers.
 const DEPTH: usize = 32;
 
 pub(crate) fn run(rounds: usize, directory: &Path) -> Report {
-    let place = Place::new(directory);
+    let trees = Trees::new(directory);
     let (plain, chains, fibers) =
         ("plain calls", "bare ring: chains of 6 linked ops", "cringle::fs on fibers");
-    let mut targets = (0..).map(|n| place.0.join(format!("copy{n}")));
+    let mut targets = (0..).map(|n| trees.0.join(format!("copy{n}")));
     let mut timed = |copy: &dyn Fn(&[Job])| {
-        let jobs = place.jobs(&targets.next().expect("endless"));
+        let jobs = trees.jobs(&targets.next().expect("endless"));
         let begin = Instant::now();
         copy(&jobs);
         let nanoseconds = begin.elapsed().as_nanos() as f64 / FILES as f64;
@@ -49,24 +49,24 @@ struct Job {
     to: PathBuf,
 }
 
-/// The files, and the copies; removed together at the end (files that are made soon after others
-/// were deleted are slow on ext4).
-struct Place(PathBuf);
+/// The directory of the source and its copies. All are removed at the end, because ext4 creates
+/// files slowly soon after others were deleted.
+struct Trees(PathBuf);
 
-impl Place {
-    fn new(directory: &Path) -> Place {
-        let place = Place(directory.join(format!("cringle-micro-{}", std::process::id())));
-        for job in place.jobs(&place.0.join("source")) {
-            fs::write(job.to, [1; BYTES]).expect("a file can be made");
+impl Trees {
+    fn new(directory: &Path) -> Trees {
+        let trees = Trees(directory.join(format!("cringle-micro-{}", std::process::id())));
+        for job in trees.jobs(&trees.0.join("source")) {
+            fs::write(job.to, [1; BYTES]).expect("a file can be created");
         }
-        place
+        trees
     }
 
-    /// Makes the directories, too.
+    /// Creates the directories of a target, and returns the copies to make.
     fn jobs(&self, target: &Path) -> Vec<Job> {
         let source = self.0.join("source");
         for n in 0..DIRECTORIES {
-            fs::create_dir_all(target.join(n.to_string())).expect("a directory can be made");
+            fs::create_dir_all(target.join(n.to_string())).expect("a directory can be created");
         }
         let job = |n: usize| {
             let name = format!("{}/{n}", n * DIRECTORIES / FILES);
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Trees {
     fn drop(&mut self) {
         if let Err(e) = fs::remove_dir_all(&self.0) {
             eprintln!("cannot remove {}: {e}", self.0.display());
@@ -86,7 +86,7 @@ impl Drop for Place {
 
 fn check(jobs: &[Job]) {
     for job in jobs {
-        assert_eq!(fs::read(&job.to).expect("it was copied"), [1; BYTES], "{}", job.to.display());
+        assert_eq!(fs::read(&job.to).expect("the copy exists"), [1; BYTES], "{}", job.to.display());
     }
 }
 
@@ -131,11 +131,11 @@ fn copy_on_fibers(jobs: &[Job]) {
                 }
             });
         })
-        .expect("a runtime can be started");
+        .expect("a runtime starts");
 }
 
-/// Each file is one chain: open, read, close; open, write, close; on two slots of the ring's own
-/// table of files. Only the last op is told of.
+/// Copies each file by one chain: open, read, close, open, write, close, with two slots of the
+/// ring's file table. Only the last op posts a completion.
 fn copy_by_chains(jobs: &[Job]) {
     let mut ring: IoUring = IoUring::builder()
         .setup_single_issuer()
@@ -150,10 +150,11 @@ fn copy_by_chains(jobs: &[Job]) {
     let mut free: Vec<usize> = (0..DEPTH).collect();
     while done < jobs.len() {
         while next < jobs.len()
-            && let Some(place) = free.pop()
+            && let Some(slot) = free.pop()
         {
-            let chain = chain(&paths[next], place, &mut buffers[place]);
-            // SAFETY: paths and buffers outlive the ops: the loop ends when all of them have.
+            let chain = chain(&paths[next], slot, &mut buffers[slot]);
+            // SAFETY: the paths and buffers outlive the ops, because the loop ends after all ops,
+            // and a panic ends the process.
             unsafe { ring.submission().push_multiple(&chain) }.expect("room for each chain");
             next += 1;
         }
@@ -168,24 +169,25 @@ fn copy_by_chains(jobs: &[Job]) {
 
 fn chain(
     (from, to): &(CString, CString),
-    place: usize,
+    slot: usize,
     buffer: &mut [u8; BYTES],
 ) -> [squeue::Entry; 6] {
-    let (source, target) = (2 * place as u32, 2 * place as u32 + 1);
-    let slot = |slot| Some(DestinationSlot::try_from_slot_target(slot).expect("a small number"));
+    let (source, target) = (2 * slot as u32, 2 * slot as u32 + 1);
+    let destination =
+        |index| Some(DestinationSlot::try_from_slot_target(index).expect("a small number"));
     let cwd = Fd(libc::AT_FDCWD);
     let create = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
     let ops = [
         opcode::OpenAt::new(cwd, from.as_ptr())
             .flags(libc::O_RDONLY)
-            .file_index(slot(source))
+            .file_index(destination(source))
             .build(),
         opcode::Read::new(Fixed(source), buffer.as_mut_ptr(), BYTES as u32).build(),
         opcode::Close::new(Fixed(source)).build(),
         opcode::OpenAt::new(cwd, to.as_ptr())
             .flags(create)
             .mode(0o644)
-            .file_index(slot(target))
+            .file_index(destination(target))
             .build(),
         opcode::Write::new(Fixed(target), buffer.as_ptr(), BYTES as u32).build(),
         opcode::Close::new(Fixed(target)).build(),
@@ -193,7 +195,7 @@ fn chain(
     let mut step = 0;
     ops.map(|op| {
         step += 1;
-        let op = op.user_data((step as u64) << 32 | place as u64);
+        let op = op.user_data((step as u64) << 32 | slot as u64);
         match step {
             6 => op,
             _ => op.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS),

@@ -1,5 +1,5 @@
-//! Micro-benchmarks: what a fiber costs where nothing else does. Each prints the ratio to the best
-//! that something simpler can do, both sides taking turns in one run.
+//! Micro-benchmarks of single operations of fibers. Each prints the ratio to the fastest simpler
+//! alternative; the sides alternate in one run.
 
 mod batches;
 mod channels;
@@ -17,21 +17,21 @@ use clap::{Parser, ValueEnum};
 use report::Report;
 use std::path::PathBuf;
 
-/// What a fiber costs where nothing else does.
+/// Measure single operations of fibers, and compare them with other runtimes
 #[derive(Parser)]
 struct Options {
-    /// Which to run, in this order [default: all]
+    /// Benchmarks to run, in this order [default: all]
     benchmarks: Vec<Benchmark>,
-    /// How many times each side runs
+    /// Runs of each side
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Fibers that `memory` parks
+    /// Number of fibers that `memory` parks
     #[arg(long, default_value_t = 100_000)]
     fibers: u64,
-    /// Fibers that `million` parks
+    /// Number of fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Where `batch`, `copy` and `send` make their files; not on tmpfs
+    /// Directory for the files of `batch`, `copy`, `send` and `timeout`; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -43,29 +43,29 @@ struct Options {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Benchmark {
-    /// Two fibers yield to each other
+    /// Yield between fibers
     Yield,
-    /// Fibers are spawned and joined
+    /// Spawn and join fibers
     Spawn,
-    /// Two fibers of two workers wake each other
+    /// Park and unpark two fibers on two workers
     Park,
-    /// A lock is taken and let go of
+    /// Lock and unlock an uncontended mutex
     Mutex,
-    /// Two fibers of one worker send to each other
+    /// Send values between two fibers of one worker
     Channel,
-    /// Two fibers of two workers send to each other
+    /// Send values between fibers of two workers
     ChannelAcross,
-    /// Batches of cached reads
+    /// Read cached blocks in batches
     Batch,
-    /// Small files are copied, with the ring and without
+    /// Copy small files, with the ring and without
     Copy,
-    /// A file is sent to a connection, through a buffer and without
+    /// Send a file to a connection, through a buffer and without
     Send,
-    /// Cached reads under a deadline
+    /// Read cached blocks under a deadline
     Timeout,
-    /// What an idle fiber takes
+    /// Count the memory of idle fibers
     Memory,
-    /// A million fibers at once
+    /// Park a million fibers at once
     Million,
 }
 
@@ -74,19 +74,20 @@ fn main() {
     if let Some(fibers) = options.count_memory {
         return memory::count(fibers);
     }
-    let benchmarks = match options.benchmarks.is_empty() {
-        true => Benchmark::value_variants(),
-        false => &options.benchmarks,
+    let benchmarks = if options.benchmarks.is_empty() {
+        Benchmark::value_variants()
+    } else {
+        &options.benchmarks
     };
-    let reports: Vec<Report> = benchmarks.iter().flat_map(|&which| run(which, &options)).collect();
+    let reports: Vec<Report> = benchmarks.iter().flat_map(|&one| run(one, &options)).collect();
     if options.json {
         println!("{}", serde_json::to_string_pretty(&reports).expect("plain figures"));
     }
 }
 
-fn run(which: Benchmark, options: &Options) -> Vec<Report> {
+fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
     let rounds = options.rounds.max(1);
-    let reports = match which {
+    let reports = match benchmark {
         Benchmark::Yield => vec![yields::run(rounds)],
         Benchmark::Spawn => spawns::run(rounds),
         Benchmark::Park => vec![parks::run(rounds)],
@@ -106,7 +107,7 @@ fn run(which: Benchmark, options: &Options) -> Vec<Report> {
     reports
 }
 
-/// A runtime of one worker, on this thread.
+/// Runs `f` with one worker, on this thread.
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    cringle::Builder::new().workers(1).run(f).expect("a runtime can be started")
+    cringle::Builder::new().workers(1).run(f).expect("a runtime starts")
 }

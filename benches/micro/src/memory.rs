@@ -1,8 +1,8 @@
-//! (e), (f) What fibers that do nothing cost: resident memory and page tables, told apart.
+//! The memory of idle fibers: resident pages, and page tables.
 //!
-//! Each count is taken in a process of its own, so that what was there before does not matter.
-//! All that a program sees of a fiber is counted: its stack's touched pages, its control block,
-//! what it shares with its handle, the handle, and the token it parks by.
+//! Each count is taken in its own process, so that earlier allocations do not matter. It includes
+//! everything that belongs to a fiber: the touched pages of its stack, its control block, its
+//! handle, and the state that it shares with the handle.
 
 use crate::report::Report;
 use common::memory::{self, Memory};
@@ -15,19 +15,19 @@ use std::time::Instant;
 const BAR_KIB: f64 = 8.5;
 const KIB: f64 = 1024.0;
 
-/// What the child tells.
+/// The output of the child.
 #[derive(Serialize, Deserialize)]
 struct Count {
     fibers: u64,
-    /// Until all of them were parked.
+    /// The time until all fibers were parked.
     spawn_seconds: f64,
     resident_bytes: u64,
     page_table_bytes: u64,
-    /// Until all of them were woken, had ended, and were joined.
+    /// The time to unpark and join all fibers.
     join_seconds: f64,
 }
 
-/// `fibers` of them, parked.
+/// Measures this number of parked fibers.
 pub(crate) fn run(title: &'static str, fibers: u64) -> Report {
     eprintln!("{title} …");
     let count = in_child(fibers);
@@ -36,14 +36,14 @@ pub(crate) fn run(title: &'static str, fibers: u64) -> Report {
     let microseconds = |seconds: f64| seconds * 1e6 / count.fibers as f64;
     let figures = vec![
         ("fibers, all parked".to_owned(), count.fibers as f64),
-        ("resident, KiB a fiber".to_owned(), resident),
-        ("page tables, KiB a fiber".to_owned(), each(count.page_table_bytes)),
-        ("resident, MiB in all".to_owned(), count.resident_bytes as f64 / KIB / KIB),
-        ("page tables, MiB in all".to_owned(), count.page_table_bytes as f64 / KIB / KIB),
+        ("resident, KiB per fiber".to_owned(), resident),
+        ("page tables, KiB per fiber".to_owned(), each(count.page_table_bytes)),
+        ("resident, MiB total".to_owned(), count.resident_bytes as f64 / KIB / KIB),
+        ("page tables, MiB total".to_owned(), count.page_table_bytes as f64 / KIB / KIB),
         ("spawned and parked, s".to_owned(), count.spawn_seconds),
-        ("spawned and parked, us a fiber".to_owned(), microseconds(count.spawn_seconds)),
+        ("spawned and parked, us per fiber".to_owned(), microseconds(count.spawn_seconds)),
         ("unparked and joined, s".to_owned(), count.join_seconds),
-        ("unparked and joined, us a fiber".to_owned(), microseconds(count.join_seconds)),
+        ("unparked and joined, us per fiber".to_owned(), microseconds(count.join_seconds)),
     ];
     let report = Report::of_single_figures(title, "", figures);
     report.figure_bar("resident memory of an idle fiber", "KiB", resident, BAR_KIB)
@@ -55,15 +55,15 @@ fn in_child(fibers: u64) -> Count {
         .args(["--count-memory", &fibers.to_string()])
         .stderr(std::process::Stdio::inherit())
         .output()
-        .expect("this program can be started");
+        .expect("this program starts");
     assert!(output.status.success(), "the child that counts memory failed: {}", output.status);
-    serde_json::from_slice(&output.stdout).expect("the child tells a count")
+    serde_json::from_slice(&output.stdout).expect("the child prints a count")
 }
 
-/// The child's part.
+/// Runs in the child: prints its [`Count`].
 pub(crate) fn count(fibers: u64) {
     let count = crate::on_one_worker(|| {
-        fiber::spawn_local(|| ()).join().expect("it does not panic");
+        fiber::spawn_local(|| ()).join().expect("no panic");
         let before = memory::now();
         let start = Instant::now();
         let parked = Cell::new(0);
@@ -80,7 +80,7 @@ pub(crate) fn count(fibers: u64) {
             let Memory { resident_bytes, page_table_bytes } = memory::now() - before;
             let start = Instant::now();
             handles.iter().for_each(|handle| handle.thread().unpark());
-            handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+            handles.into_iter().for_each(|handle| handle.join().expect("no panic"));
             let join_seconds = start.elapsed().as_secs_f64();
             Count { fibers, spawn_seconds, resident_bytes, page_table_bytes, join_seconds }
         })

@@ -1,4 +1,4 @@
-//! How a comparison is said: a table of its sides, and the ratio that has a bar.
+//! The report of a comparison: a table of its sides, and their ratios.
 
 use common::stats::{Samples, Side, alternate};
 use common::table;
@@ -28,11 +28,11 @@ struct Ratio {
     median: f64,
     least: f64,
     most: f64,
-    /// Not to be exceeded.
+    /// The largest ratio that meets the bar.
     bar: Option<f64>,
 }
 
-/// A comparison under way.
+/// A comparison that has not run yet.
 pub(crate) struct Contest<'a> {
     title: &'static str,
     names: Vec<String>,
@@ -44,14 +44,14 @@ impl<'a> Contest<'a> {
         Contest { title, names: Vec::new(), sides: Vec::new() }
     }
 
-    /// Adds a side: what it measures, and how it runs once. The unit is nanoseconds.
+    /// Adds a side; `run` runs it once, and returns nanoseconds.
     pub(crate) fn side(mut self, name: &str, run: impl FnMut() -> f64 + 'a) -> Contest<'a> {
         self.names.push(name.to_owned());
         self.sides.push(Box::new(run));
         self
     }
 
-    /// Every side once in each round.
+    /// Runs every side once in each round.
     pub(crate) fn run(mut self, rounds: usize) -> Report {
         eprintln!("{} …", self.title);
         let all = alternate(rounds, &mut self.sides);
@@ -65,7 +65,7 @@ impl<'a> Contest<'a> {
 }
 
 impl Report {
-    /// One number a thing, measured once each.
+    /// Returns a report of figures that were measured once.
     pub(crate) fn of_single_figures(
         title: &'static str,
         unit: &'static str,
@@ -76,22 +76,22 @@ impl Report {
         Report { title, unit, sides, ratios: vec![], notes: vec![] }
     }
 
-    /// Says how the side `of` compares to the fastest of the sides `to`.
+    /// Adds the ratio of the side `of` to the fastest of the sides `to`.
     pub(crate) fn ratio(mut self, of: &str, to: &[&str], bar: Option<f64>) -> Report {
         let find = |name: &str| {
             let found = self.sides.iter().find(|side| side.name == name);
             found.unwrap_or_else(|| panic!("no side is called {name}"))
         };
         let others = to.iter().map(|name| find(name));
-        let other = others.min_by(|a, b| a.median.total_cmp(&b.median)).expect("one at least");
+        let other = others.min_by(|a, b| a.median.total_cmp(&b.median)).expect("at least one side");
         let ratio = Samples(find(of).samples.clone()).over(&Samples(other.samples.clone()));
         let (of, to) = (of.to_owned(), other.name.clone());
-        let (median, least, most) = (ratio.median(), ratio.least(), ratio.most());
+        let (median, least, most) = (ratio.median(), ratio.min(), ratio.max());
         self.ratios.push(Ratio { of, to, median, least, most, bar });
         self
     }
 
-    /// Says whether a figure is below its bar.
+    /// Adds a figure that must not exceed `bar`.
     pub(crate) fn figure_bar(mut self, of: &str, to: &str, figure: f64, bar: f64) -> Report {
         let (of, to) = (of.to_owned(), to.to_owned());
         let ratio = Ratio { of, to, median: figure, least: figure, most: figure, bar: Some(bar) };
@@ -110,7 +110,7 @@ impl Report {
             let samples = Samples(side.samples.clone());
             let range = match side.samples.len() {
                 1 => String::new(),
-                _ => format!("{} – {}", figure(samples.least()), figure(samples.most())),
+                _ => format!("{} – {}", figure(samples.min()), figure(samples.max())),
             };
             vec![side.name.clone(), figure(side.median), range]
         };
@@ -124,9 +124,10 @@ impl Report {
 
 impl Ratio {
     fn print(&self) {
-        let range = match self.least < self.most {
-            true => format!(" ({:.2} – {:.2})", self.least, self.most),
-            false => String::new(),
+        let range = if self.least < self.most {
+            format!(" ({:.2} – {:.2})", self.least, self.most)
+        } else {
+            String::new()
         };
         let bar = match self.bar {
             Some(bar) if self.median <= bar => format!("; the bar is {}: met", figure(bar)),
@@ -137,7 +138,7 @@ impl Ratio {
     }
 }
 
-/// With as many digits as mean something.
+/// Formats a figure with three significant digits.
 fn figure(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),

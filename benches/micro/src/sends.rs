@@ -1,11 +1,9 @@
-//! (f) A cached file sent to a TCP connection: through a buffer, as `io::copy` does, and without
-//! one.
+//! A cached file sent to a TCP connection, through a buffer as `io::copy` does and without one; and
+//! bytes in memory sent by `write` and by `send_zc`.
 //!
-//! The ring splices on a kernel thread, twice for each pipe of bytes. `sendfile` takes a thread
-//! until the peer has room, and cannot be cancelled: it is here to say what a buffer costs. What is
-//! compared is the CPU of both sides of the connection, the kernel's threads included.
-//!
-//! And bytes in memory, by `write` and by `send_zc`.
+//! The ring splices on a kernel thread, twice for each pipe of bytes. `sendfile` blocks a thread
+//! until the peer has read, and cannot be cancelled; it is included to show the cost of a buffer.
+//! The figures are the CPU time of both sides of the connection, including the kernel's threads.
 
 use crate::report::{Contest, Report};
 use common::clock::{Meter, Usage};
@@ -25,9 +23,9 @@ const SIZES: [(&str, u64); 3] = [
     ("1 MiB of a cached file sent: CPU", 1 << 20),
     ("64 MiB of a cached file sent: CPU", 64 << 20),
 ];
-/// In each round, on each side.
+/// Bytes that each side sends in a round.
 const TOTAL: u64 = 128 << 20;
-/// More would not be a few files' time.
+/// Limits the time of a round with small files.
 const MOST_FILES: u64 = 1000;
 const PIPES: [(&str, usize); 2] =
     [("ring: splices, a pipe of 64 KiB", 64 << 10), ("ring: splices, a pipe of 1 MiB", 1 << 20)];
@@ -39,7 +37,7 @@ pub(crate) fn run(rounds: usize, directory: &Path) -> Vec<Report> {
 }
 
 fn of_size(title: &'static str, bytes: u64, rounds: usize, directory: &Path) -> Report {
-    let scratch = Scratch::new(directory, bytes).expect("a file can be made");
+    let scratch = Scratch::new(directory, bytes).expect("a file can be created");
     let path = scratch.path();
     let (buffer, pool) = ("cringle: io::copy, through a buffer", "sendfile on a thread of a pool");
     let mut contest = Contest::new(title)
@@ -57,31 +55,31 @@ fn of_size(title: &'static str, bytes: u64, rounds: usize, directory: &Path) -> 
     PIPES.into_iter().fold(report, |report, (name, _)| report.ratio(name, &[buffer], None))
 }
 
-/// Nanoseconds of CPU for each file, by both sides of a connection.
+/// Returns the nanoseconds of CPU time per file, of both sides of the connection.
 fn on_connection(bytes: u64, path: &Path, send: &dyn Fn(&File, &TcpStream) -> u64) -> f64 {
     let files = (TOTAL / bytes).min(MOST_FILES);
     let usage = to_peer(bytes, files, &|stream| {
-        let file = File::open(path).expect("the file is there");
+        let file = File::open(path).expect("the file exists");
         send(&file, stream)
     });
     (usage.user_seconds + usage.system_seconds) * 1e9 / files as f64
 }
 
-/// What both sides of a connection use while so many bytes are sent as often as that.
+/// Sends `bytes` bytes `times` times, and returns the usage of both sides of the connection.
 fn to_peer(bytes: u64, times: u64, send: &dyn Fn(&TcpStream) -> u64) -> Usage {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
-    let addr = listener.local_addr().expect("it is bound");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback works");
+    let addr = listener.local_addr().expect("a bound socket has an address");
     let peer = thread::spawn(move || receive(&listener));
     let meter = Meter::start();
     crate::on_one_worker(|| {
-        let stream = TcpStream::connect(addr).expect("somebody listens");
+        let stream = TcpStream::connect(addr).expect("the peer listens");
         (0..times).for_each(|_| assert_eq!(send(&stream), bytes));
     });
-    assert_eq!(peer.join().expect("it only reads"), times * bytes);
+    assert_eq!(peer.join().expect("no panic"), times * bytes);
     meter.stop()
 }
 
-/// Bytes in memory: with a copy, and without, where the loopback copies them when they arrive.
+/// Sends bytes in memory, with a copy and without. The loopback copies them when they arrive.
 fn without_copy(bytes: usize, rounds: usize) -> Report {
     let title = match bytes >> 10 {
         16 => "16 KiB of memory sent: CPU",
@@ -109,7 +107,7 @@ fn without_copy(bytes: usize, rounds: usize) -> Report {
 }
 
 fn receive(listener: &TcpListener) -> u64 {
-    let (mut stream, _) = listener.accept().expect("somebody connects");
+    let (mut stream, _) = listener.accept().expect("the client connects");
     let (mut buf, mut done) = (vec![0; 256 << 10], 0);
     loop {
         match stream.read(&mut buf).expect("a connection") {
@@ -123,7 +121,7 @@ fn send(file: &File, peer: &TcpStream, bytes: u64) -> u64 {
     let (from, to) = (file.as_raw_fd(), peer.as_raw_fd());
     let call = |done: u64| {
         let mut offset = done as libc::off_t;
-        // SAFETY: the offset outlives the call, and the descriptors are open for as long.
+        // SAFETY: the pointer is to a local that lives for the call; the callers hold the files.
         fiber::unblock(move || unsafe { libc::sendfile(to, from, &raw mut offset, 1 << 20) })
     };
     let mut done = 0;
@@ -137,9 +135,9 @@ fn send(file: &File, peer: &TcpStream, bytes: u64) -> u64 {
 
 fn splice(file: &File, peer: &TcpStream, bytes: u64, pipe: usize) -> u64 {
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    // SAFETY: no pointers.
-    let room = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, pipe) };
-    assert!(room >= pipe as i32, "a pipe of {pipe} bytes");
+    // SAFETY: no pointers are passed.
+    let capacity = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, pipe) };
+    assert!(capacity >= pipe as i32, "a pipe of {pipe} bytes");
     let fd = |file: &dyn AsRawFd| Fd(file.as_raw_fd());
     let mut done = 0;
     while done < bytes {
@@ -156,6 +154,6 @@ fn splice(file: &File, peer: &TcpStream, bytes: u64, pipe: usize) -> u64 {
 }
 
 fn perform(splice: opcode::Splice) -> usize {
-    // SAFETY: no pointers, one completion; the callers hold what the descriptors belong to.
+    // SAFETY: no pointers are passed, the op has one completion, and the callers hold the files.
     unsafe { ring::submit(&splice.build()) }.expect("a splice")
 }

@@ -1,5 +1,5 @@
-//! (b) What it costs to start a local fiber and to have its result, against a task of tokio's
-//! single-threaded runtimes (with no drivers, which would cost them a look at the kernel).
+//! Spawning and joining local fibers, compared with tasks of tokio's single-threaded runtimes.
+//! These have no drivers, which would add system calls.
 
 use crate::report::{Contest, Report};
 use common::clock::{cpu_ns_per_op, thread_cpu};
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::num::Wrapping;
 
 const SPAWNS: u64 = 200_000;
-/// Started before the first one is waited for.
+/// The number of fibers that are spawned before the first one is joined.
 const FAN: u64 = 100;
 const BAR: f64 = 1.0;
 
@@ -17,34 +17,34 @@ pub(crate) fn run(rounds: usize) -> Vec<Report> {
 }
 
 fn one_by_one(rounds: usize) -> Report {
-    let ours = "cringle: spawn_local, join";
-    let theirs = [
+    let on_fibers = "cringle: spawn_local, join";
+    let on_tokio = [
         "tokio: spawn, await (from block_on)",
         "tokio: spawn, await (from a task)",
         "tokio: LocalSet spawn_local, await",
     ];
     Contest::new("spawn + join, one by one")
-        .side(ours, || fibers(1))
-        .side(theirs[0], || tasks(1, From::BlockOn))
-        .side(theirs[1], || tasks(1, From::Task))
-        .side(theirs[2], || tasks(1, From::LocalSet))
+        .side(on_fibers, || fibers(1))
+        .side(on_tokio[0], || tasks(1, From::BlockOn))
+        .side(on_tokio[1], || tasks(1, From::Task))
+        .side(on_tokio[2], || tasks(1, From::LocalSet))
         .run(rounds)
-        .ratio(ours, &theirs, Some(BAR))
+        .ratio(on_fibers, &on_tokio, Some(BAR))
 }
 
 fn by_fans(rounds: usize) -> Report {
-    let ours = "cringle: 100 × spawn_local, 100 × join";
-    let theirs = ["tokio: spawn, from block_on", "tokio: spawn, from a task", "tokio: LocalSet"];
+    let on_fibers = "cringle: 100 × spawn_local, 100 × join";
+    let on_tokio = ["tokio: spawn, from block_on", "tokio: spawn, from a task", "tokio: LocalSet"];
     Contest::new("spawn + join, by hundreds")
-        .side(ours, || fibers(FAN))
-        .side(theirs[0], || tasks(FAN, From::BlockOn))
-        .side(theirs[1], || tasks(FAN, From::Task))
-        .side(theirs[2], || tasks(FAN, From::LocalSet))
+        .side(on_fibers, || fibers(FAN))
+        .side(on_tokio[0], || tasks(FAN, From::BlockOn))
+        .side(on_tokio[1], || tasks(FAN, From::Task))
+        .side(on_tokio[2], || tasks(FAN, From::LocalSet))
         .run(rounds)
-        .ratio(ours, &theirs, None)
+        .ratio(on_fibers, &on_tokio, None)
 }
 
-/// Nanoseconds a spawn and join, `fan` at a time.
+/// Returns the nanoseconds per spawn and join, `fan` at a time.
 fn fibers(fan: u64) -> f64 {
     let spawning = |spawns: u64| {
         let mut handles = Vec::with_capacity(fan as usize);
@@ -52,7 +52,7 @@ fn fibers(fan: u64) -> f64 {
         for first in (0..spawns).step_by(fan as usize) {
             handles.extend((0..fan).map(|at| fiber::spawn_local(move || black_box(first + at))));
             for handle in handles.drain(..) {
-                sum += handle.join().expect("it does not panic");
+                sum += handle.join().expect("no panic");
             }
         }
         black_box(sum)
@@ -65,7 +65,7 @@ fn fibers(fan: u64) -> f64 {
     })
 }
 
-/// Where the spawning code itself runs.
+/// The context that spawns the tasks.
 #[derive(Clone, Copy)]
 enum From {
     BlockOn,
@@ -73,7 +73,7 @@ enum From {
     LocalSet,
 }
 
-/// The same as [`fibers`]' body, with tasks that this function spawns.
+/// The body of [`fibers`], with tasks that `$spawn` spawns.
 macro_rules! spawning {
     ($fan:expr, $spawn:path) => {
         move |spawns: u64| async move {
@@ -83,7 +83,7 @@ macro_rules! spawning {
             for first in (0..spawns).step_by(fan as usize) {
                 handles.extend((0..fan).map(|at| $spawn(async move { black_box(first + at) })));
                 for handle in handles.drain(..) {
-                    sum += handle.await.expect("it does not panic");
+                    sum += handle.await.expect("no panic");
                 }
             }
             black_box(sum)
@@ -91,7 +91,7 @@ macro_rules! spawning {
     };
 }
 
-/// Nanoseconds a spawn and join, `fan` at a time.
+/// Returns the nanoseconds per spawn and join, `fan` at a time.
 fn tasks(fan: u64, from: From) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("no drivers");
     let local = tokio::task::LocalSet::new();
@@ -99,7 +99,7 @@ fn tasks(fan: u64, from: From) -> f64 {
         From::BlockOn => runtime.block_on(measured(spawning!(fan, tokio::spawn))),
         From::Task => runtime.block_on(async {
             let task = tokio::spawn(measured(spawning!(fan, tokio::spawn)));
-            task.await.expect("it does not panic")
+            task.await.expect("no panic")
         }),
         From::LocalSet => {
             local.block_on(&runtime, measured(spawning!(fan, tokio::task::spawn_local)))

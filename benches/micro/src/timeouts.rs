@@ -1,5 +1,5 @@
-//! (e) What a deadline adds to a read that is done in time: 4 KiB from the page cache, by a fiber
-//! that is alone, and by each of 32.
+//! The cost that a deadline adds to a read that completes in time: 4 KiB from the page cache, on
+//! one fiber alone and on 32 fibers.
 
 use crate::report::{Contest, Report};
 use common::clock::cpu_ns_per_op;
@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const BAR: f64 = 1.10;
 
 pub(crate) fn run(rounds: usize, directory: &Path) -> Report {
-    let scratch = file::Scratch::new(directory, FILE_BYTES).expect("a file can be made");
-    file::warm(scratch.path()).expect("a file just made");
+    let scratch = file::Scratch::new(directory, FILE_BYTES).expect("a file can be created");
+    file::warm(scratch.path()).expect("the file exists");
     let plan = offsets(1, READS as usize, FILE_BYTES, BLOCK as u64);
     let plain: Read = |file, buf, at| file.read_at(buf, at);
     let bounded: Read = |file, buf, at| timeout(LIMIT, || file.read_at(buf, at));
@@ -39,16 +39,16 @@ pub(crate) fn run(rounds: usize, directory: &Path) -> Report {
 
 type Read = fn(&File, &mut [u8], u64) -> io::Result<usize>;
 
-/// Nanoseconds a read.
+/// Returns the nanoseconds per read.
 fn reads(path: &Path, plan: &[u64], fibers: usize, read: Read) -> f64 {
     crate::on_one_worker(|| {
-        let file = File::open(path).expect("the file is there");
+        let file = File::open(path).expect("the file exists");
         let next = Cell::new(0);
         let read_all = || {
             let mut buf = [0; BLOCK];
             while let Some(&at) = plan.get(next.get()) {
                 next.set(next.get() + 1);
-                assert_eq!(read(&file, &mut buf, at).expect("it reads"), BLOCK);
+                assert_eq!(read(&file, &mut buf, at).expect("the read succeeds"), BLOCK);
             }
         };
         cpu_ns_per_op(READS, || {

@@ -1,12 +1,11 @@
-//! (a) What it costs to hand the core from one fiber to the next.
+//! Yields from one fiber to the next.
 //!
-//! A yield is one switch to the scheduler and one to the next fiber: the two switches of a
-//! coroutine's round trip, which is what the bare one is measured by.
+//! A yield is a switch to the scheduler and one to the next fiber: as many switches as a round trip
+//! (resume, suspend) of a bare coroutine, with which it is compared.
 //!
-//! The bare round trip is as short as it can be because both ends are inlined into one loop each:
-//! every `ret` returns to where the processor's return predictor expects it. A function that
-//! suspends and then returns to its caller cannot have that; the side "one call deep" shows what
-//! it takes away.
+//! The bare round trip is the best case, because both ends are inlined into one loop each: every
+//! `ret` returns to where the processor's return predictor expects it. A function that suspends and
+//! then returns to its caller does not; the side "one call deep" shows the difference.
 
 use crate::report::{Contest, Report};
 use common::clock::cpu_ns_per_op;
@@ -17,21 +16,21 @@ const YIELDS: u64 = 1_000_000;
 const BAR: f64 = 3.0;
 
 pub(crate) fn run(rounds: usize) -> Report {
-    let (ours, bare) = ("cringle: yield between two fibers", "corosensei: resume + suspend");
+    let (on_fibers, bare) = ("cringle: yield between two fibers", "corosensei: resume + suspend");
     Contest::new("yield")
-        .side(ours, || fibers(2))
+        .side(on_fibers, || fibers(2))
         .side("cringle: yield among 32 fibers", || fibers(32))
         .side(bare, || coroutines(1, Yielder::suspend))
         .side("corosensei: two coroutines in turn", || coroutines(2, Yielder::suspend))
         .side("corosensei: two in turn, suspended one call deep", || coroutines(2, out_of_line))
         .side("corosensei: 32 coroutines in turn", || coroutines(32, Yielder::suspend))
         .run(rounds)
-        .ratio(ours, &[bare], Some(BAR))
-        .ratio(ours, &["corosensei: two coroutines in turn"], None)
+        .ratio(on_fibers, &[bare], Some(BAR))
+        .ratio(on_fibers, &["corosensei: two coroutines in turn"], None)
         .ratio("cringle: yield among 32 fibers", &["corosensei: 32 coroutines in turn"], None)
 }
 
-/// Nanoseconds a yield, `count` fibers yielding to each other.
+/// Returns the nanoseconds per yield among `count` fibers.
 fn fibers(count: u64) -> f64 {
     let yielding = |yields: u64| {
         fiber::scope(|s| {
@@ -46,7 +45,7 @@ fn fibers(count: u64) -> f64 {
     })
 }
 
-/// Nanoseconds a resume and suspend, `count` coroutines in turn.
+/// Returns the nanoseconds per resume and suspend, of `count` coroutines in turn.
 #[inline(always)]
 fn coroutines(count: u64, suspend: impl Fn(&Yielder<(), ()>, ()) + Copy + 'static) -> f64 {
     let each = YIELDS / count;
@@ -57,7 +56,7 @@ fn coroutines(count: u64, suspend: impl Fn(&Yielder<(), ()>, ()) + Copy + 'stati
     };
     let mut coroutines: Vec<_> = (0..count).map(|_| make()).collect();
     let resume = |coroutine: &mut Coroutine<(), (), ()>, expected: CoroutineResult<(), ()>| {
-        assert!(coroutine.resume(()) == expected, "it suspends as often as it is resumed");
+        assert!(coroutine.resume(()) == expected, "a coroutine suspends once for each resume");
     };
     let yielded = CoroutineResult::Yield(());
     coroutines.iter_mut().for_each(|coroutine| resume(coroutine, yielded));

@@ -1,4 +1,4 @@
-//! What is to be read, and what came of it: the same for every engine.
+//! The reads to perform, and their outcome: the same for every engine.
 
 use crate::piece::Piece;
 use common::clock::{Meter, Usage};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the parent tells its child.
+/// The input of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) file: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
 }
 
-/// What the child tells its parent.
+/// The output of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) operations: usize,
@@ -27,11 +27,11 @@ pub(crate) struct Outcome {
     pub(crate) user_us_per_op: f64,
     pub(crate) system_us_per_op: f64,
     pub(crate) context_switches_per_op: f64,
-    /// The sum of the blocks' first words; fio has none.
+    /// The sum of the blocks' first words. fio has none.
     pub(crate) checksum: Option<u64>,
 }
 
-/// A task with its offsets drawn.
+/// A task with its offsets.
 pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) offsets: Arc<[u64]>,
@@ -39,7 +39,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn new(task: Task) -> Job {
-        let size = file::size_of(&task.file).expect("the file is there");
+        let size = file::size_of(&task.file).expect("the file exists");
         let offsets = plan::offsets(task.seed, task.operations, size, task.block as u64);
         Job { task, offsets: offsets.into() }
     }
@@ -60,12 +60,12 @@ impl Job {
         if self.task.direct { libc::O_DIRECT } else { 0 }
     }
 
-    /// Memory for one block after the other.
+    /// Allocates a contiguous area for `depth` blocks.
     pub(crate) fn area(&self) -> AlignedBuf {
         AlignedBuf::new(self.depth() * self.block())
     }
 
-    /// The same, cut into owned blocks: they lie as close together as the borrowed ones do.
+    /// Allocates the same area, cut into owned blocks that lie as close together as borrowed ones.
     pub(crate) fn pieces(&self) -> Vec<Piece> {
         Piece::cut(self.area(), self.block())
     }
@@ -74,13 +74,13 @@ impl Job {
         plan::share(&self.offsets, index, self.depth())
     }
 
-    /// The part of the reads that one of `depth` tasks does, for a closure that outlives the job.
+    /// Returns the offsets that task `index` of `depth` reads, for a closure that outlives the job.
     pub(crate) fn own_share(&self, index: usize) -> Share {
         Share { offsets: Arc::clone(&self.offsets), index, depth: self.depth() }
     }
 }
 
-/// See [`Job::own_share`].
+/// The offsets of one task; see [`Job::own_share`].
 pub(crate) struct Share {
     offsets: Arc<[u64]>,
     index: usize,
@@ -94,7 +94,7 @@ impl Share {
     }
 }
 
-/// The clock's and the checksum's final word.
+/// Stops the clock, and returns the result of an engine.
 pub(crate) fn finish(meter: Meter, checksum: u64) -> (Usage, u64) {
     (meter.stop(), checksum)
 }

@@ -1,7 +1,7 @@
-//! Random reads of one file at a queue depth: ours, other runtimes, the bare ring, and fio.
+//! Random reads of one file at a queue depth: by Cringle, other runtimes, the bare ring, and fio.
 //!
-//! Every run is a process of its own, so that no engine inherits another's heap, threads or
-//! rings. In each round every engine runs once, in changing order.
+//! Each run is a process, so that no engine inherits another's heap, threads or rings. In each
+//! round every engine runs once, in changing order.
 
 mod engines;
 mod job;
@@ -16,62 +16,62 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Random reads of one file at a queue depth, by several engines in turn.
+/// Read random blocks of one file at a queue depth, by several engines in turn
 #[derive(Parser)]
 struct Options {
-    /// The file or block device to read [default: a file made for the run, and removed]
+    /// File or block device to read [default: a file created for the run, and removed]
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Where to make that file; not on tmpfs
+    /// Directory of that file; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
-    /// The size of that file in MiB
+    /// Size of that file in MiB
     #[arg(long, default_value_t = 1024)]
     size_mib: u64,
     /// Bytes of each read
     #[arg(long, default_value_t = 4096)]
     block: usize,
-    /// Reads under way at once
+    /// Reads in flight
     #[arg(long, default_value_t = 32)]
     qd: usize,
     /// Reads in each run
     #[arg(long, default_value_t = 200_000)]
     ops: usize,
-    /// Past the page cache (O_DIRECT)
+    /// Bypass the page cache (O_DIRECT)
     #[arg(long, conflicts_with = "cached", required_unless_present_any = ["cached", "child"])]
     direct: bool,
-    /// From the page cache, which is warmed first
+    /// Read from the page cache, after filling it
     #[arg(long)]
     cached: bool,
-    /// How many times each engine runs
+    /// Runs of each engine
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Which engines, with commas between; `all` for all
+    /// Engines, separated by commas; `all` for all
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// The engine that ratios are to
+    /// Engine that the others are compared with
     #[arg(long, default_value = "uring")]
     base: String,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long to wait before each round for the machine to be quiet, in seconds
+    /// Seconds to wait before each round until the machine is idle
     #[arg(long, default_value_t = 20)]
     patience: u64,
     /// Print JSON, with all samples
     #[arg(long)]
     json: bool,
-    /// Run one engine here, on the task given as JSON
+    /// Run one engine in this process, on a task in JSON
     #[arg(long, hide = true, num_args = 2)]
     child: Option<Vec<String>>,
 }
 
-/// More of the machine than this in use by others, and it is not quiet.
+/// The share of the machine in use above which it is not idle.
 const BUSY: f64 = 0.15;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Some(told) = &options.child {
-        return child(&told[0], &told[1]);
+    if let Some(arguments) = &options.child {
+        return child(&arguments[0], &arguments[1]);
     }
     match parent(&options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 fn parent(options: &Options) -> Result<(), String> {
     let named = |e: std::io::Error, path: &std::path::Path| format!("{}: {e}", path.display());
     if options.block < 8 || options.qd == 0 || options.ops == 0 {
-        return Err("--block is 8 at least, --qd and --ops are 1 at least".to_owned());
+        return Err("--block must be at least 8, --qd and --ops at least 1".to_owned());
     }
     let scratch = match &options.file {
         Some(_) => None,
@@ -96,10 +96,10 @@ fn parent(options: &Options) -> Result<(), String> {
     };
     let path = match (&options.file, &scratch) {
         (Some(path), _) => path.clone(),
-        (None, scratch) => scratch.as_ref().expect("made above").path().to_owned(),
+        (None, scratch) => scratch.as_ref().expect("created above").path().to_owned(),
     };
-    if file::is_no_inline_floor(&path).map_err(|e| named(e, &path))? {
-        eprintln!("warning: on tmpfs a ring hands every read to a kernel thread: see README.md");
+    if file::is_on_tmpfs(&path).map_err(|e| named(e, &path))? {
+        eprintln!("warning: on tmpfs a kernel thread performs every read of a ring: see README.md");
     }
     if options.cached {
         file::warm(&path).map_err(|e| named(e, &path))?;
@@ -114,45 +114,46 @@ fn parent(options: &Options) -> Result<(), String> {
     };
     let engines = chosen(options, &task)?;
     let results = alternate(&task, engines, options)?;
-    match options.json {
-        true => println!("{}", serde_json::to_string_pretty(&results).expect("plain figures")),
-        false => results.print(&options.base),
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&results).expect("plain figures"));
+    } else {
+        results.print(&options.base);
     }
     Ok(())
 }
 
-/// The engines asked for that can do this task; of the others it is said why not.
+/// Returns the selected engines that can perform this task, and prints why others cannot.
 fn chosen(options: &Options, task: &Task) -> Result<Vec<String>, String> {
     let usual = || engines::USUAL.iter().map(|&name| name.to_owned()).collect();
     let all = || engines::ALL.iter().map(|&(name, _)| name).chain(["fio", "fio-fixed"]);
-    let asked: Vec<String> = match options.engines.as_slice() {
+    let selected: Vec<String> = match options.engines.as_slice() {
         [] => usual(),
         [one] if one == "all" => all().map(str::to_owned).collect(),
         some => some.to_vec(),
     };
-    if let Some(unknown) = asked.iter().find(|name| !all().any(|known| known == **name)) {
+    if let Some(unknown) = selected.iter().find(|name| !all().any(|known| known == **name)) {
         let known: Vec<&str> = all().collect();
-        return Err(format!("no engine is called {unknown}; there are {}", known.join(", ")));
+        return Err(format!("{unknown}: unknown engine; use one of {}", known.join(", ")));
     }
     let possible = |name: &String| match engines::refuses(name, task) {
-        Some(why) => {
-            eprintln!("without {name}: {why}");
+        Some(reason) => {
+            eprintln!("skipped {name}: {reason}");
             false
         }
         None => true,
     };
-    Ok(asked.into_iter().filter(possible).collect())
+    Ok(selected.into_iter().filter(possible).collect())
 }
 
 fn alternate(task: &Task, names: Vec<String>, options: &Options) -> Result<Results, String> {
     let mut results = Results::new(task, names);
     for round in 0..options.repeat.max(1) {
-        let quiet = busy::wait_until_quiet(BUSY, Duration::from_secs(options.patience));
-        if !quiet {
+        let is_quiet = busy::wait_until_quiet(BUSY, Duration::from_secs(options.patience));
+        if !is_quiet {
             results.busy_rounds += 1;
         }
-        for at in stats::order(round, results.engines.len()) {
-            let name = results.engines[at].name.clone();
+        for index in stats::order(round, results.engines.len()) {
+            let name = results.engines[index].name.clone();
             eprint!("\rround {}: {name:<24}", round + 1);
             let operations = engines::operations_for(&name, task.operations);
             let task = Task { operations, ..task.clone() };
@@ -161,7 +162,7 @@ fn alternate(task: &Task, names: Vec<String>, options: &Options) -> Result<Resul
                 "fio-fixed" => engines::fio::run(&task, true),
                 name => in_child(name, &task),
             };
-            results.engines[at].runs.push(outcome.map_err(|e| format!("{name}: {e}"))?);
+            results.engines[index].runs.push(outcome.map_err(|e| format!("{name}: {e}"))?);
         }
     }
     eprintln!("\r{:<40}", "");
@@ -180,12 +181,13 @@ fn in_child(engine: &str, task: &Task) -> Result<Outcome, String> {
     if !output.status.success() {
         return Err(format!("its process ended with {}", output.status));
     }
-    serde_json::from_slice(&output.stdout).map_err(|e| format!("its process said no outcome: {e}"))
+    serde_json::from_slice(&output.stdout)
+        .map_err(|e| format!("its process printed no outcome: {e}"))
 }
 
 fn child(engine: &str, task: &str) -> ExitCode {
-    let task: Task = serde_json::from_str(task).expect("the parent tells a task");
-    let engine = engines::named(engine).expect("the parent names an engine");
+    let task: Task = serde_json::from_str(task).expect("the parent passes a task");
+    let engine = engines::named(engine).expect("the parent passes an engine's name");
     let job = Job::new(task);
     let (usage, checksum) = engine(&job);
     let outcome = Outcome::new(usage, checksum, job.offsets.len());

@@ -1,16 +1,16 @@
-//! A block of memory in the form in which each runtime wants to own it.
+//! A block of memory that runtimes can own.
 //!
-//! Blocks are pieces of one area, so that those of all engines lie equally close: buffers at the
-//! start of a page each would share a few sets of the first cache, at the owners' expense.
+//! Blocks are pieces of one area, so that the blocks of all engines lie equally close. Buffers that
+//! each start at a page would share a few sets of the first-level cache.
 
 use common::buffer::AlignedBuf;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// It counts as wholly initialised: the area is zeroed when made.
+/// A block of the area. It is initialised, because the area is zeroed.
 pub(crate) struct Piece {
     area: Arc<AlignedBuf>,
-    at: usize,
+    offset: usize,
     len: usize,
 }
 
@@ -18,29 +18,30 @@ impl Piece {
     pub(crate) fn cut(area: AlignedBuf, len: usize) -> Vec<Piece> {
         let count = area.bytes().len() / len;
         let area = Arc::new(area);
-        (0..count).map(|index| Piece { area: Arc::clone(&area), at: index * len, len }).collect()
+        let piece = |index| Piece { area: Arc::clone(&area), offset: index * len, len };
+        (0..count).map(piece).collect()
     }
 
     fn start(&self) -> *mut u8 {
-        self.area.as_ptr().wrapping_add(self.at)
+        self.area.as_ptr().wrapping_add(self.offset)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is this piece's own part of the area, which is initialised and alive.
+        // SAFETY: the range is this piece's part of the area, which is initialised and alive.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; no other piece has this part, nobody makes references to the whole
-        // area any more, and this piece is borrowed exclusively.
+        // SAFETY: as above. No other piece has this part, no reference to the whole area exists
+        // any more, and this piece is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
     }
 }
 
-// SAFETY: a piece is the only user of its part of the area.
+// SAFETY: only this piece uses its part of the area.
 unsafe impl Send for Piece {}
 
-// SAFETY: the area does not move while a piece is left, and `start` and `len` stay in it.
+// SAFETY: the area does not move while a piece exists, and `start` and `len` stay within it.
 unsafe impl tokio_uring::buf::IoBuf for Piece {
     fn stable_ptr(&self) -> *const u8 {
         self.start()
@@ -89,8 +90,8 @@ impl compio::buf::SetLen for Piece {
 
 impl compio::buf::IoBufMut for Piece {
     fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: as for `bytes_mut`; initialised bytes may be seen as uninitialised ones, as long
-        // as nobody de-initialises them, and a read does not.
+        // SAFETY: as for `bytes_mut`. Initialised bytes may be used as `MaybeUninit` as long as the
+        // user does not write uninitialised ones, and a read does not.
         unsafe { std::slice::from_raw_parts_mut(self.start().cast(), self.len) }
     }
 }

@@ -1,4 +1,4 @@
-//! What all runs together say.
+//! The report of all runs.
 
 use crate::job::{Outcome, Task};
 use common::stats::Samples;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 #[derive(Serialize)]
 pub(crate) struct Results {
     task: Task,
-    /// Rounds that began while others used the machine.
+    /// Rounds that began while the machine was not idle.
     pub(crate) busy_rounds: usize,
     pub(crate) engines: Vec<Runs>,
 }
 
-/// All runs of one engine, a round each.
+/// The runs of one engine, one for each round.
 #[derive(Serialize)]
 pub(crate) struct Runs {
     pub(crate) name: String,
@@ -35,14 +35,14 @@ impl Results {
         Results { task: task.clone(), busy_rounds: 0, engines }
     }
 
-    /// Everybody who did the same number of reads has read the same.
+    /// Fails if two runs with the same number of reads have different checksums.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut sums = BTreeMap::new();
         for run in self.engines.iter().flat_map(|runs| &runs.runs) {
             if let Some(sum) = run.checksum
                 && *sums.entry(run.operations).or_insert(sum) != sum
             {
-                return Err("the engines' checksums differ: not all read the same".to_owned());
+                return Err("the engines' checksums differ: they read different blocks".to_owned());
             }
         }
         Ok(())
@@ -53,7 +53,7 @@ impl Results {
         let how = if direct { "O_DIRECT" } else { "page cache" };
         println!("{operations} reads of {block} bytes, {how}, queue depth {depth}");
         if self.busy_rounds > 0 {
-            println!("(others used the machine in {} rounds)", self.busy_rounds);
+            println!("(the machine was not idle in {} rounds)", self.busy_rounds);
         }
         println!();
         let base_runs = self.engines.iter().find(|runs| runs.name == base);
@@ -67,7 +67,7 @@ impl Results {
             vec![
                 runs.name.clone(),
                 thousands(iops.median()),
-                format!("{} – {}", thousands(iops.least()), thousands(iops.most())),
+                format!("{} – {}", thousands(iops.min()), thousands(iops.max())),
                 against(runs, |run| run.iops),
                 format!("{:.2}", runs.of(Outcome::cpu_us_per_op).median()),
                 against(runs, Outcome::cpu_us_per_op),

@@ -1,6 +1,6 @@
 //! compio, on its io_uring driver.
 
-use crate::{ServedPage, converse};
+use crate::{ServedPage, serve};
 use compio::driver::ProactorBuilder;
 use compio::io::{AsyncRead, AsyncWriteExt};
 use compio::net::TcpListener;
@@ -15,7 +15,7 @@ pub(crate) fn run(listener: std::net::TcpListener, page: &'static ServedPage) ->
         let listener = TcpListener::from_std(listener)?;
         loop {
             let (mut stream, _) = listener.accept().await?;
-            compio::runtime::spawn(async move { converse!(stream, page) }).detach();
+            compio::runtime::spawn(async move { serve!(stream, page) }).detach();
         }
     })
 }

@@ -1,6 +1,6 @@
 //! monoio, on its io_uring driver. Its ring's builder is of an older crate.
 
-use crate::{ServedPage, converse};
+use crate::{ServedPage, serve};
 use monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use monoio::net::TcpListener;
 use monoio::{IoUringDriver, RuntimeBuilder};
@@ -14,7 +14,7 @@ pub(crate) fn run(listener: std::net::TcpListener, page: &'static ServedPage) ->
         let listener = TcpListener::from_std(listener)?;
         loop {
             let (mut stream, _) = listener.accept().await?;
-            monoio::spawn(async move { converse!(stream, page) });
+            monoio::spawn(async move { serve!(stream, page) });
         }
     })
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 #[test]
@@ -149,12 +149,62 @@ fn completions_and_manual_pages_have_all_commands() {
     assert!(page.contains("wal"));
 }
 
+/// Every command that has a help text of its own.
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["bench"],
+    &["bench", "all"],
+    &["bench", "batch"],
+    &["bench", "cp"],
+    &["bench", "disk"],
+    &["bench", "http"],
+    &["bench", "sum"],
+    &["completions"],
+    &["cp"],
+    &["doctor"],
+    &["man"],
+    &["sim"],
+    &["trace"],
+];
+
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+}
+
 #[test]
-fn help_has_examples() {
+fn help_has_examples_and_fits_a_pipe() {
     let place = place("help");
-    for command in ["disk", "batch", "cp"] {
-        let output = cringle(&place).args(["bench", command, "--help"]).output().unwrap();
-        assert!(texts(&output).0.contains("Examples:"), "{command}");
+    for command in COMMANDS {
+        let output = cringle(&place).args(*command).arg("--help").output().unwrap();
+        let (help, _) = texts(&output);
+        assert!(output.status.success() && help.contains("Usage:"), "{command:?}: {help}");
+        assert!(widest(&help) <= 80, "{command:?}: {help}");
+        let has_examples = !matches!(command, [] | ["bench"]);
+        assert_eq!(help.contains("Example"), has_examples, "{command:?}: {help}");
+    }
+}
+
+#[test]
+fn help_wraps_at_the_terminals_width() {
+    let place = place("help-terminal");
+    // Wider terminals get lines of 100 columns.
+    for (columns, limit) in [(60, 60), (100, 100), (200, 100)] {
+        for command in COMMANDS {
+            let (mut ours, theirs) = terminal(columns);
+            let mut program = cringle(&place);
+            program.args(*command).arg("--help").env("NO_COLOR", "1").stdout(theirs);
+            let mut child = program.spawn().unwrap();
+            // When the child has exited and this end is closed too, a read fails with EIO.
+            drop(program);
+            let mut help = Vec::new();
+            let _ = ours.read_to_end(&mut help);
+            assert!(child.wait().unwrap().success());
+            let help = String::from_utf8(help).unwrap();
+            let widest = widest(&help);
+            assert!(widest <= limit, "{command:?}: {help}");
+            let is_filled = widest > limit - 15 || matches!(command, [] | ["bench"]);
+            assert!(is_filled, "{command:?} uses {widest} of {columns} columns: {help}");
+        }
     }
 }
 
@@ -173,18 +223,18 @@ fn sigusr1_dumps_a_running_benchmark() {
     let mut child = started(&place, "direct");
     let pid = i32::try_from(child.id()).unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let ask = || {
+    let request_dump = || {
         // SAFETY: `kill` takes no pointer; the child is not reaped yet, so the number is its own.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
     };
-    ask();
-    let mut main_is_told = false;
-    while !main_is_told {
+    request_dump();
+    let mut is_dumped = false;
+    while !is_dumped {
         let line = lines.next().expect("it runs for an hour").unwrap();
         if line.contains("SIGUSR1: no runtime") {
-            ask();
+            request_dump();
         }
-        main_is_told = line.contains("'main'");
+        is_dumped = line.contains("'main'");
     }
     // SAFETY: as above.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
@@ -208,8 +258,8 @@ fn sigusr1_dumps_a_running_copy() {
     // SAFETY: as above.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("STUCK: worker 0")));
-    assert!(told.is_some());
+    let is_reported = |line: &String| line.contains("STUCK: worker 0");
+    assert!(lines.any(|line| line.is_ok_and(|line| is_reported(&line))));
     writer.write_all(b"bytes").unwrap();
     drop(writer);
     let rest: Vec<String> = lines.map_while(Result::ok).collect();

@@ -7,6 +7,12 @@ use crate::file;
 use std::io::{self, Write};
 use std::path::Path;
 
+/// The width of help that is written to a pipe or a file.
+pub const PIPE_WIDTH: usize = 80;
+
+/// The largest width of help on a terminal. Longer lines are hard to read.
+pub const MAX_HELP_WIDTH: usize = 100;
+
 /// Returns whether an option names standard output (`--json -`), which then carries only that data.
 pub fn is_stdout(file: Option<&Path>) -> bool {
     file == Some(Path::new("-"))

@@ -2,24 +2,33 @@
 //! [`getopt`](crate::getopt) parses the command line with it.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use cringle_command::{MAX_HELP_WIDTH, PIPE_WIDTH};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-const AFTER: &str = "\
+const EXAMPLES: &str = "\
 Examples:
-  cringle cp -a photos /mnt/backup            copy a tree with modes, times, links, attributes
-  cringle cp -a --dry-run photos /mnt/backup  print what would be copied, overwritten, refused
-  cringle cp -au photos /mnt/backup           copy only files that are newer than their targets
-  cringle cp -r --fsync db /mnt/safe          end when files and directories are on the disk
+  cringle cp -a photos /mnt/backup
+      Copy a tree with modes, times, links and attributes
+  cringle cp -a --dry-run photos /mnt/backup
+      Print what would be copied, replaced or refused
+  cringle cp -au photos /mnt/backup
+      Copy only files that are newer than their targets
+  cringle cp -r --fsync db /mnt/safe
+      Exit when all files and directories are on the disk
   cringle cp -r --verify --json - a b | jq .bytes
-  ln -s $(which cringle) ~/bin/cp             use it as cp
+      Compare each copy with its source, and print the number of bytes
+  ln -s $(which cringle) ~/bin/cp
+      Use it as cp
 
 ATTRIBUTES: mode, ownership, timestamps, links, context, xattr, all.
-Backups: none, simple, existing, numbered; VERSION_CONTROL and SIMPLE_BACKUP_SUFFIX give defaults.
+CONTROL: none, simple, existing, numbered. The environment variables VERSION_CONTROL and \
+SIMPLE_BACKUP_SUFFIX set the defaults.
 
-Ctrl-C stops the copy: unfinished new files are removed, and the last line reports how much was
-copied. A second Ctrl-C exits at once. SIGUSR1 (kill -USR1) prints on standard error what the fibers
-of --fsync wait for; the threads that copy are not fibers. On a full disk, each file that could not
-be written is reported, the others are tried, and the status is 1.
+Ctrl-C stops the copy: it removes unfinished new files and reports how much was copied. A second \
+Ctrl-C exits at once. SIGUSR1 (kill -USR1) prints to standard error what the fibers of --fsync \
+wait for; the threads that copy are not fibers. On a full disk, the copy reports each file that it \
+could not write, tries the others, and exits with status 1.
 
 Exit status: 0 everything was copied, 1 something was not or the usage is wrong, 130 interrupted.";
 
@@ -122,11 +131,12 @@ impl Flag {
     }
 }
 
-/// Returns the help of `cringle cp`.
+/// Returns the definition of `cringle cp`, whose help fits standard output.
 pub(crate) fn command(name: &'static str) -> Command {
-    <Arguments as Args>::augment_args(Command::new(name))
+    let command = <Arguments as Args>::augment_args(Command::new(name))
         .about("Copy files and directories: GNU's cp, on all cores")
-        .max_term_width(100)
+        .max_term_width(MAX_HELP_WIDTH);
+    if io::stdout().is_terminal() { command } else { command.term_width(PIPE_WIDTH) }
 }
 
 /// The arguments of `cringle cp` in a tree of clap's commands. They only document:
@@ -138,7 +148,7 @@ impl Args for Arguments {
         let command = command
             .disable_help_flag(true)
             .disable_version_flag(true)
-            .after_help(AFTER)
+            .after_help(EXAMPLES)
             .infer_long_args(true)
             .override_usage("cringle cp [OPTION]... SOURCE... DEST\n       cringle cp [OPTION]... -t DIRECTORY SOURCE...")
             .args(FLAGS.iter().map(Flag::documented));

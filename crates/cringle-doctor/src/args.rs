@@ -6,19 +6,24 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  cringle doctor                              this machine, and the file system of this directory
-  cringle doctor /var/lib/db /mnt/nvme        two other file systems
-  cringle doctor --no-measure                 without measurements: some milliseconds
-  cringle doctor /dev/nvme0n1                 a device, which is only read
+  cringle doctor
+      Examine this machine, and the file system of this directory
+  cringle doctor /var/lib/db /mnt/nvme
+      Examine two other file systems
+  cringle doctor --no-measure
+      Skip the measurements; takes some milliseconds
+  cringle doctor /dev/nvme0n1
+      Examine a device, which is only read
   cringle doctor --json - --no-measure | jq '.io_uring.causes[]'
-                                              what denies the ring, for programs
+      Print what denies the ring
 
-The report covers the kernel, container and virtual machine; whether each of the three calls of
-io_uring is allowed, and otherwise what denies it and the command that allows it; every feature of
-the ring; the file system and device of each PATH; limits; and the speed of reads. Each item is
-tested by using it, not deduced from a version; what cannot be tested is reported as unknown.
+The report covers the kernel, container and virtual machine; whether each of the three io_uring \
+system calls is allowed, and if not, what denies it and the command that allows it; every feature \
+of the ring; the file system and device of each PATH; limits; and the speed of reads. Each item is \
+tested by using it, not deduced from a version; an item that cannot be tested is reported as \
+unknown.
 
-The command needs no root and changes nothing: its temporary files have no name and disappear with
+The command needs no root and changes nothing: its temporary files have no name and disappear with \
 the process. docs/book/src/command/doctor.md explains each line and the JSON.
 
 Exit status: 0 the ring is usable, 3 it is not, 1 failed, 2 wrong usage, 130 interrupted.";

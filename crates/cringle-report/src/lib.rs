@@ -21,7 +21,9 @@ pub mod stats;
 pub mod table;
 
 pub use color::{Color, colored, set_color};
-pub use cringle_command::{complain, is_stdout, print, print_bytes, save};
+pub use cringle_command::{
+    MAX_HELP_WIDTH, PIPE_WIDTH, complain, is_stdout, print, print_bytes, save,
+};
 pub use cringle_command::{failure, file, interrupt, startup, stdout, units};
 pub use outputs::Outputs;
 

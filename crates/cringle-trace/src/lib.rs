@@ -29,15 +29,20 @@ use text::time;
 
 const EXAMPLES: &str = "\
 Examples:
-  cringle --trace cp.pftrace bench disk --strategies fibers --ops 1000
-  cringle trace cp.pftrace                    who waited for what, and how long
-  cringle trace cp.pftrace --json - | jq '.waits[0]'
-  cringle trace cp.pftrace --svg picture.svg --from 10ms --to 12ms
-  CRINGLE_TRACE=mine.pftrace ./any-program    that uses the library
+  cringle --trace disk.pftrace bench disk --strategies fibers --ops 1000
+      Record a trace of a command
+  CRINGLE_TRACE=mine.pftrace ./any-program
+      Record a trace of a program that uses the library
+  cringle trace disk.pftrace
+      Print which fiber waited for what, and how long
+  cringle trace disk.pftrace --json - | jq '.waits[0]'
+      Print the cause with the most waiting time
+  cringle trace disk.pftrace --svg picture.svg --from 10ms --to 12ms
+      Draw two milliseconds
 
-https://ui.perfetto.dev opens the same file. A fiber is running, ready (it could run, but another one
-is running) or waiting. A wait is named after its cause: the operation, or the call that suspends. A
-truncated file is read up to its last complete packet.
+https://ui.perfetto.dev opens the same file. A fiber is running, ready (it could run, but another \
+one is running) or waiting. A wait is named after its cause: the operation, or the call that \
+suspends. A truncated file is read up to its last complete packet.
 
 Exit status: 0 done, 1 the file is not a trace, 2 wrong usage.";
 

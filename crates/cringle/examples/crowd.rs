@@ -1,8 +1,9 @@
-//! Measures the time of a dump of many fibers, while they work.
+//! Measures how long a dump of very many fibers takes while they work.
 //!
 //!     cargo run --release --example crowd -- 100000
 //!
-//! The fibers run on two workers and receive values, which another fiber sends without a pause.
+//! The fibers of two workers receive values from channels. One fiber sends values to all of them
+//! without a pause, while `main` takes dumps.
 
 use cringle::runtime::{self, Dump};
 use cringle::{Builder, fiber, sync::mpsc};
@@ -12,84 +13,99 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const DUMPS: usize = 11;
+/// The sender yields after this many values, so that the receivers run.
+const GROUP: usize = 256;
 
-/// The measurements.
-pub(crate) struct Found {
-    /// The median time of a dump.
-    pub(crate) dump: Duration,
-    /// The median time of its conversion to text.
-    pub(crate) text: Duration,
-    /// The last dump.
-    pub(crate) last: Dump,
-    /// The values that fibers received during a dump, on average.
-    pub(crate) taken: u64,
+/// The result of a measurement.
+pub(crate) struct Measured {
+    /// The median time to take a dump.
+    pub(crate) dump_time: Duration,
+    /// The median time to format a dump as text.
+    pub(crate) text_time: Duration,
+    pub(crate) last_dump: Dump,
+    /// The mean number of values that the fibers received during a dump.
+    pub(crate) received: u64,
 }
 
-pub(crate) fn run(fibers: usize) -> io::Result<Found> {
+/// Starts the fibers, and takes dumps while they receive values.
+pub(crate) fn run(fibers: usize) -> io::Result<Measured> {
     Builder::new().workers(2).run(|| {
-        let (taken, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let received = Arc::new(AtomicU64::new(0));
         let mut senders = Vec::new();
-        let mut handles = Vec::new();
+        let mut receivers = Vec::new();
         for n in 0..fibers {
             let (sender, receiver) = mpsc::channel::<u64>();
-            let taken = Arc::clone(&taken);
-            let take = move || {
+            let received = Arc::clone(&received);
+            let receive_all = move || {
                 while receiver.recv().is_ok() {
-                    taken.fetch_add(1, Ordering::Relaxed);
+                    received.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            let place = fiber::Builder::new().name(format!("taker {n}")).worker(n % 2);
-            handles.push(place.stack_size(64 << 10).spawn(take)?);
+            let fiber = fiber::Builder::new().name(format!("receiver {n}"));
+            receivers.push(fiber.worker(n % 2).stack_size(64 << 10).spawn(receive_all)?);
             senders.push(sender);
         }
-        // Values are sent in groups, so that the inboxes of the workers stay short.
-        let hand_around = {
+        let stop = Arc::new(AtomicBool::new(false));
+        let send_until_stopped = {
             let stop = Arc::clone(&stop);
             move || {
-                for group in senders.chunks(256).cycle() {
+                for group in senders.chunks(GROUP).cycle() {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    group.iter().for_each(|sender| sender.send(1).expect("it takes values"));
+                    group.iter().for_each(|sender| sender.send(1).expect("the receiver lives"));
                     fiber::yield_now();
                 }
             }
         };
-        let hands = fiber::Builder::new().name("hands around".into()).spawn_local(hand_around)?;
-        while taken.load(Ordering::Relaxed) < fibers as u64 {
+        let sender = fiber::Builder::new().name("sender".into());
+        let sender = sender.spawn_local(send_until_stopped)?;
+        while received.load(Ordering::Relaxed) < fibers as u64 {
             fiber::yield_now();
         }
-        let before = taken.load(Ordering::Relaxed);
-        let (mut dumps, mut texts, mut last) = (Vec::new(), Vec::new(), None);
-        for _ in 0..DUMPS {
-            let start = Instant::now();
-            let dump = runtime::dump().expect("there is a runtime here");
-            dumps.push(start.elapsed());
-            let start = Instant::now();
-            std::hint::black_box(dump.to_string());
-            texts.push(start.elapsed());
-            last = Some(dump);
-            fiber::yield_now();
-        }
-        let taken = (taken.load(Ordering::Relaxed) - before) / DUMPS as u64;
+        let measured = measure(&received);
         stop.store(true, Ordering::Relaxed);
-        hands.join().expect("it does not panic");
-        handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
-        let median = |mut times: Vec<Duration>| {
-            times.sort_unstable();
-            times[times.len() / 2]
-        };
-        let last = last.expect("there were some");
-        Ok(Found { dump: median(dumps), text: median(texts), last, taken })
+        sender.join().expect("the sender does not panic");
+        for receiver in receivers {
+            receiver.join().expect("no receiver panics");
+        }
+        Ok(measured)
     })?
+}
+
+fn measure(received: &AtomicU64) -> Measured {
+    let before = received.load(Ordering::Relaxed);
+    let (mut dump_times, mut text_times, mut last_dump) = (Vec::new(), Vec::new(), None);
+    for _ in 0..DUMPS {
+        let start = Instant::now();
+        let dump = runtime::dump().expect("this is a fiber of a runtime");
+        dump_times.push(start.elapsed());
+        let start = Instant::now();
+        std::hint::black_box(dump.to_string());
+        text_times.push(start.elapsed());
+        last_dump = Some(dump);
+        fiber::yield_now();
+    }
+    Measured {
+        dump_time: median(dump_times),
+        text_time: median(text_times),
+        last_dump: last_dump.expect("DUMPS is not 0"),
+        received: (received.load(Ordering::Relaxed) - before) / DUMPS as u64,
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 #[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let fibers = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse());
     let fibers = fibers.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-    let Found { dump, text, last, taken } = run(fibers)?;
-    println!("a dump of {} fibers on 2 workers, median of {DUMPS}: {dump:.1?}", last.fibers.len());
-    println!("its text: {text:.1?}; values that fibers received meanwhile, on average: {taken}");
+    let Measured { dump_time, text_time, last_dump, received } = run(fibers)?;
+    println!("{} fibers on 2 workers, {DUMPS} dumps", last_dump.fibers.len());
+    println!("median time of a dump: {dump_time:.1?}, of its text: {text_time:.1?}");
+    println!("mean number of values that the fibers received during a dump: {received}");
     Ok(())
 }

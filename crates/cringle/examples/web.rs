@@ -2,15 +2,15 @@
 //!
 //!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
 //!
-//! serves DIRECTORY (default: here) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or SIGTERM.
-//! Then requests that have begun to arrive are still answered, a new connection may send one
-//! request, and idle connections end at once. GET and HEAD return files, and `index.html` for a
-//! directory; no path and no link leads out of DIRECTORY. `POST /length` returns the length of the
-//! body.
+//! serves DIRECTORY (default: the current one) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or
+//! SIGTERM. The server then answers unfinished requests, and the first request of each new
+//! connection; it closes idle connections at once. GET and HEAD return files, and `index.html` for
+//! a directory; no path or link leads out of DIRECTORY. `POST /length` returns the length of the
+//! request's body.
 //!
-//! Each connection is a fiber, whose code is written as for a blocking thread. Each wait has a
-//! deadline and each buffer a limit: a peer that is too slow, or sends too much, gets the status
-//! 408, 413 or 431 and is disconnected. `web/http.rs` decides which requests are valid.
+//! Each connection has a fiber, whose code reads like a blocking program. Every wait has a
+//! deadline: a client that is too slow or sends too much gets an error response (408, 413, 431) and
+//! is disconnected. `web/http.rs` decides which requests are valid.
 
 #[path = "web/http.rs"]
 pub(crate) mod http;
@@ -25,16 +25,18 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The limits on a peer.
+/// The limits of the server.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
+    /// The size of a request's head: its request line and header fields.
     pub(crate) head_bytes: usize,
+    /// The size of a request's body.
     pub(crate) body_bytes: u64,
-    /// The time for the head of a request, from its first byte, and the time for its body.
+    /// The time from the first byte of a head to its last one, and the same for a body.
     pub(crate) request: Duration,
     /// The time between two requests.
     pub(crate) idle: Duration,
-    /// The time for open requests after the server is stopped.
+    /// The time for unfinished requests after the server is stopped.
     pub(crate) grace: Duration,
 }
 
@@ -50,7 +52,8 @@ impl Default for Limits {
     }
 }
 
-/// Serves until it is stopped. `started` receives the address, and the handle that stops it.
+/// Serves `directory` until the server is stopped. Calls `started` with the address that the server
+/// listens on and the handle that stops it.
 pub(crate) fn run(
     directory: &Path,
     addr: &str,
@@ -61,13 +64,14 @@ pub(crate) fn run(
         let dir = Dir::open(directory)?;
         let server = Server::bind(addr)?.grace(limits.grace);
         let stopper = server.stopper();
-        let interrupts = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
-        let interrupted = stopper.clone();
-        // The fiber drops the listener after the first signal, so a second one kills the process.
-        let _ = fiber::spawn(move || interrupts.wait().map(|_| interrupted.stop()));
+        let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
+        let stopper_for_signals = stopper.clone();
+        // The fiber drops `signals` after the first signal, so the second one ends the process.
+        let _ = fiber::spawn(move || signals.wait().map(|_| stopper_for_signals.stop()));
         started(server.local_addr()?, stopper.clone());
         server.run(|stream, _peer| {
-            // A head and a file are two writes, which the kernel would delay otherwise.
+            // Without this, Nagle's algorithm could delay the file, which is written after the
+            // head.
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(limits.request))?;
             let connection = Connection {
@@ -75,23 +79,25 @@ pub(crate) fn run(
                 dir: &dir,
                 limits,
                 stopper: &stopper,
-                ahead: Vec::new(),
-                kept: false,
+                buffered: Vec::new(),
+                has_answered: false,
             };
             connection.serve()
         })
     })
 }
 
-/// Why a request fails. The connection ends then, after an answer with the status, if any.
+/// Why a connection ends without a full response.
 enum Refusal {
+    /// The request is invalid or exceeds a limit. The client gets this status.
     Status(u16),
-    Broken(io::Error),
+    /// The connection failed or was closed.
+    Io(io::Error),
 }
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Refusal {
-        Refusal::Broken(error)
+        Refusal::Io(error)
     }
 }
 
@@ -100,22 +106,23 @@ struct Connection<'a> {
     dir: &'a Dir,
     limits: Limits,
     stopper: &'a Stopper,
-    /// Bytes that were read and not used yet: the rest of a request, or further requests.
-    ahead: Vec<u8>,
-    /// Whether a request was answered.
-    kept: bool,
+    /// Received bytes that are not parsed yet: the rest of a request, or further requests.
+    buffered: Vec<u8>,
+    /// Whether a request on this connection has been answered.
+    has_answered: bool,
 }
 
 impl Connection<'_> {
+    /// Answers requests until one side closes the connection.
     fn serve(mut self) -> io::Result<()> {
         loop {
             match self.next_request().and_then(|request| self.answer(request)) {
-                Ok(true) => self.kept = true,
+                Ok(true) => self.has_answered = true,
                 Ok(false) => return self.close(),
-                Err(Refusal::Broken(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(Refusal::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Ok(());
                 }
-                Err(Refusal::Broken(error)) => return Err(error),
+                Err(Refusal::Io(error)) => return Err(error),
                 Err(Refusal::Status(status)) => {
                     self.reply(status, "", reason(status).as_bytes(), false, true)?;
                     return self.close();
@@ -124,9 +131,9 @@ impl Connection<'_> {
         }
     }
 
-    /// Ends the connection. Closing a socket that has unread bytes resets the connection, and the
-    /// peer may lose the last answer. So this sends the end of the stream first, and then reads for
-    /// up to a second.
+    /// Closes the connection so that the client receives the last response. The kernel resets a
+    /// connection that is closed with unread bytes, and a reset may discard the response. Therefore
+    /// this method closes the sending side, and reads for a moment until the client closes its own.
     fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         let drained = time::timeout(Duration::from_secs(1), || {
@@ -138,32 +145,33 @@ impl Connection<'_> {
             {
                 Err(error)
             }
-            // Errors of the peer do not matter any more.
+            // The connection ends here, even if the client has reset it or is still sending.
             _ => Ok(()),
         }
     }
 
-    fn fill(&mut self) -> io::Result<()> {
+    /// Reads more bytes into `buffered`. Fails with `UnexpectedEof` at the end of the stream.
+    fn read_more(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         let count = self.stream.read(&mut buffer)?;
-        self.ahead.extend_from_slice(&buffer[..count]);
+        self.buffered.extend_from_slice(&buffer[..count]);
         if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Reads the first bytes of a request. A connection that had an answer is at its end when the
-    /// server is stopped.
-    fn fill_unless_stopped(&mut self) -> io::Result<()> {
-        if !self.kept {
-            return self.fill();
+    /// Reads the first bytes of a request. A stopped server waits for the first request of a
+    /// connection, but not for further ones.
+    fn read_first_bytes(&mut self) -> io::Result<()> {
+        if !self.has_answered {
+            return self.read_more();
         }
-        let filled = self.stopper.until_stopped(|| self.fill())?;
+        let filled = self.stopper.until_stopped(|| self.read_more())?;
         filled.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
     fn next_request(&mut self) -> Result<Request, Refusal> {
-        if self.ahead.is_empty() {
-            match time::timeout(self.limits.idle, || self.fill_unless_stopped()) {
-                // No request has begun, so none is answered.
+        if self.buffered.is_empty() {
+            match time::timeout(self.limits.idle, || self.read_first_bytes()) {
+                // No request has begun, so the connection ends without a response.
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
                 }
@@ -173,49 +181,52 @@ impl Connection<'_> {
         let limits = self.limits;
         within(limits.request, || {
             loop {
-                if let Some((request, end)) = http::parse(&self.ahead).map_err(Refusal::Status)? {
-                    self.ahead.drain(..end);
+                if let Some((request, end)) =
+                    http::parse(&self.buffered).map_err(Refusal::Status)?
+                {
+                    self.buffered.drain(..end);
                     return Ok(request);
                 }
-                if self.ahead.len() >= limits.head_bytes {
+                if self.buffered.len() >= limits.head_bytes {
                     return Err(Refusal::Status(431));
                 }
-                self.fill().map_err(cut_off)?;
+                self.read_more().map_err(cut_off)?;
             }
         })
     }
 
-    /// Answers a request. Returns whether the connection stays open.
+    /// Answers a request, and returns whether the connection stays open.
     fn answer(&mut self, request: Request) -> Result<bool, Refusal> {
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/length") => {
                 let length = self.read_body(&request)?.to_string();
-                let stays_open = self.stays_open(&request);
-                self.reply(200, "", length.as_bytes(), stays_open, true)?;
-                Ok(stays_open)
+                let keeps_open = self.keeps_open(&request);
+                self.reply(200, "", length.as_bytes(), keeps_open, true)?;
+                Ok(keeps_open)
             }
             ("GET" | "HEAD", path) => {
                 self.read_body(&request)?;
-                let stays_open = self.stays_open(&request);
+                let keeps_open = self.keeps_open(&request);
                 let with_body = request.method == "GET";
-                self.give_file(path.trim_start_matches('/'), stays_open, with_body)?;
-                Ok(stays_open)
+                self.send_file(path.trim_start_matches('/'), keeps_open, with_body)?;
+                Ok(keeps_open)
             }
             _ => {
-                // The body of a refused request is not read.
-                let stays_open = self.stays_open(&request) && request.body == Body::Length(0);
+                // The body is not read, so the connection cannot be used after it.
+                let keeps_open = self.keeps_open(&request) && request.body == Body::Length(0);
                 let text = reason(405).as_bytes();
-                self.reply(405, "Allow: GET, HEAD\r\n", text, stays_open, true)?;
-                Ok(stays_open)
+                self.reply(405, "Allow: GET, HEAD\r\n", text, keeps_open, true)?;
+                Ok(keeps_open)
             }
         }
     }
 
-    fn stays_open(&self, request: &Request) -> bool {
+    /// Returns whether the connection stays open after this request.
+    fn keeps_open(&self, request: &Request) -> bool {
         request.keep_alive && !self.stopper.is_stopped()
     }
 
-    fn give_file(&mut self, path: &str, keep_alive: bool, with_body: bool) -> Result<(), Refusal> {
+    fn send_file(&mut self, path: &str, keep_alive: bool, with_body: bool) -> Result<(), Refusal> {
         let found = self.open(path);
         let (mut file, length) = match found {
             Ok(found) => found,
@@ -229,19 +240,21 @@ impl Connection<'_> {
         if with_body {
             let sent = cringle::io::copy(&mut (&mut file).take(length), &mut self.stream)?;
             if sent < length {
-                // The file was truncated meanwhile. The peer sees that the answer is too short.
+                // The file has become shorter. Closing the connection early shows the client that
+                // the response is incomplete.
                 return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
             }
         }
         Ok(())
     }
 
+    /// Opens a file of the directory, and returns it with its length.
     fn open(&self, path: &str) -> io::Result<(cringle::fs::File, u64)> {
         let mut path = Path::new(if path.is_empty() { "." } else { path }).to_path_buf();
         if self.dir.metadata(&path)?.is_dir() {
             path.push("index.html");
         }
-        // Opening a FIFO would wait for a writer.
+        // Opening a named pipe would wait for a writer.
         if !self.dir.metadata(&path)?.is_file() {
             return Err(ErrorKind::NotFound.into());
         }
@@ -250,44 +263,46 @@ impl Connection<'_> {
         Ok((file, length))
     }
 
-    /// Reads the body and drops it. Returns its length.
+    /// Reads and discards the body of a request, and returns its length.
     fn read_body(&mut self, request: &Request) -> Result<u64, Refusal> {
-        let most = self.limits.body_bytes;
-        if matches!(request.body, Body::Length(length) if length > most) {
+        let limit = self.limits.body_bytes;
+        if matches!(request.body, Body::Length(length) if length > limit) {
             return Err(Refusal::Status(413));
         }
         if request.body == Body::Length(0) {
             return Ok(0);
         }
-        if request.expects_continue && self.ahead.is_empty() {
+        if request.expects_continue && self.buffered.is_empty() {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         within(self.limits.request, || match request.body {
             Body::Length(length) => self.skip(length).map(|()| length),
-            Body::Chunked => self.skip_chunks(most),
+            Body::Chunked => self.skip_chunks(limit),
         })
     }
 
+    /// Discards this number of bytes.
     fn skip(&mut self, mut length: u64) -> Result<(), Refusal> {
         loop {
-            let here = self.ahead.len().min(usize::try_from(length).unwrap_or(usize::MAX));
-            self.ahead.drain(..here);
+            let here = self.buffered.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+            self.buffered.drain(..here);
             length -= here as u64;
             if length == 0 {
                 return Ok(());
             }
-            self.fill().map_err(cut_off)?;
+            self.read_more().map_err(cut_off)?;
         }
     }
 
-    fn skip_chunks(&mut self, most: u64) -> Result<u64, Refusal> {
+    /// Discards a chunked body of at most `limit` bytes, and returns its length.
+    fn skip_chunks(&mut self, limit: u64) -> Result<u64, Refusal> {
         let (mut sum, mut extensions) = (0u64, 0);
         loop {
             let line = self.line()?;
-            let (size, extension) = http::chunk_size(&line).ok_or(Refusal::Status(400))?;
+            let (size, extension_bytes) = http::chunk_size(&line).ok_or(Refusal::Status(400))?;
             sum = sum.saturating_add(size);
-            extensions += extension;
-            if sum > most || extensions > self.limits.head_bytes {
+            extensions += extension_bytes;
+            if sum > limit || extensions > self.limits.head_bytes {
                 return Err(Refusal::Status(413));
             }
             if size == 0 {
@@ -300,6 +315,7 @@ impl Connection<'_> {
         }
     }
 
+    /// Discards the fields after the last chunk.
     fn skip_trailer(&mut self) -> Result<(), Refusal> {
         let mut fields = Vec::new();
         loop {
@@ -315,22 +331,23 @@ impl Connection<'_> {
         }
     }
 
-    /// Returns the bytes up to the next CRLF, without it. Refuses a CR or LF by itself.
+    /// Reads up to the next CRLF, and returns the line without it. Refuses a lone CR or LF.
     fn line(&mut self) -> Result<Vec<u8>, Refusal> {
         loop {
-            if let Some(end) = self.ahead.windows(2).position(|two| two == b"\r\n") {
-                let mut line: Vec<u8> = self.ahead.drain(..end + 2).collect();
+            if let Some(end) = self.buffered.windows(2).position(|two| two == b"\r\n") {
+                let mut line: Vec<u8> = self.buffered.drain(..end + 2).collect();
                 line.truncate(end);
                 let whole = !line.contains(&b'\r') && !line.contains(&b'\n');
                 return whole.then_some(line).ok_or(Refusal::Status(400));
             }
-            if self.ahead.len() >= self.limits.head_bytes {
+            if self.buffered.len() >= self.limits.head_bytes {
                 return Err(Refusal::Status(431));
             }
-            self.fill().map_err(cut_off)?;
+            self.read_more().map_err(cut_off)?;
         }
     }
 
+    /// Writes a response, without its body for a HEAD request.
     fn reply(
         &mut self,
         status: u16,
@@ -347,30 +364,32 @@ impl Connection<'_> {
     }
 }
 
-/// Calls `f` with a deadline, after which the request is refused.
+/// Runs `f`, and refuses the request with status 408 if `f` takes longer than `limit`.
 fn within<T>(limit: Duration, f: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
-    // A refusal with a status is no `io::Error`, so it passes through the deadline as a value.
+    // `timeout` takes a closure that returns an `io::Result`, so a `Refusal::Status` is returned
+    // inside `Ok`.
     let result = time::timeout(limit, || match f() {
-        Err(Refusal::Broken(error)) => Err(error),
+        Err(Refusal::Io(error)) => Err(error),
         other => Ok(other),
     });
     match result {
         Ok(result) => result,
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Refusal::Status(408)),
-        Err(error) => Err(Refusal::Broken(error)),
+        Err(error) => Err(Refusal::Io(error)),
     }
 }
 
-/// Converts the error of a read in the middle of a request. A peer that has ended its stream there
-/// may still read the answer.
+/// Converts an error of a read within a request. The client of an incomplete request may still read
+/// the response.
 fn cut_off(error: io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::UnexpectedEof => Refusal::Status(400),
-        _ => Refusal::Broken(error),
+        _ => Refusal::Io(error),
     }
 }
 
-/// Returns the status for the error of a file. A path that leads out of the directory is not found.
+/// Returns the status for an error of a file. A path that leads out of the directory gets 404, as
+/// if it did not exist.
 fn status_of(error: io::Error) -> io::Result<u16> {
     match error.kind() {
         ErrorKind::NotFound
@@ -383,6 +402,7 @@ fn status_of(error: io::Error) -> io::Result<u16> {
     }
 }
 
+/// Returns the head of a response.
 fn head(status: u16, headers: &str, length: u64, keep_alive: bool) -> String {
     let (reason, connection) = (reason(status), if keep_alive { "keep-alive" } else { "close" });
     format!(
@@ -410,7 +430,7 @@ fn main() -> io::Result<()> {
     let directory = args.next().unwrap_or_else(|| ".".into());
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let served = run(directory.as_ref(), &addr, Limits::default(), |addr, _| {
-        eprintln!("http://{addr}/ serves {directory}; Ctrl-C or SIGTERM ends it");
+        eprintln!("serving {directory} at http://{addr}/; stop with Ctrl-C or SIGTERM");
     })?;
     eprintln!("{} connections, {} failed", served.connections, served.failed);
     Ok(())

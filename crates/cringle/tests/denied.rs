@@ -146,10 +146,10 @@ fn filter_against_enter_is_detected_at_start() {
         .enumerate()
     {
         let name = "filter_against_enter_is_detected_at_start";
-        let said = child::run_with(name, |command| {
+        let child = child::run_with(name, |command| {
             command.env_remove("CRINGLE_DRIVER").env("CRINGLE_TEST_CASE", n.to_string())
         });
-        if let Some(output) = said {
+        if let Some(output) = child {
             assert!(output.status.success(), "{}", child::transcript(&output));
         } else if std::env::var("CRINGLE_TEST_CASE").unwrap() == n.to_string() {
             deny(&RING_CALLS[1..2], action);
@@ -188,15 +188,15 @@ fn losing_a_ring_aborts_with_an_explanation() {
             })
             .unwrap();
     };
-    let said = child::transcript(&output);
-    if said.contains("skipped") {
+    let text = child::transcript(&output);
+    if text.contains("skipped") {
         return;
     }
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
-    assert!(!said.contains("it continued"), "{said}");
-    let sentence = said.lines().find(|line| line.contains("io_uring_enter failed")).expect(&said);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
+    assert!(!text.contains("it continued"), "{text}");
+    let sentence = text.lines().find(|line| line.contains("io_uring_enter failed")).expect(&text);
     for words in ["Operation not permitted", "seccomp", "aborting, because"] {
-        assert!(sentence.contains(words), "{said}");
+        assert!(sentence.contains(words), "{text}");
     }
 }
 
@@ -342,9 +342,9 @@ impl Drop for Switch {
     }
 }
 
-/// The sysctl concerns the whole machine: other programs lose their rings meanwhile.
+/// The sysctl applies to the whole machine: other programs cannot create rings during this test.
 #[test]
-#[ignore = "switches io_uring off for the whole machine: as root, where nobody else needs it"]
+#[ignore = "disables io_uring on the whole machine; run it as root where no other program needs it"]
 fn error_names_the_sysctl() {
     for to in ["1", "2"] {
         let name = "error_names_the_sysctl";

@@ -157,7 +157,7 @@ fn thousands_of_fibers_share_a_limit_of_one() {
     }
 }
 
-/// Fibers that wait for room get it first come, first served.
+/// Fibers that wait for room get it in the order of their arrival.
 #[test]
 fn fibers_get_room_in_order() {
     let blocks = Blocks::new();
@@ -201,7 +201,8 @@ fn batches_of_thousands_fit_through_tiny_rings() {
 }
 
 /// A part of a batch ends while the rest waits for room and the worker computes. Then no fiber is
-/// ready and nothing is in flight: the worker would sleep for ever if it did not notice the room.
+/// ready and nothing is in flight: the worker would sleep without end if it did not notice the
+/// room.
 #[test]
 fn batch_that_waits_for_room_is_resumed() {
     let blocks = Blocks::new();

@@ -9,13 +9,13 @@ use cringle::os::unix::net::{UnixDatagram, UnixStream};
 use cringle::runtime::{self, Driver, DriverChoice};
 use cringle::{Builder, cancel, fiber, io, time};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
 const CALLS: usize = 60;
-/// The timeout of calls, of which some would wait for ever.
+/// The timeout of calls that would wait without end.
 const NEVER: Duration = Duration::from_millis(1);
 
 fn programs() -> u64 {
@@ -62,8 +62,8 @@ impl Rng {
         (z ^ z >> 31) % n
     }
 
-    fn bytes(&mut self, most: u64) -> Vec<u8> {
-        (0..self.below(most + 1)).map(|_| self.below(256) as u8).collect()
+    fn bytes(&mut self, limit: u64) -> Vec<u8> {
+        (0..self.below(limit + 1)).map(|_| self.below(256) as u8).collect()
     }
 }
 
@@ -72,10 +72,10 @@ struct Channel {
     name: &'static str,
     writer: Writer,
     reader: Reader,
-    /// The bytes written and not read yet, by message if the channel has messages.
-    under_way: Vec<usize>,
+    /// The sizes of the writes that are not read yet.
+    unread: Vec<usize>,
     has_messages: bool,
-    shut: bool,
+    is_shut: bool,
 }
 
 enum Writer {
@@ -104,12 +104,12 @@ impl World {
     fn call(&mut self) -> String {
         // With other fibers ready, the call goes to the driver.
         let company = (self.rng.below(2) == 0).then(|| fiber::spawn_local(fiber::yield_now));
-        let said = match self.rng.below(3) {
+        let result = match self.rng.below(3) {
             0 => self.call_on_file(),
             _ => self.call_on_channel(),
         };
         drop(company.map(fiber::JoinHandle::join));
-        said
+        result
     }
 
     fn call_on_file(&mut self) -> String {
@@ -118,25 +118,25 @@ impl World {
         let mut buf = vec![0; self.rng.below(6000) as usize];
         let file = &self.file;
         match self.rng.below(10) {
-            0 => say("write_at", file.write_at(&bytes, offset)),
-            1 => say_read("read_at", file.read_at(&mut buf, offset), &buf),
-            2 => say("append", (&mut &self.append).write(&bytes)),
-            3 => say("write", (&mut &self.file).write(&bytes)),
-            4 => say_read("read", (&mut &self.file).read(&mut buf), &buf),
+            0 => describe("write_at", file.write_at(&bytes, offset)),
+            1 => describe_read("read_at", file.read_at(&mut buf, offset), &buf),
+            2 => describe("append", (&mut &self.append).write(&bytes)),
+            3 => describe("write", (&mut &self.file).write(&bytes)),
+            4 => describe_read("read", (&mut &self.file).read(&mut buf), &buf),
             5 => {
                 let slices = [IoSlice::new(&bytes), IoSlice::new(&[]), IoSlice::new(&bytes)];
-                say("write_vectored_at", file.write_vectored_at(&slices, offset))
+                describe("write_vectored_at", file.write_vectored_at(&slices, offset))
             }
             6 => {
                 let middle = buf.len() / 3;
                 let (first, second) = buf.split_at_mut(middle);
                 let slices = &mut [IoSliceMut::new(first), IoSliceMut::new(second)];
                 let count = file.read_vectored_at(slices, offset);
-                say_read("read_vectored_at", count, &buf)
+                describe_read("read_vectored_at", count, &buf)
             }
-            7 => say("set_len", file.set_len(offset.min(20_000)).map(|()| 0)),
-            8 => say("sync", file.sync_data().map(|()| 0)),
-            _ => say("metadata", file.metadata().map(|metadata| metadata.len() as usize)),
+            7 => describe("set_len", file.set_len(offset.min(20_000)).map(|()| 0)),
+            8 => describe("sync", file.sync_data().map(|()| 0)),
+            _ => describe("metadata", file.metadata().map(|metadata| metadata.len() as usize)),
         }
     }
 
@@ -151,13 +151,13 @@ impl World {
     fn call_on_channel(&mut self) -> String {
         let index = self.rng.below(self.channels.len() as u64) as usize;
         let channel = &mut self.channels[index];
-        let full = channel.under_way.iter().sum::<usize>() > 4000 || channel.under_way.len() > 5;
-        let said = match self.rng.below(20) {
-            0 => channel.shut(),
+        let full = channel.unread.iter().sum::<usize>() > 4000 || channel.unread.len() > 5;
+        let result = match self.rng.below(20) {
+            0 => channel.shut_down(),
             1..10 if !full => channel.write(&mut self.rng),
             _ => channel.read(&mut self.rng),
         };
-        format!("{}: {said}", self.channels[index].name)
+        format!("{}: {result}", self.channels[index].name)
     }
 }
 
@@ -172,8 +172,8 @@ fn channels() -> io::Result<Vec<Channel>> {
     let (unix, unix_peer) = UnixStream::pair()?;
     let (datagram, datagram_peer) = UnixDatagram::pair()?;
     let new = |name, writer, reader, has_messages| {
-        let under_way = Vec::new();
-        Channel { name, writer, reader, under_way, has_messages, shut: false }
+        let unread = Vec::new();
+        Channel { name, writer, reader, unread, has_messages, is_shut: false }
     };
     Ok(vec![
         new("pipe", Writer::File(pipe_writer), Writer::File(pipe_reader), false),
@@ -184,16 +184,16 @@ fn channels() -> io::Result<Vec<Channel>> {
 }
 
 impl Channel {
-    fn shut(&mut self) -> String {
+    fn shut_down(&mut self) -> String {
         let result = match &self.writer {
             Writer::File(_) => return String::from("stays open"),
             Writer::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Writer::Unix(stream) => stream.shutdown(Shutdown::Write),
-            // The end of a datagram socket would be an empty message, again and again.
+            // A datagram socket that is shut down would return empty messages without end.
             Writer::Datagram(_) => return String::from("stays open"),
         };
-        self.shut = true;
-        say("shutdown", result.map(|()| 0))
+        self.is_shut = true;
+        describe("shutdown", result.map(|()| 0))
     }
 
     fn write(&mut self, rng: &mut Rng) -> String {
@@ -218,20 +218,19 @@ impl Channel {
         if let Ok(count) = result
             && (count > 0 || self.has_messages)
         {
-            self.under_way.push(count);
+            self.unread.push(count);
         }
-        say("write", result)
+        describe("write", result)
     }
 
     fn read(&mut self, rng: &mut Rng) -> String {
         let mut buf = vec![0; rng.below(2000) as usize];
-        let (way, comes) = (rng.below(5), self.readable());
-        if comes > 0 && !self.has_messages {
-            // Bytes over the loopback interface arrive soon, but not always at once.
-            self.settle(comes);
+        let (way, readable) = (rng.below(5), self.readable());
+        if !self.has_messages {
+            self.wait_for_arrival(readable);
         }
         let none = &mut RecvAncillary::default();
-        let all = way == 2 && buf.len() <= comes;
+        let all = way == 2 && buf.len() <= readable;
         let mut read = |buf: &mut Vec<u8>| match (&self.reader, way) {
             (Writer::File(file), 0) => file.read_at(buf, 0),
             (Writer::File(file), _) => (&mut &*file).read(buf),
@@ -252,64 +251,69 @@ impl Channel {
             (Writer::Unix(stream), _) => (&mut &*stream).read(buf),
             (Writer::Datagram(socket), _) => socket.recv(buf),
         };
-        let waits_for_ever = self.under_way.is_empty() && !self.shut;
-        let result = match waits_for_ever {
-            true => time::timeout(NEVER, || read(&mut buf)),
-            false => read(&mut buf),
-        };
+        let never_ends = self.unread.is_empty() && !self.is_shut;
+        let result =
+            if never_ends { time::timeout(NEVER, || read(&mut buf)) } else { read(&mut buf) };
         let peeked = way == 0 && matches!(self.reader, Writer::Tcp(_) | Writer::Unix(_));
         if let (Ok(count), false) = (&result, peeked) {
             self.take(*count);
         }
-        say_read("read", result, &buf)
+        describe_read("read", result, &buf)
     }
 
-    /// The number of bytes that can be read now.
+    /// The number of bytes that were written and not read yet.
     fn readable(&self) -> usize {
-        self.under_way.iter().sum()
+        self.unread.iter().sum()
     }
 
-    fn settle(&self, bytes: usize) {
-        let reader = match &self.reader {
-            Writer::File(file) => file.as_fd(),
-            Writer::Tcp(stream) => stream.as_fd(),
-            Writer::Unix(stream) => stream.as_fd(),
-            Writer::Datagram(socket) => socket.as_fd(),
+    /// Waits until the reader's end has these bytes, or the end of the stream if none are
+    /// left. The loopback interface does not always deliver them at once.
+    fn wait_for_arrival(&self, bytes: usize) {
+        let fd = match &self.reader {
+            Writer::File(file) => file.as_raw_fd(),
+            Writer::Tcp(stream) => stream.as_raw_fd(),
+            Writer::Unix(stream) => stream.as_raw_fd(),
+            Writer::Datagram(socket) => socket.as_raw_fd(),
         };
-        let mut there = 0i32;
-        while (there as usize) < bytes {
-            use std::os::fd::AsRawFd;
+        let mut available = 0i32;
+        while (available as usize) < bytes {
             // SAFETY: the kernel writes one integer, which is borrowed for the call.
-            assert_eq!(unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut there) }, 0);
+            let result = unsafe { libc::ioctl(fd, libc::FIONREAD, &mut available) };
+            assert_eq!(result, 0);
+        }
+        if bytes == 0 && self.is_shut {
+            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: the array has one element, which is borrowed for the call.
+            assert_eq!(unsafe { libc::poll(&mut poll, 1, -1) }, 1);
         }
     }
 
     fn take(&mut self, mut count: usize) {
         if self.has_messages {
-            self.under_way.remove(0);
+            self.unread.remove(0);
         }
         while !self.has_messages && count > 0 {
-            let part = count.min(self.under_way[0]);
+            let part = count.min(self.unread[0]);
             count -= part;
-            self.under_way[0] -= part;
-            if self.under_way[0] == 0 {
-                self.under_way.remove(0);
+            self.unread[0] -= part;
+            if self.unread[0] == 0 {
+                self.unread.remove(0);
             }
         }
     }
 }
 
-fn say(what: &str, result: io::Result<usize>) -> String {
+fn describe(what: &str, result: io::Result<usize>) -> String {
     match result {
         Ok(count) => format!("{what}: {count}"),
         Err(e) => match cancel::reason(&e) {
-            Some(_) => format!("{what}: it waits"),
+            Some(_) => format!("{what}: waits"),
             None => format!("{what}: {:?} {:?}", e.kind(), e.raw_os_error()),
         },
     }
 }
 
-fn say_read(what: &str, result: io::Result<usize>, buf: &[u8]) -> String {
+fn describe_read(what: &str, result: io::Result<usize>, buf: &[u8]) -> String {
     let count = *result.as_ref().unwrap_or(&0);
-    format!("{} {:?}", say(what, result), &buf[..count])
+    format!("{} {:?}", describe(what, result), &buf[..count])
 }

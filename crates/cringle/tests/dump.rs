@@ -71,13 +71,13 @@ fn dump_names_deadlocks_in_full() {
             let right = named("right").spawn_scoped_local(s, move || take(second, first)).unwrap();
             settle();
             let dump = dump();
-            for (who, whom) in [("left", "right"), ("right", "left")] {
+            for (waiter, owner) in [("left", "right"), ("right", "left")] {
                 let WaitsFor::Lock { holder: Holder::Fiber(at, holder), address, .. } =
-                    what(&dump, who)
+                    what(&dump, waiter)
                 else {
                     panic!("{dump}");
                 };
-                assert_eq!(holder.name.as_deref(), Some(whom));
+                assert_eq!(holder.name.as_deref(), Some(owner));
                 assert_eq!(dump.fibers[at].who, holder);
                 assert!(address != 0);
             }
@@ -124,7 +124,7 @@ fn dump_names_parked_fiber_in_full() {
 /// Fibers that the library makes for the program show the program's line, not one of the library.
 #[test]
 fn dump_shows_program_line_of_library_fibers() {
-    let told_at = |dump: &Dump, line: u32| {
+    let fibers_spawned_at = |dump: &Dump, line: u32| {
         let spawned = dump.fibers.iter().filter_map(|fiber| fiber.who.spawned);
         spawned.filter(|place| place.file() == file!() && place.line() == line).count()
     };
@@ -136,10 +136,10 @@ fn dump_shows_program_line_of_library_fibers() {
         };
         let line = line!() + 1;
         let (dump_of_join, ()) = fiber::join(dump_amid, settle);
-        assert_eq!(told_at(&dump_of_join, line), 1, "{dump_of_join}");
+        assert_eq!(fibers_spawned_at(&dump_of_join, line), 1, "{dump_of_join}");
         let line = line!() + 1;
         let dumps = fiber::par_map(0..2, 2, |_| dump_amid());
-        assert_eq!(told_at(&dumps[0], line), 1, "{}", dumps[0]);
+        assert_eq!(fibers_spawned_at(&dumps[0], line), 1, "{}", dumps[0]);
 
         let server = net::Server::bind("127.0.0.1:0").unwrap();
         let (addr, stopper) = (server.local_addr().unwrap(), server.stopper());
@@ -148,7 +148,7 @@ fn dump_shows_program_line_of_library_fibers() {
             let line = line!() + 1;
             let served = server.run(|_, _| {
                 let dump = dump();
-                assert_eq!(told_at(&dump, line), 1, "{dump}");
+                assert_eq!(fibers_spawned_at(&dump, line), 1, "{dump}");
                 stopper.stop();
                 Ok(())
             });
@@ -165,10 +165,10 @@ fn dump_names_spinning_fiber_in_full() {
         .workers(2)
         .run(|| {
             let (theirs, started) = (Arc::clone(&spins), Arc::new(AtomicBool::new(false)));
-            let told = Arc::clone(&started);
+            let has_started = Arc::clone(&started);
             let line = line!() + 1;
             let spinner = named("spinner").worker(1).spawn(move || {
-                told.store(true, Ordering::Release);
+                has_started.store(true, Ordering::Release);
                 while theirs.load(Ordering::Acquire) {
                     std::hint::spin_loop();
                 }
@@ -182,9 +182,9 @@ fn dump_names_spinning_fiber_in_full() {
             assert!(dump.fiber("main").is_some() && dump.fiber("spinner").is_none());
             let [silent] = &dump.silent[..] else { panic!("{dump}") };
             assert!(silent.worker == 1 && silent.is_stuck && silent.others == 0, "{silent:?}");
-            let who = silent.runs.as_ref().unwrap();
-            assert_eq!(who.name.as_deref(), Some("spinner"));
-            assert_eq!(who.spawned.unwrap().line(), line);
+            let running = silent.runs.as_ref().unwrap();
+            assert_eq!(running.name.as_deref(), Some("spinner"));
+            assert_eq!(running.spawned.unwrap().line(), line);
             let text = dump.to_string();
             assert!(text.contains("STUCK: worker 1") && text.contains("'spinner'"), "{text}");
             spinner.join().unwrap();
@@ -695,14 +695,14 @@ fn dump_is_complete_while_fibers_run() {
                         }
                     }
                 });
-                let asks = named(&format!("asks {n}")).worker(1).spawn(move || {
+                let requester = named(&format!("requester {n}")).worker(1).spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         there.send(n).unwrap();
                         assert_eq!(from_back.recv().unwrap(), n);
                         rounds.fetch_add(1, Ordering::Relaxed);
                     }
                 });
-                fibers.extend([echo.unwrap(), asks.unwrap()]);
+                fibers.extend([echo.unwrap(), requester.unwrap()]);
             }
             while rounds.load(Ordering::Relaxed) < 2 * PAIRS {
                 fiber::yield_now();

@@ -1,4 +1,4 @@
-//! The programs of `examples/` do what they say.
+//! The programs of `examples/` work as documented.
 
 mod disk;
 
@@ -41,7 +41,7 @@ fn hello_counts_lines() {
 }
 
 #[test]
-fn a_tree_is_copied_whatever_the_blocks() {
+fn copy_tree_copies_with_any_block_size() {
     let directory = directory();
     let (from, mut bytes) = (directory.path().join("from"), 0);
     for n in 0..100usize {
@@ -103,7 +103,7 @@ fn copy_copies_any_length() {
         for blocks in [1, 4] {
             let bytes = pattern(len);
             std::fs::write(&from, &bytes).unwrap();
-            // What was there before goes.
+            // The copy replaces a longer file.
             std::fs::write(&to, pattern(BLOCK * 10)).unwrap();
             assert_eq!(copy::run(&from, &to, blocks).unwrap(), len as u64);
             assert!(std::fs::read(&to).unwrap() == bytes);
@@ -113,7 +113,7 @@ fn copy_copies_any_length() {
 }
 
 #[test]
-fn lookup_finds_what_is_there() {
+fn lookup_finds_only_existing_keys() {
     let directory = directory();
     for keys in [1, 16, 17, 5000] {
         let (one_by_one, batched) = lookup::run(keys, directory.path()).unwrap();
@@ -133,16 +133,16 @@ fn from_tokio_sums_all_records() {
 }
 
 #[test]
-fn crowd_is_seen_whole_while_it_works() {
-    let found = crowd::run(2_000).unwrap();
-    // Beside them there are `main` and who hands the values around.
-    assert_eq!(found.last.fibers.len(), 2_002);
-    assert!(found.last.silent.is_empty());
-    assert!(found.taken > 0, "the fibers went on");
+fn crowd_dump_is_complete() {
+    let measured = crowd::run(2_000).unwrap();
+    // The receivers, the sender and `main`.
+    assert_eq!(measured.last_dump.fibers.len(), 2_002);
+    assert!(measured.last_dump.silent.is_empty());
+    assert!(measured.received > 0, "the fibers did not run during the dumps");
 }
 
 #[test]
-fn faults_are_named_all_three() {
+fn faults_dump_names_all_three() {
     let dump = faults::run().unwrap();
     let text = dump.to_string();
     for name in ["'spinner'", "'forgotten'", "DEADLOCK: 'to the left', 'to the right'"] {

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-fn ask(address: SocketAddr, request: &str) -> String {
+fn request(address: SocketAddr, text: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -43,11 +43,11 @@ fn scrape_agrees_with_counters() {
                 let serves = s.spawn_local(|| server.run(|stream, _| metrics::answer(stream)));
                 let fibers: Vec<_> = (0..50).map(|_| s.spawn_local(fiber::park)).collect();
                 let get = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
-                let answers = [ask(address, get), ask(address, get)];
+                let answers = [request(address, get), request(address, get)];
                 let stats = runtime::stats().unwrap().total();
-                assert!(ask(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+                assert!(request(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
                 assert!(
-                    ask(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 ")
+                    request(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 ")
                 );
                 stopper.stop();
                 serves.join().unwrap().unwrap();
@@ -67,7 +67,7 @@ fn scrape_agrees_with_counters() {
         body
     });
     for body in bodies {
-        every_family_is_announced(body);
+        check_headers(body);
     }
     let [first, second] = bodies.map(parse);
     let sum = |scrape: &Scrape, name: &str| numbers(scrape, name, "worker").values().sum::<u64>();
@@ -95,7 +95,7 @@ fn scrape_agrees_with_counters() {
     for buckets in histograms {
         assert!(
             buckets.is_sorted_by_key(|bucket| bucket.count as u64),
-            "each holds the ones below"
+            "each bucket includes the smaller ones"
         );
         assert_eq!(buckets.last().unwrap().less_than, f64::INFINITY);
     }
@@ -103,7 +103,7 @@ fn scrape_agrees_with_counters() {
 
 /// Checks that each family has one `# HELP` and one `# TYPE` before its samples, which are
 /// adjacent.
-fn every_family_is_announced(body: &str) {
+fn check_headers(body: &str) {
     let (mut helped, mut typed, mut families) = (HashSet::new(), HashSet::new(), Vec::new());
     for line in body.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -116,7 +116,10 @@ fn every_family_is_announced(body: &str) {
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             families.push(name);
         } else {
-            assert!(line.starts_with(families.last().unwrap()), "{line} is not with its family");
+            assert!(
+                line.starts_with(families.last().unwrap()),
+                "{line} is not below its own headers"
+            );
         }
     }
     assert!(families.len() > 20 && helped == typed);

@@ -1,4 +1,4 @@
-//! Child processes: std's behaviour, and only the fiber waits.
+//! Child processes behave as with std, and waiting for one suspends only the fiber.
 
 mod child;
 mod disk;
@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 use tools::*;
 
-/// Ends when its standard input does.
-fn waits_for_us() -> Child {
+/// Starts a child that copies its input to its output, and exits at the end of its input.
+fn cat() -> Child {
     Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -25,7 +25,7 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Whether this process has a child that it could wait for.
+/// Returns whether this process has a child that is not reaped.
 fn has_children() -> bool {
     // SAFETY: an all-zero structure is valid, and the call fills it.
     unsafe {
@@ -35,8 +35,9 @@ fn has_children() -> bool {
     }
 }
 
-/// Does the same to a command of std's and to one of ours, and compares what comes of it.
-macro_rules! same {
+/// Evaluates the same expression for a command of std and for one of the library, and compares the
+/// results.
+macro_rules! same_as_std {
     ($program:expr, |$command:ident| $body:expr) => {{
         let std = {
             let $command = &mut std::process::Command::new($program);
@@ -52,28 +53,32 @@ macro_rules! same {
 }
 
 #[test]
-fn it_is_what_std_says() {
-    same!("echo", |c| c.arg("a rope").output());
-    same!("sh", |c| c.args(["-c", "echo out; echo err >&2; exit 7"]).output());
-    same!("sh", |c| c.args(["-c", "kill -9 $$"]).output());
-    same!("sh", |c| c.args(["-c", "exit 3"]).status());
-    same!("cat", |c| c.output());
-    same!("sh", |c| c
+fn commands_have_std_results() {
+    same_as_std!("echo", |c| c.arg("a rope").output());
+    same_as_std!("sh", |c| c.args(["-c", "echo out; echo err >&2; exit 7"]).output());
+    same_as_std!("sh", |c| c.args(["-c", "kill -9 $$"]).output());
+    same_as_std!("sh", |c| c.args(["-c", "exit 3"]).status());
+    same_as_std!("cat", |c| c.output());
+    same_as_std!("sh", |c| c
         .args(["-c", "echo $A$B"])
         .env("A", "1")
         .env("B", "2")
         .env_remove("B")
         .output());
-    same!("/usr/bin/env", |c| c.env_clear().envs([("A", "1"), ("B", "2")]).output());
-    same!("pwd", |c| c.current_dir("/usr").output());
-    same!("cat", |c| c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output());
-    same!("sh", |c| c.args(["-c", "echo $0"]).arg0("name").output());
-    same!("/nowhere/at all", |c| c.spawn().map(drop));
-    same!("no program of this name", |c| c.output());
-    same!("/etc/passwd", |c| c.status());
-    same!("nul\0", |c| c.status());
-    same!("echo", |c| c.current_dir("/nowhere").status());
-    same!("echo", |c| {
+    same_as_std!("/usr/bin/env", |c| c.env_clear().envs([("A", "1"), ("B", "2")]).output());
+    same_as_std!("pwd", |c| c.current_dir("/usr").output());
+    same_as_std!("cat", |c| c
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output());
+    same_as_std!("sh", |c| c.args(["-c", "echo $0"]).arg0("name").output());
+    same_as_std!("/nowhere/at all", |c| c.spawn().map(drop));
+    same_as_std!("no program of this name", |c| c.output());
+    same_as_std!("/etc/passwd", |c| c.status());
+    same_as_std!("nul\0", |c| c.status());
+    same_as_std!("echo", |c| c.current_dir("/nowhere").status());
+    same_as_std!("echo", |c| {
         c.args(["a", "b"]).env("C", "d").env_remove("E").current_dir("/");
         format!(
             "{:?} {:?} {:?} {:?}",
@@ -86,47 +91,47 @@ fn it_is_what_std_says() {
 }
 
 #[test]
-fn only_the_fiber_waits() {
+fn wait_suspends_only_the_fiber() {
     on_one_worker(|| {
-        let mut child = waits_for_us();
+        let mut child = cat();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         fiber::scope(|s| {
-            let waits = s.spawn_local(|| child.wait().unwrap());
+            let waiter = s.spawn_local(|| child.wait().unwrap());
             let reads = s.spawn_local(|| {
                 let mut text = String::new();
                 stdout.read_to_string(&mut text).unwrap();
                 text
             });
             let_others_wait();
-            assert!(!waits.is_finished() && !reads.is_finished());
+            assert!(!waiter.is_finished() && !reads.is_finished());
             stdin.write_all(b"a rope").unwrap();
             drop(stdin);
             assert_eq!(reads.join().unwrap(), "a rope");
-            assert!(waits.join().unwrap().success());
+            assert!(waiter.join().unwrap().success());
         });
     });
 }
 
 #[test]
-fn a_hundred_children_at_once_on_one_worker() {
+fn one_worker_waits_for_many_children() {
     on_one_worker(|| {
-        let mut children: Vec<_> = (0..100).map(|_| waits_for_us()).collect();
+        let mut children: Vec<_> = (0..100).map(|_| cat()).collect();
         fiber::scope(|s| {
             let stdins: Vec<_> = children.iter_mut().map(|child| child.stdin.take()).collect();
-            let waits: Vec<_> =
+            let waiters: Vec<_> =
                 children.iter_mut().map(|child| s.spawn_local(|| child.wait().unwrap())).collect();
             let_others_wait();
-            assert!(waits.iter().all(|wait| !wait.is_finished()));
+            assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
             drop(stdins);
-            assert!(waits.into_iter().all(|wait| wait.join().unwrap().success()));
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap().success()));
         });
     });
 }
 
 #[test]
-fn both_streams_are_read_at_once() {
+fn output_reads_both_streams_concurrently() {
     on_one_worker(|| {
-        // Each is more than a pipe holds.
+        // Each stream has more bytes than a pipe can hold.
         let mut both = shell("head -c 1000000 /dev/zero; head -c 900000 /dev/zero >&2; echo end");
         let output = both.output().unwrap();
         assert_eq!((output.stdout.len(), output.stderr.len()), (1_000_004, 900_000));
@@ -137,17 +142,17 @@ fn both_streams_are_read_at_once() {
 }
 
 #[test]
-fn a_wait_closes_the_input_first() {
+fn wait_closes_stdin_first() {
     on_one_worker(|| {
-        assert!(waits_for_us().wait().unwrap().success());
-        assert!(waits_for_us().wait_with_output().unwrap().status.success());
+        assert!(cat().wait().unwrap().success());
+        assert!(cat().wait_with_output().unwrap().status.success());
     });
 }
 
 #[test]
-fn a_wait_given_up_leaves_the_child_usable() {
+fn cancelled_wait_leaves_the_child_usable() {
     on_one_worker(|| {
-        let mut child = waits_for_us();
+        let mut child = cat();
         let mut stdin = child.stdin.take().unwrap();
         let limit = Duration::from_millis(1);
         for _ in 0..20 {
@@ -167,19 +172,19 @@ fn a_wait_given_up_leaves_the_child_usable() {
 }
 
 #[test]
-fn who_cannot_be_waited_for_any_more_is_killed_and_reaped() {
-    child::must_succeed("who_cannot_be_waited_for_any_more_is_killed_and_reaped", || {
+fn cancelled_output_kills_and_reaps_the_child() {
+    child::must_succeed("cancelled_output_kills_and_reaps_the_child", || {
         on_one_worker(|| {
             let limit = Duration::from_millis(5);
-            let elapsed = |result: io::Result<()>| assert_elapsed(&result.unwrap_err(), limit);
-            elapsed(time::timeout(limit, || shell("exec sleep 3600").status().map(drop)));
-            elapsed(time::timeout(limit, || shell("exec sleep 3600").output().map(drop)));
-            elapsed(time::timeout(limit, || shell("exec cat /dev/zero >&2").output().map(drop)));
-            elapsed(time::timeout(limit, || {
-                shell("exec sleep 3600").spawn()?.wait_with_output().map(drop)
-            }));
+            let times_out = |call: &dyn Fn() -> io::Result<()>| {
+                assert_elapsed(&time::timeout(limit, call).unwrap_err(), limit);
+            };
+            times_out(&|| shell("exec sleep 3600").status().map(drop));
+            times_out(&|| shell("exec sleep 3600").output().map(drop));
+            times_out(&|| shell("exec cat /dev/zero >&2").output().map(drop));
+            times_out(&|| shell("exec sleep 3600").spawn()?.wait_with_output().map(drop));
             assert!(!has_children());
-            // And one that is dropped is not: it is as std's.
+            // As with std, dropping a child neither kills nor reaps it.
             drop(shell("exit").spawn().unwrap());
             assert!(has_children());
         });
@@ -187,7 +192,7 @@ fn who_cannot_be_waited_for_any_more_is_killed_and_reaped() {
 }
 
 #[test]
-fn a_status_is_kept_and_a_child_that_has_ended_is_left_alone() {
+fn exit_status_is_kept_after_wait() {
     on_one_worker(|| {
         let mut child = shell("exit 5").spawn().unwrap();
         let id = child.id();
@@ -195,47 +200,48 @@ fn a_status_is_kept_and_a_child_that_has_ended_is_left_alone() {
         assert_eq!(child.wait().unwrap().code(), Some(5));
         assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(5));
         assert_eq!(child.id(), id);
-        // Its number may be another's by now.
+        // Another process may have its number now, so these calls send no signal.
         child.send_signal(libc::SIGKILL).unwrap();
         child.kill().unwrap();
 
-        let mut child = waits_for_us();
+        let mut child = cat();
         assert!(child.try_wait().unwrap().is_none());
         assert_eq!(child.send_signal(1000).unwrap_err().kind(), ErrorKind::InvalidInput);
         child.send_signal(libc::SIGTERM).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-        let mut child = waits_for_us();
+        let mut child = cat();
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     });
 }
 
 #[test]
-fn defaults_of_streams_are_those_of_each_call() {
-    // What this process says is what a test of its own prints.
-    let test = "defaults_of_streams_are_those_of_each_call";
+fn default_streams_depend_on_the_call() {
+    // The child's standard output is a pipe of this test.
+    let test = "default_streams_depend_on_the_call";
     let Some(output) = child::run_with(test, |c| c.stdin(std::process::Stdio::null())) else {
         return on_one_worker(|| {
-            let mut command = shell("echo said; echo complained >&2");
-            assert_eq!(command.output().unwrap().stdout, b"said\n");
+            let mut command = shell("echo stdout; echo stderr >&2");
+            // `output` captures both streams; `status` and `spawn` inherit them.
+            assert_eq!(command.output().unwrap().stdout, b"stdout\n");
             assert!(command.status().unwrap().success());
             let child = command.spawn().unwrap();
             assert!(child.stdout.is_none() && child.stderr.is_none() && child.stdin.is_none());
             assert_eq!(child.wait_with_output().unwrap().stdout, b"");
-            assert_eq!(command.output().unwrap().stderr, b"complained\n");
+            assert_eq!(command.output().unwrap().stderr, b"stderr\n");
             command.stderr(Stdio::null());
             let output = command.output().unwrap();
-            assert_eq!((output.stdout, output.stderr), (b"said\n".into(), b"".into()));
+            assert_eq!((output.stdout, output.stderr), (b"stdout\n".into(), b"".into()));
         });
     };
     assert!(output.status.success(), "{}", child::transcript(&output));
     let count = |bytes: &[u8], word| String::from_utf8_lossy(bytes).matches(word).count();
-    assert_eq!(count(&output.stdout, "said\n"), 2, "{}", child::transcript(&output));
-    assert_eq!(count(&output.stderr, "complained\n"), 2);
+    assert_eq!(count(&output.stdout, "stdout\n"), 2, "{}", child::transcript(&output));
+    assert_eq!(count(&output.stderr, "stderr\n"), 2);
 }
 
 #[test]
-fn streams_are_files_pipes_and_other_childrens_streams() {
+fn streams_can_be_files_pipes_and_other_children() {
     on_one_worker(|| {
         let directory = disk::directory();
         let path = directory.path().join("file");
@@ -256,7 +262,7 @@ fn streams_are_files_pipes_and_other_childrens_streams() {
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "A ROPE");
 
-        let mut child = waits_for_us();
+        let mut child = cat();
         let stdin: OwnedFd = child.stdin.take().unwrap().into();
         let stdout: std::process::ChildStdout = child.stdout.take().unwrap().into();
         child.stdin = Some(stdin.into());
@@ -271,12 +277,12 @@ fn streams_are_files_pipes_and_other_childrens_streams() {
 }
 
 #[test]
-fn what_std_has_for_unix_is_there() {
+fn unix_extensions_work() {
     on_one_worker(|| {
-        // SAFETY: it makes a system call, and no other.
+        // SAFETY: no pointers.
         let umask = || unsafe { libc::umask(0o123) };
         let mut command = shell("umask");
-        // SAFETY: as above.
+        // SAFETY: the closure only makes a system call, which is safe between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 umask();
@@ -284,11 +290,11 @@ fn what_std_has_for_unix_is_there() {
             })
         };
         assert_eq!(command.output().unwrap().stdout, b"0123\n");
-        // SAFETY: it makes an error without an allocation.
+        // SAFETY: the closure creates an error without allocating.
         unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::EDOM))) };
         assert_eq!(command.output().unwrap_err().raw_os_error(), Some(libc::EDOM));
 
-        let mut child = waits_for_us();
+        let mut child = cat();
         let group = |id: u32| {
             // SAFETY: no pointers.
             unsafe { libc::getpgid(id as i32) }
@@ -302,44 +308,45 @@ fn what_std_has_for_unix_is_there() {
         // SAFETY: no pointers.
         let is_root = unsafe { libc::geteuid() } == 0;
         let ids = Command::new("id").args(["-u"]).uid(1234).gid(4321).output();
-        match is_root {
-            true => assert_eq!(ids.unwrap().stdout, b"1234\n"),
-            false => assert_eq!(ids.unwrap_err().kind(), ErrorKind::PermissionDenied),
+        if is_root {
+            assert_eq!(ids.unwrap().stdout, b"1234\n");
+        } else {
+            assert_eq!(ids.unwrap_err().kind(), ErrorKind::PermissionDenied);
         }
     });
 }
 
 #[test]
-fn a_program_takes_the_place_of_this_one() {
-    let test = "a_program_takes_the_place_of_this_one";
+fn exec_replaces_the_process() {
+    let test = "exec_replaces_the_process";
     let Some(output) = child::run(test) else {
         on_one_worker(|| {
             let error = Command::new("/nowhere").exec();
             assert_eq!(error.kind(), ErrorKind::NotFound);
-            let error = Command::new("echo").arg("in its place").exec();
+            let error = Command::new("echo").arg("replaced").exec();
             panic!("{error}");
         });
         return;
     };
-    assert!(output.status.success() && child::transcript(&output).contains("in its place"));
+    assert!(output.status.success() && child::transcript(&output).contains("replaced"));
 }
 
 #[test]
-fn a_child_is_waited_for_where_no_descriptor_is_left() {
-    child::must_succeed("a_child_is_waited_for_where_no_descriptor_is_left", || {
+fn wait_works_without_free_descriptors() {
+    child::must_succeed("wait_works_without_free_descriptors", || {
         on_one_worker(|| {
-            let mut child = waits_for_us();
+            let mut child = cat();
             let stdin = child.stdin.take();
-            let mut cancelled = waits_for_us();
+            let mut cancelled = cat();
             let kept_open = cancelled.stdin.take();
             child::limit(libc::RLIMIT_NOFILE, 0).unwrap();
             let limit = Duration::from_millis(1);
             assert_elapsed(&time::timeout(limit, || cancelled.wait()).unwrap_err(), limit);
             fiber::scope(|s| {
-                let waits = s.spawn_local(|| child.wait().unwrap());
+                let waiter = s.spawn_local(|| child.wait().unwrap());
                 let_others_wait();
                 drop(stdin);
-                assert!(waits.join().unwrap().success());
+                assert!(waiter.join().unwrap().success());
             });
             drop(kept_open);
             assert!(cancelled.wait().unwrap().success());
@@ -348,13 +355,13 @@ fn a_child_is_waited_for_where_no_descriptor_is_left() {
 }
 
 #[test]
-fn a_child_whose_status_the_kernel_drops_is_an_error_as_std_has_it() {
-    let test = "a_child_whose_status_the_kernel_drops_is_an_error_as_std_has_it";
+fn wait_fails_if_the_kernel_discards_the_status() {
+    let test = "wait_fails_if_the_kernel_discards_the_status";
     child::must_succeed(test, || {
-        // SAFETY: no handler is installed.
+        // SAFETY: the call installs no handler. The kernel then reaps children by itself.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         on_one_worker(|| {
-            let mut child = waits_for_us();
+            let mut child = cat();
             assert_eq!(child.wait().unwrap_err().raw_os_error(), Some(libc::ECHILD));
             let error = Command::new("true").status().unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
@@ -363,19 +370,19 @@ fn a_child_whose_status_the_kernel_drops_is_an_error_as_std_has_it() {
 }
 
 #[test]
-fn an_unwinding_fiber_waits_for_its_child_too() {
-    struct Waits(Option<Child>);
-    impl Drop for Waits {
+fn unwinding_fiber_can_wait_for_its_child() {
+    struct WaitOnDrop(Option<Child>);
+    impl Drop for WaitOnDrop {
         fn drop(&mut self) {
             assert!(self.0.as_mut().unwrap().wait().unwrap().success());
         }
     }
     on_one_worker(|| {
-        let mut child = waits_for_us();
+        let mut child = cat();
         let stdin = child.stdin.take();
         fiber::scope(|s| {
             let unwinds = s.spawn_local(|| {
-                let _waits = Waits(Some(child));
+                let _guard = WaitOnDrop(Some(child));
                 std::panic::resume_unwind(Box::new(7));
             });
             let_others_wait();
@@ -387,8 +394,8 @@ fn an_unwinding_fiber_waits_for_its_child_too() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
-    child::must_succeed("nothing_is_left_behind", || {
+fn processes_leave_nothing_behind() {
+    child::must_succeed("processes_leave_nothing_behind", || {
         let round = || {
             on_two_workers(|| {
                 let fibers: Vec<_> =
@@ -407,18 +414,18 @@ fn nothing_is_left_behind() {
 
 #[cfg(feature = "sim")]
 #[test]
-fn a_simulation_has_no_other_programs() {
+fn simulation_refuses_to_spawn_processes() {
     let report = cringle::sim::run(1, &cringle::sim::Options::new(), || {
         Command::new("echo").spawn().unwrap_err().kind()
     });
     assert_eq!(report.unwrap().value, ErrorKind::Unsupported);
 }
 
-/// Where no stack can be had for the fiber that reads the second pipe, the child is not left
-/// behind.
+/// If there is no memory for the stack of the fiber that reads the second pipe, the call kills and
+/// reaps the child.
 #[test]
-fn output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie() {
-    let test = "output_that_cannot_be_read_for_want_of_memory_leaves_no_zombie";
+fn failed_output_leaves_no_zombie() {
+    let test = "failed_output_leaves_no_zombie";
     child::must_succeed(test, || {
         on_one_worker(|| {
             let mut command = shell("echo out; echo err >&2; exec sleep 3600");

@@ -1,5 +1,5 @@
-//! What a child inherits from the thread that makes it: on a fiber this is the worker's thread, as
-//! std's is the calling one.
+//! A child process inherits the attributes of the thread that creates it. For a fiber, that is the
+//! worker's thread, as it is the calling thread with std.
 
 use cringle::fiber;
 use cringle::process::{Command, Stdio};
@@ -9,14 +9,15 @@ use std::os::unix::process::ExitStatusExt;
 
 const DRIVERS: [DriverChoice; 2] = [DriverChoice::Uring, DriverChoice::Epoll];
 
-/// What a program sees of the attributes that it has inherited.
-const SHOW: &str = "grep -E '^(NoNewPrivs|Seccomp|Cap|Cpus_allowed|Mems_allowed|SigBlk|SigIgn|Umask|Speculation)' \
+/// A shell script that prints the inherited attributes.
+const SHOW_ATTRIBUTES: &str = "grep -E '^(NoNewPrivs|Seccomp|Cap|Cpus_allowed|Mems_allowed|SigBlk|SigIgn|Umask|Speculation)' \
     /proc/self/status; cat /proc/self/timerslack_ns; cut -d' ' -f18,19,41 /proc/self/stat; \
     nice; cat /proc/self/personality; readlink /proc/self/ns/uts /proc/self/ns/net";
 
-/// Changes each attribute of the calling thread that this user may change.
+/// Changes each attribute of the calling thread that this user is allowed to change.
 fn change_attributes() {
-    // SAFETY: each call gets what its manual page asks for; what it may not do it leaves.
+    // SAFETY: each call gets valid arguments; the structures are locals, and all-zero is a valid
+    // value of each. A call without the permission changes nothing.
     unsafe {
         libc::unshare(libc::CLONE_NEWUTS);
         libc::prctl(libc::PR_CAPBSET_DROP, 25, 0, 0, 0);
@@ -44,35 +45,36 @@ fn change_attributes() {
     seccompiler::apply_filter(&program).unwrap();
 }
 
-/// The attributes of a child of the library's, and of one that std makes on this thread.
-fn of_both() -> (String, String) {
-    let ours = Command::new("sh").args(["-c", SHOW]).output().unwrap();
-    let stds = std::process::Command::new("sh").args(["-c", SHOW]).output().unwrap();
-    (String::from_utf8(ours.stdout).unwrap(), String::from_utf8(stds.stdout).unwrap())
+/// Returns the attributes of a child that the library creates, and of one that std creates on this
+/// thread.
+fn attributes_of_children() -> (String, String) {
+    let ours = Command::new("sh").args(["-c", SHOW_ATTRIBUTES]).output().unwrap();
+    let from_std = std::process::Command::new("sh").args(["-c", SHOW_ATTRIBUTES]).output().unwrap();
+    (String::from_utf8(ours.stdout).unwrap(), String::from_utf8(from_std.stdout).unwrap())
 }
 
 #[test]
-fn a_child_inherits_the_attributes_of_its_fibers_thread() {
+fn child_inherits_attributes_of_the_fibers_thread() {
     for driver in DRIVERS {
-        for beside in [false, true] {
+        for has_company in [false, true] {
             let run = move || {
                 cringle::Builder::new().driver(driver).workers(1).run(|| {
-                    if beside {
-                        // It is cancelled when `run` ends.
+                    if has_company {
+                        // Cancelled when `run` ends.
                         fiber::spawn_local(fiber::park);
                         fiber::yield_now();
                     }
-                    // Whatever threads the library starts for calls that wait, it has now.
-                    let before = of_both();
+                    // Start the threads of the pools before the attributes change.
+                    let before = attributes_of_children();
                     fiber::unblock(|| {});
                     assert!(cringle::fs::read_dir("/").unwrap().count() > 0);
                     change_attributes();
-                    (before, of_both())
+                    (before, attributes_of_children())
                 })
             };
-            // They are a thread's own, and end with it.
+            // The attributes belong to this thread, and end with it.
             let (before, after) = std::thread::spawn(move || run().unwrap()).join().unwrap();
-            let way = format!("{driver:?}, beside others: {beside}");
+            let way = format!("{driver:?}, with another fiber: {has_company}");
             assert_eq!(before.0, before.1, "{way}");
             assert_eq!(after.0, after.1, "{way}");
             assert_ne!(before.1, after.1);
@@ -81,27 +83,28 @@ fn a_child_inherits_the_attributes_of_its_fibers_thread() {
     }
 }
 
-/// A worker that the library has confined to a core hands down what its caller had.
+/// A worker that the library has pinned to a core gives its children the cores of `run`'s caller.
 #[test]
-fn a_child_of_a_pinned_worker_has_its_callers_cores() {
-    let show = || Command::new("grep").args(["Cpus_allowed:", "/proc/self/status"]).output();
-    let wanted = show().unwrap().stdout;
+fn child_of_a_pinned_worker_may_use_all_cores() {
+    let show_cores = || Command::new("grep").args(["Cpus_allowed:", "/proc/self/status"]).output();
+    let expected = show_cores().unwrap().stdout;
     let found = cringle::Builder::new().pin(true).run(|| {
-        let first = show().unwrap().stdout;
-        let others: Vec<_> = (0..4).map(|_| fiber::spawn(move || show().unwrap().stdout)).collect();
+        let first = show_cores().unwrap().stdout;
+        let others = (0..4).map(|_| fiber::spawn(move || show_cores().unwrap().stdout));
+        let others: Vec<_> = others.collect();
         let mut found: Vec<_> = others.into_iter().map(|other| other.join().unwrap()).collect();
         found.push(first);
         found
     });
     for found in found.unwrap() {
-        assert_eq!(String::from_utf8_lossy(&found), String::from_utf8_lossy(&wanted));
+        assert_eq!(String::from_utf8_lossy(&found), String::from_utf8_lossy(&expected));
     }
 }
 
-/// `PR_SET_PDEATHSIG` means the thread: that of `run`'s caller, not one of the library's that ends
-/// with it.
+/// The kernel sends the signal of `PR_SET_PDEATHSIG` when the thread that created the child ends.
+/// That is the thread of `run`'s caller, not a thread of the library, which would end with `run`.
 #[test]
-fn a_child_that_dies_with_its_parent_outlives_run() {
+fn child_with_pdeathsig_outlives_run() {
     if std::process::Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("skipped: no setpriv");
         return;
@@ -115,7 +118,7 @@ fn a_child_that_dies_with_its_parent_outlives_run() {
                 command.args(["--pdeathsig", "KILL", "cat"]);
                 let mut child =
                     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-                // It has set the signal when it answers.
+                // When the child answers, it has set the signal.
                 child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
                 child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
                 child

@@ -195,7 +195,7 @@ fn notification_ends_an_op_and_keeps_its_result() {
     });
 }
 
-/// An open of a FIFO blocks a thread of io-wq for ever. The kernel answers some cancels that a
+/// An open of a FIFO blocks a thread of io-wq without end. The kernel answers some cancels that a
 /// thread is about to run the op, and leaves the open armed. With a single cancel, the open and the
 /// run would never end.
 #[test]
@@ -215,7 +215,7 @@ fn opens_that_block_io_wq_are_all_cancelled() {
                     for round in 0..ROUNDS {
                         let at = types::Fd(libc::AT_FDCWD);
                         let open = opcode::OpenAt::new(at, path.as_ptr()).flags(libc::O_RDONLY);
-                        // Not at once, if the kernel does not wait for the other end.
+                        // Without this flag the kernel would first attempt the open inline.
                         let entry = open.build().flags(squeue::Flags::ASYNC);
                         let limit = Duration::from_micros((n * 37 + round * 11) % 150);
                         let error = time::timeout(limit, || submit(&entry)).unwrap_err();

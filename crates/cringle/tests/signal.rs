@@ -1,5 +1,5 @@
-//! Signals end a program in order, kill it when they must, and are told to who listens. Each test
-//! is a process of its own that is sent real signals.
+//! Signals cancel a program's fibers, reach every listener, and leave no handler behind. Each test
+//! runs in its own process, which sends itself real signals.
 
 mod child;
 
@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const FOREVER: Duration = Duration::from_secs(3600);
+/// The longest time that a busy machine may take for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Sends this process a signal, as `kill(1)` would: some thread of it gets it, soon.
+/// Sends a signal to this process, as `kill(1)` does. One of its threads handles it soon.
 fn kill(signal: Signal) {
-    // SAFETY: no pointers; the process is our own.
+    // SAFETY: no pointers, and the process is this one.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
 }
 
-/// Sends this thread a signal: it is handled when this returns.
+/// Sends a signal to this thread, which has handled it when this returns.
 fn raise(signal: Signal) {
     // SAFETY: no pointers.
     assert_eq!(unsafe { libc::raise(signal.number()) }, 0);
@@ -42,8 +44,8 @@ fn is_cancel(error: &io::Error) -> bool {
 // ----- cancel_on -----
 
 #[test]
-fn the_first_signal_cancels_every_fiber_and_run_returns_in_order() {
-    child::must_succeed("the_first_signal_cancels_every_fiber_and_run_returns_in_order", || {
+fn first_signal_cancels_every_fiber() {
+    child::must_succeed("first_signal_cancels_every_fiber", || {
         let run = || {
             let guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate]).unwrap();
             assert_eq!(guard.received(), None);
@@ -54,7 +56,7 @@ fn the_first_signal_cancels_every_fiber_and_run_returns_in_order() {
                 let reads = s.spawn(|| (&reader).read(&mut [0]).unwrap_err());
                 kill(Signal::Terminate);
                 let error = time::sleep(FOREVER).unwrap_err();
-                // It is sticky, and what must be done is.
+                // The cancel is sticky, and does not reach protected code.
                 assert!(cancel::check().is_err());
                 fiber::protect(|| {
                     assert!(is_cancel(&reads.join().unwrap()));
@@ -68,7 +70,7 @@ fn the_first_signal_cancels_every_fiber_and_run_returns_in_order() {
         };
         let error = Builder::new().workers(2).run(run).unwrap();
         assert!(is_cancel(&error));
-        // The next run is another program.
+        // The cancel does not affect later runs.
         cringle::run(|| time::sleep(Duration::from_millis(1))).unwrap();
         let error = Builder::new().workers(2).run(run).unwrap();
         assert!(is_cancel(&error));
@@ -76,17 +78,18 @@ fn the_first_signal_cancels_every_fiber_and_run_returns_in_order() {
 }
 
 #[test]
-fn a_second_signal_kills_by_its_default_action() {
-    let name = "a_second_signal_kills_by_its_default_action";
+fn second_signal_has_its_default_action() {
+    let name = "second_signal_has_its_default_action";
     let Some(output) = child::run(name) else {
         let start = Instant::now();
         return cringle::run(|| {
             let _guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate]).unwrap();
             kill(Signal::Terminate);
             assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
-            // It does not end, though it is cancelled.
+            // The fiber ignores the cancel. If the signal does not kill the process within this
+            // time, the test fails.
             fiber::protect(|| {
-                while start.elapsed() < Duration::from_secs(20) {
+                while start.elapsed() < PATIENCE {
                     kill(Signal::Interrupt);
                 }
             });
@@ -95,17 +98,18 @@ fn a_second_signal_kills_by_its_default_action() {
     assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", child::transcript(&output));
 }
 
-/// No fiber has a turn while it computes: what it asks by `check` is all there is.
+/// The only fiber of the only worker computes, so no other fiber or message runs. Only `check` can
+/// report the signal.
 #[test]
-fn a_signal_reaches_the_only_fiber_of_the_only_worker_while_it_computes() {
-    let name = "a_signal_reaches_the_only_fiber_of_the_only_worker_while_it_computes";
+fn signal_reaches_a_computing_fiber_by_check() {
+    let name = "signal_reaches_a_computing_fiber_by_check";
     child::must_succeed(name, || {
         let run = || {
             let _guard = signal::cancel_on(&[Signal::Interrupt]).unwrap();
             kill(Signal::Interrupt);
             let start = Instant::now();
             while cancel::check().is_ok() {
-                assert!(start.elapsed() < Duration::from_secs(20), "the signal is not seen");
+                assert!(start.elapsed() < PATIENCE, "`check` does not report the signal");
             }
         };
         Builder::new().workers(1).run(run).unwrap();
@@ -113,9 +117,9 @@ fn a_signal_reaches_the_only_fiber_of_the_only_worker_while_it_computes() {
 }
 
 #[test]
-fn a_signal_that_the_process_ignores_stays_ignored() {
-    child::must_succeed("a_signal_that_the_process_ignores_stays_ignored", || {
-        // SAFETY: no handler is installed, but one that is none.
+fn ignored_signal_stays_ignored() {
+    child::must_succeed("ignored_signal_stays_ignored", || {
+        // SAFETY: the call installs no handler, only the action "ignore".
         unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
         cringle::run(|| {
             let guard = signal::cancel_on(&[Signal::Interrupt, Signal::User1]).unwrap();
@@ -124,7 +128,7 @@ fn a_signal_that_the_process_ignores_stays_ignored() {
             raise(Signal::User1);
             assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
             assert_eq!(guard.received(), Some(Signal::User1));
-            // Who asks for it by name is told.
+            // A listener that names the signal receives it.
             let signals = Signals::new(&[Signal::Interrupt]).unwrap();
             raise(Signal::Interrupt);
             assert_eq!(fiber::protect(|| signals.wait()).unwrap(), Signal::Interrupt);
@@ -134,17 +138,17 @@ fn a_signal_that_the_process_ignores_stays_ignored() {
 }
 
 #[test]
-fn cancel_on_outside_of_a_runtime_is_refused() {
+fn cancel_on_fails_outside_of_a_runtime() {
     let error = signal::cancel_on(&[Signal::Interrupt]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("cringle::run"), "{error}");
 }
 
-// ----- what is left behind -----
+// ----- cleaning up -----
 
 #[test]
-fn a_guard_and_a_listener_leave_nothing_behind() {
-    let name = "a_guard_and_a_listener_leave_nothing_behind";
+fn guards_and_listeners_leave_nothing_behind() {
+    let name = "guards_and_listeners_leave_nothing_behind";
     let Some(output) = child::run(name) else {
         let round = || {
             let kept = cringle::run(|| {
@@ -155,7 +159,7 @@ fn a_guard_and_a_listener_leave_nothing_behind() {
                 assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
                 guards
             });
-            // A guard may outlive its run.
+            // A guard can outlive its run.
             assert!(kept.iter().all(|guard| guard.received() == Some(Signal::User2)));
         };
         round();
@@ -164,20 +168,20 @@ fn a_guard_and_a_listener_leave_nothing_behind() {
         let after = Footprint::now();
         assert_eq!((before.descriptors, before.threads), (after.descriptors, after.threads));
         assert_eq!(action_of(Signal::User1).sa_sigaction, libc::SIG_DFL);
-        // So this ends it, as the test expects.
+        // The default action is back, so this kills the process.
         return raise(Signal::User1);
     };
     assert_eq!(output.status.signal(), Some(libc::SIGUSR1), "{}", child::transcript(&output));
 }
 
 #[test]
-fn a_handler_of_the_programs_is_called_too_and_is_put_back() {
+fn previous_handler_is_called_and_restored() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn theirs(_: i32) {
+    extern "C" fn previous_handler(_: i32) {
         CALLS.fetch_add(1, Ordering::SeqCst);
     }
-    child::must_succeed("a_handler_of_the_programs_is_called_too_and_is_put_back", || {
-        let address = theirs as extern "C" fn(i32) as usize;
+    child::must_succeed("previous_handler_is_called_and_restored", || {
+        let address = previous_handler as extern "C" fn(i32) as usize;
         // SAFETY: the handler only counts.
         unsafe { libc::signal(libc::SIGUSR1, address) };
         for round in 1..=3 {
@@ -199,28 +203,34 @@ fn a_handler_of_the_programs_is_called_too_and_is_put_back() {
     });
 }
 
-/// Neither is called for ever, whoever was first, whoever goes first.
+/// A handler of the program that is installed over the library's calls it, and the library's calls
+/// the one that was installed before. Neither order makes them call each other without end.
 #[test]
-fn handlers_that_call_each_other_do_not_turn_in_circles() {
-    static BELOW: AtomicUsize = AtomicUsize::new(0);
+fn chained_handlers_do_not_recurse() {
+    static CHAINED: AtomicUsize = AtomicUsize::new(0);
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn theirs(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    extern "C" fn previous_handler(
+        signal: i32,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
         CALLS.fetch_add(1, Ordering::SeqCst);
         type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
-        // SAFETY: it is the address of a handler with this signature, which was installed before.
-        let below: Handler = unsafe { std::mem::transmute(BELOW.load(Ordering::SeqCst)) };
-        below(signal, info, context);
+        // SAFETY: `CHAINED` is the address of the handler that was installed before, which has this
+        // signature.
+        let chained: Handler = unsafe { std::mem::transmute(CHAINED.load(Ordering::SeqCst)) };
+        chained(signal, info, context);
     }
-    child::must_succeed("handlers_that_call_each_other_do_not_turn_in_circles", || {
+    child::must_succeed("chained_handlers_do_not_recurse", || {
         let ours = Signals::new(&[Signal::User1]).unwrap();
         let mut action = action_of(Signal::User1);
-        BELOW.store(action.sa_sigaction, Ordering::SeqCst);
-        action.sa_sigaction = theirs as *const () as usize;
-        // SAFETY: the handler counts, and calls the one before it.
+        CHAINED.store(action.sa_sigaction, Ordering::SeqCst);
+        action.sa_sigaction = previous_handler as *const () as usize;
+        // SAFETY: the handler only counts and calls the previous one.
         unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
         raise(Signal::User1);
         assert_eq!(ours.wait().unwrap(), Signal::User1);
-        // Theirs lies over ours, and is left there.
+        // The library does not remove a handler that was installed after its own.
         drop(ours);
         raise(Signal::User1);
         let ours = Signals::new(&[Signal::User1]).unwrap();
@@ -233,8 +243,8 @@ fn handlers_that_call_each_other_do_not_turn_in_circles() {
 // ----- listening -----
 
 #[test]
-fn every_listener_is_told_each_kind_once_and_the_lowest_first() {
-    child::must_succeed("every_listener_is_told_each_kind_once_and_the_lowest_first", || {
+fn every_listener_receives_each_signal_once_in_order() {
+    child::must_succeed("every_listener_receives_each_signal_once_in_order", || {
         Builder::new()
             .workers(2)
             .run(|| {
@@ -243,11 +253,11 @@ fn every_listener_is_told_each_kind_once_and_the_lowest_first() {
                 let later = Signals::new(&all[..1]).unwrap();
                 all.into_iter().cycle().take(9).for_each(raise);
                 for signals in [&first, &second] {
-                    let told = [(); 3].map(|()| signals.wait().unwrap());
-                    assert_eq!(told, [Signal::Hangup, Signal::User1, Signal::User2]);
+                    let received = [(); 3].map(|()| signals.wait().unwrap());
+                    assert_eq!(received, [Signal::Hangup, Signal::User1, Signal::User2]);
                 }
                 assert_eq!(later.wait().unwrap(), Signal::User2);
-                // Nothing is told twice; a wait can be given up, and takes no signal with it.
+                // No signal is received twice, and a wait that times out consumes none.
                 let limit = Duration::from_millis(2);
                 let error = time::timeout(limit, || first.wait()).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -259,28 +269,29 @@ fn every_listener_is_told_each_kind_once_and_the_lowest_first() {
 }
 
 #[test]
-fn a_waiting_fiber_is_woken_wherever_it_is() {
-    child::must_succeed("a_waiting_fiber_is_woken_wherever_it_is", || {
+fn waiting_fiber_is_woken_on_any_worker() {
+    child::must_succeed("waiting_fiber_is_woken_on_any_worker", || {
         Builder::new()
             .workers(2)
             .run(|| {
                 let signals = Signals::new(&[Signal::Hangup]).unwrap();
                 for round in 0..200 {
                     fiber::scope(|s| {
-                        let waits = || assert_eq!(signals.wait().unwrap(), Signal::Hangup);
-                        let worker = fiber::Builder::new().worker(round % 2);
-                        worker.spawn_scoped(s, waits).unwrap();
+                        let wait = || assert_eq!(signals.wait().unwrap(), Signal::Hangup);
+                        let waiter = fiber::Builder::new().worker(round % 2);
+                        waiter.spawn_scoped(s, wait).unwrap();
                         (0..round % 5).for_each(|_| fiber::yield_now());
                         kill(Signal::Hangup);
                     });
                 }
-                // Between calls nobody listens: so it is sent until it is heard.
+                // `signal::wait` listens only while it waits, so the signal is sent until it
+                // returns.
                 fiber::scope(|s| {
-                    let keeps = Signals::new(&[Signal::User1]).unwrap();
-                    let waits = s.spawn(|| signal::wait(Signal::User1).unwrap());
-                    while !waits.is_finished() {
+                    let listener = Signals::new(&[Signal::User1]).unwrap();
+                    let waiter = s.spawn(|| signal::wait(Signal::User1).unwrap());
+                    while !waiter.is_finished() {
                         raise(Signal::User1);
-                        keeps.wait().unwrap();
+                        listener.wait().unwrap();
                         fiber::yield_now();
                     }
                 });
@@ -290,18 +301,18 @@ fn a_waiting_fiber_is_woken_wherever_it_is() {
 }
 
 #[test]
-fn a_thread_without_a_runtime_may_wait() {
-    child::must_succeed("a_thread_without_a_runtime_may_wait", || {
+fn thread_without_a_runtime_can_wait() {
+    child::must_succeed("thread_without_a_runtime_can_wait", || {
         let signals = Signals::new(&[Signal::Child, Signal::WindowChange]).unwrap();
         std::thread::scope(|s| {
-            let waits = s.spawn(|| [(); 2].map(|()| signals.wait().unwrap()));
+            let waiter = s.spawn(|| [(); 2].map(|()| signals.wait().unwrap()));
             kill(Signal::WindowChange);
-            while !waits.is_finished() {
+            while !waiter.is_finished() {
                 kill(Signal::Child);
                 std::thread::yield_now();
             }
-            let told = waits.join().unwrap();
-            assert!(told.contains(&Signal::Child), "{told:?}");
+            let received = waiter.join().unwrap();
+            assert!(received.contains(&Signal::Child), "{received:?}");
         });
     });
 }

@@ -1,6 +1,8 @@
 //! The simulation: the same library in virtual time, over files in memory, with faults; the same
 //! seed gives the same run.
 
+mod child;
+
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
@@ -41,7 +43,7 @@ fn busy() -> u64 {
 /// The waits of a program, each on its own fiber.
 #[test]
 fn dump_in_a_simulation_uses_virtual_time() {
-    let told = |seed| {
+    let dump_and_stats = |seed| {
         let run = sim::run(seed, &Options::new(), || {
             fiber::scope(|s| {
                 let named = |name: &str| fiber::Builder::new().name(name.into());
@@ -49,18 +51,18 @@ fn dump_in_a_simulation_uses_virtual_time() {
                 let sleep = || fiber::sleep(Duration::from_secs(1));
                 named("asleep").spawn_scoped_local(s, sleep).unwrap();
                 fiber::sleep(Duration::from_millis(250));
-                let told =
+                let dump_and_stats =
                     [runtime::dump().unwrap().to_string(), runtime::stats().unwrap().to_string()];
                 s.cancel();
-                told
+                dump_and_stats
             })
         });
         run.unwrap().value
     };
-    let [dump, stats] = told(1);
-    assert_eq!([dump.clone(), stats], told(1));
-    for told in ["'parked'  worker 0, waits for 250 ms", "an unpark", "a timer, in 750 ms"] {
-        assert!(dump.contains(told), "{told}: {dump}");
+    let [dump, stats] = dump_and_stats(1);
+    assert_eq!([dump.clone(), stats], dump_and_stats(1));
+    for text in ["'parked'  worker 0, waits for 250 ms", "an unpark", "a timer, in 750 ms"] {
+        assert!(dump.contains(text), "{text}: {dump}");
     }
 }
 
@@ -263,6 +265,51 @@ fn loss_of_power_ends_the_run() {
 }
 
 #[test]
+fn sync_of_a_directory_keeps_names() {
+    let kept = |seed, syncs: bool| {
+        let mut world = World::new(seed, &Options::new());
+        let written = world.run(|| -> io::Result<()> {
+            cringle::fs::create_dir("/logs")?;
+            File::create("/logs/one")?.write_all(b"text")?;
+            if syncs {
+                File::open("/logs")?.sync_all()?;
+            }
+            Ok(())
+        });
+        written.unwrap().unwrap();
+        world.crash();
+        world.read("/logs/one").is_some()
+    };
+    assert!((0..50).all(|seed| kept(seed, true)));
+    assert!((0..50).any(|seed| !kept(seed, false)));
+}
+
+#[test]
+fn directories_are_opened_and_examined() {
+    let run = || {
+        cringle::fs::write("/a/b/file", "text")?;
+        for path in ["/", ".", "/a", "/a/b", "/a/b/.."] {
+            assert!(cringle::fs::metadata(path)?.is_dir(), "{path}");
+            let directory = File::open(path)?;
+            assert!(directory.metadata()?.is_dir(), "{path}");
+            let error = (&directory).read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::IsADirectory, "{path}");
+        }
+        let kind = |result: io::Result<File>| result.unwrap_err().kind();
+        assert_eq!(kind(File::open("/a/c")), ErrorKind::NotFound);
+        assert_eq!(kind(File::create("/a")), ErrorKind::IsADirectory);
+        let exists = cringle::fs::create_dir("/a/b/file").unwrap_err();
+        assert_eq!(exists.kind(), ErrorKind::AlreadyExists);
+        let listed = cringle::fs::read_dir("/a")?.next().unwrap();
+        assert_eq!(listed.unwrap_err().raw_os_error(), Some(libc::ENOSYS));
+        Ok::<(), io::Error>(())
+    };
+    let mut world = World::new(1, &Options::new());
+    world.run(run).unwrap().unwrap();
+    assert_eq!(world.paths(), [std::path::Path::new("/a/b/file")]);
+}
+
+#[test]
 fn pipes_and_readiness_wait_in_virtual_time() {
     for seed in 0..50 {
         sim::run(seed, &Options::new().faults(Faults::hidden()), || {
@@ -391,7 +438,7 @@ fn close_dropped_by_the_kernel_is_repeated() {
 }
 
 #[test]
-fn eagain_of_a_registered_file_goes_to_the_pool() {
+fn eagain_of_a_registered_file_is_handled() {
     for seed in 0..100 {
         sim::run(seed, &Options::new().faults(Faults::none().with(Fault::WouldBlock)), || {
             let file = OpenOptions::new().read(true).write(true).create(true).open("/a").unwrap();
@@ -425,9 +472,22 @@ fn each_prints_how_to_replay_a_seed() {
     assert!(text.contains("CRINGLE_SIM_SEED=7") && text.contains("seven"), "{text}");
 }
 
+#[test]
+fn each_names_the_seed_of_a_panic() {
+    let Some(output) = child::run("each_names_the_seed_of_a_panic") else {
+        sim::each(0..10, |seed| {
+            assert_ne!(seed, 7, "outside of a run");
+            Ok(())
+        });
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("CRINGLE_SIM_SEED=7 cargo test"), "{text}");
+}
+
 /// A zero-copy send uses its buffer for longer than the send itself, whatever faults occur.
 #[test]
-fn zero_copy_send_ends_when_its_buffer_is_free() {
+fn zero_copy_send_waits_for_its_buffer() {
     let options = Options::new().faults(Faults::hidden()).swarm(true);
     for seed in 0..300 {
         let report = sim::run(seed, &options, || {
@@ -446,7 +506,7 @@ fn zero_copy_send_ends_when_its_buffer_is_free() {
                 theirs.read_to_end(&mut all).unwrap();
                 assert_eq!(all, [7; 5000]);
             });
-            // A send that is cancelled meanwhile.
+            // A send that is cancelled while the kernel has its buffer.
             let (ours, _theirs) = UnixStream::pair().unwrap();
             fiber::scope(|s| {
                 s.spawn_local(|| ours.send_zc(&[7; 100]).map(drop));
@@ -465,7 +525,7 @@ fn serve_words(clients: usize) -> (usize, usize) {
     let name = format!("cringle-sim-{}-{number}", std::process::id());
     let addr = SocketAddr::from_abstract_name(name).unwrap();
     let listener = UnixListener::bind_addr(&addr).unwrap();
-    let heard = Cell::new(0);
+    let received = Cell::new(0);
     let answers = fiber::scope(|s| {
         s.spawn_daemon_local(|| {
             fiber::scope(|connections| {
@@ -478,24 +538,24 @@ fn serve_words(clients: usize) -> (usize, usize) {
                 }
             });
         });
-        let ask = |n: usize| {
+        let request = |n: usize| {
             let mut stream = UnixStream::connect_addr(&addr)?;
             stream.write_all(&[n as u8; 100])?;
             let mut word = [0; 100];
             stream.read_exact(&mut word)?;
             assert_eq!(word, [n as u8; 100]);
-            heard.set(heard.get() + 1);
+            received.set(received.get() + 1);
             io::Result::Ok(())
         };
-        let asks: Vec<_> = (0..clients).map(|n| s.spawn_local(move || ask(n))).collect();
-        asks.into_iter().map(|asks| asks.join().unwrap()).collect::<Vec<_>>()
+        let requests: Vec<_> = (0..clients).map(|n| s.spawn_local(move || request(n))).collect();
+        requests.into_iter().map(|request| request.join().unwrap()).collect::<Vec<_>>()
     });
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     for error in &errors {
         let cuts = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
         assert!(cuts.contains(&error.kind()), "{error}");
     }
-    (heard.get(), errors.len())
+    (received.get(), errors.len())
 }
 
 #[test]
@@ -513,12 +573,12 @@ fn server_and_clients_are_simulated() {
 #[test]
 fn simulated_server_survives_reset_connections() {
     let options = Options::new().faults(Faults::hidden().with(Fault::ConnectionReset));
-    let (mut heard, mut cut) = (0, 0);
+    let (mut received, mut cut) = (0, 0);
     for seed in 0..100 {
         let report = sim::run(seed, &options, || serve_words(7)).unwrap();
         assert_eq!(report.value.0 + report.value.1, 7);
-        heard += report.value.0;
+        received += report.value.0;
         cut += report.value.1;
     }
-    assert!(heard > 0 && cut > 0, "{heard} heard and {cut} cut");
+    assert!(received > 0 && cut > 0, "{received} answered and {cut} reset");
 }

@@ -1,5 +1,5 @@
 //! Reports on standard error: the dump at a signal, and the line of the watchdog. Each test runs in
-//! a process of its own, and reads its own standard error.
+//! its own process, which reads its own standard error.
 
 mod child;
 
@@ -22,16 +22,16 @@ fn lines_of_stderr() -> Receiver<String> {
     // SAFETY: by the contract of `dup2`. Both descriptors are open, and no value owns the old
     // standard error.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), 2) } == 2);
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).lines().map_while(Result::ok) {
             println!("{line}");
-            if tell.send(line).is_err() {
+            if sender.send(line).is_err() {
                 break;
             }
         }
     });
-    told
+    receiver
 }
 
 /// Returns the lines up to one that contains this text.
@@ -44,7 +44,7 @@ fn lines_until(lines: &mut Receiver<String>, text: &str) -> String {
             return read;
         }
     }
-    panic!("it never came, but:\n{read}")
+    panic!("no line with {text:?} in:\n{read}")
 }
 
 fn kill(signal: Signal) {
@@ -53,9 +53,9 @@ fn kill(signal: Signal) {
 }
 
 fn finish(output: Output) -> String {
-    let said = child::transcript(&output);
-    assert!(output.status.success(), "{said}");
-    said
+    let printed = child::transcript(&output);
+    assert!(output.status.success(), "{printed}");
+    printed
 }
 
 /// Three faults at once, on two workers, one of which is stuck.
@@ -100,19 +100,19 @@ fn plant_faults() {
             }
             kill(Signal::User1);
             // The dump waits a second for the spinner's worker. This worker is not stuck.
-            let said = fiber::unblock(|| {
-                let said = lines_until(&mut lines, "'forgotten'  worker 0");
-                said + &lines_until(&mut lines, "an unpark")
+            let printed = fiber::unblock(|| {
+                let printed = lines_until(&mut lines, "'forgotten'  worker 0");
+                printed + &lines_until(&mut lines, "an unpark")
             });
-            // Ends all fibers, whatever was reported.
+            // End all fibers even if the report is wrong.
             SPINS.store(false, Ordering::Relaxed);
             s.cancel();
-            said
+            printed
         })
     };
-    let said = builder.run(run).unwrap();
+    let printed = builder.run(run).unwrap();
     for text in ["cringle: SIGUSR1", "STUCK: worker 1", "'spinner'", "DEADLOCK: 'left', 'right'"] {
-        assert!(said.contains(text), "no {text} in:\n{said}");
+        assert!(printed.contains(text), "no {text} in:\n{printed}");
     }
     drop(guard);
     // SAFETY: by the contract of the call, which fills the structure; all-zero is valid.
@@ -144,8 +144,8 @@ fn signal_prints_dump_of_stuck_worker() {
         let builder = Builder::new().workers(1).watchdog(None);
         return builder.run(|| named("alone").spawn_local(spin).unwrap().join().unwrap()).unwrap();
     };
-    let said = finish(output);
-    assert!(said.contains("STUCK: worker 0"), "{said}");
+    let printed = finish(output);
+    assert!(printed.contains("STUCK: worker 0"), "{printed}");
 }
 
 /// A fiber that lets no other run is reported once, while it runs. A fiber that yields is not
@@ -174,7 +174,7 @@ fn watchdog_reports_long_running_fiber_once() {
                 while SPINS.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
-                // It was reported, and continues; then it runs for long again, in other turns.
+                // After the report, run long again, in this turn and in another one.
                 spend(limit * 5, std::hint::spin_loop);
                 fiber::yield_now();
                 spend(limit * 5, std::hint::spin_loop);
@@ -183,10 +183,10 @@ fn watchdog_reports_long_running_fiber_once() {
         };
         return Builder::new().workers(1).watchdog(limit).run(run).unwrap();
     };
-    let said = finish(output);
-    let lines = |name: &str| said.lines().filter(|line| line.contains(name)).count();
-    assert_eq!((lines("'hog'"), lines("'polite'")), (1, 0), "{said}");
-    let line = said.lines().find(|line| line.contains("'hog'")).unwrap();
+    let printed = finish(output);
+    let lines = |name: &str| printed.lines().filter(|line| line.contains(name)).count();
+    assert_eq!((lines("'hog'"), lines("'polite'")), (1, 0), "{printed}");
+    let line = printed.lines().find(|line| line.contains("'hog'")).unwrap();
     assert!(line.contains("tests/stderr_reports.rs:") && line.contains("without suspending"));
 }
 

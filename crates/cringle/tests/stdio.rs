@@ -10,7 +10,7 @@ use cringle::{fiber, time};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use terminal::{raw_terminal, set_timing, terminal};
-use tools::{assert_elapsed, let_others_wait, on_one_worker};
+use tools::{assert_cancelled, assert_elapsed, let_others_wait, on_one_worker};
 
 const SHORT: Duration = Duration::from_millis(1);
 
@@ -49,13 +49,13 @@ fn output(number: i32) -> (Replaced, PipeReader) {
     (Replaced::new(number, &writer), reader)
 }
 
-/// Returns the data that is in the pipe now.
+/// Takes the data that is in the pipe now.
 fn visible(reader: &mut PipeReader) -> String {
-    let mut found = Vec::new();
-    let mut buf = [0; 1000];
-    while let Ok(count @ 1..) = time::timeout(SHORT, || reader.read(&mut buf)) {
-        found.extend(&buf[..count]);
-    }
+    let mut count: libc::c_int = 0;
+    // SAFETY: the call writes one integer, which is borrowed for it.
+    assert_eq!(unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut count) }, 0);
+    let mut found = vec![0; count as usize];
+    reader.read_exact(&mut found).unwrap();
     String::from_utf8(found).unwrap()
 }
 
@@ -95,8 +95,12 @@ fn cancelled_wait_for_input_loses_no_byte() {
         on_one_worker(|| {
             let mut line = String::new();
             writer.write_all(b"a ro").unwrap();
-            let error = time::timeout(SHORT, || io::stdin().read_line(&mut line)).unwrap_err();
-            assert_elapsed(&error, SHORT);
+            fiber::scope(|s| {
+                let reader = s.spawn_local(|| io::stdin().read_line(&mut line).unwrap_err());
+                let_others_wait();
+                s.cancel();
+                assert_cancelled(&reader.join().unwrap());
+            });
             assert_eq!(line, "a ro");
             writer.write_all(b"pe\nx").unwrap();
             assert_eq!(io::stdin().read_line(&mut line).unwrap(), 3);
@@ -144,7 +148,7 @@ fn closed_streams_read_empty_and_accept_writes() {
             (0..3).for_each(|number| unsafe { assert_eq!(libc::close(number), 0) });
             let read = io::stdin().read(&mut [0; 10]).map_err(|e| e.kind());
             let written =
-                [writeln!(io::stdout(), "to nobody"), writeln!(io::stderr(), "to nobody")];
+                [writeln!(io::stdout(), "discarded"), writeln!(io::stderr(), "discarded")];
             (read, written.map(|result| result.map_err(|e| e.kind())))
         };
         assert_eq!(works(), (Ok(0), [Ok(()); 2]));
@@ -155,7 +159,6 @@ fn closed_streams_read_empty_and_accept_writes() {
 #[test]
 fn output_is_line_buffered() {
     child::must_succeed("output_is_line_buffered", || {
-        // On and off a fiber; the test's own output goes elsewhere.
         let (replaced, mut reader) = output(1);
         on_one_worker(|| {
             let mut out = io::stdout();
@@ -235,8 +238,8 @@ fn lock_is_exclusive_and_reentrant() {
                 drop(again);
                 others.into_iter().for_each(|other| other.join().unwrap().unwrap());
                 fiber::unblock(|| thread.join().unwrap());
-                let said = visible(&mut reader);
-                let mut lines: Vec<_> = said.lines().collect();
+                let printed = visible(&mut reader);
+                let mut lines: Vec<_> = printed.lines().collect();
                 assert_eq!(lines.remove(0), "first inner outer");
                 lines.sort_unstable();
                 assert_eq!(lines, ["0", "1", "2", "a thread"]);
@@ -251,20 +254,20 @@ fn holder_may_print_while_its_child_writes() {
         // More than the capacity of the pipe.
         const LINES: usize = 1 << 18;
         let (_replaced, mut reader) = output(1);
-        let mut said = vec![0; LINES + 5];
+        let mut printed = vec![0; LINES + 5];
         on_one_worker(|| {
             let mut locked = io::stdout().lock();
             fiber::scope(|s| {
                 let writes = s.spawn_local(|| locked.write_all(&[b'\n'; LINES]));
                 let_others_wait();
                 assert!(!writes.is_finished());
-                let reads = s.spawn_local(|| reader.read_exact(&mut said));
+                let reads = s.spawn_local(|| reader.read_exact(&mut printed));
                 writeln!(io::stdout(), "mine").unwrap();
                 writes.join().unwrap().unwrap();
                 reads.join().unwrap().unwrap();
             });
         });
-        assert_eq!(&said[LINES..], b"mine\n");
+        assert_eq!(&printed[LINES..], b"mine\n");
     });
 }
 
@@ -390,8 +393,8 @@ fn terminal_is_read_line_by_line() {
                 ours.write_all(b"at last\n").unwrap();
                 assert_eq!(reads.join().unwrap(), "typed at last\n");
             });
-            let nobody_types = || io::stdin().read_line(&mut String::new());
-            assert_elapsed(&time::timeout(SHORT, nobody_types).unwrap_err(), SHORT);
+            let read_without_input = || io::stdin().read_line(&mut String::new());
+            assert_elapsed(&time::timeout(SHORT, read_without_input).unwrap_err(), SHORT);
         });
     });
 }

@@ -1,4 +1,7 @@
-//! Spans of the `tracing` crate follow their fiber, and the library tells what it does.
+//! Spans of the `tracing` crate stay with the fiber that entered them, and the library emits
+//! events.
+
+mod child;
 
 use cringle::fs::File;
 use cringle::sync::mpsc;
@@ -15,73 +18,83 @@ use tracing::{Event, Id, Level, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What an event said, and the spans that it was in, the outermost first.
+/// A recorded event, or the end of a span.
 #[derive(Clone, Debug)]
-struct Said {
+struct Record {
     level: Level,
     target: String,
-    words: HashMap<String, String>,
+    fields: HashMap<String, String>,
+    /// The spans that contain the event, the outermost first.
     spans: Vec<String>,
 }
 
-impl Said {
+impl Record {
     fn message(&self) -> &str {
-        self.words.get("message").map_or("", String::as_str)
+        self.fields.get("message").map_or("", String::as_str)
     }
 }
 
+/// A layer that records events and the ends of spans.
 #[derive(Clone, Default)]
-struct Ears(Arc<Mutex<Vec<Said>>>);
+struct Recorder(Arc<Mutex<Vec<Record>>>);
 
-struct Words(HashMap<String, String>);
+/// The fields of an event as text.
+struct Fields(HashMap<String, String>);
 
-impl Visit for Words {
+impl Fields {
+    fn of(event: &Event<'_>) -> Fields {
+        let mut fields = Fields(HashMap::new());
+        event.record(&mut fields);
+        fields
+    }
+}
+
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.0.insert(field.name().into(), format!("{value:?}"));
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ears {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut words = Words(HashMap::new());
-        event.record(&mut words);
         let scope = context.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
-        let said = Said {
+        let record = Record {
             level: *event.metadata().level(),
             target: event.metadata().target().into(),
-            words: words.0,
+            fields: Fields::of(event).0,
             spans: scope.map(|span| span.name().to_owned()).collect(),
         };
-        self.0.lock().unwrap().push(said);
+        self.0.lock().unwrap().push(record);
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let name = context.span(&id).expect("it is closing").name();
-        let words = HashMap::from([("message".to_owned(), format!("{name} has ended"))]);
-        let said = Said { level: Level::INFO, target: String::new(), words, spans: Vec::new() };
-        self.0.lock().unwrap().push(said);
+        let name = context.span(&id).expect("the span is closing").name();
+        let fields = HashMap::from([("message".to_owned(), format!("{name} has ended"))]);
+        let record = Record { level: Level::INFO, target: String::new(), fields, spans: vec![] };
+        self.0.lock().unwrap().push(record);
     }
 }
 
-/// Runs on one worker, whose thread is the caller's, and returns what was said.
-fn heard(f: impl FnOnce()) -> Vec<Said> {
-    let ears = Ears::default();
-    let subscriber = tracing_subscriber::registry().with(ears.clone());
+/// Calls `f` with a recorder as the subscriber of this thread, and returns the records.
+fn recorded(f: impl FnOnce()) -> Vec<Record> {
+    let recorder = Recorder::default();
+    let subscriber = tracing_subscriber::registry().with(recorder.clone());
     tracing::subscriber::with_default(subscriber, f);
-    Arc::into_inner(ears.0).map_or_else(Vec::new, |said| said.into_inner().unwrap())
+    Arc::into_inner(recorder.0).map_or_else(Vec::new, |records| records.into_inner().unwrap())
 }
 
+/// Runs `f` on one worker, which uses the calling thread.
 fn on_one_worker(f: impl FnOnce()) {
     Builder::new().workers(1).run(f).unwrap();
 }
 
-fn of<'a>(said: &'a [Said], message: &str) -> Vec<&'a Said> {
-    said.iter().filter(|said| said.message() == message).collect()
+fn with_message<'a>(records: &'a [Record], message: &str) -> Vec<&'a Record> {
+    records.iter().filter(|record| record.message() == message).collect()
 }
 
 #[test]
-fn a_span_that_is_entered_over_a_wait_is_its_own_fibers_alone() {
-    let said = heard(|| {
+fn entered_span_stays_with_its_fiber() {
+    let records = recorded(|| {
         on_one_worker(|| {
             fiber::scope(|s| {
                 s.spawn_local(|| {
@@ -91,27 +104,27 @@ fn a_span_that_is_entered_over_a_wait_is_its_own_fibers_alone() {
                     info!("after the sleep");
                 });
                 s.spawn_local(|| {
-                    info!("meanwhile");
+                    info!("without a span");
                     let _mine = info_span!("mine").entered();
                     fiber::yield_now();
                     info!("in mine");
                 });
             });
-            info!("in the end");
+            info!("after the scope");
         });
     });
-    assert_eq!(of(&said, "after the sleep")[0].spans, ["outer", "inner"]);
-    assert!(of(&said, "meanwhile")[0].spans.is_empty(), "{said:?}");
-    assert_eq!(of(&said, "in mine")[0].spans, ["mine"]);
-    assert!(of(&said, "in the end")[0].spans.is_empty(), "{said:?}");
+    assert_eq!(with_message(&records, "after the sleep")[0].spans, ["outer", "inner"]);
+    assert!(with_message(&records, "without a span")[0].spans.is_empty(), "{records:?}");
+    assert_eq!(with_message(&records, "in mine")[0].spans, ["mine"]);
+    assert!(with_message(&records, "after the scope")[0].spans.is_empty(), "{records:?}");
     for span in ["outer", "inner", "mine"] {
-        assert_eq!(of(&said, &format!("{span} has ended")).len(), 1, "{span}");
+        assert_eq!(with_message(&records, &format!("{span} has ended")).len(), 1, "{span}");
     }
 }
 
 #[test]
-fn spans_that_interleave_are_left_in_their_own_order() {
-    let said = heard(|| {
+fn interleaved_spans_stay_with_their_fibers() {
+    let records = recorded(|| {
         on_one_worker(|| {
             fiber::scope(|s| {
                 for name in ["a", "b", "c"] {
@@ -128,32 +141,35 @@ fn spans_that_interleave_are_left_in_their_own_order() {
             });
         });
     });
-    assert_eq!(of(&said, "within").len(), 9);
-    assert!(of(&said, "within").iter().all(|said| said.spans == ["fiber"]), "{said:?}");
-    assert_eq!(of(&said, "between").len(), 3);
-    assert!(of(&said, "between").iter().all(|said| said.spans.is_empty()), "{said:?}");
+    let within = with_message(&records, "within");
+    assert_eq!(within.len(), 9);
+    assert!(within.iter().all(|record| record.spans == ["fiber"]), "{records:?}");
+    let between = with_message(&records, "between");
+    assert_eq!(between.len(), 3);
+    assert!(between.iter().all(|record| record.spans.is_empty()), "{records:?}");
 }
 
 #[test]
-fn the_callers_span_is_the_main_fibers_and_the_callers_again() {
-    let said = heard(|| {
+fn main_fiber_runs_in_the_callers_span() {
+    let records = recorded(|| {
         let _calling = info_span!("calling").entered();
         on_one_worker(|| {
             info!("in main");
-            fiber::spawn_local(|| info!("in another")).join().unwrap();
+            fiber::spawn_local(|| info!("in another fiber")).join().unwrap();
             info!("in main again");
         });
         info!("after the run");
     });
     for message in ["in main", "in main again", "after the run"] {
-        assert_eq!(of(&said, message)[0].spans, ["calling"], "{message}");
+        assert_eq!(with_message(&records, message)[0].spans, ["calling"], "{message}");
     }
-    assert!(of(&said, "in another")[0].spans.is_empty());
+    assert!(with_message(&records, "in another fiber")[0].spans.is_empty());
 }
 
+/// Events of fibers have the level `DEBUG`, events of operations the level `TRACE`.
 #[test]
-fn the_library_tells_of_fibers_at_debug_and_of_operations_at_trace() {
-    let said = heard(|| {
+fn library_emits_events_of_fibers_and_operations() {
+    let records = recorded(|| {
         on_one_worker(|| {
             let named = fiber::Builder::new().name("named".into());
             named.spawn_local(fiber::yield_now).unwrap().join().unwrap();
@@ -164,26 +180,27 @@ fn the_library_tells_of_fibers_at_debug_and_of_operations_at_trace() {
             fiber::scope(|s| s.cancel());
         });
     });
-    let said: Vec<Said> = said.into_iter().filter(|said| said.target == "cringle").collect();
-    assert_eq!(of(&said, "run")[0].words["workers"], "1");
-    let spawns = of(&said, "spawn");
-    assert!(spawns.iter().any(|said| said.words["name"].contains("named")), "{spawns:?}");
-    assert!(spawns.iter().all(|said| said.words["place"].contains("tests/tracing.rs")));
-    assert_eq!(of(&said, "a scope is cancelled").len(), 1);
-    assert!(said.iter().all(|said| [Level::DEBUG, Level::TRACE].contains(&said.level)));
-    assert!(said.iter().any(|said| said.level == Level::TRACE), "{said:?}");
+    let own = records.into_iter().filter(|record| record.target == "cringle");
+    let records: Vec<Record> = own.collect();
+    assert_eq!(with_message(&records, "run")[0].fields["workers"], "1");
+    let spawns = with_message(&records, "spawn");
+    assert!(spawns.iter().any(|record| record.fields["name"].contains("named")), "{spawns:?}");
+    assert!(spawns.iter().all(|record| record.fields["place"].contains("tests/tracing.rs")));
+    assert_eq!(with_message(&records, "a scope is cancelled").len(), 1);
+    assert!(records.iter().all(|record| [Level::DEBUG, Level::TRACE].contains(&record.level)));
+    assert!(records.iter().any(|record| record.level == Level::TRACE), "{records:?}");
 }
 
 // ----- subscribers that misbehave -----
 
-/// Calls this for each event and each span that is entered or left, by the thread that set it.
-struct Unruly(Box<dyn Fn(&str) + Send + Sync>);
+/// A layer that calls a closure with the message of each event, and with `enter` or `exit` for each
+/// span that is entered or exited.
+struct Hook(Box<dyn Fn(&str) + Send + Sync>);
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Unruly {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Hook {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut words = Words(HashMap::new());
-        event.record(&mut words);
-        (self.0)(words.0.get("message").map_or("", String::as_str));
+        let fields = Fields::of(event).0;
+        (self.0)(fields.get("message").map_or("", String::as_str));
     }
 
     fn on_enter(&self, _: &Id, _: Context<'_, S>) {
@@ -195,36 +212,38 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Unruly {
     }
 }
 
-/// Runs `f` on one worker with a subscriber that does this, and counts how often it did.
-fn with_unruly(does: impl Fn(&str) -> bool + Send + Sync + 'static, f: impl FnOnce()) -> usize {
+/// Runs `f` on one worker with a [`Hook`] that calls `misbehave`. Returns how often that returned
+/// true or panicked.
+fn with_hook(misbehave: impl Fn(&str) -> bool + Send + Sync + 'static, f: impl FnOnce()) -> usize {
     let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    let unruly = Unruly(Box::new(move |what| {
-        // Before it panics.
-        counted.fetch_add(1, Ordering::Relaxed);
-        if !does(what) {
-            counted.fetch_sub(1, Ordering::Relaxed);
+    let counter = Arc::clone(&count);
+    let hook = Hook(Box::new(move |what| {
+        // Count first, because the call may panic.
+        counter.fetch_add(1, Ordering::Relaxed);
+        if !misbehave(what) {
+            counter.fetch_sub(1, Ordering::Relaxed);
         }
     }));
-    let subscriber = tracing_subscriber::registry().with(unruly);
+    let subscriber = tracing_subscriber::registry().with(hook);
     tracing::subscriber::with_default(subscriber, || on_one_worker(f));
     count.load(Ordering::Relaxed)
 }
 
-/// The kernel writes to the buffer of a read while the reader's span is left.
+/// The subscriber panics when the reader suspends within its span, while the kernel writes to the
+/// reader's buffer.
 #[test]
-fn a_subscriber_that_panics_in_a_suspension_frees_no_frame() {
+fn panicking_subscriber_frees_no_lent_buffer() {
     let panics = |what: &str| match what {
         "exit" | "enter" => panic!("a subscriber"),
         _ => false,
     };
-    let count = with_unruly(panics, || {
+    let count = with_hook(panics, || {
         let (reader, writer) = std::io::pipe().unwrap();
         let [reader, writer] = [OwnedFd::from(reader), OwnedFd::from(writer)].map(File::from);
         fiber::scope(|s| {
-            let reads = s.spawn_local(|| {
-                // Made without calls of ours, which would panic here.
+            let reader = s.spawn_local(|| {
                 let span = info_span!("reads");
+                // The subscriber panics in this call, too.
                 let _entered = std::panic::catch_unwind(AssertUnwindSafe(|| span.enter()));
                 let mut buf = vec![0; 64];
                 let count = (&reader).read(&mut buf).unwrap();
@@ -233,38 +252,37 @@ fn a_subscriber_that_panics_in_a_suspension_frees_no_frame() {
             });
             fiber::yield_now();
             (&writer).write_all(b"abc").unwrap();
-            assert_eq!(reads.join().unwrap(), b"abc");
+            assert_eq!(reader.join().unwrap(), b"abc");
         });
     });
     assert!(count > 0);
 }
 
 #[test]
-fn a_subscriber_that_panics_leaves_no_scope_before_its_fibers() {
+fn panicking_subscriber_ends_no_scope_early() {
     let panics = |what: &str| what == "a fiber continues" && panic!("a subscriber");
-    let count = with_unruly(panics, || {
-        let ended = std::cell::Cell::new(false);
+    let count = with_hook(panics, || {
+        let has_ended = std::cell::Cell::new(false);
         fiber::scope(|s| {
-            // The owner's wait ends twice: when nobody is left but the daemon, and when that has
-            // ended.
+            // The owner waits twice: until only the daemon is left, and until the daemon has ended.
             s.spawn_daemon_local(|| {
                 fiber::protect(|| (0..9).for_each(|_| fiber::yield_now()));
-                ended.set(true);
+                has_ended.set(true);
             });
             s.spawn_local(fiber::yield_now);
         });
-        assert!(ended.get());
+        assert!(has_ended.get());
     });
     assert!(count > 0);
 }
 
-/// It needs no panic: a wait of a cancelled fiber unwinds, and the subscriber waits on the owner's
-/// fiber.
+/// A scope must not end early without a panic either: the owner is cancelled, so a call that may
+/// suspend unwinds, and the subscriber makes such a call on the owner's fiber.
 #[test]
-fn a_subscriber_may_send_in_a_cancelled_owner() {
+fn subscriber_can_send_on_a_cancelled_fiber() {
     let (sender, receiver) = mpsc::sync_channel(1000);
     let sends = move |what: &str| what == "a fiber continues" && sender.send(()).is_ok();
-    let count = with_unruly(sends, || {
+    let count = with_hook(sends, || {
         let ended = std::cell::Cell::new(0);
         fiber::scope(|outer| {
             outer.spawn_local(|| {
@@ -286,19 +304,23 @@ fn a_subscriber_may_send_in_a_cancelled_owner() {
 }
 
 #[test]
-fn a_descriptor_is_not_lost_to_a_subscriber_that_panics() {
-    let panics = |what: &str| what == "an operation has ended" && panic!("a subscriber");
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let path = std::env::temp_dir();
-    let before = open();
-    let count = with_unruly(panics, || {
-        fiber::scope(|s| {
-            for _ in 0..20 {
-                s.spawn_local(|| drop(File::open(&path).unwrap()));
-            }
-        });
+fn panicking_subscriber_leaks_no_descriptor() {
+    child::must_succeed("panicking_subscriber_leaks_no_descriptor", || {
+        let panics = |what: &str| what == "an operation has ended" && panic!("a subscriber");
+        let path = std::env::temp_dir();
+        let round = || {
+            let count = with_hook(panics, || {
+                fiber::scope(|s| {
+                    for _ in 0..20 {
+                        s.spawn_local(|| drop(File::open(&path).unwrap()));
+                    }
+                });
+            });
+            assert!(count > 0);
+        };
+        round();
+        let before = child::Footprint::now();
+        round();
+        assert_eq!(child::Footprint::now().descriptors, before.descriptors);
     });
-    assert!(count > 0);
-    // Other tests of this process have a ring and files each.
-    assert!(open() < before + 20);
 }

@@ -15,15 +15,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tools::*;
 
-/// Calls the closure when it is dropped.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
 /// Runs `f` in a destructor of a fiber that unwinds by a panic, under a hook of the program.
 fn while_unwinding(f: impl FnMut()) {
     let unwinds = AssertUnwindSafe(|| {

@@ -16,7 +16,7 @@ use web::Limits;
 
 const LARGE: usize = 40_000_003;
 
-/// A server process, which is ended when this is dropped.
+/// A running server, which is stopped when this is dropped.
 struct Running {
     addr: SocketAddr,
     stopper: Stopper,
@@ -31,13 +31,13 @@ impl Running {
         std::fs::write(files.path().join("large"), disk::pattern(LARGE)).unwrap();
         std::fs::write(files.path().join("body"), disk::pattern(900_001)).unwrap();
         let site: PathBuf = files.path().into();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn(move || {
             web::run(&site, "127.0.0.1:0", Limits::default(), |addr, stopper| {
-                tell.send((addr, stopper)).unwrap()
+                sender.send((addr, stopper)).unwrap()
             })
         });
-        let (addr, stopper) = told.recv().unwrap();
+        let (addr, stopper) = receiver.recv().unwrap();
         Running { addr, stopper, thread: Some(thread), files }
     }
 
@@ -68,18 +68,18 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
         return None;
     }
     // A hanging server fails the test instead of blocking it.
-    let output = Command::new("timeout").args(["60", program]).args(arguments).output().unwrap();
+    let output = Command::new("timeout").args(["300", program]).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
-    Some(said)
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {printed}", output.status);
+    Some(printed)
 }
 
 /// Returns the number after a label.
-fn number(said: &str, words: &str) -> u64 {
-    let after = said.split_once(words).unwrap_or_else(|| panic!("no `{words}`: {said}")).1;
+fn number(printed: &str, label: &str) -> u64 {
+    let after = printed.split_once(label).unwrap_or_else(|| panic!("no `{label}`: {printed}")).1;
     let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap();
-    digits.parse().unwrap_or_else(|error| panic!("`{words}`: {error}: {said}"))
+    digits.parse().unwrap_or_else(|error| panic!("`{label}`: {error}: {printed}"))
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn curl_reuses_a_connection() {
     let server = Running::start();
     let url = server.url("/");
     let arguments = ["-sS", "-w", " %{http_code} %{num_connects}\n", &url, &url, &url];
-    let Some(said) = run("curl", &arguments) else { return };
-    assert_eq!(said, "<p>home 200 1\n<p>home 200 0\n<p>home 200 0\n");
+    let Some(printed) = run("curl", &arguments) else { return };
+    assert_eq!(printed, "<p>home 200 1\n<p>home 200 0\n<p>home 200 0\n");
     let head = run("curl", &["-sS", "-I", &server.url("/large")]).unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert_eq!(number(&head, "Content-Length:"), LARGE as u64);
@@ -123,16 +123,16 @@ fn curl_uploads_chunked_and_with_continue() {
     let server = Running::start();
     let (url, body) = (server.url("/length"), at(&server.path("body")));
     let chunked = ["-sS", "-H", "Transfer-Encoding: chunked", "--data-binary", &body, &url, &url];
-    let Some(said) = run("curl", &chunked) else { return };
-    assert_eq!(said, "900001900001");
+    let Some(printed) = run("curl", &chunked) else { return };
+    assert_eq!(printed, "900001900001");
     let continued = ["-sSv", "-H", "Expect: 100-continue", "--data-binary", &body, &url];
-    let said = run("curl", &continued).unwrap();
-    assert!(said.contains("< HTTP/1.1 100 Continue") && said.contains("900001"), "{said}");
+    let printed = run("curl", &continued).unwrap();
+    assert!(printed.contains("< HTTP/1.1 100 Continue") && printed.contains("900001"), "{printed}");
     // A body that is too long is refused before it is sent.
     let (large, count) = (at(&server.path("large")), "%{http_code} %{size_upload}");
     let refused = ["-sS", "-o", "/dev/null", "-w", count, "-H", "Expect: 100-continue"];
-    let said = run("curl", &[&refused[..], &["--data-binary", &large, &url]].concat()).unwrap();
-    assert_eq!(said, "413 0");
+    let printed = run("curl", &[&refused[..], &["--data-binary", &large, &url]].concat()).unwrap();
+    assert_eq!(printed, "413 0");
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn ab_succeeds_with_and_without_keep_alive() {
     let url = server.url("/");
     for (keep, kept) in [(&["-k"][..], 2000), (&[], 0)] {
         let arguments = [&["-q", "-n", "2000", "-c", "20"], keep, &[&url]].concat();
-        let Some(said) = run("ab", &arguments) else { return };
-        assert_eq!(number(&said, "Complete requests:"), 2000);
-        assert_eq!(number(&said, "Failed requests:"), 0, "{said}");
-        assert!(!said.contains("Non-2xx"), "{said}");
-        assert!(kept == 0 || number(&said, "Keep-Alive requests:") == kept, "{said}");
+        let Some(printed) = run("ab", &arguments) else { return };
+        assert_eq!(number(&printed, "Complete requests:"), 2000);
+        assert_eq!(number(&printed, "Failed requests:"), 0, "{printed}");
+        assert!(!printed.contains("Non-2xx"), "{printed}");
+        assert!(kept == 0 || number(&printed, "Keep-Alive requests:") == kept, "{printed}");
     }
 }
 
@@ -159,10 +159,10 @@ fn wrk_succeeds_with_and_without_pipelining() {
     let url = server.url("/");
     for extra in [&[][..], &["-s", script.to_str().unwrap()]] {
         let arguments = [&["-t1", "-c20", "-d1s"], extra, &[&url]].concat();
-        let Some(said) = run("wrk", &arguments) else { return };
-        assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}");
-        let line = said.lines().find(|line| line.contains(" requests in ")).unwrap();
-        assert!(line.trim().split(' ').next().unwrap().parse::<u64>().unwrap() > 0, "{said}");
+        let Some(printed) = run("wrk", &arguments) else { return };
+        assert!(!printed.contains("Socket errors") && !printed.contains("Non-2xx"), "{printed}");
+        let line = printed.lines().find(|line| line.contains(" requests in ")).unwrap();
+        assert!(line.trim().split(' ').next().unwrap().parse::<u64>().unwrap() > 0, "{printed}");
     }
 }
 
@@ -171,9 +171,9 @@ fn h2load_pipelining_is_answered_in_order() {
     let server = Running::start();
     for path in ["/", "/body"] {
         let arguments = ["--h1", "-n", "400", "-c", "10", "-m", "8", &server.url(path)];
-        let Some(said) = run("h2load", &arguments) else { return };
-        let line = said.lines().find(|line| line.starts_with("requests:")).unwrap();
-        assert!(line.contains("400 succeeded, 0 failed, 0 errored"), "{said}");
-        assert!(said.contains("status codes: 400 2xx"), "{said}");
+        let Some(printed) = run("h2load", &arguments) else { return };
+        let line = printed.lines().find(|line| line.starts_with("requests:")).unwrap();
+        assert!(line.contains("400 succeeded, 0 failed, 0 errored"), "{printed}");
+        assert!(printed.contains("status codes: 400 2xx"), "{printed}");
     }
 }

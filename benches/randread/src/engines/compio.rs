@@ -17,7 +17,7 @@ pub(super) fn run(job: &Job, deferred: bool) -> (Usage, u64) {
         let opened = options.read(true).custom_flags(job.open_flags()).open(&job.task.file);
         let file = opened.await.expect("the file can be opened");
         read_by_local_tasks!(job, file, compio::runtime::spawn, |sum: Result<u64, _>| {
-            sum.unwrap_or_else(|_| panic!("it does not panic"))
+            sum.unwrap_or_else(|_| panic!("no panic"))
         })
     })
 }

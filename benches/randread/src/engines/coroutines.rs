@@ -1,8 +1,8 @@
-//! Bare coroutines over the bare ring: the least that reads of stackful fibers can cost.
+//! Bare coroutines over the bare ring: the lower bound for reads by stackful fibers.
 //!
-//! No scheduler, no cancelling, no limit, no files of its own: each coroutine writes its entry into
-//! the submission queue and suspends; the loop resumes those whose completion is there. What a
-//! runtime of such coroutines loses against [`uring`](super::uring) beyond this is its own doing.
+//! There is no scheduler, cancellation or limit. Each coroutine pushes its entry to the submission
+//! queue and suspends; the loop resumes the coroutines whose completions have arrived. Beyond the
+//! difference between this and [`uring`](super::uring), a runtime's cost is its own.
 
 use crate::job::{Job, finish};
 use common::clock::{Meter, Usage};
@@ -31,26 +31,25 @@ pub(super) fn run(job: &Job) -> (Usage, u64) {
 
     let meter = Meter::start();
     let read_all = |index: usize, yielder: &Yielder<(), ()>| {
-        let place = area.as_ptr().wrapping_add(index * block);
+        let address = area.as_ptr().wrapping_add(index * block);
         while let Some(&offset) = job.offsets.get(next.get()) {
             next.set(next.get() + 1);
-            let entry = opcode::Read::new(fd, place, block as u32).offset(offset);
+            let entry = opcode::Read::new(fd, address, block as u32).offset(offset);
             let entry = entry.build().user_data(index as u64);
-            // SAFETY: this block of the area is used by this read alone until the coroutine is
-            // resumed, which its completion does; the area outlives the ring's use in this
-            // function.
+            // SAFETY: only this read uses this block of the area until its completion resumes the
+            // coroutine, and the loop below ends after all coroutines. A panic ends the process.
             unsafe { ring.borrow_mut().submission().push(&entry) }.expect("an entry for each");
             yielder.suspend(());
             assert_eq!(results[index].get(), block as i32, "a short or failed read");
-            // SAFETY: the read has ended; the memory is its block.
-            let bytes = unsafe { std::slice::from_raw_parts(place, block) };
+            // SAFETY: the read has ended, and the memory is `block` bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(address, block) };
             sum.set(sum.get().wrapping_add(head(bytes)));
         }
     };
     let start = |index: usize| {
         let stack = DefaultStack::new(STACK_BYTES).expect("a stack");
         let read_all = &read_all;
-        // SAFETY: what the body borrows outlives the coroutine: it is dropped before, below.
+        // SAFETY: the values that the body borrows outlive the coroutine, which is dropped below.
         unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| read_all(index, yielder))
         }

@@ -1,5 +1,5 @@
-//! Ours: fibers that read one block after the other, and batches as large as the queue is deep.
-//! One worker.
+//! Cringle, on one worker: fibers that read one block after the other, and batches of `depth`
+//! reads.
 
 use crate::job::{Job, finish};
 use common::clock::{Meter, Usage};
@@ -31,14 +31,17 @@ pub(super) fn fibers(job: &Job) -> (Usage, u64) {
                 s.spawn_local(move || {
                     let mut sum = 0u64;
                     for offset in offsets {
-                        assert_eq!(file.read_at(block, offset).expect("it reads"), block.len());
+                        assert_eq!(
+                            file.read_at(block, offset).expect("the read succeeds"),
+                            block.len()
+                        );
                         sum = sum.wrapping_add(head(block));
                     }
                     sum
                 })
             });
             let fibers: Vec<_> = fibers.collect();
-            let sums = fibers.into_iter().map(|fiber| fiber.join().expect("it does not panic"));
+            let sums = fibers.into_iter().map(|fiber| fiber.join().expect("no panic"));
             sums.fold(0, u64::wrapping_add)
         });
         finish(meter, sum)
@@ -59,7 +62,7 @@ pub(super) fn batch(job: &Job) -> (Usage, u64) {
                 batch.read(&file, bytes, offset);
             }
             let results = batch.submit();
-            results.iter().for_each(|count| assert_eq!(count.expect("it reads"), block));
+            results.iter().for_each(|count| assert_eq!(count.expect("the read succeeds"), block));
             spare = results.recycle();
             let blocks = area.bytes().chunks(block).take(offsets.len());
             sum = blocks.fold(sum, |sum, bytes| sum.wrapping_add(head(bytes)));
@@ -82,7 +85,7 @@ pub(super) fn batch_fixed(job: &Job) -> (Usage, u64) {
                 batch.read_fixed(&file, bytes, offset);
             }
             let results = batch.submit();
-            results.iter().for_each(|count| assert_eq!(count.expect("it reads"), block));
+            results.iter().for_each(|count| assert_eq!(count.expect("the read succeeds"), block));
             spare = results.recycle();
             let blocks = area.iter().take(offsets.len());
             sum = blocks.fold(sum, |sum, bytes| sum.wrapping_add(head(bytes)));

@@ -1,5 +1,5 @@
-//! fio, where it is installed: the same reads at its leanest settings. It draws offsets of its
-//! own, so there is no checksum. Its CPU time leaves out the kernel's workers.
+//! fio, if it is installed: the same number of reads, at its fastest settings. It draws its own
+//! offsets, so there is no checksum. Its CPU time excludes the kernel's workers.
 
 use crate::job::{Outcome, Task};
 use common::file;
@@ -11,13 +11,13 @@ pub(crate) fn is_missing() -> bool {
     !version.is_ok_and(|status| status.success())
 }
 
-/// `fixed`: with registered files and buffers.
+/// Runs fio; `fixed` registers files and buffers.
 pub(crate) fn run(task: &Task, fixed: bool) -> Result<Outcome, String> {
     let output = command(task, fixed).output().map_err(|e| format!("cannot start fio: {e}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    // Warnings may come before the JSON.
+    // Warnings may precede the JSON.
     let text = String::from_utf8_lossy(&output.stdout);
     let json = text.find('{').map_or("", |at| &text[at..]);
     let report: Value = serde_json::from_str(json).map_err(|e| format!("fio's JSON: {e}"))?;
@@ -38,7 +38,7 @@ pub(crate) fn run(task: &Task, fixed: bool) -> Result<Outcome, String> {
 }
 
 fn command(task: &Task, fixed: bool) -> Command {
-    let size = file::size_of(&task.file).expect("the file is there");
+    let size = file::size_of(&task.file).expect("the file exists");
     let batch = task.depth.min(32);
     let mut command = Command::new("fio");
     command

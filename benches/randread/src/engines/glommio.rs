@@ -1,4 +1,4 @@
-//! glommio. It gives the buffers out itself, a new one for each read.
+//! glommio, which allocates a buffer for each read.
 
 use crate::job::{Job, finish};
 use common::clock::{Meter, Usage};
@@ -17,7 +17,7 @@ macro_rules! read_by_local_tasks {
             let task = glommio::spawn_local(async move {
                 let mut sum = 0u64;
                 for offset in offsets.iter() {
-                    let bytes = file.$read(offset, block).await.expect("it reads");
+                    let bytes = file.$read(offset, block).await.expect("the read succeeds");
                     assert_eq!(bytes.len(), block);
                     sum = sum.wrapping_add(head(&bytes));
                 }
@@ -28,7 +28,7 @@ macro_rules! read_by_local_tasks {
         let tasks: Vec<_> = (0..job.depth()).map(read_share).collect();
         let mut sum = 0u64;
         for task in tasks {
-            sum = sum.wrapping_add(task.await.expect("it does not panic"));
+            sum = sum.wrapping_add(task.await.expect("no panic"));
         }
         finish(meter, sum)
     }};

@@ -1,6 +1,6 @@
-//! The ways of reading. Each opens the file and makes its buffers, starts the clock, does all
-//! reads of the job with `depth` of them under way, and stops the clock when the last is in. Each
-//! checks every read's length and adds up the blocks' first words.
+//! The engines. Each opens the file and allocates its buffers, starts the clock, performs all reads
+//! of the job with `depth` of them in flight, and stops the clock after the last. Each checks every
+//! read's length and adds up the blocks' first words.
 
 mod compio;
 mod coroutines;
@@ -17,10 +17,10 @@ mod uring;
 use crate::job::{Job, Task};
 use ::common::clock::Usage;
 
-/// A way of reading: what it took, and the checksum.
+/// Performs the reads, and returns its usage and the checksum.
 pub(crate) type Engine = fn(&Job) -> (Usage, u64);
 
-/// All of them, by the names they go by.
+/// All engines, by name.
 pub(crate) const ALL: [(&str, Engine); 20] = [
     ("sync", plain::sync),
     ("threads", plain::threads),
@@ -44,7 +44,7 @@ pub(crate) const ALL: [(&str, Engine); 20] = [
     ("cringle-batch-fixed", cringle::batch_fixed),
 ];
 
-/// What runs when nobody says otherwise.
+/// The engines that run by default.
 pub(crate) const USUAL: [&str; 19] = [
     "sync",
     "threads",
@@ -67,8 +67,8 @@ pub(crate) const USUAL: [&str; 19] = [
     "fio-fixed",
 ];
 
-/// How many of the reads asked for an engine is given: those that take ten times as long as the
-/// others do a tenth of them.
+/// Returns the number of reads for an engine. An engine that takes ten times as long performs a
+/// tenth of them.
 pub(crate) fn operations_for(name: &str, operations: usize) -> usize {
     if name.starts_with("tokio") && !name.starts_with("tokio-uring") {
         operations.div_ceil(10)
@@ -81,11 +81,11 @@ pub(crate) fn named(name: &str) -> Option<Engine> {
     ALL.iter().find(|(other, _)| *other == name).map(|&(_, engine)| engine)
 }
 
-/// Why an engine cannot do this, if it cannot.
+/// Returns why an engine cannot perform the task, if it cannot.
 pub(crate) fn refuses(name: &str, task: &Task) -> Option<&'static str> {
     match name {
         "tokio-fs" if task.direct => {
-            Some("tokio::fs reads into a buffer of its own, which is not aligned for O_DIRECT")
+            Some("tokio::fs reads into its own buffer, which is not aligned for O_DIRECT")
         }
         _ if name.starts_with("fio") => fio::is_missing().then_some("fio is not installed"),
         _ => None,

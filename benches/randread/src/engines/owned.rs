@@ -1,6 +1,6 @@
-//! What the runtimes have in common whose reads take their buffer by value and give it back.
+//! The reads of runtimes that take the buffer by value and return it.
 
-/// As many local tasks as the queue is deep, each with a block of its own.
+/// Reads by `depth` local tasks, each with its own block.
 macro_rules! read_by_local_tasks {
     ($job:expr, $file:expr, $spawn:path, $joined:expr) => {{
         let job: &$crate::job::Job = $job;
@@ -13,9 +13,9 @@ macro_rules! read_by_local_tasks {
             $spawn(async move {
                 let mut sum = 0u64;
                 for offset in offsets.iter() {
-                    let (count, back) = file.read_at(piece, offset).await.into();
-                    piece = back;
-                    assert_eq!(count.expect("it reads"), block);
+                    let (count, returned) = file.read_at(piece, offset).await.into();
+                    piece = returned;
+                    assert_eq!(count.expect("the read succeeds"), block);
                     sum = sum.wrapping_add(common::plan::head(piece.bytes()));
                 }
                 sum
@@ -32,13 +32,14 @@ macro_rules! read_by_local_tasks {
 
 pub(super) use read_by_local_tasks;
 
-/// The flags that a program may ask tokio-uring and monoio to set their ring up with.
+/// Returns the fastest settings of a ring that tokio-uring and monoio support.
 pub(super) fn tuned(deferred: bool) -> io_uring06::Builder {
     let mut builder = io_uring06::IoUring::builder();
     builder.setup_single_issuer();
-    match deferred {
-        true => builder.setup_defer_taskrun(),
-        false => builder.setup_coop_taskrun(),
-    };
+    if deferred {
+        builder.setup_defer_taskrun();
+    } else {
+        builder.setup_coop_taskrun();
+    }
     builder
 }

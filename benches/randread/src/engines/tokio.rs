@@ -1,5 +1,5 @@
-//! tokio: by its blocking pool, which is how it reads files. (Its own use of io_uring is behind
-//! `tokio_unstable`, and does not read at an offset.)
+//! tokio, which reads files on its blocking pool. (Its io_uring support requires `tokio_unstable`,
+//! and does not read at an offset.)
 
 use crate::job::{Job, finish};
 use crate::piece::Piece;
@@ -18,7 +18,7 @@ fn two_workers() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).build().expect("a runtime")
 }
 
-/// One `spawn_blocking(pread)` for each read: what `tokio::fs` does inside, done the cheap way.
+/// One `spawn_blocking(pread)` for each read, which is cheaper than `tokio::fs`.
 pub(super) fn blocking(job: &Job) -> (Usage, u64) {
     by_pool(job, one_worker())
 }
@@ -42,9 +42,9 @@ fn by_pool(job: &Job, runtime: Runtime) -> (Usage, u64) {
                         let count = file.read_at(piece.bytes_mut(), offset);
                         (count, piece)
                     });
-                    let (count, back) = read.await.expect("it does not panic");
-                    piece = back;
-                    assert_eq!(count.expect("it reads"), block);
+                    let (count, returned) = read.await.expect("no panic");
+                    piece = returned;
+                    assert_eq!(count.expect("the read succeeds"), block);
                     sum = sum.wrapping_add(head(piece.bytes()));
                 }
                 sum
@@ -53,13 +53,13 @@ fn by_pool(job: &Job, runtime: Runtime) -> (Usage, u64) {
         let tasks: Vec<_> = pieces.into_iter().enumerate().map(read_share).collect();
         let mut sum = 0u64;
         for task in tasks {
-            sum = sum.wrapping_add(task.await.expect("it does not panic"));
+            sum = sum.wrapping_add(task.await.expect("no panic"));
         }
         finish(meter, sum)
     })
 }
 
-/// `tokio::fs::File`, one for each task, since it has a cursor: seek, then read.
+/// `tokio::fs::File`: seek, then read. Each task has its own file, because a file has one cursor.
 pub(super) fn files(job: &Job) -> (Usage, u64) {
     one_worker().block_on(async {
         let open = |piece| (tokio::fs::File::from_std(job.open()), piece);
@@ -71,8 +71,8 @@ pub(super) fn files(job: &Job) -> (Usage, u64) {
             tokio::spawn(async move {
                 let mut sum = 0u64;
                 for offset in offsets.iter() {
-                    file.seek(std::io::SeekFrom::Start(offset)).await.expect("it seeks");
-                    file.read_exact(piece.bytes_mut()).await.expect("it reads");
+                    file.seek(std::io::SeekFrom::Start(offset)).await.expect("the seek succeeds");
+                    file.read_exact(piece.bytes_mut()).await.expect("the read succeeds");
                     sum = sum.wrapping_add(head(piece.bytes()));
                 }
                 sum
@@ -81,7 +81,7 @@ pub(super) fn files(job: &Job) -> (Usage, u64) {
         let tasks: Vec<_> = files.into_iter().enumerate().map(read_share).collect();
         let mut sum = 0u64;
         for task in tasks {
-            sum = sum.wrapping_add(task.await.expect("it does not panic"));
+            sum = sum.wrapping_add(task.await.expect("no panic"));
         }
         finish(meter, sum)
     })

@@ -1,4 +1,4 @@
-//! tokio-uring. It waits for its ring by epoll, which rules `DEFER_TASKRUN` out.
+//! tokio-uring, which waits for its ring by epoll and so cannot use `DEFER_TASKRUN`.
 
 use super::owned::{read_by_local_tasks, tuned};
 use crate::job::Job;
@@ -13,7 +13,7 @@ pub(super) fn run(job: &Job, coop: bool) -> (Usage, u64) {
     builder.start(async {
         let file = tokio_uring::fs::File::from_std(job.open());
         read_by_local_tasks!(job, file, tokio_uring::spawn, |sum: Result<u64, _>| {
-            sum.expect("it does not panic")
+            sum.expect("no panic")
         })
     })
 }

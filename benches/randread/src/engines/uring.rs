@@ -8,6 +8,6 @@ pub(super) fn run(job: &Job, fixed: bool, split: bool) -> (Usage, u64) {
     let options = Options { fixed, split };
     let mut reader = Reader::new(job.open(), job.depth(), job.block(), options).expect("a ring");
     let meter = Meter::start();
-    let sum = reader.read(&job.offsets).expect("it reads");
+    let sum = reader.read(&job.offsets).expect("the reads succeed");
     finish(meter, sum)
 }

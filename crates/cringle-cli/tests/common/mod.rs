@@ -5,6 +5,8 @@
 pub(crate) mod mounts;
 
 use serde_json::Value;
+use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -53,6 +55,19 @@ pub(crate) fn json(command: &mut Command) -> Value {
 pub(crate) fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
+}
+
+/// Creates a terminal of this width. Returns its two ends: the test's and the program's.
+pub(crate) fn terminal(columns: u16) -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let null = std::ptr::null_mut::<libc::c_char>();
+    let mut size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the call writes the two descriptors and reads the size, which are locals of this
+    // frame; null pointers request no name and the default settings.
+    let opened = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), &raw mut size) };
+    assert_eq!(opened, 0);
+    // SAFETY: `openpty` has returned two new descriptors, which have no other owner.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
 pub(crate) fn runs(report: &Value) -> &Vec<Value> {

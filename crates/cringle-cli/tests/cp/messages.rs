@@ -5,7 +5,6 @@ use crate::support::*;
 use crate::trees::{describe, mkfifo, random_tree, set_times};
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
@@ -220,25 +219,6 @@ fn debug_reports_how_files_are_copied() {
     assert_eq!(output(&["-n", "small", "c"]), "skipped 'c'\n");
 }
 
-/// Returns the two ends of a terminal: the test's and the program's.
-fn terminal() -> (fs::File, OwnedFd) {
-    let (mut ours, mut theirs) = (0, 0);
-    let null = std::ptr::null_mut();
-    // SAFETY: the call writes the two descriptors; the null pointers request no name and defaults.
-    let opened = unsafe {
-        libc::openpty(
-            &mut ours,
-            &mut theirs,
-            null,
-            null.cast_const().cast(),
-            null.cast_const().cast(),
-        )
-    };
-    assert_eq!(opened, 0);
-    // SAFETY: `openpty` has returned two new descriptors, which have no other owner.
-    unsafe { (fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
-}
-
 #[test]
 fn progress_is_shown_only_on_terminals() {
     let place = place("cp-progress");
@@ -254,7 +234,7 @@ fn progress_is_shown_only_on_terminals() {
     let piped = start("first", Stdio::piped());
     let mut first = fs::OpenOptions::new().write(true).open(place.join("first")).unwrap();
     first.write_all(b"something").unwrap();
-    let (mut seen, terminal) = terminal();
+    let (mut seen, terminal) = terminal(80);
     let drawn = start("second", terminal.into());
     let mut second = fs::OpenOptions::new().write(true).open(place.join("second")).unwrap();
     second.write_all(b"something").unwrap();

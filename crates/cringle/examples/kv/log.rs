@@ -59,9 +59,8 @@ impl Log {
         file.set_len(whole)?;
         // The file's name must be durable, too: syncing the directory keeps it.
         file.sync_all()?;
-        if let Some(directory) = path.parent().filter(|path| !path.as_os_str().is_empty()) {
-            File::open(directory)?.sync_all()?;
-        }
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
         let state = State { appended: whole, durable: whole, ..State::default() };
         Ok(Log { file, state: Mutex::new(state), committed: Condvar::new() })
     }

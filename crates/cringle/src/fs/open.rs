@@ -203,7 +203,7 @@ impl OpenOptions {
                 Some(libc::EAGAIN) if waits && worker.is_simulated() => {
                     backoff.pause(worker, fiber)?;
                 }
-                // Another process holds a lease, and the kernel has open_flags it to release it.
+                // Another process holds a lease, and the kernel has asked it to release the lease.
                 // The plain call waits for that.
                 Some(libc::EAGAIN) if waits => {
                     let fd = crate::fiber::unblock(|| open_with_flags(flags))?;

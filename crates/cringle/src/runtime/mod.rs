@@ -40,6 +40,13 @@ pub use diagnostics::{
 pub use driver_choice::{DriverChoice, NoRing};
 
 /// How the operations of a thread reach the kernel.
+///
+/// ```
+/// use cringle::runtime::{self, Driver};
+///
+/// let has_ring = cringle::run(|| matches!(runtime::driver(), Driver::Uring(_)));
+/// println!("io_uring: {}", if has_ring { "used" } else { "not available" });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Driver {
@@ -92,12 +99,30 @@ pub fn driver() -> Driver {
 /// Returns the number of the calling fiber's worker, counted from 0; `None` outside of
 /// [`run`](crate::run). [`fiber::Builder::worker`](crate::fiber::Builder::worker) places a fiber by
 /// it.
+///
+/// ```
+/// use cringle::{fiber, runtime};
+///
+/// cringle::Builder::new().workers(2).run(|| {
+///     let fiber = fiber::Builder::new().worker(1).spawn(runtime::worker).unwrap();
+///     assert_eq!(fiber.join().unwrap(), Some(1));
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn worker() -> Option<usize> {
     worker::Worker::with(|worker| worker.map(|worker| worker.index() as usize))
 }
 
 /// Returns the number of workers of the calling fiber's runtime; `None` outside of
 /// [`run`](crate::run).
+///
+/// ```
+/// use cringle::runtime;
+///
+/// assert_eq!(cringle::Builder::new().workers(2).run(runtime::workers)?, Some(2));
+/// assert_eq!(runtime::workers(), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn workers() -> Option<usize> {
     worker::Worker::with(|worker| worker.map(|worker| worker.workers()))
 }

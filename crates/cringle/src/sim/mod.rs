@@ -35,7 +35,8 @@
 //! # What is simulated
 //!
 //! - **Files**: [`fs::File`](crate::fs::File) and the functions built on it. A world starts without
-//!   files, and does not contain the machine's. Directories exist implicitly.
+//!   files, and does not contain the machine's. Files can be created below any directory;
+//!   directories can be opened, synced and examined, but not listed or removed.
 //! - **Time**: [`fiber::sleep`](crate::fiber::sleep), timeouts and [`time::now`](crate::time::now),
 //!   but not `std::time::Instant::now` and `SystemTime::now`.
 //! - **Streams**: [`stream_pair`], `std::io::pipe` and `UnixStream::pair` converted into a `File`,

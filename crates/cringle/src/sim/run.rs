@@ -64,16 +64,32 @@ const REPLAY: &str = "CRINGLE_SIM_SEED";
 /// # Panics
 ///
 /// At the first seed that fails, with the command that runs only this seed:
-/// `CRINGLE_SIM_SEED=17 cargo test NAME_OF_THE_TEST`.
+/// `CRINGLE_SIM_SEED=17 cargo test NAME_OF_THE_TEST`. If `f` panics, the command is on standard
+/// error.
 pub fn each(seeds: impl IntoIterator<Item = u64>, mut f: impl FnMut(u64) -> Result<(), Failure>) {
     let replayed = std::env::var(REPLAY).ok().and_then(|text| text.parse().ok());
     let mut check = |seed| {
-        if let Err(failure) = f(seed) {
+        let named = NamedIfPanicking(seed);
+        let result = f(seed);
+        drop(named);
+        if let Err(failure) = result {
             panic!("{failure}\n  to replay it: {REPLAY}={seed} cargo test …");
         }
     };
     match replayed {
         Some(seed) => check(seed),
         None => seeds.into_iter().for_each(check),
+    }
+}
+
+/// Prints the command that repeats a seed, if the seed's test panics: a check of the test outside
+/// of a run does not know its seed.
+struct NamedIfPanicking(u64);
+
+impl Drop for NamedIfPanicking {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {0} panicked\n  to replay it: {REPLAY}={0} cargo test …", self.0);
+        }
     }
 }

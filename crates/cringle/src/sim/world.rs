@@ -138,7 +138,8 @@ impl World {
 
     /// Simulates a loss of power and a restart. Of the data that was not synced, each block of 512
     /// bytes may be lost or kept, and so may each file that was never synced. The first sync of a
-    /// file also keeps its name, as on ext4, XFS and btrfs.
+    /// file also keeps its name, as on ext4, XFS and btrfs. A sync of a directory keeps the names
+    /// in it. Files that were removed or renamed stay so.
     ///
     /// ```
     /// use cringle::sim::{Options, World};

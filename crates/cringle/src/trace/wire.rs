@@ -34,8 +34,8 @@ pub fn is_op_flow(flow: u64) -> bool {
 pub mod event_name {
     /// A call that was answered without the driver.
     pub const INLINE: &str = "inline";
-    /// A call that was tried without the driver, and then queued.
-    pub const INLINE_MISS: &str = "inline, in vain";
+    /// A call that would have blocked inline, and was queued instead.
+    pub const INLINE_MISS: &str = "inline miss";
     /// The kernel is entered without waiting.
     pub const ENTER: &str = "enter";
     /// The kernel is entered, and the worker sleeps there.

@@ -55,14 +55,15 @@ pub(crate) fn command(test: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Returns the test's name in its program: `file::test` if the file is a module of the program.
+/// Returns the test's name in its program: with the modules of the caller's file, as in
+/// `fibers::locals::test`.
 fn full_name(test: &str, caller: &Location<'_>) -> String {
-    let file = Path::new(caller.file());
-    let is_program = file.ends_with("main.rs") || file.parent().unwrap().ends_with("tests");
-    if is_program {
-        return test.to_owned();
-    }
-    format!("{}::{test}", file.file_stem().unwrap().display())
+    let file = Path::new(caller.file()).with_extension("");
+    let names: Vec<_> = file.iter().filter_map(|name| name.to_str()).collect();
+    let tests = names.iter().rposition(|&name| name == "tests").expect("a file in `tests`");
+    let modules =
+        names[tests + 1..].iter().skip(1).filter(|name| !matches!(**name, "main" | "mod"));
+    modules.chain([&test]).copied().collect::<Vec<_>>().join("::")
 }
 
 /// Runs the body in a child that must succeed.

@@ -1,4 +1,4 @@
-//! The end of `run` cancels the fibers that are left: how each call of theirs ends.
+//! The end of `run` cancels the remaining fibers: the effect on each call.
 
 use crate::child;
 use crate::tools::{is_cancelled, on_one_worker, yield_times};

@@ -64,7 +64,7 @@ fn results_are_in_the_order_of_operations() {
 }
 
 #[test]
-fn a_hundred_thousand_operations_pass_through_a_tiny_ring() {
+fn many_operations_pass_through_a_tiny_ring() {
     const COUNT: usize = 100_000;
     let directory = directory();
     let path = directory.path().join("file");
@@ -157,7 +157,7 @@ proptest! {
 }
 
 #[test]
-fn end_of_file_shortens_reads_and_fails_exact_ones() {
+fn end_of_file_fails_only_exact_reads() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, "0123456789").unwrap();
@@ -166,7 +166,7 @@ fn end_of_file_shortens_reads_and_fails_exact_ones() {
         let mut bufs = [[7; 6]; 6];
         let [a, b, c, d, e, f] = &mut bufs;
         let mut batch = Batch::new();
-        let whole = batch.read(&file, a, 4);
+        let full = batch.read(&file, a, 4);
         let short = batch.read(&file, b, 7);
         let nothing = batch.read(&file, c, 10);
         let exact = batch.read_exact(&file, d, 0);
@@ -174,7 +174,7 @@ fn end_of_file_shortens_reads_and_fails_exact_ones() {
         let beyond = batch.read_exact(&file, f, 1 << 40);
         let empty = batch.read_exact(&file, &mut [], 1 << 40);
         let results = batch.submit();
-        assert_eq!(results.get(whole).unwrap(), 6);
+        assert_eq!(results.get(full).unwrap(), 6);
         assert_eq!(results.get(short).unwrap(), 3);
         assert_eq!(results.get(nothing).unwrap(), 0);
         assert_eq!(results.get(exact).unwrap(), 6);
@@ -233,12 +233,12 @@ fn closed_descriptor_fails_only_its_operation() {
     everywhere(|| {
         let file = File::open(&path).unwrap();
         // SAFETY: the number is not open, and is not closed, because the value is not dropped.
-        let nobody = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(1 << 20) };
-        let nobody = std::mem::ManuallyDrop::new(nobody);
+        let closed = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(1 << 20) };
+        let closed = std::mem::ManuallyDrop::new(closed);
         let mut bufs = [[0; 4]; 64];
         let mut batch = Batch::new();
         for (n, buf) in bufs.iter_mut().enumerate() {
-            batch.read(if n % 2 == 0 { &file } else { &nobody }, buf, 0);
+            batch.read(if n % 2 == 0 { &file } else { &closed }, buf, 0);
         }
         for (n, result) in batch.submit().into_iter().enumerate() {
             match n % 2 {
@@ -271,7 +271,7 @@ fn files_without_positions_are_refused_without_loss() {
 }
 
 #[test]
-fn eagain_of_a_regular_file_goes_to_the_pool() {
+fn eagain_of_a_file_goes_to_the_pool() {
     // On a file opened with `O_NONBLOCK`, on a file system without `RWF_NOWAIT`, a ring returns
     // `EAGAIN`.
     let expected = std::fs::read("/proc/version").unwrap();
@@ -378,7 +378,7 @@ fn batch_of_a_cancelled_fiber_is_cancelled() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(1 << 20)).unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     tiny_ring(|| {
         let path = path.clone();
         fiber::spawn_local(move || {
@@ -393,11 +393,11 @@ fn batch_of_a_cancelled_fiber_is_cancelled() {
                     _ => batch.read_exact(&file, buf, n),
                 };
             }
-            tell.send(batch.submit().into_iter().collect::<Vec<_>>()).unwrap();
+            sender.send(batch.submit().into_iter().collect::<Vec<_>>()).unwrap();
         });
         fiber::yield_now();
     });
-    let results = told.recv().unwrap();
+    let results = receiver.recv().unwrap();
     assert_eq!(results.len(), 1000);
     for result in results {
         assert!(result.unwrap_err().get_ref().unwrap().is::<cringle::Cancelled>());
@@ -425,7 +425,7 @@ fn huge_batch_does_not_starve_single_reads() {
             });
             for _ in 0..3 {
                 s.spawn_local(|| {
-                    // It must not wait for the end of the huge batch.
+                    // These reads must not wait for the end of the huge batch.
                     for n in 0..100 {
                         assert_eq!(file.read_at(&mut [0; 64], n * 64).unwrap(), 64);
                         singles.set(singles.get() + u32::from(!huge_done.get()));
@@ -433,7 +433,7 @@ fn huge_batch_does_not_starve_single_reads() {
                 });
             }
         });
-        assert_eq!(singles.get(), 300, "reads that came before the huge batch was through");
+        assert_eq!(singles.get(), 300, "reads before the end of the huge batch");
     });
 }
 

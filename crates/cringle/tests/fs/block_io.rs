@@ -219,11 +219,11 @@ fn submitting_from_a_fiber_suspends_only_the_fiber() {
     let known = known(1 << 16);
     let io = BlockIo::builder().build().unwrap();
     // The only worker is blocked until another fiber has run.
-    let (go, went) = mpsc::channel::<()>();
-    io.submit_then(known.owned_read(1), move |_| went.recv().unwrap()).unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    io.submit_then(known.owned_read(1), move |_| released.recv().unwrap()).unwrap();
     solitary(|| {
         fiber::scope(|s| {
-            s.spawn_local(move || go.send(()).unwrap());
+            s.spawn_local(move || release.send(()).unwrap());
             known.read_words(&io, 100, 0).unwrap();
         });
     });
@@ -234,8 +234,8 @@ fn closing_from_a_fiber_suspends_only_the_fiber() {
     let known = known(1000);
     solitary(|| {
         let io = BlockIo::builder().build().unwrap();
-        let (go, waits) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(true));
-        let gone = Arc::clone(&go);
+        let (release, waits) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(true));
+        let gone = Arc::clone(&release);
         io.submit_then(known.owned_read(1), move |_| {
             while !gone.load(Ordering::Relaxed) {
                 fiber::yield_now();
@@ -246,7 +246,7 @@ fn closing_from_a_fiber_suspends_only_the_fiber() {
             s.spawn_local(|| {
                 // Runs while the other fiber waits, and ends the wait.
                 assert!(waits.load(Ordering::Relaxed));
-                go.store(true, Ordering::Relaxed);
+                release.store(true, Ordering::Relaxed);
             });
             io.close().unwrap();
             waits.store(false, Ordering::Relaxed);
@@ -303,8 +303,8 @@ fn unused_block_io_closes_at_once() {
 fn concurrent_closers_all_wait() {
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
-    let (go, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (gone, finish) = (Arc::clone(&go), Arc::clone(&finished));
+    let (release, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (gone, finish) = (Arc::clone(&release), Arc::clone(&finished));
     io.submit_then(known.owned_read(1), move |_| {
         while !gone.load(Ordering::Relaxed) {
             fiber::yield_now();
@@ -315,11 +315,11 @@ fn concurrent_closers_all_wait() {
     let barrier = Barrier::new(4);
     std::thread::scope(|threads| {
         for n in 0..4 {
-            let (io, go, finished, barrier) = (&io, &go, &finished, &barrier);
+            let (io, release, finished, barrier) = (&io, &release, &finished, &barrier);
             threads.spawn(move || {
                 barrier.wait();
                 if n == 0 {
-                    go.store(true, Ordering::Relaxed);
+                    release.store(true, Ordering::Relaxed);
                 }
                 io.close().unwrap();
                 assert!(finished.load(Ordering::Relaxed), "closed before its batch was through");
@@ -366,18 +366,18 @@ fn racing_submitters_are_served_or_refused() {
 #[test]
 fn drop_waits_for_operations_in_flight() {
     let known = known(1 << 20);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let io = BlockIo::builder().batch_limit(1).in_flight_limit(2).build().unwrap();
     for _ in 0..10 {
-        let tell = tell.clone();
+        let sender = sender.clone();
         io.submit_then(known.owned_read(1000), move |results| {
             assert!(results.iter().all(|(count, _)| matches!(count, Ok(16))));
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         })
         .unwrap();
     }
     drop(io);
-    assert_eq!(told.try_iter().count(), 10);
+    assert_eq!(receiver.try_iter().count(), 10);
     assert_eq!(Arc::strong_count(&known.file), 1);
 }
 
@@ -444,31 +444,35 @@ fn dropped_future_loses_only_its_results() {
 #[test]
 fn waker_of_the_last_poll_is_woken() {
     #[derive(Default)]
-    struct Told(AtomicUsize, std::sync::Mutex<Option<mpsc::Sender<()>>>);
-    impl Wake for Told {
+    struct CountingWaker {
+        wakes: AtomicUsize,
+        sender: std::sync::Mutex<Option<mpsc::Sender<()>>>,
+    }
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            self.1.lock().unwrap().as_ref().unwrap().send(()).unwrap();
+            self.wakes.fetch_add(1, Ordering::Relaxed);
+            self.sender.lock().unwrap().as_ref().unwrap().send(()).unwrap();
         }
     }
     let known = known(1000);
     let io = BlockIo::builder().build().unwrap();
-    let (go, went) = mpsc::channel::<()>();
-    // Blocks the only worker until both have polled.
-    io.submit_then(known.owned_read(1), move |_| went.recv().unwrap()).unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    // Blocks the only worker until both wakers are registered.
+    io.submit_then(known.owned_read(1), move |_| released.recv().unwrap()).unwrap();
     let mut future = io.submit_async(known.owned_read(1)).unwrap();
-    let (tell, told) = mpsc::channel();
-    let (first, last) = (Arc::new(Told::default()), Arc::new(Told::default()));
+    let (sender, receiver) = mpsc::channel();
+    let (first, last) = (Arc::new(CountingWaker::default()), Arc::new(CountingWaker::default()));
     for waker in [&first, &last] {
-        *waker.1.lock().unwrap() = Some(tell.clone());
+        *waker.sender.lock().unwrap() = Some(sender.clone());
         let waker = Waker::from(Arc::clone(waker));
         let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
     }
-    go.send(()).unwrap();
-    told.recv().unwrap();
+    release.send(()).unwrap();
+    receiver.recv().unwrap();
     io.close().unwrap();
-    assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
+    let wakes = [&first, &last].map(|waker| waker.wakes.load(Ordering::Relaxed));
+    assert_eq!(wakes, [0, 1]);
     // The submission has dropped the first waker.
     assert_eq!(Arc::strong_count(&first), 1);
     let done = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
@@ -504,7 +508,7 @@ fn future_of_a_lost_batch_panics() {
 fn callback_runs_on_a_fiber_and_may_submit() {
     let known = Arc::new(known(1 << 16));
     let io = Arc::new(BlockIo::builder().batch_limit(1).in_flight_limit(1).build().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (again, theirs) = (Arc::clone(&io), Arc::clone(&known));
     io.submit_then(known.owned_read(3), move |results| {
         assert_eq!(results.len(), 3);
@@ -512,11 +516,11 @@ fn callback_runs_on_a_fiber_and_may_submit() {
         // Submits both kinds of batches to its own `BlockIo`.
         theirs.read_words(&again, 10, 0).unwrap();
         again
-            .submit_then(theirs.owned_read(2), move |results| tell.send(results.len()).unwrap())
+            .submit_then(theirs.owned_read(2), move |results| sender.send(results.len()).unwrap())
             .unwrap();
     })
     .unwrap();
-    assert_eq!(told.recv().unwrap(), 2);
+    assert_eq!(receiver.recv().unwrap(), 2);
     io.close().unwrap();
 }
 
@@ -536,18 +540,18 @@ fn panic_of_a_callback_affects_nothing_else() {
 fn closing_from_a_callback_is_an_error() {
     let known = known(1000);
     let io = Arc::new(BlockIo::builder().workers(2).build().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let own = Arc::clone(&io);
     io.submit_then(known.owned_read(1), move |_| {
-        tell.send(own.close().unwrap_err()).unwrap();
+        sender.send(own.close().unwrap_err()).unwrap();
         // The `BlockIo` is still open.
         own.submit(Batch::new()).unwrap();
         // Another fiber of the same `BlockIo` cannot close it either.
         let e = fiber::spawn_local(move || own.close().unwrap_err()).join().unwrap();
-        tell.send(e).unwrap();
+        sender.send(e).unwrap();
     })
     .unwrap();
-    for e in told {
+    for e in receiver {
         assert_eq!(e.kind(), ErrorKind::Deadlock);
         assert!(e.to_string().contains("callback"), "{e}");
     }
@@ -560,19 +564,19 @@ fn dropping_in_a_callback_does_not_hang() {
     let known = known(1000);
     for _ in 0..10 {
         let io = Arc::new(BlockIo::builder().build().unwrap());
-        let (go, went) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::channel();
         let own = Arc::clone(&io);
         io.submit_then(known.owned_read(1), move |_| {
-            went.recv().unwrap();
+            released.recv().unwrap();
             // The last handle.
             drop(own);
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         })
         .unwrap();
         drop(io);
-        go.send(()).unwrap();
-        told.recv().unwrap();
+        release.send(()).unwrap();
+        receiver.recv().unwrap();
     }
 }
 
@@ -593,18 +597,18 @@ fn callback_has_its_own_identity_and_locals() {
         static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     }
     let io = cringle::block::BlockIo::builder().build().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     for _ in 0..3 {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let batch = cringle::block::OwnedBatch::<Vec<u8>>::new();
         io.submit_then(batch, move |_| {
             SEEN.with(|seen| seen.set(seen.get() + 1));
             let _ = cringle::fiber::current().id();
             cringle::fiber::park_timeout(std::time::Duration::from_millis(1));
-            tell.send(SEEN.with(std::cell::Cell::get)).unwrap();
+            sender.send(SEEN.with(std::cell::Cell::get)).unwrap();
         })
         .unwrap();
-        assert_eq!(told.recv().unwrap(), 1);
+        assert_eq!(receiver.recv().unwrap(), 1);
     }
     io.close().unwrap();
 }

@@ -8,6 +8,7 @@ use cringle::fs::{self, Dir, File, Permissions};
 use cringle::os::unix::fs::{chown, symlink};
 use cringle::{cancel, fiber};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -78,11 +79,17 @@ fn calls_of_a_cancelled_fiber_fail_without_effect() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode(), before);
 }
 
-/// A terminal accepts what it has room for, and a write waits for the rest; a cancel ends that
-/// wait.
+/// A terminal takes the bytes that it has room for, and a write waits for room for the rest. A
+/// cancel ends that wait.
 #[test]
 fn cancel_ends_a_write_to_a_full_terminal() {
-    let (_ours, theirs) = terminal::terminal();
+    let (ours, theirs) = terminal::terminal();
+    let has_bytes = || {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the call writes one integer, which is borrowed for it.
+        assert_eq!(unsafe { libc::ioctl(ours.as_raw_fd(), libc::FIONREAD, &mut count) }, 0);
+        count > 0
+    };
     let theirs = File::from(theirs);
     let ring = cringle::Builder::new().driver(cringle::runtime::DriverChoice::Uring).workers(1);
     let written = ring.run(|| {
@@ -91,8 +98,10 @@ fn cancel_ends_a_write_to_a_full_terminal() {
                 let first = (&theirs).write(&[b'z'; 1 << 20]);
                 (first, (&theirs).write(b"z"))
             });
-            // The write has started, and waits.
-            fiber::sleep(Duration::from_millis(20));
+            // The write has begun, and cannot end, because the terminal has no room for all bytes.
+            while !has_bytes() {
+                fiber::yield_now();
+            }
             s.cancel();
             writes.join().unwrap()
         })
@@ -156,7 +165,10 @@ fn cancels_at_any_moment_leak_no_descriptor() {
                                     entry?.metadata()?;
                                 }
                                 fs::remove_dir_all(&root)?;
-                                assert!(!root.exists(), "it was said to be removed");
+                                assert!(
+                                    !root.exists(),
+                                    "`remove_dir_all` succeeded, but the directory exists"
+                                );
                             }
                         });
                     }

@@ -103,7 +103,7 @@ fn read_by_all(worker_count: usize, file_of: &(dyn Fn() -> File + Sync), blocks:
                     // Each fiber reads blocks in ascending order.
                     assert!(numbers.is_sorted());
                     for n in numbers {
-                        assert!(seen.lock().unwrap().insert(n), "block {n} came twice");
+                        assert!(seen.lock().unwrap().insert(n), "block {n} was read twice");
                     }
                 };
                 builder.spawn_scoped(s, read).unwrap();
@@ -114,7 +114,7 @@ fn read_by_all(worker_count: usize, file_of: &(dyn Fn() -> File + Sync), blocks:
 }
 
 #[test]
-fn fibers_that_read_one_cold_file_get_each_byte_once() {
+fn clones_read_each_byte_of_a_file_once() {
     let directory = directory();
     let path = directory.path().join("file");
     let blocks = 500;
@@ -129,7 +129,7 @@ fn fibers_that_read_one_cold_file_get_each_byte_once() {
 }
 
 #[test]
-fn fibers_that_share_one_reference_get_each_byte_once() {
+fn shared_reference_reads_each_byte_once() {
     let directory = directory();
     let path = directory.path().join("file");
     let blocks = 300;
@@ -163,7 +163,7 @@ fn fibers_that_share_one_reference_get_each_byte_once() {
 }
 
 #[test]
-fn threads_and_fibers_that_read_one_file_get_each_byte_once() {
+fn threads_and_fibers_read_each_byte_once() {
     let directory = directory();
     let path = directory.path().join("file");
     let blocks = 500;
@@ -293,9 +293,9 @@ fn partly_cached_read_is_completed() {
         assert!(all == expected);
         make_cold(&file);
         file.read_exact_at(&mut [0; BLOCK], 0).unwrap();
-        let mut whole = vec![0; expected.len() + 1];
-        assert_eq!(file.read_at(&mut whole, 0).unwrap(), expected.len());
-        assert!(whole[..expected.len()] == expected);
+        let mut longer = vec![0; expected.len() + 1];
+        assert_eq!(file.read_at(&mut longer, 0).unwrap(), expected.len());
+        assert!(longer[..expected.len()] == expected);
     });
 }
 

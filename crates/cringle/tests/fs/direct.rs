@@ -63,10 +63,10 @@ fn refused_request_names_the_misalignment() {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).custom_flags(libc::O_DIRECT);
     let Ok(file) = options.open(&path) else {
-        return eprintln!("this file system knows no direct I/O");
+        return eprintln!("skipped: this file system has no direct I/O");
     };
     let Some((memory, on_disk)) = alignment(&file) else {
-        return eprintln!("this file system does not tell its alignment");
+        return eprintln!("skipped: this file system does not report its alignment");
     };
     let mut options = OpenOptions::new();
     let append = options.append(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();

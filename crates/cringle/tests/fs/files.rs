@@ -11,11 +11,13 @@ use cringle::block::Batch;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IoSlice, IoSliceMut, Read, Seek};
 use std::io::{SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 // ----- a random program, with std and with the library -----
 
@@ -394,17 +396,17 @@ fn leased_file_opens_when_the_lease_is_released() {
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) }
     };
     // The kernel notifies the holder by a signal, which this test ignores.
-    // SAFETY: the signal is ignored, in the whole process.
+    // SAFETY: the call takes no pointer, and only makes the process ignore the signal.
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
     for way in [alone, unwinding] {
         way(|| {
             let holder = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             if lease(&holder, libc::F_WRLCK) != 0 {
-                return eprintln!("this file system knows no leases");
+                return eprintln!("skipped: this file system has no leases");
             }
             fiber::scope(|s| {
                 s.spawn_local(|| {
-                    // Until the kernel asks to release the lease.
+                    // Wait until the kernel breaks the lease.
                     // SAFETY: no pointers.
                     while unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_GETLEASE) }
                         == libc::F_WRLCK
@@ -560,40 +562,27 @@ fn end_of_run_cancels_the_open_of_a_fifo() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
-    let (told, hear) = std::sync::mpsc::channel();
-    alone(|| {
-        for writes in [false, true] {
-            let (fifo, told) = (fifo.clone(), told.clone());
+    for writes in [false, true] {
+        let (fifo, (sender, receiver)) = (fifo.clone(), std::sync::mpsc::channel());
+        alone(|| {
+            let has_started = Rc::new(Cell::new(false));
+            let started = Rc::clone(&has_started);
             fiber::spawn_local(move || {
-                told.send(None).unwrap();
+                started.set(true);
                 let mut options = OpenOptions::new();
                 let e = options.read(!writes).write(writes).open(&fifo).unwrap_err();
-                told.send(Some(e)).unwrap();
+                sender.send(e).unwrap();
             });
-            // The second open wakes the first, so neither blocks this thread.
-            if !writes {
-                while hear.try_recv().is_err() {
-                    fiber::yield_now();
-                }
-                break;
+            while !has_started.get() {
+                fiber::yield_now();
             }
-        }
-    });
-    let e = hear.recv().unwrap().unwrap();
-    assert!(e.get_ref().unwrap().is::<cringle::Cancelled>(), "{e:?}");
-    alone(|| {
-        let (fifo, told) = (fifo.clone(), told.clone());
-        fiber::spawn_local(move || {
-            let e = OpenOptions::new().write(true).open(&fifo).unwrap_err();
-            told.send(Some(e)).unwrap();
         });
-        fiber::yield_now();
-    });
-    let e = hear.recv().unwrap().unwrap();
-    assert!(e.get_ref().unwrap().is::<cringle::Cancelled>(), "{e:?}");
+        let e = receiver.recv().unwrap();
+        assert!(e.get_ref().unwrap().is::<cringle::Cancelled>(), "{e:?}");
+    }
 }
 
-// ----- what has no positions -----
+// ----- files without positions -----
 
 fn pipe() -> (File, File) {
     let (reader, writer) = io::pipe().unwrap();
@@ -1024,8 +1013,8 @@ fn close_reports_the_error() {
             assert_eq!(reader.read(&mut [0]).unwrap(), 0);
             reader.close().unwrap();
             // SAFETY: the number is not open, and is not used after the failed close.
-            let nobody = unsafe { File::from_raw_fd(1 << 20) };
-            assert_eq!(nobody.close().unwrap_err().raw_os_error(), Some(libc::EBADF));
+            let closed = unsafe { File::from_raw_fd(1 << 20) };
+            assert_eq!(closed.close().unwrap_err().raw_os_error(), Some(libc::EBADF));
         });
     }
 }
@@ -1058,7 +1047,7 @@ fn sync_errors_match_std() {
     }
 }
 
-// ----- what is built on them -----
+// ----- code of other crates -----
 
 #[test]
 fn std_buffers_and_foreign_parsers_work_over_files() {

@@ -188,43 +188,43 @@ macro_rules! programs {
 
             /// Scoped threads that create, find and remove files, and print their errors.
             pub(crate) fn errors(root: &Path) -> io::Result<Vec<String>> {
-                let refusals = Mutex::new(BTreeSet::new());
+                let errors = Mutex::new(BTreeSet::new());
                 thread::scope(|s| {
                     for n in 0..6 {
-                        let (refusals, root) = (&refusals, root.join(n.to_string()));
+                        let (errors, root) = (&errors, root.join(n.to_string()));
                         s.spawn(move || -> io::Result<()> {
                             fs::create_dir(&root)?;
                             fs::write(root.join("file"), "text")?;
-                            let tell = |what: &str, e: io::Error| {
-                                refusals
+                            let record = |what: &str, e: io::Error| {
+                                errors
                                     .lock()
                                     .unwrap()
                                     .insert(format!("{what}: {e} {:?}", e.kind()));
                             };
                             let at = |name: &str| root.join(name);
-                            tell("create_dir", fs::create_dir(&root).unwrap_err());
-                            tell("remove_dir", fs::remove_dir(&root).unwrap_err());
-                            tell("remove_file", fs::remove_file(&root).unwrap_err());
-                            tell("read", fs::read(&root).unwrap_err());
-                            tell("open", File::open(at("missing")).unwrap_err());
-                            tell("create_new", File::create_new(at("file")).unwrap_err());
-                            tell("options", OpenOptions::new().open(at("file")).unwrap_err());
-                            tell("nul", fs::metadata("nul\0inside").unwrap_err());
-                            tell("below", fs::metadata(at("file/below")).unwrap_err());
-                            tell("link", fs::read_link(at("file")).unwrap_err());
-                            tell("rename", fs::rename(at("file"), at("a/b")).unwrap_err());
-                            tell("copy", fs::copy(&root, at("copy")).unwrap_err());
-                            tell("all", fs::remove_dir_all(at("file")).unwrap_err());
-                            tell("tree", fs::create_dir_all(at("file/a/b")).unwrap_err());
-                            tell("canonicalize", fs::canonicalize(at("missing")).unwrap_err());
-                            tell("read_dir", fs::read_dir(at("file")).unwrap_err());
-                            tell("long", fs::write(at(&"n".repeat(300)), "").unwrap_err());
+                            record("create_dir", fs::create_dir(&root).unwrap_err());
+                            record("remove_dir", fs::remove_dir(&root).unwrap_err());
+                            record("remove_file", fs::remove_file(&root).unwrap_err());
+                            record("read", fs::read(&root).unwrap_err());
+                            record("open", File::open(at("missing")).unwrap_err());
+                            record("create_new", File::create_new(at("file")).unwrap_err());
+                            record("options", OpenOptions::new().open(at("file")).unwrap_err());
+                            record("nul", fs::metadata("nul\0inside").unwrap_err());
+                            record("below", fs::metadata(at("file/below")).unwrap_err());
+                            record("link", fs::read_link(at("file")).unwrap_err());
+                            record("rename", fs::rename(at("file"), at("a/b")).unwrap_err());
+                            record("copy", fs::copy(&root, at("copy")).unwrap_err());
+                            record("all", fs::remove_dir_all(at("file")).unwrap_err());
+                            record("tree", fs::create_dir_all(at("file/a/b")).unwrap_err());
+                            record("canonicalize", fs::canonicalize(at("missing")).unwrap_err());
+                            record("read_dir", fs::read_dir(at("file")).unwrap_err());
+                            record("long", fs::write(at(&"n".repeat(300)), "").unwrap_err());
                             fs::remove_dir_all(&root)
                         });
                     }
                 });
                 assert_eq!(fs::read_dir(root)?.count(), 0);
-                Ok(refusals.into_inner().unwrap().into_iter().collect())
+                Ok(errors.into_inner().unwrap().into_iter().collect())
             }
 
             /// Merges sorted files, each read by a thread.

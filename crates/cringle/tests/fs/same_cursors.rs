@@ -1,5 +1,5 @@
-//! Promise 1 for a cursor that several handles share, in this process or in others: no record is
-//! lost, torn, overwritten or read twice, however the handles came to share it.
+//! A cursor that several handles share, in this process or in others, behaves as with std (promise
+//! 1): no record is lost, torn, overwritten or read twice, for every way of sharing.
 
 #![allow(
     clippy::useless_conversion,
@@ -23,14 +23,14 @@ fn record(writer: usize, n: usize) -> [u8; RECORD] {
 }
 
 /// Counts each record, as a summary for the assertion message.
-fn summary(records: impl IntoIterator<Item = Vec<u8>>, wanted: usize) -> String {
+fn summary(records: impl IntoIterator<Item = Vec<u8>>, expected: usize) -> String {
     let mut counts = HashMap::new();
     for record in records {
         *counts.entry(record).or_insert(0) += 1;
     }
     let torn = counts.keys().filter(|record| record.len() < RECORD || !record.ends_with(b"\n"));
     let repeated = counts.values().filter(|&&count| count > 1).count();
-    let lost = wanted as i64 - counts.len() as i64;
+    let lost = expected as i64 - counts.len() as i64;
     format!("{lost} lost, {repeated} repeated, {} torn", torn.count())
 }
 
@@ -58,7 +58,7 @@ same::programs! {
 
     type Share = fn(&File) -> OwnedFd;
 
-    /// The ways in which a handle that the library does not know comes to share the cursor.
+    /// The ways to create a handle that shares the cursor without the library's knowledge.
     const WAYS: [(&str, Share); 6] = [
         ("an owned descriptor", |file| OwnedFd::from(file.try_clone().unwrap())),
         ("std's file", |file| OwnedFd::from(std::fs::File::from(file.try_clone().unwrap()))),
@@ -67,8 +67,8 @@ same::programs! {
             // SAFETY: the call has just returned this descriptor.
             unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) }
         }),
-        ("a number that was given away", |file| {
-            // SAFETY: the clone has given up ownership of the descriptor.
+        ("a released number", |file| {
+            // SAFETY: `into_raw_fd` has released the clone's ownership of the descriptor.
             unsafe { OwnedFd::from_raw_fd(file.try_clone().unwrap().into_raw_fd()) }
         }),
         ("a clone's borrowed descriptor", |file| {

@@ -1,4 +1,4 @@
-//! Promise 1 for every kind of descriptor: calls on files and pipes behave as std's.
+//! Files and pipes behave as with std (promise 1), for every kind of descriptor.
 
 use crate::disk;
 use crate::same;
@@ -292,9 +292,9 @@ same::programs! {
             }),
             ("set_times", |file| {
                 let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-                // On a device it would affect other processes.
+                // The times of a device are shared with other processes.
                 if file.metadata()?.file_type().is_char_device() {
-                    Ok("spared".to_owned())
+                    Ok("skipped".to_owned())
                 } else {
                     file.set_times(FileTimes::new().set_modified(then)).map(nothing)
                 }
@@ -310,12 +310,12 @@ same::programs! {
             }),
             ("read to the end", |file| {
                 let (mut file, mut bytes) = (file, Vec::new());
-                // These never end, or not by themselves.
+                // Other kinds have no end.
                 let ends = file.metadata().is_ok_and(|m| m.is_file() || m.is_dir());
                 if ends {
                     file.read_to_end(&mut bytes).map(|count| text(count, &bytes))
                 } else {
-                    Ok("spared".to_owned())
+                    Ok("skipped".to_owned())
                 }
             }),
             ("two reads", |mut file| {
@@ -343,12 +343,12 @@ same::programs! {
                 format!("{:?}", at.map_err(|e| e.kind()))
             };
             for (name, call) in &calls {
-                // It waits for ever.
-                let waits = matches!(
+                // These calls would wait without end.
+                let never_ends = matches!(
                     (kind, *name),
                     (Kind::Event, "two reads") | (Kind::Timer, "two reads") | (Kind::Event, "write" | "write_vectored" | "two writes")
                 );
-                if waits || kind == Kind::Random && (name.contains("read") && !name.contains("nothing") || *name == "try_clone") {
+                if never_ends || kind == Kind::Random && (name.contains("read") && !name.contains("nothing") || *name == "try_clone") {
                     continue;
                 }
                 let (fd, _beside) = open(kind, directory.path());
@@ -420,12 +420,12 @@ same::programs! {
         }
         // The reader closes while a write waits: the write returns the bytes written.
         let (mut reader, mut writer) = io::pipe().unwrap();
-        let goes = thread::spawn(move || reader.read_exact(&mut vec![0; 70_000]));
-        log.result("write to a reader that goes", writer.write(&[7; 300_000]).map(|count| count < 300_000));
-        log.result("the reader", goes.join().unwrap());
-        log.result("write to nobody", writer.write(b"x"));
-        log.result("write of nothing to nobody", writer.write(b""));
-        log.result("write_vectored to nobody", writer.write_vectored(&[IoSlice::new(b"x")]));
+        let closes = thread::spawn(move || reader.read_exact(&mut vec![0; 70_000]));
+        log.result("write to a reader that closes", writer.write(&[7; 300_000]).map(|count| count < 300_000));
+        log.result("the reader", closes.join().unwrap());
+        log.result("write without a reader", writer.write(b"x"));
+        log.result("write of no bytes without a reader", writer.write(b""));
+        log.result("write_vectored without a reader", writer.write_vectored(&[IoSlice::new(b"x")]));
         log.result("flush", writer.flush());
         // An empty read of an empty pipe.
         let (mut reader, mut writer) = io::pipe().unwrap();
@@ -437,14 +437,14 @@ same::programs! {
         let clone = reader.try_clone().unwrap();
         writer.write_all(b"0123456789").unwrap();
         let mut buf = [0; 4];
-        log.result("a clone reads", (&clone).read(&mut buf));
-        log.result("and the first", reader.read(&mut buf));
-        log.value("what", buf);
+        log.result("read by a clone", (&clone).read(&mut buf));
+        log.result("read by the original", reader.read(&mut buf));
+        log.value("the bytes", buf);
         drop(writer);
         let mut rest = Vec::new();
-        log.result("to the end", reader.read_to_end(&mut rest));
-        log.result("at the end", reader.read(&mut buf));
-        log.result("at the end, of nothing", reader.read(&mut []));
+        log.result("read_to_end", reader.read_to_end(&mut rest));
+        log.result("read at the end", reader.read(&mut buf));
+        log.result("read of nothing at the end", reader.read(&mut []));
         // Wrong ends, and descriptors that are not pipes.
         let (reader, writer) = io::pipe().unwrap();
         use std::os::fd::OwnedFd;
@@ -462,15 +462,15 @@ same::programs! {
             let (fd, _beside) = new();
             if kind != Kind::Random {
                 let mut buf = [0; 64];
-                log.result(format!("a pipe that is {kind:?} reads"), io::PipeReader::from(fd).read(&mut buf).map(|count| buf[..count].to_vec()));
+                log.result(format!("read by a PipeReader of {kind:?}"), io::PipeReader::from(fd).read(&mut buf).map(|count| buf[..count].to_vec()));
             }
             let (fd, _beside) = new();
-            log.result(format!("a pipe that is {kind:?} writes"), io::PipeWriter::from(fd).write(b"01234567"));
+            log.result(format!("write by a PipeWriter of {kind:?}"), io::PipeWriter::from(fd).write(b"01234567"));
         }
         log
     }
 
-    /// More than a terminal accepts at once, and a slow reader.
+    /// Writes more than a terminal accepts at once, to a slow reader.
     pub(super) fn terminals() -> Log {
         let mut log = Log::default();
         for (to_master, vectored) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -495,12 +495,12 @@ same::programs! {
                 found.extend_from_slice(&buf[..count]);
             }
             log.result(format!("to the master {to_master}, vectored {vectored}"), writes.join().unwrap());
-            log.value("the same", found == disk::pattern(20_000));
+            log.value("the data is equal", found == disk::pattern(20_000));
         }
         log
     }
 
-    /// `VMIN` and `VTIME`, as programs for serial lines and for key presses set them.
+    /// Sets `VMIN` and `VTIME` as programs for serial lines and for key presses do.
     pub(super) fn terminals_with_timing() -> Log {
         let mut log = Log::default();
         for (bytes, tenths) in [(1, 0), (0, 0), (0, 1), (5, 0), (5, 1), (2, 255)] {
@@ -521,13 +521,13 @@ same::programs! {
                 };
                 let way = format!("VMIN {bytes}, VTIME {tenths}");
                 if bytes == 0 {
-                    log.result(format!("{way}: nothing there"), read());
+                    log.result(format!("{way}: no bytes"), read());
                 }
                 (&ours).write_all(b"01234567").unwrap();
-                log.result(format!("{way}: enough"), read());
+                log.result(format!("{way}: enough bytes"), read());
                 if (bytes, tenths) == (5, 1) {
                     (&ours).write_all(b"abc").unwrap();
-                    log.result(format!("{way}: fewer, and no more"), read());
+                    log.result(format!("{way}: too few bytes"), read());
                 }
                 // The fiber that writes the rest runs only while the reader waits.
                 if bytes > 1 && tenths != 1 {
@@ -543,13 +543,13 @@ same::programs! {
                     log.result(format!("{way}: byte by byte"), rest);
                 }
                 drop(ours);
-                log.result(format!("{way}: hung up"), read());
+                log.result(format!("{way}: after a hang-up"), read());
             }
         }
         log
     }
 
-    pub(super) fn pipes_that_do_not_wait() -> Log {
+    pub(super) fn nonblocking_pipes() -> Log {
         fn nonblocking(end: &impl std::os::fd::AsRawFd, on: bool) {
             let flags = if on { libc::O_NONBLOCK } else { 0 };
             // SAFETY: no pointers.
@@ -569,11 +569,11 @@ same::programs! {
             log.result(format!("{round}: write of nothing"), writer.write(b""));
             nonblocking(&reader, false);
             nonblocking(&writer, false);
-            log.result(format!("{round}: read it"), reader.read(&mut vec![0; 200_000]));
+            log.result(format!("{round}: read, blocking"), reader.read(&mut vec![0; 200_000]));
             let clone = reader.try_clone().unwrap();
             let waits = thread::spawn(move || (&clone).read(&mut [0; 8]));
             log.result(format!("{round}: write, blocking"), writer.write(b"01"));
-            log.result(format!("{round}: read, blocking"), waits.join().unwrap());
+            log.result(format!("{round}: read by a waiting clone"), waits.join().unwrap());
         }
         log
     }
@@ -581,7 +581,7 @@ same::programs! {
 
 /// A batch uses offsets: it refuses what `pread` and `pwrite` refuse, without waiting.
 #[test]
-fn batch_refuses_what_pread_and_pwrite_refuse() {
+fn batch_fails_like_pread_and_pwrite() {
     use cringle::block::Batch;
     use std::os::unix::fs::FileExt;
     let directory = disk::directory();
@@ -624,10 +624,4 @@ fn batch_refuses_what_pread_and_pwrite_refuse() {
     assert!(refused > 20);
 }
 
-same::the_same!(
-    one_call_on_each_kind,
-    pipes,
-    pipes_that_do_not_wait,
-    terminals,
-    terminals_with_timing
-);
+same::the_same!(one_call_on_each_kind, pipes, nonblocking_pipes, terminals, terminals_with_timing);

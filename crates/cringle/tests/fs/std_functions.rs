@@ -182,11 +182,11 @@ macro_rules! executor {
                         }
                         file.set_times(times)?;
                         let m = file.metadata()?;
-                        let shown = |wanted: Option<i64>, found: (i64, i64)| wanted.map(|_| found);
+                        let if_set = |time: Option<i64>, found: (i64, i64)| time.map(|_| found);
                         Ok(format!(
                             "{:?} {:?}",
-                            shown(accessed, (m.atime(), m.atime_nsec())),
-                            shown(modified, (m.mtime(), m.mtime_nsec())),
+                            if_set(accessed, (m.atime(), m.atime_nsec())),
+                            if_set(modified, (m.mtime(), m.mtime_nsec())),
                         ))
                     }
                     Call::Chown(path, followed) => {
@@ -393,15 +393,15 @@ fn copying_irregular_files_matches_std() {
     for (source, target) in
         sources.iter().flat_map(|source| targets.iter().map(move |target| (source, target)))
     {
-        let told = |result: io::Result<u64>| {
+        let outcome = |result: io::Result<u64>| {
             let mode = std::fs::metadata(at.join("to")).map(|m| m.mode()).ok();
             let text = std::fs::read(at.join("to")).ok();
             let _ = std::fs::remove_file(at.join("to"));
             (result.map_err(|e| (essence(&e), e.to_string())), mode, text)
         };
-        let expected = told(std::fs::copy(source, target));
+        let expected = outcome(std::fs::copy(source, target));
         for way in [outside, solitary, alone, in_company, unwinding] {
-            let found = told(way(|| cringle::fs::copy(source, target)));
+            let found = outcome(way(|| cringle::fs::copy(source, target)));
             assert_eq!(found, expected, "{source} to {target:?}");
         }
     }

@@ -57,11 +57,11 @@ fn locks_exclude_as_flock_does() {
 }
 
 #[test]
-fn waiters_for_a_lock_do_not_starve_its_holder() {
-    child::must_succeed("waiters_for_a_lock_do_not_starve_its_holder", || {
+fn lock_waiters_do_not_starve_the_holder() {
+    child::must_succeed("lock_waiters_do_not_starve_the_holder", || {
         const WAITERS: usize = 300;
         // SAFETY: no pointers. If the holder starves, the child hangs, and the alarm kills it.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(300) };
         let directory = directory();
         let path = directory.path().join("file");
         std::fs::write(&path, "0").unwrap();
@@ -119,7 +119,8 @@ fn readers_pass_a_waiting_writer_and_can_upgrade() {
                 order.borrow_mut().push("writer");
             });
             fiber::sleep(Duration::from_millis(3));
-            // As in the kernel: otherwise two upgraders would wait for each other for ever.
+            // As in the kernel, a waiting writer does not block readers. Otherwise two readers that
+            // upgrade their locks would deadlock.
             open().lock_shared().unwrap();
             order.borrow_mut().push("reader");
         });
@@ -172,7 +173,7 @@ fn deadline_ends_the_wait_for_a_lock() {
             });
             file.lock().unwrap();
         });
-        assert!(began.elapsed() < Duration::from_secs(120), "it is asked for again after a pause");
+        assert!(began.elapsed() < Duration::from_secs(120), "the release was not noticed");
         // A cancelled fiber releases its lock.
         fiber::scope(|s| {
             s.cancel();
@@ -248,7 +249,7 @@ fn attributes_are_set_listed_and_removed() {
 // ----- space -----
 
 #[test]
-fn space_is_allocated_and_freed_and_holes_are_found() {
+fn allocate_punch_hole_and_seek_data_work() {
     const BLOCK: u64 = 64 << 10;
     let directory = directory();
     let path = directory.path().join("file");
@@ -418,7 +419,7 @@ fn paths_cannot_leave_their_directory() {
 }
 
 #[test]
-fn fifo_opened_through_a_directory_waits_for_its_peer() {
+fn fifo_open_through_dir_waits_for_its_peer() {
     let directory = directory();
     disk::make_fifo(&directory.path().join("fifo"));
     alone(|| {

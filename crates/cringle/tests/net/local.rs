@@ -16,24 +16,24 @@ fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(1).run(f).unwrap()
 }
 
-/// The observations of a program: values, and errors by kind and `errno`.
+/// The results of a program's calls: values, and errors by kind, number and text.
 #[derive(Debug, Default, PartialEq)]
 struct Log(Vec<String>);
 
 impl Log {
-    fn came<T: Debug>(&mut self, result: io::Result<T>) {
+    fn result<T: Debug>(&mut self, result: io::Result<T>) {
         self.0.push(match result {
             Ok(value) => format!("{value:?}"),
             Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
         });
     }
 
-    /// The result of a call with a timeout, which a signal may end.
-    fn comes<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
+    /// Logs the result of a call with a timeout, which is repeated if a signal interrupts it.
+    fn timed_result<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
         loop {
             match call() {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => return self.came(result),
+                result => return self.result(result),
             }
         }
     }
@@ -78,44 +78,44 @@ programs! {
         let (ours, theirs, third) = (bind(), bind(), bind());
         let [ours_at, theirs_at] = [&ours, &theirs].map(|it| it.local_addr().unwrap());
         let mut buf = [0; 8];
-        log.came(ours.send_to(b"to you", theirs_at));
-        log.came(theirs.peek_from(&mut buf).map(|(len, from)| (len, from == ours_at)));
-        log.came(theirs.recv_from(&mut buf).map(|(len, from)| (len, from == ours_at)));
-        log.came(Ok(buf));
+        log.result(ours.send_to(b"to you", theirs_at));
+        log.result(theirs.peek_from(&mut buf).map(|(len, from)| (len, from == ours_at)));
+        log.result(theirs.recv_from(&mut buf).map(|(len, from)| (len, from == ours_at)));
+        log.result(Ok(buf));
         // Bytes that do not fit are lost.
-        log.came(ours.send_to(b"more than eight bytes", theirs_at));
-        log.came(theirs.recv(&mut buf));
-        log.came(ours.send(b"to whom?"));
-        log.came(ours.peer_addr().map(drop));
-        log.came(ours.connect(theirs_at));
-        log.came(ours.peer_addr().map(|it| it == theirs_at));
-        log.came(ours.send(b""));
-        log.came(theirs.recv(&mut buf));
-        log.came(ours.send(b"connected"));
-        log.came(theirs.peek(&mut buf));
-        log.came(theirs.recv(&mut buf));
-        log.came(ours.send_to(b"x", &[][..] as &[std::net::SocketAddr]));
-        log.came(ours.send(&[0; 1 << 17]));
+        log.result(ours.send_to(b"more than eight bytes", theirs_at));
+        log.result(theirs.recv(&mut buf));
+        log.result(ours.send(b"to whom?"));
+        log.result(ours.peer_addr().map(drop));
+        log.result(ours.connect(theirs_at));
+        log.result(ours.peer_addr().map(|it| it == theirs_at));
+        log.result(ours.send(b""));
+        log.result(theirs.recv(&mut buf));
+        log.result(ours.send(b"connected"));
+        log.result(theirs.peek(&mut buf));
+        log.result(theirs.recv(&mut buf));
+        log.result(ours.send_to(b"x", &[][..] as &[std::net::SocketAddr]));
+        log.result(ours.send(&[0; 1 << 17]));
         // Messages from other sockets than the peer are not received.
-        log.came(third.send_to(b"x", ours_at));
-        log.came(ours.set_read_timeout(Some(SHORT)));
-        log.comes(|| ours.recv(&mut [0; 8]));
-        log.comes(|| ours.recv_from(&mut [0; 8]).map(drop));
-        log.comes(|| ours.peek_from(&mut [0; 8]).map(drop));
-        log.came(ours.set_nonblocking(true));
-        log.came(ours.try_clone().unwrap().recv(&mut [0; 8]));
-        log.came(ours.set_nonblocking(false));
+        log.result(third.send_to(b"x", ours_at));
+        log.result(ours.set_read_timeout(Some(SHORT)));
+        log.timed_result(|| ours.recv(&mut [0; 8]));
+        log.timed_result(|| ours.recv_from(&mut [0; 8]).map(drop));
+        log.timed_result(|| ours.peek_from(&mut [0; 8]).map(drop));
+        log.result(ours.set_nonblocking(true));
+        log.result(ours.try_clone().unwrap().recv(&mut [0; 8]));
+        log.result(ours.set_nonblocking(false));
         // The kernel reports a message to a closed socket as an error.
         drop(theirs);
-        log.came(ours.send(b"x"));
-        log.comes(|| ours.recv(&mut [0; 8]));
-        log.came(ours.take_error().map(|e| e.is_none()));
-        log.came(ours.set_broadcast(true));
-        log.came(ours.broadcast());
-        log.came(ours.set_ttl(7));
-        log.came(ours.ttl());
-        log.came(UdpSocket::bind("192.0.2.1:0").map(drop));
-        log.came(UdpSocket::bind(ours_at).map(drop));
+        log.result(ours.send(b"x"));
+        log.timed_result(|| ours.recv(&mut [0; 8]));
+        log.result(ours.take_error().map(|e| e.is_none()));
+        log.result(ours.set_broadcast(true));
+        log.result(ours.broadcast());
+        log.result(ours.set_ttl(7));
+        log.result(ours.ttl());
+        log.result(UdpSocket::bind("192.0.2.1:0").map(drop));
+        log.result(UdpSocket::bind(ours_at).map(drop));
         log
     }
 
@@ -123,22 +123,22 @@ programs! {
         let mut log = Log::default();
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         let (group, here) = (Ipv4Addr::new(224, 0, 0, 123), Ipv4Addr::LOCALHOST);
-        log.came(socket.join_multicast_v4(&group, &here));
-        log.came(socket.join_multicast_v4(&group, &here));
-        log.came(socket.join_multicast_v4(&Ipv4Addr::LOCALHOST, &here));
-        log.came(socket.set_multicast_loop_v4(true));
-        log.came(socket.multicast_loop_v4());
-        log.came(socket.set_multicast_ttl_v4(0));
-        log.came(socket.multicast_ttl_v4());
-        log.came(socket.leave_multicast_v4(&group, &here));
-        log.came(socket.leave_multicast_v4(&group, &here));
+        log.result(socket.join_multicast_v4(&group, &here));
+        log.result(socket.join_multicast_v4(&group, &here));
+        log.result(socket.join_multicast_v4(&Ipv4Addr::LOCALHOST, &here));
+        log.result(socket.set_multicast_loop_v4(true));
+        log.result(socket.multicast_loop_v4());
+        log.result(socket.set_multicast_ttl_v4(0));
+        log.result(socket.multicast_ttl_v4());
+        log.result(socket.leave_multicast_v4(&group, &here));
+        log.result(socket.leave_multicast_v4(&group, &here));
         if let Ok(socket) = UdpSocket::bind("[::1]:0") {
             let group = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 0x123);
-            log.came(socket.join_multicast_v6(&group, 1));
-            log.came(socket.set_multicast_loop_v6(false));
-            log.came(socket.multicast_loop_v6());
-            log.came(socket.leave_multicast_v6(&group, 1));
-            log.came(socket.leave_multicast_v6(&group, 1));
+            log.result(socket.join_multicast_v6(&group, 1));
+            log.result(socket.set_multicast_loop_v6(false));
+            log.result(socket.multicast_loop_v6());
+            log.result(socket.leave_multicast_v6(&group, 1));
+            log.result(socket.leave_multicast_v6(&group, 1));
         }
         log
     }
@@ -147,13 +147,13 @@ programs! {
         let mut log = Log::default();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        log.came(UnixStream::connect(&path).map(drop));
-        log.came(UnixStream::connect("with\0nul").map(drop));
-        log.came(UnixStream::connect("x".repeat(200)).map(drop));
-        log.came(UnixListener::bind("x".repeat(200)).map(drop));
+        log.result(UnixStream::connect(&path).map(drop));
+        log.result(UnixStream::connect("with\0nul").map(drop));
+        log.result(UnixStream::connect("x".repeat(200)).map(drop));
+        log.result(UnixListener::bind("x".repeat(200)).map(drop));
         let listener = UnixListener::bind(&path).unwrap();
-        log.came(UnixListener::bind(&path).map(drop));
-        log.came(listener.local_addr().map(|it| it.as_pathname() == Some(&path)));
+        log.result(UnixListener::bind(&path).map(drop));
+        log.result(listener.local_addr().map(|it| it.as_pathname() == Some(&path)));
         thread::scope(|s| {
             let serve = s.spawn(|| {
                 let (mut stream, from) = listener.accept().unwrap();
@@ -163,31 +163,31 @@ programs! {
                 from.is_unnamed()
             });
             let mut stream = UnixStream::connect(&path).unwrap();
-            log.came(stream.write_vectored(&[IoSlice::new(b"knot"), IoSlice::new(b"ted")]));
-            log.came(stream.shutdown(Shutdown::Write));
-            log.came(stream.write(b"x"));
+            log.result(stream.write_vectored(&[IoSlice::new(b"knot"), IoSlice::new(b"ted")]));
+            log.result(stream.shutdown(Shutdown::Write));
+            log.result(stream.write(b"x"));
             let mut text = String::new();
-            log.came(stream.read_to_string(&mut text));
-            log.came(Ok(text));
-            log.came(stream.peer_addr().map(|it| it.as_pathname() == Some(&path)));
-            log.came(Ok(serve.join().unwrap()));
+            log.result(stream.read_to_string(&mut text));
+            log.result(Ok(text));
+            log.result(stream.peer_addr().map(|it| it.as_pathname() == Some(&path)));
+            log.result(Ok(serve.join().unwrap()));
         });
         drop(listener);
         // The path exists, but no socket is bound to it.
-        log.came(UnixStream::connect(&path).map(drop));
+        log.result(UnixStream::connect(&path).map(drop));
         let name = format!("cringle test {:?}", directory.path());
         let addr = SocketAddr::from_abstract_name(name).unwrap();
         let listener = UnixListener::bind_addr(&addr).unwrap();
         let stream = UnixStream::connect_addr(&addr).unwrap();
         drop(listener.incoming().next().unwrap().unwrap());
-        log.came((&stream).read(&mut [0; 8]));
+        log.result((&stream).read(&mut [0; 8]));
         let (ours, theirs) = UnixStream::pair().unwrap();
         let nameless = theirs.local_addr().unwrap();
-        log.came(UnixStream::connect_addr(&nameless).map(drop));
-        log.came(ours.set_read_timeout(Some(SHORT)));
-        log.comes(|| (&ours).read(&mut [0; 8]));
+        log.result(UnixStream::connect_addr(&nameless).map(drop));
+        log.result(ours.set_read_timeout(Some(SHORT)));
+        log.timed_result(|| (&ours).read(&mut [0; 8]));
         drop(theirs);
-        log.came((&ours).write(b"x"));
+        log.result((&ours).write(b"x"));
         log
     }
 
@@ -196,46 +196,46 @@ programs! {
         let directory = tempfile::tempdir().unwrap();
         let (here, there) = (directory.path().join("here"), directory.path().join("there"));
         let ours = UnixDatagram::bind(&here).unwrap();
-        log.came(ours.send_to(b"x", &there));
+        log.result(ours.send_to(b"x", &there));
         let theirs = UnixDatagram::bind(&there).unwrap();
-        log.came(UnixDatagram::bind(&there).map(drop));
-        log.came(ours.send_to(b"to you", &there));
+        log.result(UnixDatagram::bind(&there).map(drop));
+        log.result(ours.send_to(b"to you", &there));
         let mut buf = [0; 8];
         let from_path = |(len, from): (usize, SocketAddr)| {
             (len, from.as_pathname().map(|path| path.file_name().unwrap().to_owned()))
         };
-        log.came(theirs.recv_from(&mut buf).map(from_path));
-        let nobody = UnixDatagram::unbound().unwrap();
-        log.came(nobody.send_to(b"x", &there));
-        log.came(theirs.recv_from(&mut buf).map(|(len, from)| (len, from.is_unnamed())));
-        log.came(nobody.send(b"x"));
-        log.came(nobody.connect(&there));
-        log.came(nobody.send(b"more than eight bytes"));
-        log.came(theirs.recv(&mut buf));
+        log.result(theirs.recv_from(&mut buf).map(from_path));
+        let unbound = UnixDatagram::unbound().unwrap();
+        log.result(unbound.send_to(b"x", &there));
+        log.result(theirs.recv_from(&mut buf).map(|(len, from)| (len, from.is_unnamed())));
+        log.result(unbound.send(b"x"));
+        log.result(unbound.connect(&there));
+        log.result(unbound.send(b"more than eight bytes"));
+        log.result(theirs.recv(&mut buf));
         let name = format!("cringle datagram {:?}", directory.path());
         let addr = SocketAddr::from_abstract_name(&name).unwrap();
         let named = UnixDatagram::bind_addr(&addr).unwrap();
-        log.came(ours.send_to_addr(b"abc", &addr));
-        log.came(named.recv_from(&mut buf).map(from_path));
-        log.came(named.send_to(b"abc", &here));
+        log.result(ours.send_to_addr(b"abc", &addr));
+        log.result(named.recv_from(&mut buf).map(from_path));
+        log.result(named.send_to(b"abc", &here));
         let from_name = |(len, from): (usize, SocketAddr)| {
             (len, from.as_abstract_name() == Some(name.as_bytes()))
         };
-        log.came(ours.recv_from(&mut buf).map(from_name));
+        log.result(ours.recv_from(&mut buf).map(from_name));
         // The peer's queue is full.
-        log.came(ours.set_write_timeout(Some(SHORT)));
+        log.result(ours.set_write_timeout(Some(SHORT)));
         let full = loop {
             match ours.send_to(b"x", &there) {
                 Err(e) if e.kind() != std::io::ErrorKind::Interrupted => break e,
                 _ => {}
             }
         };
-        log.came(Err::<(), _>(full));
-        log.came(ours.set_nonblocking(true));
-        log.came(ours.send_to(b"x", &there));
+        log.result(Err::<(), _>(full));
+        log.result(ours.set_nonblocking(true));
+        log.result(ours.send_to(b"x", &there));
         drop(theirs);
-        log.came(nobody.send(b"x"));
-        log.came(ours.shutdown(Shutdown::Both));
+        log.result(unbound.send(b"x"));
+        log.result(ours.shutdown(Shutdown::Both));
         log
     }
 }
@@ -244,13 +244,13 @@ macro_rules! the_same {
     ($($name:ident),* $(,)?) => {$(
         #[test]
         fn $name() {
-            let wanted = with_std::$name();
-            assert!(wanted.0.len() > 3);
+            let expected = with_std::$name();
+            assert!(expected.0.len() > 3);
             for workers in [1, 2] {
                 let fibers = Builder::new().workers(workers).run(with_cringle::$name).unwrap();
-                assert_eq!(fibers, wanted, "on {workers} workers");
+                assert_eq!(fibers, expected, "on {workers} workers");
             }
-            assert_eq!(on_threads::$name(), wanted, "without a runtime");
+            assert_eq!(on_threads::$name(), expected, "without a runtime");
         }
     )*};
 }
@@ -309,7 +309,7 @@ fn cancel_ends_every_wait() {
 
 /// A listener with a full queue; the kernel does not report when it has room.
 #[test]
-fn connect_to_a_full_listener_suspends_only_the_fiber() {
+fn blocked_connect_suspends_only_the_fiber() {
     on_one_worker(|| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");

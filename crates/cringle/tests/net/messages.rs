@@ -157,7 +157,7 @@ fn ancillary_data_of_a_datagram_is_parsed() {
                     AncillaryMessage::PacketInfo { destination, interface } => {
                         info = Some((destination, interface > 0));
                     }
-                    other => panic!("nobody asked for {other:?}"),
+                    other => panic!("not requested: {other:?}"),
                 }
             }
             assert_eq!((hops, traffic, segment), (Some(7), Some(8), Some(4)));
@@ -183,10 +183,10 @@ fn sender_credentials_are_received() {
             ours.sendmsg(&[IoSlice::new(b"!")], None, &outgoing, NONE).unwrap();
             let mut incoming = RecvAncillary::with_capacity(64);
             theirs.recvmsg(&mut [IoSliceMut::new(&mut [0])], &mut incoming, NONE).unwrap();
-            let [AncillaryMessage::Credentials(who)] = incoming.messages() else {
+            let [AncillaryMessage::Credentials(credentials)] = incoming.messages() else {
                 panic!("{incoming:?}");
             };
-            assert_eq!(*who, own);
+            assert_eq!(*credentials, own);
         }
     });
 }
@@ -251,11 +251,11 @@ fn untaken_descriptors_are_closed() {
             cut.send(&ours, 5);
             let mut room = RecvAncillary::with_capacity(count * 24);
             assert!(take(&theirs, &mut room).ancillary_truncated);
-            let came = room.drain().map(|message| match message {
+            let received = room.drain().map(|message| match message {
                 AncillaryMessage::Fds(fds) => fds.len(),
                 other => panic!("{other:?}"),
             });
-            assert_eq!(came.sum::<usize>(), count * 2);
+            assert_eq!(received.sum::<usize>(), count * 2);
             assert!(cut.all_closed());
         }
         // Taken descriptors belong to the caller, and close on `exec`.
@@ -277,7 +277,7 @@ fn untaken_descriptors_are_closed() {
 #[test]
 fn cancel_loses_no_descriptor() {
     on_one_worker(|| {
-        let (mut came, mut stayed) = (0, 0);
+        let (mut received_count, mut queued_count) = (0, 0);
         for round in 0..400 {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let traced = Traced::new();
@@ -301,11 +301,11 @@ fn cancel_loses_no_descriptor() {
             });
             match received.unwrap() {
                 Ok(received) => {
-                    came += 1;
+                    received_count += 1;
                     assert_eq!((received.len, room.messages().len()), (1, 1));
                 }
                 Err(e) => {
-                    stayed += 1;
+                    queued_count += 1;
                     assert!(cancel::reason(&e).is_some() && room.messages().is_empty(), "{e}");
                     fiber::protect(|| take(&theirs, &mut room));
                 }
@@ -313,7 +313,8 @@ fn cancel_loses_no_descriptor() {
             drop(room);
             assert!(traced.all_closed());
         }
-        assert!(came > 0 && stayed > 0, "{came} came and {stayed} stayed");
+        let counts = (received_count, queued_count);
+        assert!(counts.0 > 0 && counts.1 > 0, "received and still queued: {counts:?}");
     });
 }
 
@@ -336,7 +337,7 @@ fn messages_respect_timeouts_and_cancels() {
 }
 
 #[test]
-fn send_to_a_full_queue_suspends_only_the_fiber() {
+fn blocked_send_suspends_only_the_fiber() {
     on_one_worker(|| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");

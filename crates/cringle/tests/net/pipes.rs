@@ -266,7 +266,7 @@ fn std_program_needs_only_other_imports() {
 }
 
 #[test]
-fn cancelled_copy_to_a_stalled_peer_leaves_a_prefix() {
+fn cancelled_copy_leaves_a_prefix() {
     const BUFFER_BYTES: u64 = 64 << 10;
     let directory = disk::directory();
     let path = directory.path().join("file");
@@ -283,11 +283,11 @@ fn cancelled_copy_to_a_stalled_peer_leaves_a_prefix() {
         let first = fiber::race(copies, || theirs.peek(&mut [0]).map(|_| "the peer"));
         assert_eq!(first.unwrap(), "the peer");
         drop(ours);
-        let mut came = Vec::new();
-        theirs.read_to_end(&mut came).unwrap();
-        assert!(!came.is_empty() && came.len() < bytes.len());
-        assert!(bytes.starts_with(&came));
-        let (came, read) = (came.len() as u64, file.stream_position().unwrap());
-        assert!((came..=came + BUFFER_BYTES).contains(&read), "{came} came, {read} were read");
+        let mut received = Vec::new();
+        theirs.read_to_end(&mut received).unwrap();
+        assert!(!received.is_empty() && received.len() < bytes.len());
+        assert!(bytes.starts_with(&received));
+        let (sent, read) = (received.len() as u64, file.stream_position().unwrap());
+        assert!((sent..=sent + BUFFER_BYTES).contains(&read), "sent {sent}, read {read}");
     });
 }

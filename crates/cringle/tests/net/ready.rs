@@ -6,7 +6,7 @@ use cringle::{Builder, fiber};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 fn eventfd() -> File {
@@ -153,7 +153,6 @@ fn thousands_of_fibers_wait_for_own_descriptors() {
                     (&*event).write_all(&1u64.to_ne_bytes()).unwrap();
                 }
             });
-            assert!(events[0].as_raw_fd() > 0);
         })
         .unwrap();
 }

@@ -1,12 +1,16 @@
-//! Promise 1 for sockets: calls behave as std's, also with unusual arguments and wrong descriptors.
+//! Sockets behave as with std (promise 1), also with unusual arguments and wrong descriptors.
 #![allow(clippy::useless_conversion, reason = "the same program runs with std's types")]
 
 use crate::disk;
 use crate::same;
 use crate::same::Log;
+use cringle::fiber;
+use cringle::runtime::{self, FiberReport, FiberState, WaitsFor};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(5);
@@ -51,6 +55,41 @@ fn wrong(kind: usize) -> OwnedFd {
 }
 
 const WRONG: usize = 10;
+
+/// A thread, or the only fiber, that calls `accept`.
+#[derive(Default)]
+struct Acceptor {
+    /// The kernel's number of the thread, stored before the call; 0 before that.
+    thread_id: Arc<AtomicI32>,
+}
+
+impl Acceptor {
+    /// Returns when the call is blocked.
+    fn wait_until_blocked(&self) {
+        while !self.is_blocked() {
+            fiber::yield_now();
+            std::thread::yield_now();
+        }
+        // Let the worker submit the call.
+        (0..6).for_each(|_| fiber::yield_now());
+    }
+
+    fn is_blocked(&self) -> bool {
+        if let Some(dump) = runtime::dump() {
+            let is_in_operation = |fiber: &FiberReport| match &fiber.state {
+                FiberState::Waiting { for_what, .. } => {
+                    matches!(for_what, WaitsFor::Operation { .. })
+                }
+                _ => false,
+            };
+            return dump.fibers.iter().any(is_in_operation);
+        }
+        let id = self.thread_id.load(Ordering::Acquire);
+        // The thread exists, because it has not returned from `accept`.
+        let stat = || std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap();
+        id != 0 && stat().rsplit_once(')').unwrap().1.trim_start().starts_with('S')
+    }
+}
 
 same::programs! {
     use it::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -126,60 +165,60 @@ same::programs! {
         let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
         let theirs = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (our_addr, their_addr) = (ours.local_addr().unwrap(), theirs.local_addr().unwrap());
-        log.result("send to nobody", ours.send(b"x"));
+        log.result("send without a peer", ours.send(b"x"));
         log.result("send_to no address", ours.send_to(b"x", &[] as &[SocketAddr]));
         log.result("send_to a bad name", ours.send_to(b"x", "127.0.0.1"));
         log.result("send_to port 0", ours.send_to(b"x", "127.0.0.1:0"));
         log.result("send_to another family", ours.send_to(b"x", "[::1]:9"));
-        log.result("send_to all", ours.send_to(b"x", "255.255.255.255:9"));
+        log.result("send_to the broadcast address", ours.send_to(b"x", "255.255.255.255:9"));
         log.result("too long", ours.send_to(&[7; 65_508], their_addr));
         log.result("the longest", ours.send_to(&[7; 65_507], their_addr));
         let mut buf = vec![0; 70_000];
         log.result("peeked", theirs.peek_from(&mut buf).map(|(count, from)| (count, from == our_addr)));
         log.result("received", theirs.recv_from(&mut buf).map(|(count, from)| (count, from == our_addr)));
-        log.result("nothing", ours.send_to(b"", their_addr));
-        log.result("nothing received", theirs.recv_from(&mut buf).map(|(count, from)| (count, from == our_addr)));
+        log.result("send an empty datagram", ours.send_to(b"", their_addr));
+        log.result("receive an empty datagram", theirs.recv_from(&mut buf).map(|(count, from)| (count, from == our_addr)));
         ours.send_to(b"0123456789", their_addr).unwrap();
-        log.result("a part is peeked", theirs.peek(&mut buf[..4]));
-        log.result("nothing is peeked", theirs.peek(&mut []));
-        log.result("a part", theirs.recv_from(&mut buf[..4]).map(|(count, _)| count));
+        log.result("peek at a part", theirs.peek(&mut buf[..4]));
+        log.result("peek with an empty buffer", theirs.peek(&mut []));
+        log.result("receive a part", theirs.recv_from(&mut buf[..4]).map(|(count, _)| count));
         ours.send_to(b"0123456789", their_addr).unwrap();
-        log.result("into no room", theirs.recv(&mut []));
-        log.result("set no time", theirs.set_read_timeout(Some(Duration::ZERO)));
-        log.result("set a nanosecond", theirs.set_read_timeout(Some(Duration::from_nanos(1))));
-        log.result("the time", theirs.read_timeout());
-        log.result("time out", theirs.recv(&mut buf));
-        log.result("time out of a peek", theirs.peek_from(&mut buf).map(drop));
-        log.result("set all time", theirs.set_read_timeout(Some(Duration::MAX)));
-        log.result("all time", theirs.read_timeout().map(|it| it > Some(Duration::from_secs(1 << 40))));
+        log.result("receive with an empty buffer", theirs.recv(&mut []));
+        log.result("set a timeout of 0", theirs.set_read_timeout(Some(Duration::ZERO)));
+        log.result("set a timeout of 1 ns", theirs.set_read_timeout(Some(Duration::from_nanos(1))));
+        log.result("the timeout", theirs.read_timeout());
+        log.result("recv times out", theirs.recv(&mut buf));
+        log.result("peek times out", theirs.peek_from(&mut buf).map(drop));
+        log.result("set the longest timeout", theirs.set_read_timeout(Some(Duration::MAX)));
+        log.result("the longest timeout", theirs.read_timeout().map(|it| it > Some(Duration::from_secs(1 << 40))));
         ours.send_to(b"x", their_addr).unwrap();
-        log.result("in all that time", theirs.recv(&mut buf));
-        log.result("none", theirs.set_read_timeout(None));
-        log.result("nonblocking", theirs.set_nonblocking(true));
-        log.result("nothing there", theirs.recv_from(&mut buf).map(drop));
-        log.result("nothing to peek", theirs.peek(&mut buf));
-        let gone = UdpSocket::bind("127.0.0.1:0").unwrap();
-        log.result("connect", ours.connect(gone.local_addr().unwrap()));
-        theirs.send_to(b"not heard", our_addr).unwrap();
-        drop(gone);
-        log.result("to who is gone", ours.send(b"x"));
-        log.result("refused", ours.recv(&mut buf));
+        log.result("recv with the longest timeout", theirs.recv(&mut buf));
+        log.result("remove the timeout", theirs.set_read_timeout(None));
+        log.result("set_nonblocking", theirs.set_nonblocking(true));
+        log.result("nonblocking recv_from", theirs.recv_from(&mut buf).map(drop));
+        log.result("nonblocking peek", theirs.peek(&mut buf));
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+        log.result("connect", ours.connect(closed.local_addr().unwrap()));
+        theirs.send_to(b"filtered", our_addr).unwrap();
+        drop(closed);
+        log.result("send to a closed peer", ours.send(b"x"));
+        log.result("recv from a closed peer", ours.recv(&mut buf));
         log.result("peer", ours.peer_addr().map(drop));
-        log.result("connect to nothing", ours.connect(&[] as &[SocketAddr]));
+        log.result("connect to no address", ours.connect(&[] as &[SocketAddr]));
         let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         log.result("no peer", any.peer_addr());
         log.result("broadcast", (|| { any.set_broadcast(true)?; any.broadcast() })());
         log.result("ttl", (|| { any.set_ttl(9)?; any.ttl() })());
-        log.result("no ttl", any.set_ttl(0));
-        log.result("too much ttl", any.set_ttl(256));
+        log.result("set_ttl to 0", any.set_ttl(0));
+        log.result("set_ttl to 256", any.set_ttl(256));
         log.result("multicast", (|| { any.set_multicast_ttl_v4(3)?; any.multicast_ttl_v4() })());
-        log.result("too much multicast", any.set_multicast_ttl_v4(300));
+        log.result("set_multicast_ttl_v4 to 300", any.set_multicast_ttl_v4(300));
         log.result("loop", (|| { any.set_multicast_loop_v4(false)?; any.multicast_loop_v4() })());
         log.result("loop of another family", any.multicast_loop_v6());
-        log.result("join what is no group", any.join_multicast_v4(&Ipv4Addr::LOCALHOST, &Ipv4Addr::LOCALHOST));
-        log.result("leave what was not joined", any.leave_multicast_v4(&Ipv4Addr::new(224, 0, 0, 9), &Ipv4Addr::LOCALHOST));
+        log.result("join an address that is no group", any.join_multicast_v4(&Ipv4Addr::LOCALHOST, &Ipv4Addr::LOCALHOST));
+        log.result("leave a group that was not joined", any.leave_multicast_v4(&Ipv4Addr::new(224, 0, 0, 9), &Ipv4Addr::LOCALHOST));
         log.result("join of another family", any.join_multicast_v6(&Ipv6Addr::LOCALHOST, 0));
-        log.value("shown", format!("{ours:?}").starts_with("UdpSocket { addr: 127.0.0.1:"));
+        log.value("Debug", format!("{ours:?}").starts_with("UdpSocket { addr: 127.0.0.1:"));
         log
     }
 
@@ -192,38 +231,38 @@ same::programs! {
             (ours, listener.accept().unwrap().0)
         };
         let (mut ours, mut theirs) = pair();
-        log.result("write of nothing", ours.write(b""));
-        log.result("vectored write of nothing", ours.write_vectored(&[]));
+        log.result("write of no bytes", ours.write(b""));
+        log.result("vectored write of no slices", ours.write_vectored(&[]));
         log.result("vectored write of empty slices", ours.write_vectored(&[IoSlice::new(b""), IoSlice::new(b"")]));
-        log.result("a nanosecond", ours.set_read_timeout(Some(Duration::from_nanos(1))));
-        log.result("is", ours.read_timeout());
-        log.result("time out", ours.read(&mut [0; 8]));
-        log.result("time out of a peek", ours.peek(&mut [0; 8]));
-        log.result("all time", ours.set_read_timeout(Some(Duration::MAX)));
+        log.result("set a timeout of 1 ns", ours.set_read_timeout(Some(Duration::from_nanos(1))));
+        log.result("the timeout", ours.read_timeout());
+        log.result("read times out", ours.read(&mut [0; 8]));
+        log.result("peek times out", ours.peek(&mut [0; 8]));
+        log.result("set the longest timeout", ours.set_read_timeout(Some(Duration::MAX)));
         theirs.write_all(b"x").unwrap();
-        log.result("peek of nothing", ours.peek(&mut []));
-        log.result("read in all that time", ours.read(&mut [0; 8]));
-        log.result("no write time", ours.set_write_timeout(Some(Duration::ZERO)));
-        log.result("connect in no time", TcpStream::connect_timeout(&addr, Duration::ZERO).map(drop));
-        log.result("connect in all time", TcpStream::connect_timeout(&addr, Duration::MAX).map(drop));
+        log.result("peek with an empty buffer", ours.peek(&mut []));
+        log.result("read with the longest timeout", ours.read(&mut [0; 8]));
+        log.result("set a write timeout of 0", ours.set_write_timeout(Some(Duration::ZERO)));
+        log.result("connect with a timeout of 0", TcpStream::connect_timeout(&addr, Duration::ZERO).map(drop));
+        log.result("connect with the longest timeout", TcpStream::connect_timeout(&addr, Duration::MAX).map(drop));
         drop(listener.accept().unwrap());
         log.result("connect to port 0", TcpStream::connect("127.0.0.1:0").map(drop));
-        log.result("connect to nothing", TcpStream::connect(&[] as &[SocketAddr]).map(drop));
+        log.result("connect to no address", TcpStream::connect(&[] as &[SocketAddr]).map(drop));
         let reads = thread::spawn(move || {
             let mut all = Vec::new();
             theirs.read_to_end(&mut all).map(|_| all.len())
         });
         log.result("large write", ours.write(&vec![7; 8 << 20]));
-        log.result("shut", ours.shutdown(Shutdown::Write));
-        log.result("shut again", ours.shutdown(Shutdown::Write));
-        log.result("write after that", ours.write(b"x"));
-        log.result("nothing after that", ours.write(b""));
+        log.result("shutdown", ours.shutdown(Shutdown::Write));
+        log.result("shutdown again", ours.shutdown(Shutdown::Write));
+        log.result("write after shutdown", ours.write(b"x"));
+        log.result("write no bytes after shutdown", ours.write(b""));
         log.result("read", reads.join().unwrap());
         // A write that times out has written a part.
         let (mut ours, theirs) = pair();
         ours.set_write_timeout(Some(SHORT)).unwrap();
         let first = ours.write(&vec![7; 16 << 20]);
-        log.result("a part", first.map(|count| count > 0 && count < 16 << 20));
+        log.result("a write that times out", first.map(|count| count > 0 && count < 16 << 20));
         drop(theirs);
         // A clone toggles the mode of all clones.
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -242,55 +281,50 @@ same::programs! {
         let foreign = std::os::unix::net::UnixStream::from(ours);
         let ours = UnixStream::from(OwnedFd::from(foreign.try_clone().unwrap()));
         foreign.set_nonblocking(true).unwrap();
-        log.result("made nonblocking by another", (&ours).read(&mut [0; 8]));
+        log.result("read after std has set the mode", (&ours).read(&mut [0; 8]));
         listener.set_nonblocking(true).unwrap();
         let other = listener.try_clone().unwrap();
-        log.result("nobody", other.accept().map(drop));
+        log.result("nonblocking accept", other.accept().map(drop));
         other.set_nonblocking(false).unwrap();
         let connects = thread::spawn(move || TcpStream::connect(addr).map(drop));
-        log.result("somebody", listener.accept().map(drop));
-        log.result("who", connects.join().unwrap());
-        log.result("bind to what is no address", TcpListener::bind("256.0.0.1:0").map(drop));
-        log.result("bind to a privileged one of nobody", TcpListener::bind("203.0.113.1:80").map(drop));
+        log.result("blocking accept", listener.accept().map(drop));
+        log.result("connect", connects.join().unwrap());
+        log.result("bind to an invalid address", TcpListener::bind("256.0.0.1:0").map(drop));
+        log.result("bind to the address of another machine", TcpListener::bind("203.0.113.1:80").map(drop));
         log
     }
 
     /// A clone toggles the mode while a fiber or thread waits in `accept`; later calls use the last
     /// mode.
-    pub(super) fn a_mode_that_is_toggled_while_others_wait() -> Log {
+    pub(super) fn mode_is_toggled_during_accept() -> Log {
         let mut log = Log::default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         for (round, last) in [true, false, true].into_iter().enumerate() {
-            let (waits, toggles) = (listener.try_clone().unwrap(), listener.try_clone().unwrap());
-            let accepts = thread::spawn(move || waits.accept().map(drop));
-            // Gives the thread time to wait, because the outcome differs otherwise.
-            while connected_waiters(&toggles) == 0 {
-                thread::sleep(Duration::from_millis(1));
-            }
+            let (clone, toggles) = (listener.try_clone().unwrap(), listener.try_clone().unwrap());
+            let acceptor = Acceptor::default();
+            let thread_id = acceptor.thread_id.clone();
+            let accepts = thread::spawn(move || {
+                // SAFETY: no pointers.
+                thread_id.store(unsafe { libc::gettid() }, Ordering::Release);
+                clone.accept().map(drop)
+            });
+            acceptor.wait_until_blocked();
             toggles.set_nonblocking(!last).unwrap();
             toggles.set_nonblocking(last).unwrap();
             let connected = TcpStream::connect(addr);
             log.result(format!("{round}: connect"), connected.map(drop));
             log.result(format!("{round}: accept"), accepts.join().unwrap());
             if last {
-                log.result(format!("{round}: nobody"), toggles.accept().map(drop));
+                log.result(format!("{round}: nonblocking accept"), toggles.accept().map(drop));
             } else {
                 let connects = thread::spawn(move || TcpStream::connect(addr).map(drop));
-                log.result(format!("{round}: somebody"), toggles.accept().map(drop));
-                log.result(format!("{round}: who"), connects.join().unwrap());
+                log.result(format!("{round}: blocking accept"), toggles.accept().map(drop));
+                log.result(format!("{round}: connect, blocking"), connects.join().unwrap());
             }
             toggles.set_nonblocking(false).unwrap();
         }
         log
-    }
-
-    /// Gives the other fibers and threads time to wait.
-    fn connected_waiters(_: &TcpListener) -> usize {
-        for _ in 0..20 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        1
     }
 
     pub(super) fn unix_addresses() -> Log {
@@ -304,20 +338,19 @@ same::programs! {
             path.resize(len, b'n');
             std::path::PathBuf::from(std::ffi::OsStr::from_bytes(&path))
         };
-        let odd = at.join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+        let not_utf8 = at.join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
         let paths: Vec<(&str, std::path::PathBuf)> = vec![
             ("empty", "".into()),
             ("a NUL", at.join("a\0b")),
             ("107", long(107)),
             ("108", long(108)),
             ("109", long(109)),
-            ("odd", odd),
+            ("not UTF-8", not_utf8),
             ("a file", at.join("file")),
             ("a directory", at.into()),
-            ("nowhere", at.join("no/where")),
-            ("not there", at.join("gone")),
+            ("in a missing directory", at.join("no/where")),
+            ("missing", at.join("missing")),
         ];
-        // It would bind to a path in the working directory.
         for (name, path) in &paths {
             let shown = |addr: io::Result<UnixAddr>| {
                 addr.map(|addr| (addr.is_unnamed(), addr.as_pathname() == Some(path)))
@@ -335,7 +368,7 @@ same::programs! {
                     let mut buf = [0; 8];
                     log.result(format!("received at {name}"), bound.recv_from(&mut buf).map(|(count, from)| (count, from.is_unnamed())));
                     let other = UnixDatagram::unbound().unwrap();
-                    log.result(format!("bound and heard by {name}"), (|| {
+                    log.result(format!("send from {name}"), (|| {
                         let them = UnixDatagram::bind(at.join("them"))?;
                         bound.send_to(b"yx", at.join("them"))?;
                         let (count, from) = them.recv_from(&mut buf)?;
@@ -360,7 +393,7 @@ same::programs! {
             }
         }
         let unnamed = UnixDatagram::unbound().unwrap().local_addr().unwrap();
-        log.value("unnamed", &unnamed);
+        log.value("an unnamed address", &unnamed);
         log.result("connect to no name", UnixStream::connect_addr(&unnamed).map(drop));
         log.result("connect a datagram to no name", UnixDatagram::unbound().unwrap().connect_addr(&unnamed));
         log.result("send to no name", UnixDatagram::unbound().unwrap().send_to_addr(b"x", &unnamed));
@@ -379,10 +412,10 @@ same::programs! {
                     continue;
                 }
             };
-            log.result(format!("{round}: nobody"), UnixStream::connect_addr(&addr).map(drop));
-            log.result(format!("{round}: sent to nobody"), UnixDatagram::unbound().unwrap().send_to_addr(b"x", &addr));
+            log.result(format!("{round}: connect to a free name"), UnixStream::connect_addr(&addr).map(drop));
+            log.result(format!("{round}: send to a free name"), UnixDatagram::unbound().unwrap().send_to_addr(b"x", &addr));
             let listener = UnixListener::bind_addr(&addr).unwrap();
-            log.result(format!("{round}: taken"), UnixDatagram::bind_addr(&addr).map(drop).map_err(|e| io::Error::from(e.kind())));
+            log.result(format!("{round}: bind to a used name"), UnixDatagram::bind_addr(&addr).map(drop).map_err(|e| io::Error::from(e.kind())));
             let stream = UnixStream::connect_addr(&addr).unwrap();
             log.result(format!("{round}: accepted"), listener.accept().map(|(_, from)| from.is_unnamed()));
             log.result(format!("{round}: peer"), stream.peer_addr().map(|peer| peer.as_abstract_name() == Some(&name)));
@@ -393,14 +426,14 @@ same::programs! {
             let (count, from) = theirs.recv_from(&mut [0; 8]).unwrap();
             log.value(format!("{round}: received"), (count, from.as_abstract_name() == Some(&name)));
             log.result(format!("{round}: answered"), theirs.send_to_addr(b"yy", &from));
-            log.result(format!("{round}: heard"), ours.recv(&mut [0; 8]));
+            log.result(format!("{round}: received the answer"), ours.recv(&mut [0; 8]));
             std::fs::remove_file(at.join("theirs")).unwrap();
         }
         log
     }
 
     /// A path of all 108 bytes has no NUL. std cannot bind to one, but can receive from one.
-    pub(super) fn the_longest_unix_addresses() -> Log {
+    pub(super) fn longest_unix_addresses() -> Log {
         let mut log = Log::default();
         let holder = disk::short_directory();
         let at = holder.path();
@@ -413,14 +446,14 @@ same::programs! {
         let mut buf = [0; 8];
         log.result("sent", sender.send_to(b"ahoy", at.join("receiver")));
         log.result("received", receiver.recv_from(&mut buf).map(|(count, from)| (count, shown(from))));
-        log.value("what", buf);
+        log.value("the message", buf);
         // The sender is connected to another socket, so its address cannot be looked up: the
         // library returns the message with an unnamed address, as `UnixDatagram::recv_from`
         // documents. The same if its path is gone.
         sender.connect(at.join("receiver")).unwrap();
         log.result("sent", sender.send(b"ahoy again"));
         log.result("received", receiver.recv_from(&mut buf).map(|(count, _)| count));
-        log.value("what", buf);
+        log.value("the message", buf);
         log.result("sent", sender.send(b"ahoy"));
         for entry in std::fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
@@ -432,7 +465,7 @@ same::programs! {
         drop(sender);
         log.result("received", receiver.recv_from(&mut buf).map(|(count, _)| count));
         log.result("received", receiver.recv_from(&mut buf).map(|(count, _)| count));
-        log.value("what", buf);
+        log.value("the message", buf);
         let stream = bound_to_longest(at, b'm', libc::SOCK_STREAM);
         // SAFETY: no pointers.
         assert_eq!(unsafe { libc::listen(stream.as_raw_fd(), 4) }, 0);
@@ -444,50 +477,50 @@ same::programs! {
     pub(super) fn unix_sockets() -> Log {
         let mut log = Log::default();
         let (ours, theirs) = UnixDatagram::pair().unwrap();
-        log.result("nothing", ours.send(b""));
-        log.result("nothing received", theirs.recv(&mut [0; 8]));
-        log.result("nothing", ours.send(b"x"));
-        log.result("into no room", theirs.recv_from(&mut []).map(|(count, from)| (count, from.is_unnamed())));
+        log.result("send an empty message", ours.send(b""));
+        log.result("receive an empty message", theirs.recv(&mut [0; 8]));
+        log.result("send a message", ours.send(b"x"));
+        log.result("receive with an empty buffer", theirs.recv_from(&mut []).map(|(count, from)| (count, from.is_unnamed())));
         log.result("too long", ours.send(&vec![7; 1 << 24]));
-        log.result("a nanosecond", theirs.set_read_timeout(Some(Duration::from_nanos(1))));
-        log.result("time out", theirs.recv_from(&mut [0; 8]).map(drop));
-        ours.send(b"in time").unwrap();
-        log.result("in time", theirs.recv(&mut [0; 8]));
-        log.result("no time", theirs.set_write_timeout(Some(Duration::ZERO)));
-        log.result("shut", theirs.shutdown(Shutdown::Read));
-        log.result("received when shut", theirs.recv(&mut [0; 8]));
+        log.result("set a timeout of 1 ns", theirs.set_read_timeout(Some(Duration::from_nanos(1))));
+        log.result("recv_from times out", theirs.recv_from(&mut [0; 8]).map(drop));
+        ours.send(b"message").unwrap();
+        log.result("recv of a queued message", theirs.recv(&mut [0; 8]));
+        log.result("set a write timeout of 0", theirs.set_write_timeout(Some(Duration::ZERO)));
+        log.result("shutdown", theirs.shutdown(Shutdown::Read));
+        log.result("recv after shutdown", theirs.recv(&mut [0; 8]));
         theirs.set_read_timeout(None).unwrap();
-        log.result("received when shut, without a limit", theirs.recv_from(&mut [0; 8]).map(|(count, _)| count));
-        log.result("sent to one that is shut", ours.send(b"x"));
+        log.result("recv after shutdown, without a timeout", theirs.recv_from(&mut [0; 8]).map(|(count, _)| count));
+        log.result("send to a peer that is shut down", ours.send(b"x"));
         drop(theirs);
-        log.result("sent to nobody", ours.send(b"x"));
-        log.result("received from nobody", { ours.set_read_timeout(Some(SHORT)).unwrap(); ours.recv(&mut [0; 8]) });
+        log.result("send to a closed peer", ours.send(b"x"));
+        log.result("receive from a closed peer", { ours.set_read_timeout(Some(SHORT)).unwrap(); ours.recv(&mut [0; 8]) });
         let lone = UnixDatagram::unbound().unwrap();
-        log.result("unconnected", lone.send(b"x"));
-        log.result("no peer", lone.peer_addr().map(drop));
-        log.result("nonblocking", lone.set_nonblocking(true));
-        log.result("nothing there", lone.recv(&mut [0; 8]));
+        log.result("send without a peer", lone.send(b"x"));
+        log.result("address of no peer", lone.peer_addr().map(drop));
+        log.result("set_nonblocking", lone.set_nonblocking(true));
+        log.result("nonblocking recv", lone.recv(&mut [0; 8]));
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         log.result("addresses", ours.local_addr().and_then(|a| Ok((a.is_unnamed(), ours.peer_addr()?.is_unnamed()))));
-        log.result("of nothing", ours.write(b""));
+        log.result("write of no bytes", ours.write(b""));
         ours.set_read_timeout(Some(SHORT)).unwrap();
-        log.result("time out", ours.read(&mut [0; 8]));
+        log.result("read times out", ours.read(&mut [0; 8]));
         ours.set_nonblocking(true).unwrap();
-        log.result("nothing there", ours.read(&mut [0; 8]));
+        log.result("nonblocking read", ours.read(&mut [0; 8]));
         let full = loop { if let Err(e) = ours.write(&[7; 10_000]) { break e } };
-        log.result("full", Err::<(), _>(full));
+        log.result("write to a full buffer", Err::<(), _>(full));
         ours.set_nonblocking(false).unwrap();
         let reads = thread::spawn(move || {
             let mut all = Vec::new();
             theirs.read_to_end(&mut all).map(|_| all.len() > 2 << 20)
         });
-        log.result("all", ours.write(&vec![7; 2 << 20]));
-        log.result("shut", ours.shutdown(Shutdown::Both));
-        log.result("write", ours.write(b"x"));
-        log.result("write of nothing", ours.write(b""));
-        log.result("read", ours.read(&mut [0; 8]));
-        log.result("reads", reads.join().unwrap());
-        log.value("shown", format!("{ours:?}").starts_with("UnixStream { fd: "));
+        log.result("a large write", ours.write(&vec![7; 2 << 20]));
+        log.result("shutdown", ours.shutdown(Shutdown::Both));
+        log.result("write after shutdown", ours.write(b"x"));
+        log.result("write of no bytes after shutdown", ours.write(b""));
+        log.result("read after shutdown", ours.read(&mut [0; 8]));
+        log.result("the peer's read", reads.join().unwrap());
+        log.value("Debug", format!("{ours:?}").starts_with("UnixStream { fd: "));
         log
     }
 }
@@ -496,8 +529,8 @@ same::the_same!(
     wrong_descriptors,
     datagrams,
     streams,
-    a_mode_that_is_toggled_while_others_wait,
+    mode_is_toggled_during_accept,
     unix_addresses,
-    the_longest_unix_addresses,
+    longest_unix_addresses,
     unix_sockets,
 );

@@ -105,8 +105,8 @@ fn handler_failures_end_one_connection_and_are_counted() {
             let mut what = [0];
             stream.read_exact(&mut what)?;
             match &what {
-                b"e" => Err(io::Error::other("as it was asked to")),
-                b"p" => std::panic::resume_unwind(Box::new("as it was asked to")),
+                b"e" => Err(io::Error::other("on purpose")),
+                b"p" => std::panic::resume_unwind(Box::new("on purpose")),
                 _ => stream.write_all(&what),
             }
         };
@@ -475,7 +475,7 @@ fn stop_cancels_only_the_call_in_until_stopped() {
                 s.spawn(|| stopper.until_stopped(below)),
             ];
             let done = s.spawn(|| stopper.until_stopped(|| sleeps().or(Ok(()))));
-            let told = s.spawn(|| stopper.wait());
+            let waiter = s.spawn(|| stopper.wait());
             while begun.load(Ordering::SeqCst) < 4 {
                 fiber::yield_now();
             }
@@ -484,9 +484,10 @@ fn stop_cancels_only_the_call_in_until_stopped() {
                 assert_eq!(wait.join().unwrap().unwrap(), None);
             }
             assert_eq!(done.join().unwrap().unwrap(), Some(()));
-            told.join().unwrap().unwrap();
+            waiter.join().unwrap().unwrap();
         });
-        let refused = stopper.until_stopped(|| -> io::Result<()> { panic!("it is too late") });
+        let refused =
+            stopper.until_stopped(|| -> io::Result<()> { panic!("called after the stop") });
         assert_eq!(refused.unwrap(), None);
         cancel::check().unwrap();
     });

@@ -4,26 +4,26 @@
 use std::fmt::Debug;
 use std::io;
 
-/// The observations of a program: values, and errors by kind and `errno`.
+/// The results of a program's calls: values, and errors by kind, number and text.
 #[derive(Debug, Default, PartialEq)]
 struct Log(Vec<String>);
 
 impl Log {
-    fn saw(&mut self, what: impl Debug) {
+    fn value(&mut self, what: impl Debug) {
         self.0.push(format!("{what:?}"));
     }
 
-    /// The result of a call with a timeout, which a signal may end.
-    fn comes<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
+    /// Logs the result of a call with a timeout, which is repeated if a signal interrupts it.
+    fn timed_result<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
         loop {
             match call() {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => return self.came(result),
+                result => return self.result(result),
             }
         }
     }
 
-    fn came<T: Debug>(&mut self, result: io::Result<T>) {
+    fn result<T: Debug>(&mut self, result: io::Result<T>) {
         self.0.push(match result {
             Ok(value) => format!("{value:?}"),
             Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
@@ -90,7 +90,7 @@ programs! {
         let mut log = Log::default();
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let addr = listener.local_addr().unwrap();
-        log.saw(nameless(addr));
+        log.value(nameless(addr));
         thread::scope(|s| {
             s.spawn(|| {
                 let mut stream = listener.incoming().next().unwrap().unwrap();
@@ -100,24 +100,24 @@ programs! {
                 stream.flush().unwrap();
             });
             let mut stream = TcpStream::connect(addr).unwrap();
-            log.saw(stream.peer_addr().unwrap() == addr);
+            log.value(stream.peer_addr().unwrap() == addr);
             // An empty read without data.
-            log.came(stream.read_vectored(&mut []));
-            log.came(stream.read_vectored(&mut [IoSliceMut::new(&mut [])]));
+            log.result(stream.read_vectored(&mut []));
+            log.result(stream.read_vectored(&mut [IoSliceMut::new(&mut [])]));
             let parts = [IoSlice::new(b"ropes "), IoSlice::new(b""), IoSlice::new(b"and sails")];
-            log.came(stream.write_vectored(&parts));
-            log.came(stream.write(b""));
-            log.came(stream.shutdown(Shutdown::Write));
-            log.came(stream.write(b"x"));
+            log.result(stream.write_vectored(&parts));
+            log.result(stream.write(b""));
+            log.result(stream.shutdown(Shutdown::Write));
+            log.result(stream.write(b"x"));
             let mut peeked = [0; 15];
             while stream.peek(&mut peeked).unwrap() < peeked.len() {}
-            log.saw(peeked);
+            log.value(peeked);
             let (mut head, mut tail) = ([0; 5], [0; 10]);
             let mut bufs = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut tail)];
-            log.came(stream.read_vectored(&mut bufs));
-            log.saw((head, tail));
-            log.came(stream.read(&mut head));
-            log.came((&stream).read(&mut head));
+            log.result(stream.read_vectored(&mut bufs));
+            log.value((head, tail));
+            log.result(stream.read(&mut head));
+            log.result((&stream).read(&mut head));
         });
         log
     }
@@ -126,54 +126,54 @@ programs! {
         let mut log = Log::default();
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = taken.local_addr().unwrap();
-        log.came(TcpListener::bind(addr).map(drop));
-        log.came(TcpListener::bind("192.0.2.1:0").map(drop));
-        log.came(TcpListener::bind("127.0.0.1").map(drop));
-        log.came(TcpListener::bind("127.0.0.1:what").map(drop));
-        log.came(TcpListener::bind(&[] as &[SocketAddr]).map(drop));
+        log.result(TcpListener::bind(addr).map(drop));
+        log.result(TcpListener::bind("192.0.2.1:0").map(drop));
+        log.result(TcpListener::bind("127.0.0.1").map(drop));
+        log.result(TcpListener::bind("127.0.0.1:what").map(drop));
+        log.result(TcpListener::bind(&[] as &[SocketAddr]).map(drop));
         // The first address that is free.
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        log.came(TcpListener::bind(&[addr, free][..]).map(|it| it.local_addr().unwrap() != addr));
+        log.result(TcpListener::bind(&[addr, free][..]).map(|it| it.local_addr().unwrap() != addr));
         drop(taken);
-        log.came(TcpStream::connect(addr).map(drop));
-        log.came(TcpStream::connect_timeout(&addr, Duration::from_secs(60)).map(drop));
-        log.came(TcpStream::connect("255.255.255.255:9").map(drop));
-        log.came(TcpStream::connect("").map(drop));
-        log.came(TcpStream::connect(("127.0.0.1\0", 80)).map(drop));
-        log.came("127.0.0.1:80".to_socket_addrs().map(|it| it.collect::<Vec<_>>()));
-        log.came(("::1", 80).to_socket_addrs().map(|it| it.collect::<Vec<_>>()));
-        log.came("localhost:70000".to_socket_addrs().map(|it| it.collect::<Vec<_>>()));
+        log.result(TcpStream::connect(addr).map(drop));
+        log.result(TcpStream::connect_timeout(&addr, Duration::from_secs(60)).map(drop));
+        log.result(TcpStream::connect("255.255.255.255:9").map(drop));
+        log.result(TcpStream::connect("").map(drop));
+        log.result(TcpStream::connect(("127.0.0.1\0", 80)).map(drop));
+        log.result("127.0.0.1:80".to_socket_addrs().map(|it| it.collect::<Vec<_>>()));
+        log.result(("::1", 80).to_socket_addrs().map(|it| it.collect::<Vec<_>>()));
+        log.result("localhost:70000".to_socket_addrs().map(|it| it.collect::<Vec<_>>()));
         log
     }
 
     pub(super) fn timeouts() -> Log {
         let mut log = Log::default();
         let (mut ours, mut theirs) = pair();
-        log.came(ours.read_timeout());
-        log.came(ours.set_read_timeout(Some(Duration::ZERO)));
-        log.came(ours.set_write_timeout(Some(Duration::ZERO)));
-        log.came(ours.set_read_timeout(Some(Duration::from_millis(20))));
-        log.came(ours.read_timeout());
-        log.came(ours.write_timeout());
-        log.comes(|| ours.read(&mut [0; 8]));
-        log.comes(|| ours.peek(&mut [0; 8]));
-        log.comes(|| ours.read_vectored(&mut [IoSliceMut::new(&mut [0; 8])]));
+        log.result(ours.read_timeout());
+        log.result(ours.set_read_timeout(Some(Duration::ZERO)));
+        log.result(ours.set_write_timeout(Some(Duration::ZERO)));
+        log.result(ours.set_read_timeout(Some(Duration::from_millis(20))));
+        log.result(ours.read_timeout());
+        log.result(ours.write_timeout());
+        log.timed_result(|| ours.read(&mut [0; 8]));
+        log.timed_result(|| ours.peek(&mut [0; 8]));
+        log.timed_result(|| ours.read_vectored(&mut [IoSliceMut::new(&mut [0; 8])]));
         // Clones share the timeout.
         let clone = ours.try_clone().unwrap();
-        log.comes(|| (&clone).read(&mut [0; 8]));
-        log.came(clone.set_read_timeout(None));
-        log.came(ours.read_timeout());
-        log.came(theirs.write(b"x"));
-        log.comes(|| ours.read(&mut [0; 8]));
+        log.timed_result(|| (&clone).read(&mut [0; 8]));
+        log.result(clone.set_read_timeout(None));
+        log.result(ours.read_timeout());
+        log.result(theirs.write(b"x"));
+        log.timed_result(|| ours.read(&mut [0; 8]));
         // Without a reader, the buffers fill up.
-        log.came(theirs.set_write_timeout(Some(Duration::from_millis(20))));
+        log.result(theirs.set_write_timeout(Some(Duration::from_millis(20))));
         let stuck = loop {
             match theirs.write(&[0; 1 << 16]) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => break e,
                 _ => {}
             }
         };
-        log.came(Err::<(), _>(stuck));
+        log.result(Err::<(), _>(stuck));
         // (Data in transit may have freed some room.)
         let stuck = loop {
             match theirs.write_vectored(&[IoSlice::new(&[0; 1 << 16])]) {
@@ -181,8 +181,8 @@ programs! {
                 _ => {}
             }
         };
-        log.came(Err::<(), _>(stuck));
-        log.came(theirs.set_write_timeout(None));
+        log.result(Err::<(), _>(stuck));
+        log.result(theirs.set_write_timeout(None));
         drop((ours, clone));
         log
     }
@@ -191,22 +191,22 @@ programs! {
         let mut log = Log::default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = listener.try_clone().unwrap();
-        log.came(listener.set_nonblocking(true));
-        log.came(other.accept().map(drop));
-        log.came(listener.incoming().next().unwrap().map(drop));
-        log.came(other.set_nonblocking(false));
+        log.result(listener.set_nonblocking(true));
+        log.result(other.accept().map(drop));
+        log.result(listener.incoming().next().unwrap().map(drop));
+        log.result(other.set_nonblocking(false));
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (theirs, _) = listener.accept().unwrap();
-        log.came(ours.set_nonblocking(true));
-        log.came(ours.read(&mut [0; 8]));
-        log.came(ours.peek(&mut [0; 8]));
-        log.came((&ours.try_clone().unwrap()).read(&mut [0; 8]));
+        log.result(ours.set_nonblocking(true));
+        log.result(ours.read(&mut [0; 8]));
+        log.result(ours.peek(&mut [0; 8]));
+        log.result((&ours.try_clone().unwrap()).read(&mut [0; 8]));
         let full = loop {
             if let Err(e) = ours.write(&[0; 1 << 16]) {
                 break e;
             }
         };
-        log.came(Err::<(), _>(full));
+        log.result(Err::<(), _>(full));
         drop(theirs);
         log
     }
@@ -220,28 +220,28 @@ programs! {
         let addr = listener.local_addr().unwrap();
         reset(TcpStream::connect(addr).unwrap());
         let (mut stream, _) = listener.accept().unwrap();
-        log.came(stream.read(&mut [0; 8]));
-        log.came(stream.read(&mut [0; 8]));
+        log.result(stream.read(&mut [0; 8]));
+        log.result(stream.read(&mut [0; 8]));
         // Before a read.
         let (mut ours, theirs) = pair();
         reset(theirs);
-        log.came(ours.read(&mut [0; 8]));
-        log.came(ours.read(&mut [0; 8]));
-        log.came(ours.write(b"x"));
-        log.came(ours.peer_addr().map(drop));
-        log.came(ours.shutdown(Shutdown::Both));
+        log.result(ours.read(&mut [0; 8]));
+        log.result(ours.read(&mut [0; 8]));
+        log.result(ours.write(b"x"));
+        log.result(ours.peer_addr().map(drop));
+        log.result(ours.shutdown(Shutdown::Both));
         // Before a write.
         let (mut ours, theirs) = pair();
         reset(theirs);
-        log.came(ours.write(b"x"));
-        log.came(ours.write(b"x"));
-        log.came(ours.write_vectored(&[IoSlice::new(b"x")]));
-        log.came(ours.read(&mut [0; 8]));
+        log.result(ours.write(b"x"));
+        log.result(ours.write(b"x"));
+        log.result(ours.write_vectored(&[IoSlice::new(b"x")]));
+        log.result(ours.read(&mut [0; 8]));
         // The pending error is taken before another call reports it.
         let (ours, theirs) = pair();
         reset(theirs);
-        log.came(ours.take_error());
-        log.came(ours.take_error().map(|e| e.is_none()));
+        log.result(ours.take_error());
+        log.result(ours.take_error().map(|e| e.is_none()));
         // While a read waits.
         let (mut ours, theirs) = pair();
         let read = thread::spawn(move || {
@@ -252,13 +252,13 @@ programs! {
         (&theirs).write_all(b"x").unwrap();
         reset(theirs);
         // The reset may have arrived before the first read, which then finds no data.
-        log.came(read.join().unwrap());
+        log.result(read.join().unwrap());
         // Closing with unread data resets the connection, too.
         let (mut ours, theirs) = pair();
         ours.write_all(b"unread").unwrap();
         while theirs.peek(&mut [0; 8]).unwrap() < 6 {}
         drop(theirs);
-        log.came(ours.read(&mut [0; 8]));
+        log.result(ours.read(&mut [0; 8]));
         log
     }
 
@@ -266,50 +266,50 @@ programs! {
     pub(super) fn half_open_connections() -> Log {
         let mut log = Log::default();
         let (mut ours, mut theirs) = pair();
-        log.came(theirs.shutdown(Shutdown::Write));
-        log.came(ours.read(&mut [0; 8]));
-        log.came(ours.write(b"still there"));
+        log.result(theirs.shutdown(Shutdown::Write));
+        log.result(ours.read(&mut [0; 8]));
+        log.result(ours.write(b"still there"));
         let mut text = [0; 11];
-        log.came(theirs.read_exact(&mut text));
-        log.saw(text);
-        log.came(ours.shutdown(Shutdown::Read));
-        log.came(ours.read(&mut [0; 8]));
+        log.result(theirs.read_exact(&mut text));
+        log.value(text);
+        log.result(ours.shutdown(Shutdown::Read));
+        log.result(ours.read(&mut [0; 8]));
         drop(ours);
-        log.came(theirs.read(&mut [0; 8]));
+        log.result(theirs.read(&mut [0; 8]));
         // A shutdown ends a read of a clone.
         let (ours, theirs) = pair();
         let clone = ours.try_clone().unwrap();
         let read = thread::spawn(move || (&clone).read(&mut [0; 8]));
-        log.came(ours.shutdown(Shutdown::Both));
-        log.came(read.join().unwrap());
-        log.came((&theirs).read(&mut [0; 8]));
+        log.result(ours.shutdown(Shutdown::Both));
+        log.result(read.join().unwrap());
+        log.result((&theirs).read(&mut [0; 8]));
         // A drop does not end the clone's read.
         let (ours, theirs) = pair();
         let clone = ours.try_clone().unwrap();
         let read = thread::spawn(move || (&clone).read(&mut [0; 8]));
         drop(ours);
         (&theirs).write_all(b"on").unwrap();
-        log.came(read.join().unwrap());
+        log.result(read.join().unwrap());
         log
     }
 
     pub(super) fn options() -> Log {
         let mut log = Log::default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        log.came(listener.set_ttl(44));
-        log.came(listener.ttl());
-        log.came(listener.take_error().map(|e| e.is_none()));
+        log.result(listener.set_ttl(44));
+        log.result(listener.ttl());
+        log.result(listener.take_error().map(|e| e.is_none()));
         let (ours, theirs) = pair();
-        log.came(ours.nodelay());
-        log.came(ours.set_nodelay(true));
-        log.came(ours.nodelay());
-        log.came(theirs.nodelay());
-        log.came(ours.set_ttl(33));
-        log.came(ours.ttl());
-        log.came(ours.set_ttl(1000));
-        log.came(ours.take_error().map(|e| e.is_none()));
-        log.saw(format!("{ours:?}").starts_with("TcpStream { addr: 127.0.0.1:"));
-        log.saw(format!("{listener:?}").starts_with("TcpListener { addr: 127.0.0.1:"));
+        log.result(ours.nodelay());
+        log.result(ours.set_nodelay(true));
+        log.result(ours.nodelay());
+        log.result(theirs.nodelay());
+        log.result(ours.set_ttl(33));
+        log.result(ours.ttl());
+        log.result(ours.set_ttl(1000));
+        log.result(ours.take_error().map(|e| e.is_none()));
+        log.value(format!("{ours:?}").starts_with("TcpStream { addr: 127.0.0.1:"));
+        log.value(format!("{listener:?}").starts_with("TcpListener { addr: 127.0.0.1:"));
         log
     }
 }
@@ -318,14 +318,14 @@ macro_rules! the_same {
     ($($name:ident),* $(,)?) => {$(
         #[test]
         fn $name() {
-            let wanted = with_std::$name();
-            assert!(wanted.0.len() > 3);
+            let expected = with_std::$name();
+            assert!(expected.0.len() > 3);
             let builder = cringle::Builder::new();
             let fibers = builder.clone().workers(1).run(with_cringle::$name).unwrap();
-            assert_eq!(fibers, wanted, "on one worker");
+            assert_eq!(fibers, expected, "on one worker");
             let fibers = builder.workers(2).run(with_cringle::$name).unwrap();
-            assert_eq!(fibers, wanted, "on two workers");
-            assert_eq!(on_threads::$name(), wanted, "without a runtime");
+            assert_eq!(fibers, expected, "on two workers");
+            assert_eq!(on_threads::$name(), expected, "without a runtime");
         }
     )*};
 }

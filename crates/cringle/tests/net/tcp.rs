@@ -1,6 +1,7 @@
 //! TCP sockets on fibers: a wait suspends only its fiber, and a cancel ends every wait.
 
 use crate::child;
+use cringle::io::{Interest, ready};
 use cringle::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use cringle::{Builder, Cancelled, cancel, fiber, time};
 use std::cell::Cell;
@@ -137,8 +138,8 @@ fn connect_timeout_is_respected() {
         let (_listener, addr, _crowd) = crowded_listener();
         let error = TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let wanted = std::net::TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
-        assert_eq!(error.to_string(), wanted.to_string());
+        let expected = std::net::TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
+        assert_eq!(error.to_string(), expected.to_string());
         assert_eq!(cancel::reason(&error), None);
     });
 }
@@ -237,9 +238,9 @@ fn inline_reads_yield_and_notice_cancels() {
             reads.join().unwrap();
             before
         });
-        assert!(before < BYTES, "nobody else ran before the last byte");
+        assert!(before < BYTES, "no other fiber ran before the last byte");
         // An op may have received its byte before the cancel.
-        assert!(read.get() <= before + 1, "it read on after the cancel");
+        assert!(read.get() <= before + 1, "it continued to read after the cancel");
         let mut left = vec![0; BYTES - read.get()];
         ours.read_exact(&mut left).unwrap();
         assert!(!left.is_empty() && left.iter().all(|&byte| byte == 7));
@@ -283,8 +284,8 @@ fn stream_is_read_and_written_concurrently() {
                 let mut all = Vec::new();
                 (&ours).read_to_end(&mut all).unwrap();
                 writes.join().unwrap();
-                let wanted = (0..ROUNDS).flat_map(|round| [round as u8; 997]);
-                assert!(all.into_iter().eq(wanted));
+                let expected = (0..ROUNDS).flat_map(|round| [round as u8; 997]);
+                assert!(all.into_iter().eq(expected));
             });
         })
         .unwrap();
@@ -314,7 +315,7 @@ fn ten_thousand_connect_at_once() {
         fiber::scope(|s| {
             let serve = || assert!(is_cancelled(serve()));
             (0..ACCEPTORS).for_each(|_| s.spawn_daemon_local(serve));
-            let ask = move |n: usize| -> io::Result<()> {
+            let request = move |n: usize| -> io::Result<()> {
                 let mut stream = TcpStream::connect(addr)?;
                 stream.write_all(&[n as u8])?;
                 let mut answer = Vec::new();
@@ -322,7 +323,7 @@ fn ten_thousand_connect_at_once() {
                 assert_eq!(answer, [n as u8]);
                 Ok(())
             };
-            let clients: Vec<_> = (0..CLIENTS).map(|n| s.spawn(move || ask(n))).collect();
+            let clients: Vec<_> = (0..CLIENTS).map(|n| s.spawn(move || request(n))).collect();
             for end in clients {
                 end.join().unwrap().unwrap();
             }
@@ -440,17 +441,16 @@ fn lingering_stream_is_closed_without_a_free_thread() {
 #[test]
 fn foreign_socket_keeps_its_modes() {
     on_one_worker(|| {
-        let (std_listener, addr) = {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let addr = listener.local_addr().unwrap();
-            (listener, addr)
-        };
+        let std_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = std_listener.local_addr().unwrap();
         let client = std::net::TcpStream::connect(addr).unwrap();
         client.set_read_timeout(Some(SHORT)).unwrap();
         let mut client = TcpStream::from(client);
         assert_eq!(client.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         std_listener.set_nonblocking(true).unwrap();
         let listener = TcpListener::from(std_listener);
+        // The client may be connected before the kernel has queued its connection.
+        ready(&listener, Interest::READABLE).unwrap();
         drop(listener.accept().unwrap());
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         // Connections inherit the listener's modes, except the non-blocking mode.

@@ -1,4 +1,4 @@
-//! The same program with std and with the library. Each call of a program logs its result: the
+//! Runs the same program with std and with the library. A program logs the result of each call: the
 //! value, or the error's kind, number and text. [`compare`] lists every call whose result differs.
 #![allow(dead_code, unused_macros, unused_imports, reason = "each test binary uses a part of it")]
 
@@ -14,7 +14,7 @@ pub(crate) struct Log(Vec<(String, String)>);
 
 impl Log {
     fn push(&mut self, call: String, text: String) {
-        // If the program hangs, the call after the last printed line does not return.
+        // If the program hangs, the call after the last printed one is the reason.
         if std::env::var_os("CRINGLE_SAME_TRACE").is_some() {
             eprintln!("{call}: {text}");
         }
@@ -35,7 +35,7 @@ impl Log {
         self.push(call.into(), text);
     }
 
-    /// Logs a result; of an error its kind and number, not its text.
+    /// Logs a result. An error is logged without its text.
     pub(crate) fn result_without_text<T: Debug>(
         &mut self,
         call: impl Into<String>,
@@ -48,7 +48,7 @@ impl Log {
         self.push(call.into(), text);
     }
 
-    /// Logs whether a call panics, and the start of the message.
+    /// Logs whether a call panics, and the message up to the first colon.
     pub(crate) fn panic_prefix<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
         self.panic_message(call, f);
         let (_, text) = self.0.last_mut().expect("just logged");
@@ -74,8 +74,8 @@ impl Log {
     }
 }
 
-/// One program, three times: `it` is `std` or `cringle`, `thread` is `std::thread` or
-/// `cringle::fiber`.
+/// Compiles a program three times: with std, with the library's types on threads, and on fibers.
+/// `it` is `std` or `cringle`, `thread` is `std::thread` or `cringle::fiber`.
 macro_rules! programs {
     ($($body:item)*) => {
         #[allow(dead_code, unused_imports)]
@@ -106,7 +106,7 @@ macro_rules! programs {
 }
 pub(crate) use programs;
 
-/// A test for each program.
+/// Defines a test for each program.
 macro_rules! the_same {
     ($($name:ident),* $(,)?) => {$(
         #[test]
@@ -117,8 +117,7 @@ macro_rules! the_same {
 }
 pub(crate) use the_same;
 
-/// The other fibers of the worker, which decide whether calls are inline, plain or through the
-/// driver.
+/// The other fibers of the worker. They determine whether a call is inline, plain or queued.
 #[derive(Clone, Copy, Debug)]
 enum Company {
     None,
@@ -160,17 +159,17 @@ fn run_in<T>(driver: DriverChoice, workers: usize, company: Company, f: impl FnO
 /// differ from std's.
 #[track_caller]
 pub(crate) fn compare(std: fn() -> Log, on_threads: fn() -> Log, on_fibers: fn() -> Log) {
-    let wanted = std();
-    assert!(!wanted.0.is_empty());
+    let expected = std();
+    assert!(!expected.0.is_empty());
     let mut differences = Vec::new();
     let mut check = |way: &str, found: Log| {
-        for ((call, wanted), (same_call, found)) in wanted.0.iter().zip(&found.0) {
+        for ((call, expected), (same_call, found)) in expected.0.iter().zip(&found.0) {
             assert_eq!(call, same_call, "{way}: another call");
-            if wanted != found {
-                differences.push(format!("{way}: {call}\n   std: {wanted}\n  here: {found}"));
+            if expected != found {
+                differences.push(format!("{way}: {call}\n   std: {expected}\n  here: {found}"));
             }
         }
-        assert_eq!(wanted.0.len(), found.0.len(), "{way}: calls");
+        assert_eq!(expected.0.len(), found.0.len(), "{way}: calls");
     };
     check("without a runtime", on_threads());
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {

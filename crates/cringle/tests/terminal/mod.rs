@@ -1,27 +1,29 @@
-//! Terminals for tests: both ends, ours first.
+//! Pseudoterminals for tests.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// Creates a terminal. Returns its two ends, the test's first.
 pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let null = std::ptr::null_mut::<libc::c_char>();
-    // SAFETY: the call writes two descriptors, which are new and ours; the others may be null.
+    // SAFETY: the call writes two new descriptors, which have no other owner. The null pointers
+    // request no name and the default settings.
     unsafe {
         assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()), 0);
         (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
     }
 }
 
-/// One that changes no byte.
+/// Creates a terminal in raw mode, which passes all bytes unchanged.
 pub(crate) fn raw_terminal() -> (OwnedFd, OwnedFd) {
     let (ours, theirs) = terminal();
-    // SAFETY: the call changes the structure that it is given.
+    // SAFETY: the call changes only the structure.
     change(&theirs, |settings| unsafe { libc::cfmakeraw(settings) });
     (ours, theirs)
 }
 
-/// `VMIN` and `VTIME` of its reads.
+/// Sets `VMIN` and `VTIME`, which say when a read returns.
 pub(crate) fn set_timing(terminal: &OwnedFd, bytes: u8, tenths: u8) {
     change(terminal, |settings| {
         (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]) = (bytes, tenths);
@@ -30,7 +32,7 @@ pub(crate) fn set_timing(terminal: &OwnedFd, bytes: u8, tenths: u8) {
 
 fn change(terminal: &OwnedFd, change: impl FnOnce(&mut libc::termios)) {
     let fd = terminal.as_raw_fd();
-    // SAFETY: the pointers are to a structure of this frame, for which zeros are a value.
+    // SAFETY: the pointers are to a structure of this frame; all-zero is a valid value of it.
     unsafe {
         let mut settings = std::mem::zeroed();
         assert_eq!(libc::tcgetattr(fd, &mut settings), 0);

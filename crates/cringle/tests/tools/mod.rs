@@ -80,3 +80,12 @@ pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
         Err(payload) => (*payload.downcast::<&str>().expect("a message")).to_owned(),
     }
 }
+
+/// Calls the closure when it is dropped.
+pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

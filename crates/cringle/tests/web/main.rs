@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use web::Limits;
 
-/// A server process, which is ended when this is dropped.
+/// A running server, which is stopped when this is dropped.
 struct Running {
     addr: SocketAddr,
     stopper: Stopper,
@@ -33,13 +33,13 @@ impl Running {
         let files = disk::directory();
         fill(files.path());
         let site = files.path().join("site");
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn(move || {
             web::run(&site, "127.0.0.1:0", limits, |addr, stopper| {
-                tell.send((addr, stopper)).unwrap()
+                sender.send((addr, stopper)).unwrap()
             })
         });
-        let (addr, stopper) = told.recv().unwrap();
+        let (addr, stopper) = receiver.recv().unwrap();
         Running { addr, stopper, thread: Some(thread), _files: files }
     }
 

@@ -4,11 +4,13 @@
 //! inline calls of the library need no imitation. A loss of power compares the bytes of each file
 //! with those of its last sync, sector by sector, so that it does not matter which call wrote them.
 //!
-//! Every directory exists. The first sync of a file also makes its name durable, as on ext4, XFS
-//! and btrfs. Removing and renaming are durable at once. Links, listings and other ops on a path
-//! (permissions, owners, attributes) fail with `ENOSYS`: they are not imitated yet.
+//! A directory exists if a file is below it, or if it was created. Opened as a directory, or as the
+//! parent of a new file, every directory exists. The first sync of a file also makes its name
+//! durable, as on ext4, XFS and btrfs, and so does a sync of its directory. Removing and renaming
+//! are durable at once. Links, listings and other ops on a path (permissions, owners, attributes)
+//! fail with `ENOSYS`: they are not imitated yet.
 
-use super::node::Node;
+use super::node::{Node, NodeKind};
 use super::rng::Rng;
 use crate::sys;
 use std::collections::{BTreeMap, HashMap};
@@ -29,6 +31,8 @@ pub(crate) struct WorldId(u64);
 pub(crate) struct Files {
     id: WorldId,
     names: BTreeMap<Vec<u8>, usize>,
+    /// The directories that were created, opened or examined.
+    directories: BTreeMap<Vec<u8>, usize>,
     nodes: Vec<Node>,
     /// The nodes by the inode number of their memory file. Never iterated: the order would vary.
     by_number: HashMap<u64, usize>,
@@ -46,6 +50,7 @@ impl Files {
         Files {
             id: WorldId(NEXT.fetch_add(1, Ordering::Relaxed)),
             names: BTreeMap::new(),
+            directories: BTreeMap::new(),
             nodes: Vec::new(),
             by_number: HashMap::new(),
         }
@@ -68,8 +73,15 @@ impl Files {
             }
             Some(_) if flags & libc::O_DIRECTORY != 0 => return errno(libc::ENOTDIR),
             Some(&node) => node,
+            None if flags & libc::O_DIRECTORY != 0 || self.is_directory(&name) => {
+                return self.open_directory(name, flags);
+            }
             None if flags & libc::O_CREAT == 0 => return errno(libc::ENOENT),
-            None => self.make(name, now_ns)?,
+            None => {
+                let node = self.make(now_ns)?;
+                self.names.insert(name, node);
+                node
+            }
         };
         if flags & libc::O_TRUNC != 0 {
             self.nodes[node].modified_ns = now_ns;
@@ -83,14 +95,59 @@ impl Files {
         Ok(file.into_raw_fd())
     }
 
-    fn make(&mut self, name: Vec<u8>, now_ns: u64) -> io::Result<usize> {
+    fn make(&mut self, now_ns: u64) -> io::Result<usize> {
         let memory = sys::memory_file(&format!("cringle-sim-{}", self.id.0))?;
         let number = memory.metadata()?.ino();
         let node = self.nodes.len();
-        self.nodes.push(Node { memory, durable: None, modified_ns: now_ns });
+        let kind = NodeKind::File;
+        self.nodes.push(Node { memory, kind, durable: None, modified_ns: now_ns });
         self.by_number.insert(number, node);
-        self.names.insert(name, node);
         Ok(node)
+    }
+
+    /// Opens a directory, for a sync. Its descriptor is that of an empty memory file.
+    fn open_directory(&mut self, name: Vec<u8>, flags: i32) -> io::Result<RawFd> {
+        if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_CREAT != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        let node = self.directory(name)?;
+        let file = self.nodes[node].open(flags & !libc::O_DIRECTORY)?;
+        Ok(file.into_raw_fd())
+    }
+
+    /// Returns the node of a directory.
+    fn directory(&mut self, name: Vec<u8>) -> io::Result<usize> {
+        if let Some(&node) = self.directories.get(&name) {
+            return Ok(node);
+        }
+        let node = self.make(0)?;
+        self.nodes[node].kind = NodeKind::Directory { name: name.clone() };
+        self.directories.insert(name, node);
+        Ok(node)
+    }
+
+    /// Whether the name is that of the root, of a directory that was created, or of one with a file
+    /// below it.
+    fn is_directory(&self, name: &[u8]) -> bool {
+        let below = [name, b"/"].concat();
+        let first = self.names.range(below.clone()..).next();
+        name.is_empty()
+            || self.directories.contains_key(name)
+            || first.is_some_and(|(name, _)| name.starts_with(&below))
+    }
+
+    /// Whether the descriptor is that of a directory.
+    pub(super) fn is_open_directory(&mut self, fd: RawFd) -> bool {
+        self.node_of(fd).is_some_and(|(_, node)| matches!(node.kind, NodeKind::Directory { .. }))
+    }
+
+    /// `mkdir(2)`, which succeeds for an existing directory too.
+    pub(super) fn make_directory(&mut self, path: &CStr) -> io::Result<()> {
+        let name = name_of(path.to_bytes());
+        if self.names.contains_key(&name) {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        self.directory(name).map(drop)
     }
 
     fn node_of(&mut self, fd: RawFd) -> Option<(usize, &mut Node)> {
@@ -108,10 +165,18 @@ impl Files {
         }
     }
 
-    /// Makes the contents of the file durable.
+    /// Makes the contents of the file durable, or the names in the directory.
     pub(super) fn sync(&mut self, fd: RawFd) {
-        if let Some((_, node)) = self.node_of(fd) {
+        let Some((_, node)) = self.node_of(fd) else { return };
+        let NodeKind::Directory { name: directory } = &node.kind else {
             node.durable = Some(node.bytes());
+            return;
+        };
+        let directory = directory.clone();
+        for (name, &node) in &self.names {
+            if parent_of(name) == directory {
+                self.nodes[node].durable.get_or_insert_default();
+            }
         }
     }
 
@@ -146,9 +211,15 @@ impl Files {
         let fd = if path.is_empty() {
             dir
         } else {
-            match self.names.get(&name_of(path.to_bytes())) {
-                Some(&node) => self.nodes[node].memory.as_raw_fd(),
+            let name = name_of(path.to_bytes());
+            let node = match self.names.get(&name) {
+                Some(&node) => Ok(node),
+                None if self.is_directory(&name) => self.directory(name),
                 None => return -libc::ENOENT,
+            };
+            match node {
+                Ok(node) => self.nodes[node].memory.as_raw_fd(),
+                Err(e) => return -e.raw_os_error().unwrap_or(libc::EIO),
             }
         };
         let flags = flags | libc::AT_EMPTY_PATH;
@@ -166,7 +237,8 @@ impl Files {
     /// Draws what a loss of power would leave now.
     pub(super) fn draw_wreck(&self, rng: &mut Rng) -> Vec<Image> {
         let nodes = self.nodes.iter().enumerate();
-        nodes.map(|(node, file)| Image { node, bytes: file.draw_wreck(rng) }).collect()
+        let files = nodes.filter(|(_, node)| matches!(node.kind, NodeKind::File));
+        files.map(|(node, file)| Image { node, bytes: file.draw_wreck(rng) }).collect()
     }
 
     /// Restarts the machine with the files that a loss of power left.
@@ -198,7 +270,8 @@ impl Files {
         let node = match self.names.get(&name) {
             Some(&node) => node,
             None => {
-                let node = self.make(name, 0)?;
+                let node = self.make(0)?;
+                self.names.insert(name, node);
                 let mode = std::fs::Permissions::from_mode(0o644);
                 self.nodes[node].memory.set_permissions(mode)?;
                 node
@@ -238,6 +311,12 @@ impl Files {
         });
         leaked.collect()
     }
+}
+
+/// The name of the directory that contains this name.
+fn parent_of(name: &[u8]) -> &[u8] {
+    let slash = name.iter().rposition(|&byte| byte == b'/');
+    &name[..slash.expect("a name begins with a slash")]
 }
 
 /// The absolute path without `.`, `..` and doubled slashes. The working directory is the root.

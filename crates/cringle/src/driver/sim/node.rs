@@ -1,4 +1,4 @@
-//! One file of a world: its memory file, and its contents on the simulated disk.
+//! One file or directory of a world: its memory file, and its contents on the simulated disk.
 
 use super::rng::Rng;
 use std::fs::File;
@@ -11,10 +11,21 @@ const SECTOR_BYTES: usize = 512;
 /// The time at which every world begins: 2001-09-09 01:46:40 UTC.
 const EPOCH_SECONDS: i64 = 1_000_000_000;
 
+#[derive(Clone, Debug)]
+pub(super) enum NodeKind {
+    File,
+    /// Its memory file is empty, and serves only for its descriptors.
+    Directory {
+        name: Vec<u8>,
+    },
+}
+
 /// See the module.
 pub(super) struct Node {
     pub(super) memory: File,
-    /// The contents that survive a loss of power; `None` before the first sync.
+    pub(super) kind: NodeKind,
+    /// The contents that survive a loss of power; `None` before the first sync. A sync of the
+    /// directory makes only the name durable: then they are empty.
     pub(super) durable: Option<Vec<u8>>,
     pub(super) modified_ns: u64,
 }
@@ -67,6 +78,9 @@ impl Node {
         (stat.stx_mtime, stat.stx_ctime, stat.stx_atime, stat.stx_btime) = (time, time, time, time);
         (stat.stx_ino, stat.stx_dev_major, stat.stx_dev_minor) = (number as u64 + 1, 0, 1);
         (stat.stx_nlink, stat.stx_uid, stat.stx_gid) = (1, 0, 0);
+        if let NodeKind::Directory { .. } = self.kind {
+            stat.stx_mode = (libc::S_IFDIR | 0o755) as u16;
+        }
     }
 
     /// Draws the contents that a loss of power would leave now; `None` if the file would be lost.

@@ -66,6 +66,9 @@ impl Core {
 
     fn transfer(&mut self, op: &Op, transfer: &Transfer) -> Outcome {
         let Transfer { fd, len, is_write, is_regular, is_socket } = *transfer;
+        if is_regular && self.files.is_open_directory(fd) {
+            return Outcome::Done(-libc::EISDIR);
+        }
         if self.draw(Fault::Interrupted) {
             return Outcome::Done(-libc::EINTR);
         }
@@ -188,8 +191,10 @@ impl Core {
         match *op {
             Op::Unlink { path, .. } => self.files.unlink(of(path)),
             Op::Rename { from, to, flags: 0, .. } => self.files.rename(of(from), of(to)),
-            // Every directory exists.
-            Op::MakeDir { .. } => 0,
+            Op::MakeDir { path, .. } => match self.files.make_directory(of(path)) {
+                Ok(()) => 0,
+                Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
+            },
             _ if names_a_path(op) => -libc::ENOSYS,
             // As for `accept`.
             Op::Connect { .. } => -libc::ENOSYS,
@@ -224,7 +229,7 @@ impl Core {
         }
     }
 
-    /// Makes the contents of a file survive a loss of power.
+    /// Makes the contents of a file, or the names in a directory, survive a loss of power.
     pub(crate) fn sync(&mut self, fd: RawFd) -> i32 {
         #[cfg(any(test, feature = "sabotage"))]
         if self.is_sabotaged(super::Sabotage::SyncIgnored) {
@@ -237,8 +242,8 @@ impl Core {
     }
 }
 
-/// Whether the op names a path in a way that is not imitated yet. It must not reach the machine's
-/// files.
+/// Whether the op names a path, or lists a directory, in a way that is not imitated yet. It must
+/// not reach the machine's files.
 fn names_a_path(op: &Op) -> bool {
     // SAFETY: I1. The op has not ended, so the call that it points to is valid.
     let has_path = |call: *const XattrCall| unsafe { !(*call).path.is_null() };
@@ -282,9 +287,11 @@ fn syscall_names_a_path(call: &Syscall) -> bool {
         Syscall::SetMode { path, .. } | Syscall::SetTimes { path, .. } => !path.is_null(),
         // SAFETY: I1. The op has not ended, so its path is a valid C string.
         Syscall::SetOwner { path, .. } => unsafe { *path != 0 },
-        Syscall::ReadLink { .. } | Syscall::RealPath { .. } | Syscall::ChangeRoot { .. } => true,
         Syscall::ReadDir { .. }
-        | Syscall::Lock { .. }
+        | Syscall::ReadLink { .. }
+        | Syscall::RealPath { .. }
+        | Syscall::ChangeRoot { .. } => true,
+        Syscall::Lock { .. }
         | Syscall::CopyRange { .. }
         | Syscall::Clone { .. }
         | Syscall::Seek { .. } => false,
