@@ -1,8 +1,16 @@
-//! The runtime: workers, each with its ring and its fibers.
+//! The runtime of a [`run`](crate::run): its workers and driver, its counters, and dumps of its
+//! fibers.
 //!
-//! It owns every started fiber (**I2**), resumes it only on the worker that started it and only
-//! while it is suspended (**I3**), and leaves nothing behind when it ends (**I9**). The calls of
-//! fibers are one level up, in `fiber`, `fs`, `block` and `io`.
+//! | to | see |
+//! |---|---|
+//! | find out whether rings are used, and why not | [`driver`], [`Feature`] |
+//! | choose the driver | [`DriverChoice`], [`Builder::driver`](crate::Builder::driver) |
+//! | find the calling fiber's worker, and the number of workers | [`worker`](fn@worker), [`workers`] |
+//! | see which fiber waits for what | [`dump()`], [`dump_all`], [`dump_with_backtraces`] |
+//! | read the counters | [`stats`] |
+//!
+//! The runtime owns every started fiber (**I2**), resumes it only on the worker that started it and
+//! only while it is suspended (**I3**), and leaves nothing behind when it ends (**I9**).
 
 pub(crate) mod cancelled;
 mod counters;
