@@ -33,7 +33,7 @@ macro_rules! metrics {
 
 /// By convention, the name of a counter ends with `_total`.
 const METRICS: &[Metric] = metrics! {
-    counter "cringle_turns_total" turns "Turns of the scheduler; in each, every ready fiber runs once.";
+    counter "cringle_turns_total" turns "Turns, in each of which every ready fiber ran once.";
     counter "cringle_fibers_started_total" started "Fibers that have started.";
     counter "cringle_fibers_ended_total" ended "Fibers that have ended.";
     gauge "cringle_fibers_ready" ready "Fibers that are ready or running.";
@@ -42,8 +42,8 @@ const METRICS: &[Metric] = metrics! {
     counter "cringle_enters_total" enters "System calls of the driver.";
     gauge "cringle_operations_in_flight" in_flight "Operations in flight.";
     counter "cringle_inline_hits_total" inline_hits "Calls that completed without suspending.";
-    counter "cringle_inline_misses_total" inline_misses "Calls whose attempt to complete without suspending failed.";
-    counter "cringle_slot_waits_total" room_waits "Calls that waited because too many operations were in flight.";
+    counter "cringle_inline_misses_total" inline_misses "Calls that had to suspend after an inline attempt.";
+    counter "cringle_slot_waits_total" room_waits "Waits for room among the operations in flight.";
     counter "cringle_steals_total" steals "Unstarted fibers taken from other workers.";
     counter "cringle_sleeps_total" sleeps "Times that the worker went to sleep.";
     counter "cringle_wakes_total" wakes "Other workers that this worker woke.";

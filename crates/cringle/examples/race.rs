@@ -32,7 +32,7 @@ pub(crate) fn run() -> io::Result<Vec<&'static str>> {
 
 fn first(page: u8, left: &UnixStream, right: &UnixStream) -> io::Result<&'static str> {
     let _span = trace::span("page");
-    let ask = |mut replica: &UnixStream, name| {
+    let request = |mut replica: &UnixStream, name| {
         replica.write_all(&[page])?;
         let mut answer = [0];
         loop {
@@ -43,7 +43,7 @@ fn first(page: u8, left: &UnixStream, right: &UnixStream) -> io::Result<&'static
             }
         }
     };
-    fiber::race(|| ask(left, "left"), || ask(right, "right"))
+    fiber::race(|| request(left, "left"), || request(right, "right"))
 }
 
 /// Answers requests until the stream ends. Every second page takes a while.

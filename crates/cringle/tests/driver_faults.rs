@@ -2,16 +2,17 @@
 //! missing features, thousands of cancels at once.
 
 mod child;
+mod tools;
 
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::{File, OpenOptions};
 use cringle::runtime::{self, Driver, Feature};
 use cringle::{Builder, Cancelled, fiber};
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tools::pipe;
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
@@ -48,12 +49,6 @@ fn read_block(file: &File, block: usize) {
     let mut page = AlignedBuf::new(BLOCK);
     file.read_exact_at(&mut page, (block * BLOCK) as u64).unwrap();
     assert!(page.iter().all(|&byte| byte == Blocks::byte(block)), "block {block}");
-}
-
-/// Both ends of a pipe.
-fn pipe() -> (File, File) {
-    let (reader, writer) = io::pipe().unwrap();
-    (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
 }
 
 /// Runs reads, batches, pipes, timers, the pool and wake-ups between workers, all at once.

@@ -3,16 +3,21 @@
 //!
 //! `CRINGLE_PROGRAMS=10000` runs that number of programs.
 
+mod rng;
+mod tools;
+
 use cringle::fs::{File, OpenOptions};
 use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, Shutdown, TcpListener, TcpStream};
 use cringle::os::unix::net::{UnixDatagram, UnixStream};
 use cringle::runtime::{self, Driver, DriverChoice};
 use cringle::{Builder, cancel, fiber, io, time};
+use rng::Rng;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
+use tools::readable_bytes;
 
 const CALLS: usize = 60;
 /// The timeout of calls that would wait without end.
@@ -50,21 +55,9 @@ fn log_of(seed: u64, driver: DriverChoice, path: &Path) -> Vec<String> {
     run.unwrap()
 }
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-
-    fn bytes(&mut self, limit: u64) -> Vec<u8> {
-        (0..self.below(limit + 1)).map(|_| self.below(256) as u8).collect()
-    }
+/// Draws at most `limit` bytes.
+fn bytes(rng: &mut Rng, limit: usize) -> Vec<u8> {
+    (0..rng.below(limit + 1)).map(|_| rng.below(256) as u8).collect()
 }
 
 /// A pipe or a pair of sockets: one end is written to, the other read from.
@@ -98,7 +91,7 @@ impl World {
     fn new(seed: u64, path: &Path) -> io::Result<World> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         let append = OpenOptions::new().append(true).open(path)?;
-        Ok(World { rng: Rng(seed), file, append, channels: channels()? })
+        Ok(World { rng: Rng::new(seed), file, append, channels: channels()? })
     }
 
     fn call(&mut self) -> String {
@@ -114,8 +107,8 @@ impl World {
 
     fn call_on_file(&mut self) -> String {
         let offset = self.offset();
-        let bytes = self.rng.bytes(5000);
-        let mut buf = vec![0; self.rng.below(6000) as usize];
+        let bytes = bytes(&mut self.rng, 5000);
+        let mut buf = vec![0; self.rng.below(6000)];
         let file = &self.file;
         match self.rng.below(10) {
             0 => describe("write_at", file.write_at(&bytes, offset)),
@@ -144,12 +137,12 @@ impl World {
         match self.rng.below(10) {
             0 => u64::MAX,
             1 => i64::MAX as u64,
-            _ => self.rng.below(10_000),
+            _ => self.rng.below(10_000) as u64,
         }
     }
 
     fn call_on_channel(&mut self) -> String {
-        let index = self.rng.below(self.channels.len() as u64) as usize;
+        let index = self.rng.below(self.channels.len());
         let channel = &mut self.channels[index];
         let full = channel.unread.iter().sum::<usize>() > 4000 || channel.unread.len() > 5;
         let result = match self.rng.below(20) {
@@ -197,7 +190,7 @@ impl Channel {
     }
 
     fn write(&mut self, rng: &mut Rng) -> String {
-        let bytes = rng.bytes(1000);
+        let bytes = bytes(rng, 1000);
         let slices = [IoSlice::new(&bytes), IoSlice::new(b"!")];
         let way = rng.below(4);
         let none = SendAncillary::default();
@@ -224,7 +217,7 @@ impl Channel {
     }
 
     fn read(&mut self, rng: &mut Rng) -> String {
-        let mut buf = vec![0; rng.below(2000) as usize];
+        let mut buf = vec![0; rng.below(2000)];
         let (way, readable) = (rng.below(5), self.readable());
         if !self.has_messages {
             self.wait_for_arrival(readable);
@@ -270,18 +263,16 @@ impl Channel {
     /// left. The loopback interface does not always deliver them at once.
     fn wait_for_arrival(&self, bytes: usize) {
         let fd = match &self.reader {
-            Writer::File(file) => file.as_raw_fd(),
-            Writer::Tcp(stream) => stream.as_raw_fd(),
-            Writer::Unix(stream) => stream.as_raw_fd(),
-            Writer::Datagram(socket) => socket.as_raw_fd(),
+            Writer::File(file) => file.as_fd(),
+            Writer::Tcp(stream) => stream.as_fd(),
+            Writer::Unix(stream) => stream.as_fd(),
+            Writer::Datagram(socket) => socket.as_fd(),
         };
-        let mut available = 0i32;
-        while (available as usize) < bytes {
-            // SAFETY: the kernel writes one integer, which is borrowed for the call.
-            let result = unsafe { libc::ioctl(fd, libc::FIONREAD, &mut available) };
-            assert_eq!(result, 0);
+        while readable_bytes(&fd) < bytes {
+            std::thread::yield_now();
         }
         if bytes == 0 && self.is_shut {
+            let fd = fd.as_raw_fd();
             let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             // SAFETY: the array has one element, which is borrowed for the call.
             assert_eq!(unsafe { libc::poll(&mut poll, 1, -1) }, 1);

@@ -1,6 +1,7 @@
 //! A dump shows which fiber waits for what, and disturbs no fiber.
 
 mod disk;
+mod tools;
 
 use cringle::runtime::{self, Dump, FiberReport, FiberState, Holder, WaitsFor};
 use cringle::{Builder, fiber, fs, io, net, process, sync, time};
@@ -10,10 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
+use tools::on_one_worker;
 
 fn named(name: &str) -> fiber::Builder {
     fiber::Builder::new().name(name.into())
@@ -448,7 +446,7 @@ fn dump_shows_every_other_wait() {
         let reading = shared.read().unwrap();
         let again = shared.read().unwrap();
         let line = line!() + 1;
-        fiber::scope(|s| {
+        let dump = fiber::scope(|s| {
             let sleeper = named("sleeper").spawn_scoped_local(s, || {
                 fiber::sleep(Duration::from_secs(3600));
             });
@@ -478,43 +476,41 @@ fn dump_shows_every_other_wait() {
                 .unwrap();
             settle();
             let dump = dump();
-            let FiberState::Waiting { timer: Some(timer), .. } =
-                dump.fiber("sleeper").unwrap().state
-            else {
-                panic!("{dump}");
-            };
-            assert!(timer > Duration::from_secs(3000) && timer <= Duration::from_secs(3600));
-            assert!(matches!(what(&dump, "sleeper"), WaitsFor::Timer));
-            let WaitsFor::Other { what: text, address: Some(_), .. } = what(&dump, "channel")
-            else {
-                panic!("{dump}");
-            };
-            assert!(text.contains("channel"));
-            assert!(matches!(what(&dump, "permit"), WaitsFor::Permits { free: 0, .. }));
-            let WaitsFor::Lock { holder: Holder::Readers(2), .. } = what(&dump, "writer") else {
-                panic!("{dump}");
-            };
-            let WaitsFor::Other { what: text, .. } = what(&dump, "condvar") else {
-                panic!("{dump}")
-            };
-            assert!(text.contains("notification"));
-            let WaitsFor::Join(joined) = what(&dump, "joiner") else { panic!("{dump}") };
-            assert_eq!(joined.name.as_deref(), Some("sleeper"));
-            assert!(matches!(what(&dump, "parent"), WaitsFor::Scope(2)));
-            let scope = dump.fiber("child").unwrap().scope.clone().unwrap();
-            assert_eq!(scope.owner.unwrap().name.as_deref(), Some("parent"));
-            assert!(scope.opened.file().ends_with("tests/dump.rs"));
-            let scope = dump.fiber("sleeper").unwrap().scope.clone().unwrap();
-            assert_eq!(scope.owner.unwrap().name.as_deref(), Some("main"));
-            assert_eq!(scope.opened.line(), line);
-            let deadline = dump.fiber("hurried").unwrap().deadline.unwrap();
-            assert!(deadline > Duration::from_secs(1000) && deadline <= Duration::from_secs(1800));
-            let main = dump.fiber("main").unwrap();
-            assert!(matches!(main.state, FiberState::Running));
-            assert!(main.who.spawned.unwrap().file().ends_with("tests/dump.rs"));
+            // First end the fibers, so that a failed assertion does not hang.
             drop((held, reading, again, sender));
             s.cancel();
+            dump
         });
+        let FiberState::Waiting { timer: Some(timer), .. } = dump.fiber("sleeper").unwrap().state
+        else {
+            panic!("{dump}");
+        };
+        assert!(timer > Duration::from_secs(3000) && timer <= Duration::from_secs(3600));
+        assert!(matches!(what(&dump, "sleeper"), WaitsFor::Timer));
+        let WaitsFor::Other { what: text, address: Some(_), .. } = what(&dump, "channel") else {
+            panic!("{dump}");
+        };
+        assert!(text.contains("channel"));
+        assert!(matches!(what(&dump, "permit"), WaitsFor::Permits { free: 0, .. }));
+        let WaitsFor::Lock { holder: Holder::Readers(2), .. } = what(&dump, "writer") else {
+            panic!("{dump}");
+        };
+        let WaitsFor::Other { what: text, .. } = what(&dump, "condvar") else { panic!("{dump}") };
+        assert!(text.contains("notification"));
+        let WaitsFor::Join(joined) = what(&dump, "joiner") else { panic!("{dump}") };
+        assert_eq!(joined.name.as_deref(), Some("sleeper"));
+        assert!(matches!(what(&dump, "parent"), WaitsFor::Scope(2)));
+        let scope = dump.fiber("child").unwrap().scope.clone().unwrap();
+        assert_eq!(scope.owner.unwrap().name.as_deref(), Some("parent"));
+        assert!(scope.opened.file().ends_with("tests/dump.rs"));
+        let scope = dump.fiber("sleeper").unwrap().scope.clone().unwrap();
+        assert_eq!(scope.owner.unwrap().name.as_deref(), Some("main"));
+        assert_eq!(scope.opened.line(), line);
+        let deadline = dump.fiber("hurried").unwrap().deadline.unwrap();
+        assert!(deadline > Duration::from_secs(1000) && deadline <= Duration::from_secs(1800));
+        let main = dump.fiber("main").unwrap();
+        assert!(matches!(main.state, FiberState::Running));
+        assert!(main.who.spawned.unwrap().file().ends_with("tests/dump.rs"));
     });
 }
 

@@ -1,11 +1,13 @@
 //! The counters agree with what the program did.
 
 mod disk;
+mod tools;
 
 use cringle::runtime::{self, Stats, WorkerStats};
 use cringle::{Builder, fiber, fs, io, sync};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tools::on_one_worker;
 
 fn now() -> Stats {
     runtime::stats().expect("called within a run")
@@ -13,10 +15,6 @@ fn now() -> Stats {
 
 fn total() -> WorkerStats {
     now().total()
-}
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use cringle::{fiber, time};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use terminal::{raw_terminal, set_timing, terminal};
-use tools::{assert_cancelled, assert_elapsed, let_others_wait, on_one_worker};
+use tools::{assert_cancelled, assert_elapsed, let_others_wait, on_one_worker, readable_bytes};
 
 const SHORT: Duration = Duration::from_millis(1);
 
@@ -51,10 +51,7 @@ fn output(number: i32) -> (Replaced, PipeReader) {
 
 /// Takes the data that is in the pipe now.
 fn visible(reader: &mut PipeReader) -> String {
-    let mut count: libc::c_int = 0;
-    // SAFETY: the call writes one integer, which is borrowed for it.
-    assert_eq!(unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut count) }, 0);
-    let mut found = vec![0; count as usize];
+    let mut found = vec![0; readable_bytes(reader)];
     reader.read_exact(&mut found).unwrap();
     String::from_utf8(found).unwrap()
 }

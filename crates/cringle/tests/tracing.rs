@@ -2,10 +2,11 @@
 //! events.
 
 mod child;
+mod tools;
 
+use cringle::fiber;
 use cringle::fs::File;
 use cringle::sync::mpsc;
-use cringle::{Builder, fiber};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,6 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tools::on_one_worker;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Id, Level, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -81,11 +83,6 @@ fn recorded(f: impl FnOnce()) -> Vec<Record> {
     let subscriber = tracing_subscriber::registry().with(recorder.clone());
     tracing::subscriber::with_default(subscriber, f);
     Arc::into_inner(recorder.0).map_or_else(Vec::new, |records| records.into_inner().unwrap())
-}
-
-/// Runs `f` on one worker, which uses the calling thread.
-fn on_one_worker(f: impl FnOnce()) {
-    Builder::new().workers(1).run(f).unwrap();
 }
 
 fn with_message<'a>(records: &'a [Record], message: &str) -> Vec<&'a Record> {

@@ -1,6 +1,7 @@
 //! Ticks keep their times, and deadlines and cancels reach fibers that compute.
 
 use crate::child;
+use crate::tools::on_one_worker;
 use cringle::io::{Interest, ready};
 use cringle::{Builder, cancel, fiber, time};
 use std::io::ErrorKind;
@@ -8,10 +9,6 @@ use std::time::{Duration, Instant};
 
 /// The longest time that a busy machine may take for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
 
 // ----- intervals -----
 

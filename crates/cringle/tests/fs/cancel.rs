@@ -4,11 +4,11 @@
 use crate::child;
 use crate::disk::{alone, directory};
 use crate::terminal;
+use crate::tools::readable_bytes;
 use cringle::fs::{self, Dir, File, Permissions};
 use cringle::os::unix::fs::{chown, symlink};
 use cringle::{cancel, fiber};
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -84,12 +84,6 @@ fn calls_of_a_cancelled_fiber_fail_without_effect() {
 #[test]
 fn cancel_ends_a_write_to_a_full_terminal() {
     let (ours, theirs) = terminal::terminal();
-    let has_bytes = || {
-        let mut count: libc::c_int = 0;
-        // SAFETY: the call writes one integer, which is borrowed for it.
-        assert_eq!(unsafe { libc::ioctl(ours.as_raw_fd(), libc::FIONREAD, &mut count) }, 0);
-        count > 0
-    };
     let theirs = File::from(theirs);
     let ring = cringle::Builder::new().driver(cringle::runtime::DriverChoice::Uring).workers(1);
     let written = ring.run(|| {
@@ -99,7 +93,7 @@ fn cancel_ends_a_write_to_a_full_terminal() {
                 (first, (&theirs).write(b"z"))
             });
             // The write has begun, and cannot end, because the terminal has no room for all bytes.
-            while !has_bytes() {
+            while readable_bytes(&ours) == 0 {
                 fiber::yield_now();
             }
             s.cancel();

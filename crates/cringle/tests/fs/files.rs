@@ -7,6 +7,7 @@ use crate::disk::{
 };
 use crate::disk::{status_flags, unwinding};
 use crate::terminal;
+use crate::tools::pipe;
 use cringle::block::Batch;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
@@ -583,11 +584,6 @@ fn end_of_run_cancels_the_open_of_a_fifo() {
 }
 
 // ----- files without positions -----
-
-fn pipe() -> (File, File) {
-    let (reader, writer) = io::pipe().unwrap();
-    (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
-}
 
 #[test]
 fn positioned_calls_on_a_pipe_fail_without_loss() {

@@ -6,6 +6,8 @@
 
 #[path = "../disk/mod.rs"]
 mod disk;
+#[path = "../rng/mod.rs"]
+mod rng;
 mod server;
 
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile, OwnedBatch};
@@ -13,6 +15,7 @@ use cringle::fs::{File, OpenOptions};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, fiber};
 use disk::pattern;
+use rng::Rng;
 use server::{Manner, Mounted};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -26,19 +29,6 @@ const DRIVERS: [DriverChoice; 2] = [DriverChoice::Auto, DriverChoice::Epoll];
 
 fn calls() -> usize {
     std::env::var("CRINGLE_FUSE_CALLS").map_or(300, |count| count.parse().expect("a number"))
-}
-
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
 }
 
 #[test]
@@ -74,7 +64,7 @@ fn compare_calls(mounted: &Mounted, manner: Manner) {
                 let ours = options.read(true).write(true).open(mounted.path(seed)).unwrap();
                 let mut options = std::fs::OpenOptions::new();
                 let theirs = options.read(true).write(true).open(mounted.path(seed + 4)).unwrap();
-                let mut pair = Pair { rng: Rng(seed as u64), ours, theirs };
+                let mut pair = Pair { rng: Rng::new(seed as u64), ours, theirs };
                 for call in 0..calls() / 4 {
                     let (what, ours, theirs) = pair.call();
                     assert_eq!(
@@ -113,7 +103,7 @@ fn parts(buf: &mut [u8]) -> [IoSliceMut<'_>; 3] {
 
 impl Pair {
     fn call(&mut self) -> (&'static str, Moved, Moved) {
-        let (offset, len) = (self.rng.below(22_000), self.rng.below(9_000) as usize);
+        let (offset, len) = (self.rng.below(22_000) as u64, self.rng.below(9_000));
         let mut data: Vec<u8> = (0..len).map(|_| self.rng.below(256) as u8).collect();
         let (mut a, mut b) = (vec![0; len], vec![0; len]);
         let (ours, theirs) = (&mut self.ours, &mut self.theirs);

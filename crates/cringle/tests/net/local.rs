@@ -1,5 +1,6 @@
 //! UDP and Unix sockets: they behave as std's, and a cancel ends every wait.
 
+use crate::tools::on_one_worker;
 use cringle::net::UdpSocket;
 use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use cringle::{Builder, cancel, fiber};
@@ -11,10 +12,6 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(20);
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
 
 /// The results of a program's calls: values, and errors by kind, number and text.
 #[derive(Debug, Default, PartialEq)]

@@ -1,21 +1,18 @@
 //! `sendmsg` and `recvmsg` on and off fibers: slices, addresses and ancillary data.
 
+use crate::tools::on_one_worker;
 use cringle::net::{
     AncillaryMessage, MsgFlags, Received, RecvAncillary, SendAncillary, TcpListener, TcpStream,
     UdpSocket,
 };
 use cringle::os::unix::net::{UCred, UnixDatagram, UnixStream};
-use cringle::{Builder, cancel, fiber};
+use cringle::{cancel, fiber};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
 const NONE: MsgFlags = MsgFlags::empty();
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
 
 /// Runs `f` on a fiber and outside of one.
 fn everywhere(f: impl Fn()) {

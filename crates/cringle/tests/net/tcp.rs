@@ -1,6 +1,7 @@
 //! TCP sockets on fibers: a wait suspends only its fiber, and a cancel ends every wait.
 
 use crate::child;
+use crate::tools::{on_one_worker, tcp_pair};
 use cringle::io::{Interest, ready};
 use cringle::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use cringle::{Builder, Cancelled, cancel, fiber, time};
@@ -13,20 +14,10 @@ const LONG: Duration = Duration::from_secs(3600);
 /// A multiple of the ticks in which the kernel stores timeouts.
 const SHORT: Duration = Duration::from_millis(20);
 
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
-
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     (listener, addr)
-}
-
-fn pair() -> (TcpStream, TcpStream) {
-    let (listener, addr) = listener();
-    let ours = TcpStream::connect(addr).unwrap();
-    (ours, listener.accept().unwrap().0)
 }
 
 /// Writes until the buffers are full.
@@ -74,7 +65,7 @@ fn cancel_ends_every_wait() {
     on_one_worker(|| {
         let (listener, _) = listener();
         ends_when_cancelled(|| listener.accept());
-        let (mut ours, theirs) = pair();
+        let (mut ours, theirs) = tcp_pair();
         ends_when_cancelled(|| (&ours).read(&mut [0; 8]));
         ends_when_cancelled(|| (&ours).read_vectored(&mut [io::IoSliceMut::new(&mut [0; 8])]));
         ends_when_cancelled(|| ours.peek(&mut [0; 8]));
@@ -97,7 +88,7 @@ fn cancel_ends_every_wait() {
 #[test]
 fn cancelled_fiber_is_refused_on_every_socket() {
     on_one_worker(|| {
-        let (mut ours, theirs) = pair();
+        let (mut ours, theirs) = tcp_pair();
         let (listener, addr) = listener();
         (&theirs).write_all(b"x").unwrap();
         fiber::scope(|s| {
@@ -119,7 +110,7 @@ fn cancelled_fiber_is_refused_on_every_socket() {
 #[test]
 fn deadline_ends_a_read_with_timed_out() {
     on_one_worker(|| {
-        let (mut ours, _theirs) = pair();
+        let (mut ours, _theirs) = tcp_pair();
         let error = time::timeout(SHORT, || ours.read(&mut [0; 8])).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         // If the socket's own timeout expires first, the error is another one; and vice versa.
@@ -155,7 +146,7 @@ fn timeout_applies_in_a_destructor_while_unwinding() {
     }
     let seen = Cell::new(None);
     on_one_worker(|| {
-        let (ours, _theirs) = pair();
+        let (ours, _theirs) = tcp_pair();
         ours.set_read_timeout(Some(SHORT)).unwrap();
         fiber::scope(|s| {
             let unwinds = s.spawn_local(|| {
@@ -171,12 +162,12 @@ fn timeout_applies_in_a_destructor_while_unwinding() {
 #[test]
 fn peer_that_never_reads_suspends_only_its_writer() {
     on_one_worker(|| {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = tcp_pair();
         fiber::scope(|s| {
             let writes = s.spawn_local(|| (&ours).write_all(&vec![7; 64 << 20]));
             // Complete conversations on other connections.
             for _ in 0..20 {
-                let (mut a, mut b) = pair();
+                let (mut a, mut b) = tcp_pair();
                 let echo = s.spawn_local(move || -> io::Result<()> {
                     let mut byte = [0];
                     b.read_exact(&mut byte)?;
@@ -200,7 +191,7 @@ fn large_write_arrives_completely() {
     const LEN: usize = 16 << 20;
     let sent: Vec<u8> = (0..LEN).map(|n| (n * 31 % 251) as u8).collect();
     on_one_worker(|| {
-        let (ours, mut theirs) = pair();
+        let (ours, mut theirs) = tcp_pair();
         let mut got = vec![0; LEN];
         fiber::scope(|s| {
             // Writes all bytes, as a blocking socket does.
@@ -218,7 +209,7 @@ fn large_write_arrives_completely() {
 fn inline_reads_yield_and_notice_cancels() {
     const BYTES: usize = 4096;
     on_one_worker(|| {
-        let (mut ours, mut theirs) = pair();
+        let (mut ours, mut theirs) = tcp_pair();
         theirs.write_all(&[7; BYTES]).unwrap();
         let read = Cell::new(0);
         let before = fiber::scope(|s| {
@@ -250,7 +241,7 @@ fn inline_reads_yield_and_notice_cancels() {
 #[test]
 fn shutdown_wakes_a_reader_of_a_clone() {
     on_one_worker(|| {
-        let (ours, _theirs) = pair();
+        let (ours, _theirs) = tcp_pair();
         let clone = ours.try_clone().unwrap();
         fiber::scope(|s| {
             let reads = s.spawn_local(|| (&clone).read(&mut [0; 8]));
@@ -269,7 +260,7 @@ fn stream_is_read_and_written_concurrently() {
     Builder::new()
         .workers(2)
         .run(|| {
-            let (ours, theirs) = pair();
+            let (ours, theirs) = tcp_pair();
             fiber::scope(|s| {
                 s.spawn(|| {
                     io::copy(&mut &theirs, &mut &theirs).unwrap();
@@ -388,7 +379,7 @@ fn listener_survives_running_out_of_descriptors() {
 #[test]
 fn deadline_ends_a_connection_that_trickles() {
     on_one_worker(|| {
-        let (mut ours, theirs) = pair();
+        let (mut ours, theirs) = tcp_pair();
         fiber::scope(|s| {
             s.spawn_local(move || {
                 while (&theirs).write_all(b"x").is_ok() {
@@ -408,7 +399,7 @@ fn deadline_ends_a_connection_that_trickles() {
 #[test]
 fn closing_a_lingering_stream_suspends_only_the_fiber() {
     on_one_worker(|| {
-        let (ours, mut theirs) = pair();
+        let (ours, mut theirs) = tcp_pair();
         fill(&ours);
         ours.set_linger(Some(LONG)).unwrap();
         assert_eq!(ours.linger().unwrap(), Some(Duration::from_secs(3600)));
@@ -427,7 +418,7 @@ fn lingering_stream_is_closed_without_a_free_thread() {
     let test = "lingering_stream_is_closed_without_a_free_thread";
     child::must_succeed(test, || {
         on_one_worker(|| {
-            let (ours, mut theirs) = pair();
+            let (ours, mut theirs) = tcp_pair();
             ours.set_linger(Some(LONG)).unwrap();
             let now = child::status_kib("VmSize:") * 1024;
             child::limit(libc::RLIMIT_AS, now + (1 << 20)).unwrap();
@@ -469,7 +460,7 @@ fn foreign_socket_keeps_its_modes() {
 
 #[test]
 fn stream_outlives_the_runtime() {
-    let (ours, theirs) = on_one_worker(pair);
+    let (ours, theirs) = on_one_worker(tcp_pair);
     ours.set_read_timeout(Some(LONG)).unwrap();
     let thread = std::thread::spawn(move || (&ours).read(&mut [0; 8]).unwrap());
     (&theirs).write_all(b"later").unwrap();

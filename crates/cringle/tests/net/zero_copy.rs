@@ -1,21 +1,12 @@
 //! `send_zc`: the kernel uses the buffer until the call returns, and no longer.
 
-use cringle::net::{TcpListener, TcpStream, UdpSocket};
+use crate::tools::{on_one_worker, tcp_pair};
+use cringle::net::{TcpStream, UdpSocket};
 use cringle::os::unix::net::UnixStream;
 use cringle::runtime::{self, Driver, Feature};
 use cringle::{Builder, cancel, fiber};
 use std::io::{self, Read, Write};
 use std::time::Duration;
-
-fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
-}
-
-fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (ours, listener.accept().unwrap().0)
-}
 
 /// Reads everything in pieces with pauses, so that much data is in transit.
 fn drain(mut stream: TcpStream) -> io::Result<Vec<u8>> {
@@ -45,7 +36,7 @@ fn sends_and_uses_again() {
     fiber::scope(|s| {
         for _ in 0..4 {
             s.spawn_local(|| {
-                let (ours, theirs) = pair();
+                let (ours, theirs) = tcp_pair();
                 let peer = fiber::spawn_local(|| drain(theirs).unwrap());
                 let sizes = [1, 4095, 100_000, 3_000_001, 0, 700_000];
                 for (kind, bytes) in (1..).zip(sizes) {
@@ -98,7 +89,7 @@ fn other_sockets_and_threads_fall_back_to_send() {
         );
     };
     let tcp = || {
-        let (ours, mut theirs) = pair();
+        let (ours, mut theirs) = tcp_pair();
         assert_eq!(ours.send_zc(b"ahoy").unwrap(), 4);
         theirs.read_exact(&mut [0; 4]).unwrap();
         ours.shutdown(cringle::net::Shutdown::Write).unwrap();
@@ -116,7 +107,7 @@ fn other_sockets_and_threads_fall_back_to_send() {
 fn cancelled_send_returns_the_bytes_sent() {
     for by_cancel in [true, false] {
         on_one_worker(|| {
-            let (ours, theirs) = pair();
+            let (ours, theirs) = tcp_pair();
             if !by_cancel {
                 ours.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
             }
@@ -153,7 +144,7 @@ fn cancelled_send_returns_the_bytes_sent() {
 #[test]
 fn refused_send_is_not_started() {
     on_one_worker(|| {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = tcp_pair();
         fiber::scope(|s| {
             s.cancel();
             let error = ours.send_zc(b"ahoy").unwrap_err();
@@ -168,7 +159,7 @@ fn refused_send_is_not_started() {
 #[test]
 fn closing_the_peer_ends_the_send() {
     on_one_worker(|| {
-        let (ours, mut theirs) = pair();
+        let (ours, mut theirs) = tcp_pair();
         let buf = vec![7; 64 << 20];
         fiber::scope(|s| {
             let sends = s.spawn_local(|| {

@@ -3,16 +3,19 @@
 
 use cringle::cancel::{self, Reason};
 use cringle::fs::File;
+use cringle::net::{TcpListener, TcpStream};
 use cringle::{Builder, Cancelled, fiber};
 use std::any::Any;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+#[track_caller]
 pub(crate) fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(1).run(f).unwrap()
 }
 
+#[track_caller]
 pub(crate) fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
     Builder::new().workers(2).run(f).unwrap()
 }
@@ -21,6 +24,22 @@ pub(crate) fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
 pub(crate) fn pipe() -> (File, File) {
     let (reader, writer) = io::pipe().unwrap();
     (OwnedFd::from(reader).into(), OwnedFd::from(writer).into())
+}
+
+/// Both ends of a TCP connection.
+pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (ours, listener.accept().unwrap().0)
+}
+
+/// Returns the number of bytes that a read would find now.
+pub(crate) fn readable_bytes(reader: &impl AsFd) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the call writes one integer, which is borrowed for it.
+    let result = unsafe { libc::ioctl(reader.as_fd().as_raw_fd(), libc::FIONREAD, &mut count) };
+    assert_eq!(result, 0);
+    count as usize
 }
 
 /// Yields until every other fiber of this worker waits and its ops are submitted.

@@ -5,12 +5,15 @@ mod child;
 #[path = "../disk/mod.rs"]
 mod disk;
 mod judge;
+#[path = "../rng/mod.rs"]
+mod rng;
 
 #[path = "../../examples/web.rs"]
 mod web;
 
 use cringle::net::{Served, Stopper};
 use judge::{Verdict, judge};
+use rng::Rng;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
@@ -345,19 +348,6 @@ fn unusual_but_valid_requests_are_answered() {
     }
 }
 
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % n as u64) as usize
-    }
-}
-
 /// Mutates a request in a few places.
 fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
     const BYTES: &[u8] = b"\r\n\0 \t:;,+-05aFx\"\x0b\x0c\x7f\x80";
@@ -394,7 +384,7 @@ fn mutated_requests_are_handled_per_standard() {
     let server = Running::start(Limits::default());
     let mut seen = [0; 3];
     for seed in 0..count {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let request = requests[rng.below(requests.len())];
         let bytes = [&changed(request, &mut rng), TAIL.as_bytes()].concat();
         let mut answers = statuses(&server.exchange(&bytes)).into_iter();
