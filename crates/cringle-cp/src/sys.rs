@@ -12,7 +12,7 @@ use rustix::fs::{self, Advice, AtFlags, FileType, Mode, OFlags, RenameFlags, See
 use rustix::fs::{StatxAttributes, StatxFlags, Timespec, Timestamps};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, retry_on_intr};
 use rustix::ioctl::{Getter, ioctl, opcode};
-use rustix::process::{self, Gid, Resource, Uid};
+use rustix::process::{self, Gid, Uid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::num::NonZeroU64;
@@ -383,7 +383,9 @@ pub(crate) fn flags_of(fd: BorrowedFd<'_>) -> Flags {
 /// Returns the process's umask, from `/proc` if that is mounted: the system call can only read it
 /// by changing it for a moment, in which another thread may create a file.
 pub(crate) fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // The name of the process, which is in the file, may have any bytes.
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or_else(|| {
         let mask = process::umask(Mode::empty());
@@ -428,14 +430,24 @@ pub(crate) fn open_descriptors() -> Option<usize> {
     std::fs::read_dir("/proc/self/fd").ok().map(Iterator::count)
 }
 
+/// The limit on descriptors that is assumed if it cannot be read: the usual soft limit.
+const USUAL_DESCRIPTORS: usize = 1024;
+
 /// Raises the soft limit on descriptors towards `wanted`; returns the limit.
+///
+/// These are calls of `libc`, because `rustix` panics where a filter denies them
+/// (`SystemCallFilter=~@resources` of systemd).
 pub(crate) fn allow_descriptors(wanted: usize) -> usize {
-    let mut limit = process::getrlimit(Resource::Nofile);
-    let before = limit.current;
-    let soft = before.unwrap_or(u64::MAX);
-    let raised = soft.max((wanted as u64).min(limit.maximum.unwrap_or(u64::MAX)));
-    limit.current = Some(raised);
-    let is_raised = raised > soft && process::setrlimit(Resource::Nofile, limit).is_ok();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes only `limit`, which outlives it.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return USUAL_DESCRIPTORS;
+    }
+    let soft = limit.rlim_cur;
+    limit.rlim_cur = soft.max((wanted as libc::rlim_t).min(limit.rlim_max));
+    let raised = limit.rlim_cur;
+    // SAFETY: the call reads only `limit`, which outlives it.
+    let is_raised = raised > soft && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
     usize::try_from(if is_raised { raised } else { soft }).unwrap_or(usize::MAX)
 }
 

@@ -197,3 +197,36 @@ fn the_first_of_two_sources_wins() {
         assert_eq!(copy, format!("in/{number}"));
     }
 }
+
+/// `SystemCallFilter=~@resources` of systemd denies the call.
+#[test]
+fn limits_that_cannot_be_read_or_raised_are_no_failure() {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    use std::os::unix::process::CommandExt;
+    let place = place("cp-no-limits");
+    fs::create_dir_all(place.join("tree/sub")).unwrap();
+    fs::write(place.join("tree/sub/file"), "text").unwrap();
+    for (number, error) in [libc::EPERM, libc::ENOSYS].into_iter().enumerate() {
+        for flags in [&["-a"][..], &["-a", "--fsync"]] {
+            let rules = [(libc::SYS_prlimit64, Vec::new())].into_iter().collect();
+            let denied = SeccompAction::Errno(error as u32);
+            let architecture = std::env::consts::ARCH.try_into().unwrap();
+            let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, architecture);
+            let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+            let copy = format!("copy-{number}-{}", flags.len());
+            let mut command = ours();
+            command.args(flags).args(["tree", &copy]);
+            // SAFETY: the closure only makes system calls.
+            unsafe {
+                command.pre_exec(move || {
+                    seccompiler::apply_filter(&filter)
+                        .map_err(|_| std::io::Error::from_raw_os_error(libc::EINVAL))
+                })
+            };
+            let output = output_of(command, &place, b"");
+            assert_eq!(texts(&output), (String::new(), String::new()), "{flags:?}");
+            assert!(output.status.success(), "{flags:?}");
+            assert_eq!(fs::read(place.join(copy).join("sub/file")).unwrap(), b"text");
+        }
+    }
+}
