@@ -29,6 +29,37 @@ fn results_do_not_depend_on_the_threads() {
 }
 
 #[test]
+fn threads_that_cannot_start_are_no_failure() {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let place = place("sim-no-threads");
+    let limited = |count: libc::rlim_t| {
+        let mut command = cringle(&place);
+        command.args(["sim", "--seeds", "100", "--threads", "50"]).uid(NOBODY).gid(NOBODY);
+        // SAFETY: the closure only makes a system call.
+        unsafe {
+            command.pre_exec(move || {
+                let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
+                match libc::setrlimit(libc::RLIMIT_NPROC, &limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            })
+        };
+        command.output()
+    };
+    // The limit counts the user's other processes, too.
+    let Ok(plenty) = limited(4096) else { return eprintln!("skipped: only root is another user") };
+    if !plenty.status.success() {
+        return eprintln!("skipped: another user cannot reach the command");
+    }
+    let output = limited(6).unwrap();
+    let (out, err) = texts(&output);
+    assert!(!err.contains("panicked"), "{err}");
+    assert!(out.contains("100 seeds passed") || err.contains("ulimit -u"), "{out}{err}");
+}
+
+#[test]
 fn a_failure_names_the_seed_and_the_replay() {
     let place = place("sim-canary");
     let mut command = cringle(&place);

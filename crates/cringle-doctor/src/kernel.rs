@@ -29,7 +29,7 @@ pub(crate) fn examine() -> Kernel {
         processors: cpus::allowed().len(),
         container: container(),
         virtual_machine: virtual_machine(),
-        proc_is_readable: fs::read_to_string("/proc/self/status").is_ok(),
+        proc_is_readable: fs::read("/proc/self/status").is_ok(),
     }
 }
 
@@ -93,9 +93,11 @@ fn virtual_machine() -> Option<String> {
     is_virtual.then(|| maker().unwrap_or_else(|| "unknown".into()))
 }
 
-/// Returns the trimmed text of a small file; `None` if it is unreadable or empty.
+/// Returns the trimmed text of a small file; `None` if it is unreadable or empty. Names of processes
+/// and control groups may have any bytes.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let bytes = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
     let text = text.trim();
     (!text.is_empty()).then(|| text.into())
 }

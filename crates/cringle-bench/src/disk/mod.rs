@@ -33,6 +33,7 @@ pub use job::Profile;
 pub use plan::Direction;
 use plan::{Limit, Plan};
 use results::{Cell, Run, Sample};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -216,8 +217,8 @@ impl<'a> Bench<'a> {
         });
         let named =
             |error: Failure| Failure::failed(format!("`{}` failed: {error}", cell.described()));
-        let outcome =
-            within_limit(&job, || cell.strategy.run(&job)).map_err(|error| named(error.into()))?;
+        let outcome = within_limit(&job, || cell.strategy.run(&job))
+            .map_err(|error| named(with_remedy(&error)))?;
         let result = check_and_sample(&job, cell, outcome)?;
         sanity::note_fallback_to_cache(cell, target, plan, resident, &mut self.notes)?;
         if cell.strategy == Strategy::Fio && self.args.rw == Direction::RandRw {
@@ -226,6 +227,15 @@ impl<'a> Bench<'a> {
         }
         Ok(result)
     }
+}
+
+/// Returns the failure of a run; the lack of threads has a remedy.
+fn with_remedy(error: &io::Error) -> Failure {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAGAIN) => "; choose a lower --qd or --threads, or raise `ulimit -u`",
+        _ => "",
+    };
+    Failure::failed(format!("{error}{remedy}"))
 }
 
 /// Returns the chosen strategies that this machine has. Fails if the command line names one that is

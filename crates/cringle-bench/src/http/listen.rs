@@ -50,7 +50,7 @@ fn serve_controller(addr: SocketAddr) {
     if reply(&addr.to_string()).is_err() {
         std::process::exit(i32::from(cringle_report::failure::FAILED));
     }
-    thread::spawn(|| {
+    let answers = || {
         let mut byte = [0];
         while io::stdin().read_exact(&mut byte).is_ok() {
             let usage = meter::process_usage();
@@ -61,7 +61,11 @@ fn serve_controller(addr: SocketAddr) {
         }
         // The controller has ended, or needs the server no longer.
         std::process::exit(0);
-    });
+    };
+    if let Err(error) = thread::Builder::new().spawn(answers) {
+        cringle_report::complain(&format!("cannot start a thread: {error}; raise `ulimit -u`"));
+        std::process::exit(i32::from(cringle_report::failure::FAILED));
+    }
 }
 
 fn reply(line: &str) -> io::Result<()> {

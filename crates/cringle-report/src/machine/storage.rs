@@ -1,10 +1,10 @@
 //! The file system and the device that hold a path.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ impl Storage {
             let device = Device::numbered(metadata.rdev());
             return Ok(Storage { filesystem: "block device".into(), mount_point: None, device });
         }
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let mount = mount_of(&table, &fs::canonicalize(path)?);
         // btrfs and overlayfs report an anonymous device number; the mount table names the device.
         let device = Device::numbered(metadata.dev()).or_else(|| {
@@ -149,39 +149,51 @@ struct Mount {
     source: PathBuf,
 }
 
-/// Returns the innermost mount that holds `path`. The table is `/proc/self/mountinfo`.
-fn mount_of(table: &str, path: &Path) -> Option<Mount> {
+/// Returns the innermost mount that holds `path`. The table is `/proc/self/mountinfo`, whose paths
+/// may have any bytes.
+fn mount_of(table: &[u8], path: &Path) -> Option<Mount> {
     let mut best: Option<(usize, Mount)> = None;
-    for line in table.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let Some(point) = left.split(' ').nth(4).map(unescape) else { continue };
-        let mut right = right.split(' ');
+    for line in table.split(|&byte| byte == b'\n') {
+        let mut words = line.split(|&byte| byte == b' ');
+        let Some(point) = words.nth(4).map(unescape) else { continue };
+        let mut right = words.skip_while(|word| *word != b"-").skip(1);
         let (Some(kind), Some(source)) = (right.next(), right.next()) else { continue };
-        let length = point.len();
+        let length = point.as_os_str().len();
         // Later lines are mounted over earlier ones.
         if path.starts_with(&point) && best.as_ref().is_none_or(|(other, _)| length >= *other) {
-            let source = unescape(source).into();
-            let mount = Mount { point: point.into(), kind: kind.into(), source };
-            best = Some((length, mount));
+            let kind = String::from_utf8_lossy(kind).into_owned();
+            best = Some((length, Mount { point, kind, source: unescape(source) }));
         }
     }
     best.map(|(_, mount)| mount)
 }
 
-/// Decodes the octal escapes that the kernel writes for blanks, tabs and backslashes.
-fn unescape(text: &str) -> String {
-    text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+/// Decodes the octal escapes that the kernel writes for blanks, line ends and backslashes.
+fn unescape(word: &[u8]) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), word);
+    while let [first, after @ ..] = rest {
+        let octal = match after {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if *first == b'\\' => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+            }
+            _ => None,
+        };
+        bytes.push(octal.unwrap_or(*first));
+        rest = if octal.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TABLE: &str = "\
+    const TABLE: &[u8] = b"\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 23 27 0:31 / /sys/fs/cgroup rw - tmpfs tmpfs rw
 40 27 259:1 / /srv rw shared:3 - xfs /dev/nvme0n1p1 rw
 41 40 0:40 / /srv/my\\040data rw - btrfs /dev/sdb rw
+42 40 0:41 / /srv/a\\012b\\134040\xff rw master:1 - f2fs /dev/sdc rw
 ";
 
     #[test]
@@ -191,6 +203,8 @@ mod tests {
         assert_eq!(kind("/srv/file"), "xfs");
         assert_eq!(kind("/srv/my data/file"), "btrfs");
         assert_eq!(kind("/srvx"), "ext4");
+        let strange = OsString::from_vec(b"/srv/a\nb\\040\xff/file".to_vec());
+        assert_eq!(mount_of(TABLE, Path::new(&strange)).unwrap().kind, "f2fs");
     }
 
     #[test]
