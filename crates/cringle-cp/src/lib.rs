@@ -125,7 +125,8 @@ impl std::error::Error for Error {}
 /// Two copies must not have the same target at the same time.
 ///
 /// The calling thread waits. On a fiber of Cringle, call it through `cringle::fiber::unblock`, so
-/// that only the fiber waits. The cancel of a fiber does not stop the copy.
+/// that only the fiber waits. The cancel of a fiber does not stop the copy. A panic of one of the
+/// copy's threads, which is a bug, ends the process.
 ///
 /// # Errors
 ///

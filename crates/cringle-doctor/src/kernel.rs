@@ -93,8 +93,8 @@ fn virtual_machine() -> Option<String> {
     is_virtual.then(|| maker().unwrap_or_else(|| "unknown".into()))
 }
 
-/// Returns the trimmed text of a small file; `None` if it is unreadable or empty. Names of processes
-/// and control groups may have any bytes.
+/// Returns the trimmed text of a small file; `None` if it is unreadable or empty. The names of
+/// processes and control groups in it may have any bytes.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);
