@@ -171,7 +171,7 @@ fn a_torn_or_corrupt_record_ends_the_log() {
 }
 
 #[test]
-fn a_command_is_parsed_wherever_its_bytes_are_cut() {
+fn command_is_parsed_from_any_fragments() {
     let mut bytes = Vec::new();
     let command = vec![b"SET".to_vec(), b"k\r\ney".to_vec(), Vec::new()];
     resp::encode_command(&command, &mut bytes);

@@ -85,7 +85,7 @@ fn child_inherits_attributes_of_the_fibers_thread() {
 
 /// A worker that the library has pinned to a core gives its children the cores of `run`'s caller.
 #[test]
-fn child_of_a_pinned_worker_may_use_all_cores() {
+fn child_of_pinned_worker_may_use_all_cores() {
     let show_cores = || Command::new("grep").args(["Cpus_allowed:", "/proc/self/status"]).output();
     let expected = show_cores().unwrap().stdout;
     let found = cringle::Builder::new().pin(true).run(|| {

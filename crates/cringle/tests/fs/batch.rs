@@ -98,7 +98,7 @@ proptest! {
     /// Compares random operations of all four kinds with a model in memory, on any ring, on and off
     /// fibers.
     #[test]
-    fn a_batch_does_what_its_operations_do_one_by_one(
+    fn batch_equals_its_operations_one_by_one(
         ops in prop::collection::vec((0..4u8, 0..9000usize, 0..3000usize), 0..120),
         limit in 1..40u32,
         entries in 1..20u32,
@@ -129,14 +129,11 @@ proptest! {
             let results = batch.submit();
             results.iter().map(|result| result.map_err(|e| e.kind())).collect::<Vec<_>>()
         };
-        let results = match inside {
-            true => cringle::Builder::new()
-                .workers(1)
-                .ring_entries(entries)
-                .in_flight_limit(limit)
-                .run(run)
-                .unwrap(),
-            false => run(),
+        let results = if inside {
+            let builder = cringle::Builder::new().workers(1).ring_entries(entries);
+            builder.in_flight_limit(limit).run(run).unwrap()
+        } else {
+            run()
         };
         for (n, (&(kind, at, len), result)) in ops.iter().zip(results).enumerate() {
             let read_at = n * stretch + at;

@@ -126,7 +126,7 @@ proptest! {
     })]
 
     #[test]
-    fn valid_limits_are_taken_and_others_refused_in_words(batch in limit(), in_flight in limit()) {
+    fn invalid_limits_are_refused_with_an_explanation(batch in limit(), in_flight in limit()) {
         check_limits(&known(1000), batch, in_flight);
     }
 }

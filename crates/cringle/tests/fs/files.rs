@@ -234,7 +234,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_random_program_does_what_it_does_with_std(
+    fn random_programs_behave_as_with_std(
         program in prop::collection::vec(call(), 1..60)
     ) {
         let play = |execute: &dyn Fn(&Path) -> Vec<Outcome>| {
@@ -533,7 +533,7 @@ fn nonblocking_open_of_a_fifo_matches_std() {
 }
 
 #[test]
-fn destructor_that_opens_a_fifo_lets_its_peer_run() {
+fn destructor_can_wait_for_a_fifo_peer() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -559,7 +559,7 @@ fn destructor_that_opens_a_fifo_lets_its_peer_run() {
 }
 
 #[test]
-fn end_of_run_cancels_the_open_of_a_fifo() {
+fn end_of_run_cancels_a_fifo_open() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
@@ -810,7 +810,7 @@ impl Drop for Zeros {
 }
 
 #[test]
-fn transfers_above_two_gibibytes_are_cut_as_by_std() {
+fn large_transfers_are_cut_as_by_std() {
     const MOST: usize = 0x7fff_f000;
     let directory = directory();
     let path = directory.path().join("sparse");

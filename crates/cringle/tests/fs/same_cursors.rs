@@ -83,13 +83,12 @@ same::programs! {
     fn read_all(mut file: &File, vectored: bool) -> Vec<Vec<u8>> {
         let (mut found, mut buf) = (Vec::new(), [0; RECORD]);
         loop {
-            let count = match vectored {
-                false => file.read(&mut buf).unwrap(),
-                true => {
-                    let (left, right) = buf.split_at_mut(5);
-                    let mut bufs = [IoSliceMut::new(left), IoSliceMut::new(right)];
-                    file.read_vectored(&mut bufs).unwrap()
-                }
+            let count = if vectored {
+                let (left, right) = buf.split_at_mut(5);
+                let mut bufs = [IoSliceMut::new(left), IoSliceMut::new(right)];
+                file.read_vectored(&mut bufs).unwrap()
+            } else {
+                file.read(&mut buf).unwrap()
             };
             if count == 0 {
                 return found;

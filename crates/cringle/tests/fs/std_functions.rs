@@ -291,7 +291,7 @@ proptest! {
     })]
 
     #[test]
-    fn random_operations_on_names_do_what_they_do_with_std(
+    fn random_name_operations_behave_as_with_std(
         program in prop::collection::vec(call(), 1..80)
     ) {
         let expected = play(|root| execute_std(&program, root));

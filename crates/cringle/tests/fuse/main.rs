@@ -291,7 +291,7 @@ fn block_io_reads_the_right_offsets() {
 }
 
 #[test]
-fn overlay_on_fuse_is_read_at_the_right_offsets() {
+fn overlay_on_fuse_reads_at_right_offsets() {
     with_both(|mounted, text, _, _| {
         let Some(overlay) = Overlay::of(mounted) else { return };
         let file = File::open(overlay.0.path().join("merged/0")).unwrap();

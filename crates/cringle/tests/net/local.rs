@@ -329,7 +329,7 @@ fn blocked_connect_suspends_only_the_fiber() {
 
 /// The calls do not wait, so only their budget lets the fiber run that binds the socket.
 #[test]
-fn retries_let_the_peer_run_that_they_wait_for() {
+fn retries_let_the_awaited_peer_run() {
     const RETRIES: usize = 1000;
     let directory = tempfile::tempdir().unwrap();
     let (stream, datagram) = (directory.path().join("stream"), directory.path().join("datagram"));
