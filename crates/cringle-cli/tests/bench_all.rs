@@ -131,7 +131,7 @@ fn contradictions_are_refused() {
         (&["--only", "riddles"], 2, "riddles"),
         (&["nothing"], 1, "nothing"),
         (&["file"], 1, "directory"),
-        (&["--only", "copies", "--repeat", "100000000"], 1, "--only"),
+        (&["--only", "copies", "--repeat", "1000000"], 1, "--only"),
     ] {
         let output = all(&place, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{arguments:?}");
