@@ -148,3 +148,15 @@ fn many_workers_of_one_name_are_numbered_quickly() {
     assert!(text.contains("worker 0 (2)"), "{text}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_picture_keeps_only_the_depths_that_it_shows() {
+    let mut parts = vec![worker(1, "worker 0"), names(1, "name")];
+    let value = |value| event(1, 10, event::COUNTER, &number(event::COUNTER_VALUE, value));
+    parts.extend((0..1000).map(value));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), parts.concat()).unwrap();
+    let window = window::of(file.path(), 5005, 5035, 16);
+    let window = window.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(window.depth, [(5000, 499), (5010, 500), (5020, 501), (5030, 502)]);
+}

@@ -74,6 +74,8 @@ struct Collector {
     /// The sum of `counters`.
     in_flight_now: i128,
     depth: Vec<(u64, i64)>,
+    /// The last value before the picture.
+    depth_before: Option<(u64, i64)>,
 }
 
 /// A slice that has begun and not ended.
@@ -101,6 +103,7 @@ pub(super) fn of(path: &Path, from: u64, to: u64, most_rows: usize) -> Result<Wi
         counters: Vec::new(),
         in_flight_now: 0,
         depth: Vec::new(),
+        depth_before: None,
     };
     let content = read(path, |event, content| collector.add(event, content))?;
     Ok(collector.finish(&content))
@@ -128,9 +131,20 @@ impl Collector {
                 let before = std::mem::replace(&mut self.counters[event.worker], event.counter);
                 self.in_flight_now += i128::from(event.counter) - i128::from(before);
                 let now = self.in_flight_now.clamp(i64::MIN.into(), i64::MAX.into());
-                self.depth.push((event.ns, now as i64));
+                self.depth_at(event.ns, now as i64);
             }
             Kind::Other => {}
+        }
+    }
+
+    /// Keeps the values within the picture, and the last one before it.
+    fn depth_at(&mut self, ns: u64, value: i64) {
+        if ns <= self.span.from {
+            if self.depth_before.is_none_or(|(before, _)| before <= ns) {
+                self.depth_before = Some((ns, value));
+            }
+        } else if ns < self.span.to {
+            self.depth.push((ns, value));
         }
     }
 
@@ -234,6 +248,7 @@ impl Collector {
             }
         }
         self.ops.sort_by_key(|(_, span)| (span.from, span.to));
+        self.depth.extend(self.depth_before);
         self.depth.sort_by_key(|(ns, _)| *ns);
         self.lanes.sort_by(|a, b| rank(&a.name).cmp(&rank(&b.name)));
         Window {
