@@ -113,3 +113,42 @@ fn a_small_or_missing_file_is_refused() {
         assert!(texts(&output).1.contains(file));
     }
 }
+
+#[test]
+fn threads_that_cannot_start_are_no_panic() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let place = place("batch-no-threads");
+    std::fs::write(place.join("data"), noise(16 << 20)).unwrap();
+    let readable = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(place.join("data"), readable).unwrap();
+    for (level, workers) in [("low", "20"), ("high", "2"), ("high", "20")] {
+        let mut command = cringle(&place);
+        command.args([
+            "bench",
+            "batch",
+            level,
+            "data",
+            "--cached",
+            "--no-fio",
+            "--workers",
+            workers,
+        ]);
+        command.uid(NOBODY).gid(NOBODY);
+        // SAFETY: the closure only makes a system call.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit { rlim_cur: 6, rlim_max: 6 };
+                libc::setrlimit(libc::RLIMIT_NPROC, &limit);
+                Ok(())
+            })
+        };
+        let Ok(output) = command.output() else {
+            return eprintln!("skipped: only root is another user, who can reach the command");
+        };
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{level}: {err}");
+        assert!(err.contains("cannot start") && !err.contains("panicked"), "{level}: {err}");
+    }
+}

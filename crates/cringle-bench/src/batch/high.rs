@@ -2,7 +2,9 @@
 //! worker, and four submitters for each worker, which read batches of 32 uniformly random blocks
 //! into a buffer of 128 KiB each.
 
-use super::{BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
+use super::{
+    BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, results_of, short_read,
+};
 use crate::content::Rng;
 use crate::joined;
 use crate::meter::{Gate, Party};
@@ -10,6 +12,7 @@ use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fiber;
 use cringle::fs::File;
 use std::io;
+use std::thread;
 use std::time::Instant;
 
 const BATCH_LIMIT: u32 = 64;
@@ -38,17 +41,16 @@ struct Submitters<'a> {
 
 impl Submitters<'_> {
     fn as_threads(&self) -> io::Result<Vec<ThreadResult>> {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let start = |number| {
                 let mut party = self.gate.party();
-                scope.spawn(move || {
+                thread::Builder::new().spawn_scoped(scope, move || {
                     let mut submitter = Submitter::new(self, number);
                     party.enter()?;
                     submitter.submit_all()
                 })
             };
-            let threads: Vec<_> = (0..self.config.submitters()).map(start).collect();
-            threads.into_iter().map(|thread| joined(thread.join())).collect()
+            results_of((0..self.config.submitters()).map(start).collect())
         })
     }
 

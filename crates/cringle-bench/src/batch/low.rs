@@ -2,15 +2,15 @@
 //! queue 256. After 64 reads to start with, the loop submits 32 and takes 32, so that 64 to 96 are
 //! in flight.
 
-use super::{BATCH, BLOCK, RoundConfig, ThreadResult, short_read};
+use super::{BATCH, BLOCK, RoundConfig, ThreadResult, results_of, short_read};
 use crate::content::Rng;
-use crate::joined;
 use crate::meter::{Gate, Party};
 use cringle::ring::BareRing;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::Instant;
 
 const QUEUE: u32 = 64;
@@ -24,16 +24,15 @@ pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadRes
         let start = (worker * each).min(order.len());
         &order[start..(start + each).min(order.len())]
     });
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let start = |(worker, part)| {
             let party = gate.party();
-            scope.spawn(move || {
+            thread::Builder::new().spawn_scoped(scope, move || {
                 config.pinning.pin(worker, config.workers)?;
                 read_all(config, part, party)
             })
         };
-        let threads: Vec<_> = parts.enumerate().map(start).collect();
-        threads.into_iter().map(|thread| joined(thread.join())).collect()
+        results_of(parts.enumerate().map(start).collect())
     })
 }
 

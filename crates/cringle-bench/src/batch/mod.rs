@@ -14,6 +14,7 @@ mod report;
 
 use crate::alloc::Allocated;
 use crate::fio;
+use crate::joined;
 use crate::latency::Latencies;
 use crate::meter::{Gate, Usage};
 use crate::notes::Notes;
@@ -27,6 +28,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread::ScopedJoinHandle;
 
 pub(super) const BLOCK: usize = 4096;
 /// The operations of a batch.
@@ -130,6 +132,24 @@ impl RoundConfig {
 pub(super) struct ThreadResult {
     pub(super) ops: u64,
     pub(super) latencies_ns: Vec<u64>,
+}
+
+type Thread<'scope> = ScopedJoinHandle<'scope, io::Result<ThreadResult>>;
+
+/// Waits for the threads. If one could not start, the others have given up.
+fn results_of(threads: Vec<io::Result<Thread<'_>>>) -> io::Result<Vec<ThreadResult>> {
+    let (mut results, mut not_started) = (Vec::new(), None);
+    for thread in threads {
+        match thread {
+            Ok(thread) => results.push(joined(thread.join())),
+            Err(error) => not_started = Some(error),
+        }
+    }
+    if let Some(error) = not_started {
+        let remedy = "choose fewer --workers, or raise `ulimit -u`";
+        return Err(io::Error::other(format!("cannot start a thread: {error}; {remedy}")));
+    }
+    results.into_iter().collect()
 }
 
 pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
