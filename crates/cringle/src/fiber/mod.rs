@@ -103,9 +103,9 @@ pub fn panicking() -> bool {
     }
 }
 
-/// `std::panic::catch_unwind`, for fibers. It catches the same payloads, and tells the library at
-/// once that the panic is over. After std's function, the library inspects the fiber's frames where
-/// it has to know, while another fiber of the worker is suspended in a destructor.
+/// `std::panic::catch_unwind`, for fibers. It catches the same payloads, and records at once that
+/// the panic is over. Std's function does not: after it, the library finds out by reading the
+/// fiber's frames, where another fiber of the worker is suspended in a destructor.
 ///
 /// ```
 /// use cringle::fiber;
@@ -128,9 +128,9 @@ where
     unwinding::catch(f)
 }
 
-/// `std::panic::resume_unwind`, for fibers. It raises the same payloads, and tells the library why
-/// the fiber unwinds. A [`Cancelled`](crate::Cancelled) payload raised by it poisons no lock, just
-/// as when a wait raises it; raised by std's function it poisons, as any payload does.
+/// `std::panic::resume_unwind`, for fibers. It raises the same payloads, and records why the fiber
+/// unwinds. A [`Cancelled`](crate::Cancelled) payload that it raises poisons no lock, as when a
+/// wait raises it. Raised by std's function, the payload poisons like any other.
 ///
 /// ```
 /// use cringle::{Cancelled, fiber, sync::Mutex};
