@@ -70,7 +70,8 @@ static JOBS: &[Job] = &[
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
-        command: "cargo test --release -p cringle --all-features --test memory --test fs",
+        command: "cargo test --release -p cringle --all-features \
+                  --test memory --test fs --test fs_children",
     },
     Job {
         name: "foreign",

@@ -1,7 +1,5 @@
-//! Files: calls, names, trees, batches. One program, so that tests that wait do so side by side.
+//! Files: calls, names, batches. One program, so that tests that wait do so side by side.
 
-#[path = "../child/mod.rs"]
-mod child;
 #[path = "../disk/mod.rs"]
 mod disk;
 #[macro_use]
@@ -14,15 +12,11 @@ mod tools;
 
 mod batch;
 mod block_io;
-mod cancel;
 mod cursor;
 mod direct;
 mod files;
 mod foreign_crates;
 mod polled;
 mod programs;
-mod same_cursors;
 mod same_files;
 mod std_functions;
-mod storage;
-mod trees;

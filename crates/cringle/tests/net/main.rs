@@ -1,7 +1,5 @@
 //! Sockets and pipes. One program, so that tests that wait do so side by side.
 
-#[path = "../child/mod.rs"]
-mod child;
 #[path = "../disk/mod.rs"]
 mod disk;
 #[macro_use]
@@ -16,7 +14,5 @@ mod messages;
 mod pipes;
 mod ready;
 mod same_net;
-mod server;
 mod std_programs;
-mod tcp;
 mod zero_copy;

@@ -462,3 +462,13 @@ fn statx_returns_the_requested_fields() {
         });
     }
 }
+
+#[test]
+fn file_can_be_a_childs_standard_input() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "text").unwrap();
+    let file = alone(|| File::open(&path).unwrap());
+    let output = std::process::Command::new("cat").stdin(file).output().unwrap();
+    assert_eq!(output.stdout, b"text");
+}
