@@ -1,10 +1,10 @@
 //! UDP and Unix sockets: they behave as std's, and a cancel ends every wait.
 
-use crate::tools::on_one_worker;
+use super::observations::{Log, observes_the_same};
+use crate::tools::{ends_when_cancelled, on_one_worker};
+use cringle::fiber;
 use cringle::net::UdpSocket;
 use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
-use cringle::{Builder, cancel, fiber};
-use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;
@@ -12,29 +12,6 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(20);
-
-/// The results of a program's calls: values, and errors by kind, number and text.
-#[derive(Debug, Default, PartialEq)]
-struct Log(Vec<String>);
-
-impl Log {
-    fn result<T: Debug>(&mut self, result: io::Result<T>) {
-        self.0.push(match result {
-            Ok(value) => format!("{value:?}"),
-            Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
-        });
-    }
-
-    /// Logs the result of a call with a timeout, which is repeated if a signal interrupts it.
-    fn timed_result<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
-        loop {
-            match call() {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => return self.result(result),
-            }
-        }
-    }
-}
 
 macro_rules! programs {
     ($($body:item)*) => {
@@ -237,36 +214,7 @@ programs! {
     }
 }
 
-macro_rules! the_same {
-    ($($name:ident),* $(,)?) => {$(
-        #[test]
-        fn $name() {
-            let expected = with_std::$name();
-            assert!(expected.0.len() > 3);
-            for workers in [1, 2] {
-                let fibers = Builder::new().workers(workers).run(with_cringle::$name).unwrap();
-                assert_eq!(fibers, expected, "on {workers} workers");
-            }
-            assert_eq!(on_threads::$name(), expected, "without a runtime");
-        }
-    )*};
-}
-
-the_same!(udp, groups, unix_streams, unix_datagrams);
-
-/// Checks that a call suspends only its fiber, and that a cancel ends it.
-fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
-    fiber::scope(|s| {
-        let waits = s.spawn_local(|| {
-            let error = call().err().expect("it waits");
-            assert_eq!(cancel::reason(&error), Some(cancel::Reason::Cancelled));
-        });
-        (0..5).for_each(|_| fiber::yield_now());
-        assert!(!waits.is_finished());
-        s.cancel();
-        waits.join().unwrap();
-    });
-}
+observes_the_same!(udp, groups, unix_streams, unix_datagrams);
 
 #[test]
 fn cancel_ends_every_wait() {

@@ -11,6 +11,7 @@ mod tools;
 mod foreign_crates;
 mod local;
 mod messages;
+mod observations;
 mod pipes;
 mod ready;
 mod same_net;

@@ -1,35 +1,7 @@
 //! The same programs with std's sockets and threads, with the library's sockets and fibers, and
 //! with the library's sockets outside of a runtime. The recorded observations must be equal.
 
-use std::fmt::Debug;
-use std::io;
-
-/// The results of a program's calls: values, and errors by kind, number and text.
-#[derive(Debug, Default, PartialEq)]
-struct Log(Vec<String>);
-
-impl Log {
-    fn value(&mut self, what: impl Debug) {
-        self.0.push(format!("{what:?}"));
-    }
-
-    /// Logs the result of a call with a timeout, which is repeated if a signal interrupts it.
-    fn timed_result<T: Debug>(&mut self, mut call: impl FnMut() -> io::Result<T>) {
-        loop {
-            match call() {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => return self.result(result),
-            }
-        }
-    }
-
-    fn result<T: Debug>(&mut self, result: io::Result<T>) {
-        self.0.push(match result {
-            Ok(value) => format!("{value:?}"),
-            Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
-        });
-    }
-}
+use super::observations::{Log, observes_the_same};
 
 /// A local address without the parts that differ from run to run.
 fn nameless(addr: std::net::SocketAddr) -> std::net::IpAddr {
@@ -314,23 +286,7 @@ programs! {
     }
 }
 
-macro_rules! the_same {
-    ($($name:ident),* $(,)?) => {$(
-        #[test]
-        fn $name() {
-            let expected = with_std::$name();
-            assert!(expected.0.len() > 3);
-            let builder = cringle::Builder::new();
-            let fibers = builder.clone().workers(1).run(with_cringle::$name).unwrap();
-            assert_eq!(fibers, expected, "on one worker");
-            let fibers = builder.workers(2).run(with_cringle::$name).unwrap();
-            assert_eq!(fibers, expected, "on two workers");
-            assert_eq!(on_threads::$name(), expected, "without a runtime");
-        }
-    )*};
-}
-
-the_same!(
+observes_the_same!(
     a_conversation,
     addresses_that_cannot_be_had,
     timeouts,

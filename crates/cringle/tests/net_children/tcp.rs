@@ -1,7 +1,7 @@
 //! TCP sockets on fibers: a wait suspends only its fiber, and a cancel ends every wait.
 
 use crate::child;
-use crate::tools::{on_one_worker, tcp_pair};
+use crate::tools::{ends_when_cancelled, on_one_worker, tcp_pair};
 use cringle::io::{Interest, ready};
 use cringle::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use cringle::{Builder, Cancelled, cancel, fiber, time};
@@ -47,17 +47,6 @@ fn crowded_listener() -> (socket2::Socket, SocketAddr, Vec<socket2::Socket>) {
 
 fn is_cancelled<T>(result: io::Result<T>) -> bool {
     result.err().and_then(|e| cancel::reason(&e)) == Some(cancel::Reason::Cancelled)
-}
-
-/// Checks that a call suspends only its fiber, and that a cancel ends it.
-fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
-    fiber::scope(|s| {
-        let waits = s.spawn_local(|| assert!(is_cancelled(call())));
-        (0..5).for_each(|_| fiber::yield_now());
-        assert!(!waits.is_finished());
-        s.cancel();
-        waits.join().unwrap();
-    });
 }
 
 #[test]

@@ -71,6 +71,18 @@ pub(crate) fn assert_cancelled(error: &io::Error) {
     assert_eq!(error.kind(), ErrorKind::Other, "{error:?}");
 }
 
+/// Asserts that a call suspends only its fiber, and that a cancel ends it.
+#[track_caller]
+pub(crate) fn ends_when_cancelled<T>(call: impl FnOnce() -> io::Result<T>) {
+    fiber::scope(|s| {
+        let waits = s.spawn_local(|| assert_cancelled(&call().err().expect("it waits")));
+        let_others_wait();
+        assert!(!waits.is_finished());
+        s.cancel();
+        waits.join().unwrap();
+    });
+}
+
 /// Asserts that the error is that of the deadline with this limit.
 #[track_caller]
 pub(crate) fn assert_elapsed(error: &io::Error, limit: Duration) {

@@ -51,26 +51,6 @@ fn unpark_crosses_workers_and_threads() {
     });
 }
 
-/// A thread that joins a fiber is parked, and may consume a token that it had before.
-#[test]
-fn thread_that_joins_a_fiber_keeps_its_unpark_token() {
-    on_one_worker(|| {
-        let joined = fiber::spawn_local(fiber::park);
-        let fiber = joined.thread().clone();
-        let joins = std::thread::spawn(move || {
-            std::thread::current().unpark();
-            joined.join().unwrap();
-            let start = Instant::now();
-            std::thread::park_timeout(Duration::from_secs(10));
-            start.elapsed()
-        });
-        fiber::sleep(Duration::from_millis(50));
-        fiber.unpark();
-        let parked = fiber::unblock(|| joins.join().unwrap());
-        assert!(parked < Duration::from_secs(5), "{parked:?}");
-    });
-}
-
 /// Two fibers pass a turn back and forth; a lost wake-up would hang the test.
 #[test]
 fn no_unpark_between_workers_is_lost() {
