@@ -16,6 +16,8 @@ Examples:
       Examine a device, which is only read
   cringle doctor --json - --no-measure | jq '.io_uring.causes[]'
       Print what denies the ring
+  cringle doctor --program target/release/server
+      Find what in a program blocks a worker although libc's calls are hooked
 
 The report covers the kernel, container and virtual machine; whether each of the three io_uring \
 system calls is allowed, and if not, what denies it and the command that allows it; every feature \
@@ -24,9 +26,11 @@ tested by using it, not deduced from a version; an item that cannot be tested is
 unknown.
 
 The command needs no root and changes nothing: its temporary files have no name and disappear with \
-the process. docs/book/src/command/doctor.md explains each line and the JSON.
+the process. With --program it reads the program and its libraries, and runs nothing. \
+docs/book/src/command/doctor.md explains each line and the JSON.
 
-Exit status: 0 the ring is usable, 3 it is not, 1 failed, 2 wrong usage, 130 interrupted.";
+Exit status: 0 the ring is usable, 3 it is not, 1 failed, 2 wrong usage, 130 interrupted. With \
+--program: 0 the hooks are in the program, or it is a library; 3 they are missing or cannot work.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -34,6 +38,10 @@ pub struct DoctorArgs {
     /// Examine and measure these directories, files or block devices
     #[arg(default_value = ".")]
     pub path: Vec<PathBuf>,
+
+    /// Examine a program or a shared library instead of the machine
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["path", "no_measure", "seconds"])]
+    pub program: Option<PathBuf>,
 
     /// Measure nothing
     #[arg(long, conflicts_with = "seconds")]

@@ -3,7 +3,8 @@
 //!
 //! It first runs every test that needs a child process ([`child`]), while this process has one
 //! thread; then it reads files and limits; last it measures. The result is one [`Report`], which
-//! [`text`] prints for a person and serde writes as JSON.
+//! [`text`] prints for a person and serde writes as JSON. With `--program` it reads a program
+//! instead ([`program`]).
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -19,6 +20,7 @@ mod limits;
 mod measure;
 mod paths;
 mod permissions;
+mod program;
 mod raw;
 mod ring;
 mod text;
@@ -33,6 +35,7 @@ use measure::Measured;
 use paths::PathReport;
 use ring::Ring;
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The findings. Its fields are the JSON: new ones may be added, existing ones never change
@@ -51,10 +54,22 @@ struct Report {
     verdict: Conclusion,
 }
 
+/// The findings about a program, with `--program`.
+#[derive(Serialize)]
+struct Examined {
+    schema: u32,
+    command: &'static str,
+    version: &'static str,
+    program: program::ProgramReport,
+}
+
 /// Runs `cringle doctor`.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
     report::file::check("--json", args.json.as_deref())?;
+    if let Some(path) = &args.program {
+        return examine_program(path, args);
+    }
     let kernel = kernel::examine();
     let (ring, rings) = ring::examine(&kernel);
     let paths = args.path.iter().map(|path| paths::examine(path));
@@ -75,11 +90,25 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         measured,
         verdict,
     };
-    show(&report, args)?;
+    show(&report, || text::of(&report), args)?;
     Ok(if report.io_uring.usable { ExitCode::SUCCESS } else { ExitCode::from(FALLBACK) })
 }
 
-fn show(found: &Report, args: &DoctorArgs) -> Result<(), Failure> {
+/// Runs `cringle doctor --program`.
+fn examine_program(path: &Path, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let program = program::examine(path)?;
+    let works = program.hooks_work();
+    let (schema, version) = (report::SCHEMA, env!("CARGO_PKG_VERSION"));
+    let found = Examined { schema, command: "doctor", version, program };
+    show(&found, || program::text_of(&found.program), args)?;
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(FALLBACK) })
+}
+
+fn show(
+    found: &impl Serialize,
+    text: impl FnOnce() -> String,
+    args: &DoctorArgs,
+) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         let value = serde_json::to_value(found).map_err(std::io::Error::from)?;
         report::save(path, &value)?;
@@ -87,5 +116,5 @@ fn show(found: &Report, args: &DoctorArgs) -> Result<(), Failure> {
     if report::is_stdout(args.json.as_deref()) {
         return Ok(());
     }
-    report::print(&text::of(found))
+    report::print(&text())
 }

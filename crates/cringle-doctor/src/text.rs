@@ -28,14 +28,15 @@ pub(super) fn of(report: &Report) -> String {
     }
     page.heading("Verdict");
     page.paragraph(&report.verdict.sentence, 2);
-    page.0
+    page.finished()
 }
 
+/// A report as it is written.
 #[derive(Default)]
-struct Page(String);
+pub(crate) struct Page(String);
 
 impl Page {
-    fn heading(&mut self, text: &str) {
+    pub(crate) fn heading(&mut self, text: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
@@ -47,13 +48,17 @@ impl Page {
     }
 
     /// Writes a name and, in the second column, a text.
-    fn row(&mut self, name: &str, text: &str) {
+    pub(crate) fn row(&mut self, name: &str, text: &str) {
         let first = format!("  {name:<width$}", width = NAMES - 2);
         self.wrapped(&first, text, NAMES);
     }
 
-    fn paragraph(&mut self, text: &str, indent: usize) {
+    pub(crate) fn paragraph(&mut self, text: &str, indent: usize) {
         self.wrapped(&" ".repeat(indent), text, indent);
+    }
+
+    pub(crate) fn finished(self) -> String {
+        self.0
     }
 
     /// Writes a text wrapped at [`WIDTH`]. `first` starts the first line; the other lines start

@@ -9,4 +9,5 @@ mod limits;
 mod measured;
 mod output;
 mod paths;
+mod program;
 mod support;
