@@ -32,7 +32,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
         ],
     ),
     ("cancel", &["runtime"]),
-    ("sync", &["runtime"]),
+    ("sync", &["runtime", "sys"]),
     ("fiber", &["driver", "runtime", "sync", "sys", "tracing_events"]),
     ("time", &["fiber", "runtime"]),
     ("ring", &["driver", "driver::uring", "fiber", "runtime", "sys"]),
@@ -43,7 +43,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("net", &["cancel", "driver", "fiber", "io", "os", "runtime", "sync", "sys", "time"]),
     ("process", &["fiber", "fs", "io", "runtime", "sys"]),
     ("os", &["fs", "net", "process"]),
-    ("sim", &["cancel", "driver::sim", "fs", "runtime"]),
+    ("sim", &["cancel", "driver::sim", "fs", "runtime", "sys"]),
 ];
 
 /// An import, or a path in code.

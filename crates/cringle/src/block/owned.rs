@@ -3,10 +3,11 @@
 use super::{Batch, OpId};
 use crate::fs::File;
 use crate::runtime::foreign;
+use crate::sys::lock::Mutex;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// Reads and writes that own their buffers and share their files, for
@@ -241,7 +242,7 @@ impl<B> Completer<B> {
     }
 
     fn end(&self, with: SubmissionState<B>) {
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         if let SubmissionState::Waiting(waker) = &mut *state {
             let waker = waker.take();
             *state = with;
@@ -273,7 +274,7 @@ impl<B> Future for Submission<B> {
         // The waker of the last poll is woken. It is the caller's code, so its clone and drop run
         // outside of the lock.
         let waker = context.waker().clone();
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         let before = match &mut *state {
             SubmissionState::Waiting(before) => before.replace(waker),
             SubmissionState::Done(results) => {

@@ -3,7 +3,7 @@
 
 use super::Op;
 use super::op::AT_CURSOR;
-use crate::sys::errno;
+use crate::sys::{self, syscall};
 
 /// Performs the op. Returns its count, or a negated errno.
 ///
@@ -35,93 +35,94 @@ unsafe fn call(op: &Op) -> i32 {
             | Op::ReadFixed { target, buf, len, offset, .. } => {
                 let Some(fd) = target.as_fd() else { return -libc::EBADF };
                 match offset {
-                    AT_CURSOR => libc::read(fd, buf.cast(), len as usize),
-                    _ => libc::pread(fd, buf.cast(), len as usize, offset as libc::off_t),
+                    AT_CURSOR => syscall!(SYS_read, fd, buf, len),
+                    _ => syscall!(SYS_pread64, fd, buf, len, offset),
                 }
             }
             Op::Write { target, buf, len, offset }
             | Op::WriteFixed { target, buf, len, offset, .. } => {
                 let Some(fd) = target.as_fd() else { return -libc::EBADF };
                 match offset {
-                    AT_CURSOR => libc::write(fd, buf.cast(), len as usize),
-                    _ => libc::pwrite(fd, buf.cast(), len as usize, offset as libc::off_t),
+                    AT_CURSOR => syscall!(SYS_write, fd, buf, len),
+                    _ => syscall!(SYS_pwrite64, fd, buf, len, offset),
                 }
             }
             Op::ReadVectored { fd, slices, count, offset } => match offset {
-                AT_CURSOR => libc::readv(fd, slices, count as i32),
-                _ => libc::preadv(fd, slices, count as i32, offset as libc::off_t),
+                AT_CURSOR => syscall!(SYS_readv, fd, slices, count),
+                _ => syscall!(SYS_preadv, fd, slices, count, offset, 0),
             },
             Op::WriteVectored { fd, slices, count, offset } => match offset {
-                AT_CURSOR => libc::writev(fd, slices, count as i32),
-                _ => libc::pwritev(fd, slices, count as i32, offset as libc::off_t),
+                AT_CURSOR => syscall!(SYS_writev, fd, slices, count),
+                _ => syscall!(SYS_pwritev, fd, slices, count, offset, 0),
             },
-            Op::Sync { fd, data_only: true } => libc::fdatasync(fd) as isize,
-            Op::Sync { fd, data_only: false } => libc::fsync(fd) as isize,
+            Op::Sync { fd, data_only: true } => syscall!(SYS_fdatasync, fd),
+            Op::Sync { fd, data_only: false } => syscall!(SYS_fsync, fd),
             Op::Open { dir, path, flags, mode } => {
                 #[cfg(feature = "sim")]
                 if let Some(result) = simulated_open(path, flags, mode) {
                     return result;
                 }
-                libc::openat(dir, path, flags, mode) as isize
+                syscall!(SYS_openat, dir, path, flags, mode)
             }
-            Op::Close { fd } => libc::close(fd) as isize,
+            Op::Close { fd } => syscall!(SYS_close, fd),
             Op::Stat { dir, path, flags, mask, out } => {
-                libc::statx(dir, path, flags, mask, out) as isize
+                errno_of(libc::statx(dir, path, flags, mask, out) as isize)
             }
-            Op::SetLen { fd, len } => libc::ftruncate(fd, len as libc::off_t) as isize,
+            Op::SetLen { fd, len } => syscall!(SYS_ftruncate, fd, len),
             Op::Poll { fd, events } => {
                 let mut poll = libc::pollfd { fd, events: events as i16, revents: 0 };
-                match libc::poll(&mut poll, 1, -1) {
+                match sys::poll_once(&mut poll, None) {
                     1 => poll.revents as isize,
-                    other => other as isize,
+                    other => other,
                 }
             }
             Op::OpenHow { dir, path, how } => {
-                let size = size_of::<libc::open_how>();
-                libc::syscall(libc::SYS_openat2, dir, path, how, size) as isize
+                syscall!(SYS_openat2, dir, path, how, size_of::<libc::open_how>())
             }
-            Op::Unlink { dir, path, flags } => libc::unlinkat(dir, path, flags) as isize,
+            Op::Unlink { dir, path, flags } => syscall!(SYS_unlinkat, dir, path, flags),
             Op::Rename { from_dir, from, to_dir, to, flags: 0 } => {
-                libc::renameat(from_dir, from, to_dir, to) as isize
+                errno_of(libc::renameat(from_dir, from, to_dir, to) as isize)
             }
             Op::Rename { from_dir, from, to_dir, to, flags } => {
-                // musl has no `renameat2` function.
-                let number = libc::SYS_renameat2;
-                libc::syscall(number, from_dir, from, to_dir, to, flags) as isize
+                syscall!(SYS_renameat2, from_dir, from, to_dir, to, flags)
             }
-            Op::MakeDir { dir, path, mode } => libc::mkdirat(dir, path, mode) as isize,
-            Op::Symlink { target, dir, path } => libc::symlinkat(target, dir, path) as isize,
+            Op::MakeDir { dir, path, mode } => syscall!(SYS_mkdirat, dir, path, mode),
+            Op::Symlink { target, dir, path } => syscall!(SYS_symlinkat, target, dir, path),
             Op::Link { from_dir, from, to_dir, to, flags } => {
-                libc::linkat(from_dir, from, to_dir, to, flags) as isize
+                syscall!(SYS_linkat, from_dir, from, to_dir, to, flags)
             }
             Op::Allocate { fd, mode, offset, len } => {
-                libc::fallocate(fd, mode, offset as libc::off_t, len as libc::off_t) as isize
+                syscall!(SYS_fallocate, fd, mode, offset, len)
             }
-            // It returns its error and leaves `errno` alone.
             Op::Advise { fd, advice, offset, len } => {
-                return -libc::posix_fadvise(fd, offset as i64, len as i64, advice);
+                syscall!(SYS_fadvise64, fd, offset, len, advice)
             }
             Op::SyncRange { fd, flags, offset, len } => {
-                libc::sync_file_range(fd, offset as i64, len as i64, flags) as isize
+                syscall!(SYS_sync_file_range, fd, offset, len, flags)
             }
-            Op::GetXattr(call) => (*call).get(),
-            Op::SetXattr(call) => (*call).set(),
-            Op::Recv { fd, buf, len, flags } => libc::recv(fd, buf.cast(), len as usize, flags),
+            Op::GetXattr(call) => errno_of((*call).get()),
+            Op::SetXattr(call) => errno_of((*call).set()),
+            Op::Recv { fd, buf, len, flags } => syscall!(SYS_recvfrom, fd, buf, len, flags, 0, 0),
             Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
-                libc::send(fd, buf.cast(), len as usize, flags)
+                syscall!(SYS_sendto, fd, buf, len, flags, 0, 0)
             }
-            Op::RecvMsg { fd, message, flags } => libc::recvmsg(fd, message, flags),
-            Op::SendMsg { fd, message, flags } => libc::sendmsg(fd, message, flags),
+            Op::RecvMsg { fd, message, flags } => syscall!(SYS_recvmsg, fd, message, flags),
+            Op::SendMsg { fd, message, flags } => syscall!(SYS_sendmsg, fd, message, flags),
             Op::Accept { fd, addr, addr_len } => {
-                libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
+                syscall!(SYS_accept4, fd, addr, addr_len, libc::SOCK_CLOEXEC)
             }
-            Op::Connect { fd, addr, addr_len } => libc::connect(fd, addr.cast(), addr_len) as isize,
+            Op::Connect { fd, addr, addr_len } => syscall!(SYS_connect, fd, addr, addr_len),
             Op::Syscall(call) => call.call(),
             // A raw entry has a meaning only for a ring.
             Op::Raw(_) => return -libc::EOPNOTSUPP,
         }
     };
-    if result < 0 { -errno() } else { result as i32 }
+    result as i32
+}
+
+/// Converts the result of a function of libc, which no program interposes: −1 to `-errno`.
+fn errno_of(result: isize) -> isize {
+    if result < 0 { -(sys::errno() as isize) } else { result }
 }
 
 /// Opens a file of the simulation, if this thread is in a simulated run: fibers that unwind must

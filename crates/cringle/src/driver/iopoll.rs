@@ -4,6 +4,7 @@
 //! without a polled ring ignores it, and the kernel answers `EOPNOTSUPP` where it cannot poll.
 
 use super::{Driver, OpSlot};
+use crate::sys::plainly;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -32,6 +33,10 @@ pub(crate) fn device_of(fd: RawFd) -> io::Result<u64> {
 
 /// The name of a block device and whether it has poll queues; `None` if it is no block device.
 pub(crate) fn poll_queues(device: u64) -> Option<(String, bool)> {
+    plainly(|| look_up(device))
+}
+
+fn look_up(device: u64) -> Option<(String, bool)> {
     let link = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
     let directory = std::fs::canonicalize(link).ok()?;
     // A partition has no queues of its own; its disk is the directory above.

@@ -3,9 +3,11 @@
 //! A thread starts when a job finds none idle, up to a limit. It ends when it has been idle for
 //! [`KEEP_ALIVE`], or with the pool.
 
+use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use crate::sys::plainly;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,7 +61,7 @@ impl Pool {
     fn start_thread(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
         let pool = Arc::clone(self);
         let builder = std::thread::Builder::new().name(self.name.into());
-        let thread = builder.spawn(move || pool.work())?;
+        let thread = plainly(|| builder.spawn(move || pool.work()))?;
         state.running += 1;
         state.threads.retain(|thread| !thread.is_finished());
         state.threads.push(thread);
@@ -79,11 +81,10 @@ impl Pool {
                 break;
             } else {
                 state.idle += 1;
-                let waited = self.work.wait_timeout(state, KEEP_ALIVE);
                 let timed_out;
-                (state, timed_out) = waited.expect("no code panics under this lock");
+                (state, timed_out) = self.work.wait_timeout(state, KEEP_ALIVE);
                 state.idle -= 1;
-                if timed_out.timed_out() && state.jobs.is_empty() {
+                if timed_out && state.jobs.is_empty() {
                     break;
                 }
             }
@@ -112,6 +113,6 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().expect("no code panics under this lock")
+        self.state.lock()
     }
 }

@@ -3,6 +3,7 @@
 //! A thread of the pool makes them. Arguments that do not fit into an op of 32 bytes lie in the
 //! waiting frame, behind a pointer (**I1**).
 
+use crate::sys::{errno, syscall};
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
@@ -139,7 +140,7 @@ impl XattrCall {
 }
 
 impl Syscall {
-    /// Makes the call. Returns its count, or −1 with `errno` set.
+    /// Makes the call. Returns its count, or `-errno`.
     ///
     /// # Safety
     ///
@@ -148,9 +149,27 @@ impl Syscall {
         // SAFETY: by the contract, each pointer is valid for what the call does with it.
         unsafe {
             match self {
-                Syscall::ReadDir { fd, buf, len } => {
-                    libc::syscall(libc::SYS_getdents64, fd, buf, len as usize) as isize
-                }
+                Syscall::ReadDir { fd, buf, len } => syscall!(SYS_getdents64, fd, buf, len),
+                Syscall::Lock { fd, how } => syscall!(SYS_flock, fd, how),
+                other => match other.call_libc() {
+                    -1 => -(errno() as isize),
+                    result => result,
+                },
+            }
+        }
+    }
+
+    /// Makes a call by a function of libc that no program interposes, because it does not wait.
+    /// Returns its count, or −1 with `errno` set.
+    ///
+    /// # Safety
+    ///
+    /// The pointers are valid for the call.
+    unsafe fn call_libc(self) -> isize {
+        // SAFETY: by the contract, each pointer is valid for what the call does with it.
+        unsafe {
+            match self {
+                Syscall::ReadDir { .. } | Syscall::Lock { .. } => unreachable!("a raw call"),
                 Syscall::ReadLink { dir, path, out } => {
                     libc::readlinkat(dir, path, out.cast(), size_of::<PathBuffer>())
                 }
@@ -174,7 +193,6 @@ impl Syscall {
                         libc::utimensat(fd, path, stamps.as_ptr(), *flags) as isize
                     }
                 }
-                Syscall::Lock { fd, how } => libc::flock(fd, how) as isize,
                 Syscall::CopyRange { from, to, offsets, len } => {
                     let [from_offset, to_offset] = &mut *offsets;
                     libc::copy_file_range(from, from_offset, to, to_offset, len as usize, 0)

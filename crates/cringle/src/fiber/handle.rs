@@ -4,9 +4,10 @@ use super::packet::Packet;
 use crate::runtime::cancelled;
 use crate::runtime::identity::Identity;
 use crate::runtime::worker::{Worker, fairness};
+use crate::sys::lock::OnceLock;
 use std::io;
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A handle to a fiber, with which its end can be awaited. Dropping it detaches the fiber. It is
 /// `Send` and `Sync` if the result is `Send`.

@@ -5,9 +5,10 @@ use super::packet::Packet;
 use super::scope_core::ScopeCore;
 use crate::runtime::cancelled::{self, Cancelled};
 use crate::runtime::worker::{Worker, fairness};
+use crate::sys::lock::OnceLock;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A handle to a fiber of a scope, with which its end can be awaited. Dropping it leaves the wait
 /// to the scope.

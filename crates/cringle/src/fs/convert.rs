@@ -4,11 +4,12 @@
 //! [`cursor`](super::cursor). The library's own calls use `File::fd` and `File::std` instead.
 
 use super::File;
+use crate::sys;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.std().fmt(f)
+        sys::debug_plainly(self.std(), f)
     }
 }
 

@@ -205,7 +205,7 @@ impl Read for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().read(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
+            return sys::read(self.fd(), buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         let most = buf.len().min(MAX_RW_BYTES);
         if self.uses_kernels_cursor() {
@@ -235,7 +235,7 @@ impl Read for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().read_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
+            return sys::readv(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         if self.uses_kernels_cursor() {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
@@ -257,7 +257,7 @@ impl Write for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().write(buf).map_err(|e| self.explain_at_cursor(&[buf], e));
+            return sys::write(self.fd(), buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
@@ -275,7 +275,7 @@ impl Write for &File {
         }
         let _cursor = self.hold_cursor()?;
         if self.is_plain() {
-            return self.std().write_vectored(bufs).map_err(|e| self.explain_at_cursor(bufs, e));
+            return sys::writev(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));

@@ -5,6 +5,7 @@ use super::resolve::{Base, open, open_dir};
 use super::stat::{self, stat_open};
 use super::{File, Metadata, OpenOptions, ReadDir};
 use crate::driver::Op;
+use crate::sys::{self, Owned};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -39,7 +40,7 @@ use std::path::Path;
 /// `EXDEV` as above. Methods that create, rename or remove a name return `InvalidInput` if the path
 /// ends in `.` or `..`.
 pub struct Dir {
-    fd: OwnedFd,
+    fd: Owned,
 }
 
 impl Dir {
@@ -55,7 +56,7 @@ impl Dir {
     ///
     /// As [`read_dir`](crate::fs::read_dir).
     pub fn open<P: AsRef<Path>>(path: P) -> io::Result<Dir> {
-        open_dir(libc::AT_FDCWD, &c_path(path.as_ref())?, 0).map(Dir::from)
+        open_dir(libc::AT_FDCWD, &c_path(path.as_ref())?, 0).map(|fd| Dir { fd })
     }
 
     /// Opens a directory below this one.
@@ -70,7 +71,7 @@ impl Dir {
     ///
     /// See [`Dir`].
     pub fn open_dir<P: AsRef<Path>>(&self, path: P) -> io::Result<Dir> {
-        self.open_beneath(path.as_ref(), libc::O_DIRECTORY).map(Dir::from)
+        self.open_beneath(path.as_ref(), libc::O_DIRECTORY).map(|fd| Dir { fd })
     }
 
     /// Opens a file below this directory for reading.
@@ -209,23 +210,23 @@ impl Dir {
     ///
     /// No descriptor is free (`EMFILE`).
     pub fn try_clone(&self) -> io::Result<Dir> {
-        self.fd.try_clone().map(Dir::from)
+        sys::duplicate(&*self.fd).map(Dir::from)
     }
 
-    fn open_beneath(&self, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    fn open_beneath(&self, path: &Path, flags: i32) -> io::Result<Owned> {
         open(Base::Beneath(self.as_fd()), &c_path(path)?, flags | libc::O_CLOEXEC, 0)
     }
 }
 
 impl From<OwnedFd> for Dir {
     fn from(fd: OwnedFd) -> Dir {
-        Dir { fd }
+        Dir { fd: Owned::new(fd) }
     }
 }
 
 impl From<Dir> for OwnedFd {
     fn from(dir: Dir) -> OwnedFd {
-        dir.fd
+        dir.fd.into_std()
     }
 }
 

@@ -26,7 +26,7 @@ const LONGEST_CHECK: Duration = Duration::from_millis(500);
 
 /// Waits until the FIFO has a writer, or has had one since `reader` was opened.
 pub(super) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {
-    let (_reader, scratch) = io::pipe()?;
+    let (_reader, scratch) = sys::pipe()?;
     let mut backoff = Backoff::default();
     while !has_writer(reader, &scratch)? {
         backoff.pause(worker, fiber)?;
@@ -64,7 +64,7 @@ pub(super) fn read_until_end(
             Err(e) if is_our_timeout(&e) && !fiber.is_cancelled() => {}
             result => return result,
         }
-        let (_reader, scratch) = io::pipe()?;
+        let (_reader, scratch) = sys::pipe()?;
         if matches!(sys::tee_byte(reader.as_fd(), scratch.as_fd()), Ok(0)) {
             return Ok(0);
         }

@@ -20,11 +20,12 @@ use crate::fiber::protect;
 use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::FairLock;
 use crate::sys;
+use crate::sys::lock::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 impl File {
     /// Acquires the exclusive lock of the file. Only the calling fiber waits. The lock is released
@@ -199,7 +200,7 @@ struct QueuedWaiter {
 
 impl QueuedWaiter {
     fn join(key: Key) -> QueuedWaiter {
-        let mut queues = QUEUES.lock().expect("no code panics under this lock");
+        let mut queues = QUEUES.lock();
         let (queue, waiters) = queues.entry(key).or_default();
         *waiters += 1;
         QueuedWaiter { key, queue: Arc::clone(queue) }
@@ -208,7 +209,7 @@ impl QueuedWaiter {
 
 impl Drop for QueuedWaiter {
     fn drop(&mut self) {
-        let mut queues = QUEUES.lock().expect("no code panics under this lock");
+        let mut queues = QUEUES.lock();
         if let Some((_, waiters)) = queues.get_mut(&self.key) {
             *waiters -= 1;
             if *waiters == 0 {

@@ -9,10 +9,10 @@ use crate::fiber::backoff::Backoff;
 use crate::fiber::protect;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
-use crate::sys;
+use crate::sys::{self, Owned, plainly};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -172,7 +172,7 @@ impl OpenOptions {
     pub(super) fn open_from(&self, base: Base<'_>, path: &Path) -> io::Result<File> {
         let refused = || match base {
             // std refuses these options without a system call, and returns its own error.
-            Base::Ambient => self.std.open(path).map(File::of_std),
+            Base::Ambient => plainly(|| self.std.open(path)).map(File::of_std),
             Base::Beneath(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         let Some(flags) = self.flags() else { return refused() };
@@ -180,8 +180,10 @@ impl OpenOptions {
         let open_with_flags = |flags| open(base, &c_path, flags, self.mode);
         let Some((worker, fiber)) = Worker::current() else {
             return match base {
-                Base::Ambient => self.std.open(path).map(File::of_std),
-                Base::Beneath(_) => open_with_flags(flags).map(|fd| File::of_std(fd.into())),
+                Base::Ambient => plainly(|| self.std.open(path)).map(File::of_std),
+                Base::Beneath(_) => {
+                    open_with_flags(flags).map(|fd| File::of_std(fd.into_std().into()))
+                }
             };
         };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
@@ -207,7 +209,7 @@ impl OpenOptions {
                 // The plain call waits for that.
                 Some(libc::EAGAIN) if waits => {
                     let fd = crate::fiber::unblock(|| open_with_flags(flags))?;
-                    return Ok(File::of_std(fd.into()));
+                    return Ok(File::of_std(fd.into_std().into()));
                 }
                 _ => return Err(e),
             }
@@ -219,12 +221,12 @@ impl OpenOptions {
         &self,
         worker: Here,
         fiber: FiberRef,
-        file: OwnedFd,
+        file: Owned,
         flags: i32,
         waits: bool,
     ) -> io::Result<File> {
         if flags & libc::O_PATH != 0 {
-            return Ok(File::of_std(file.into()));
+            return Ok(File::of_std(file.into_std().into()));
         }
         let kind = sys::file_kind_with(file.as_raw_fd(), flags);
         if waits {

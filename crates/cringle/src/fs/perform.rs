@@ -16,7 +16,7 @@ use crate::driver::{Op, blocking};
 use crate::fiber::op::{self, perform_on_pool};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
-use crate::sys;
+use crate::sys::{self, plainly};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -98,7 +98,7 @@ fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
 pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
         // std refuses the path before it makes a system call.
-        let refused = std::fs::symlink_metadata(path).err();
+        let refused = plainly(|| std::fs::symlink_metadata(path)).err();
         refused.unwrap_or_else(|| io::ErrorKind::InvalidInput.into())
     })
 }

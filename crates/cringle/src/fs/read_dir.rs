@@ -6,9 +6,10 @@ use super::resolve::open_dir;
 use super::stat::{self, stat};
 use super::{FileType, Metadata};
 use crate::runtime::worker::fairness;
+use crate::sys::Owned;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
@@ -66,12 +67,12 @@ pub struct ReadDir {
 
 /// The directory, which its entries share.
 struct Directory {
-    fd: OwnedFd,
+    fd: Owned,
     path: PathBuf,
 }
 
 impl ReadDir {
-    pub(super) fn new(fd: OwnedFd, path: &Path) -> ReadDir {
+    pub(super) fn new(fd: Owned, path: &Path) -> ReadDir {
         let directory = Arc::new(Directory { fd, path: path.to_owned() });
         ReadDir { directory, listing: Listing::new() }
     }

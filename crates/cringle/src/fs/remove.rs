@@ -14,9 +14,10 @@ use super::names::unlink;
 use super::perform::c_path;
 use super::resolve::open_dir;
 use super::stat::{self, stat, stat_open};
+use crate::sys::Owned;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -83,7 +84,7 @@ struct Level {
 }
 
 enum LevelState {
-    Open(OwnedFd, Listing),
+    Open(Owned, Listing),
     /// The identity of the directory, to be checked when it is opened again.
     Closed {
         device: u64,
@@ -92,7 +93,7 @@ enum LevelState {
 }
 
 impl Level {
-    fn new(fd: OwnedFd, name: &CStr) -> Level {
+    fn new(fd: Owned, name: &CStr) -> Level {
         Level { name: name.to_owned(), state: LevelState::Open(fd, Listing::new()) }
     }
 }
@@ -181,7 +182,7 @@ impl Tree {
 }
 
 /// Opens a directory, but not through a symbolic link.
-fn enter(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
+fn enter(dir: RawFd, name: &CStr) -> io::Result<Owned> {
     open_dir(dir, name, libc::O_NOFOLLOW)
 }
 

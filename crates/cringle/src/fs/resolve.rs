@@ -8,9 +8,10 @@
 
 use super::perform::{c_path, perform};
 use crate::driver::Op;
+use crate::sys::Owned;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -38,7 +39,7 @@ const RENAME_RACES: u32 = 128;
 
 /// Opens a path with exactly these flags. An open that waits for another process (a FIFO, a lease)
 /// blocks the thread that performs it.
-pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Result<Owned> {
     let (dir, path) = (base.fd(), path.as_ptr());
     let fd = match base {
         // SAFETY: I1. The path outlives the call.
@@ -65,17 +66,17 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
     }?;
     // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
     // owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    Ok(unsafe { Owned::of_new(fd as RawFd) })
 }
 
 /// Opens a directory for reading its entries.
-pub(super) fn open_dir(dir: RawFd, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
+pub(super) fn open_dir(dir: RawFd, path: &CStr, flags: i32) -> io::Result<Owned> {
     let (path, flags) = (path.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC | flags);
     // SAFETY: I1. The path outlives the call.
     let fd = unsafe { perform(Op::Open { dir, path, flags, mode: 0 }) }?;
     // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
     // owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    Ok(unsafe { Owned::of_new(fd as RawFd) })
 }
 
 /// A name, which contains no slash, and the open directory that contains it.
@@ -88,7 +89,7 @@ pub(super) struct NameInDir<'a> {
 
 enum Above<'a> {
     Itself(BorrowedFd<'a>),
-    Opened(OwnedFd),
+    Opened(Owned),
 }
 
 impl<'a> NameInDir<'a> {

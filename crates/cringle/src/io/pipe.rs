@@ -33,8 +33,8 @@ use std::io;
 ///
 /// As std's: no descriptor is free.
 pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
-    let (reader, writer) = io::pipe()?;
-    Ok((reader.into(), writer.into()))
+    let (reader, writer) = crate::sys::pipe()?;
+    Ok((reader.into_std().into(), writer.into_std().into()))
 }
 
 /// The reading end of a pipe, as `std::io::PipeReader`. Only the calling fiber waits. A cancel ends

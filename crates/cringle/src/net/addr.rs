@@ -2,6 +2,7 @@
 
 use crate::runtime::worker::Worker;
 use crate::sync::oneshot;
+use crate::sys::plainly;
 use socket2::{SockAddr, SockAddrStorage};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -129,7 +130,7 @@ where
 {
     let worker = Worker::current().map(|(worker, _)| worker);
     let Some(worker) = worker.filter(|worker| !worker.is_simulated()) else {
-        return name.to_socket_addrs();
+        return plainly(|| name.to_socket_addrs());
     };
     let (sender, receiver) = oneshot::channel();
     let job = Box::new(move || drop(sender.send(name.to_socket_addrs())));
@@ -163,7 +164,7 @@ pub(super) fn first_of<A: ToSocketAddrs, T>(
 /// Returns std's error for an empty list of addresses, which std makes without a system call.
 fn no_address() -> io::Error {
     let none: [SocketAddr; 0] = [];
-    let refused = std::net::UdpSocket::bind(&none[..]).err();
+    let refused = plainly(|| std::net::UdpSocket::bind(&none[..])).err();
     refused.unwrap_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 

@@ -2,6 +2,7 @@
 
 use super::socket::Socket;
 use super::{SocketAddr, TcpListener, ToSocketAddrs};
+use crate::sys::plainly;
 use socket2::{Domain, SockAddr, Type};
 use std::io;
 
@@ -159,7 +160,7 @@ impl TcpListenerBuilder {
     ///
     /// As [`TcpListener::bind`]; and those of setting the options.
     pub fn bind<A: ToSocketAddrs>(&self, addr: A) -> io::Result<TcpListener> {
-        super::addr::first_of(addr, |addr| self.listen(self.bound(addr)?))
+        super::addr::first_of(addr, |addr| plainly(|| self.listen(self.bound(addr)?)))
     }
 
     /// Returns a socket that is bound to the address and does not listen yet.

@@ -92,7 +92,7 @@ macro_rules! std_calls {
         ///
         /// As std's.
         pub fn $name(&self $(, $arg: $ty)*) -> std::io::Result<$result> {
-            self.socket.std().$name($($arg),*)
+            $crate::sys::plainly(|| self.socket.std().$name($($arg),*))
         }
     )*};
 }
@@ -141,7 +141,7 @@ macro_rules! all_sockets {
             ///
             /// As std's: no descriptor is free.
             pub fn try_clone(&self) -> std::io::Result<$ours> {
-                let std = self.socket.std().try_clone()?;
+                let std = $crate::sys::duplicate(self.socket.std())?;
                 Ok($ours { socket: self.socket.clone_with(std) })
             }
 

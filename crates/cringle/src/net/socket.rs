@@ -15,13 +15,14 @@ use crate::driver::{Op, blocking};
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
-use crate::sys;
+use crate::sys::lock::{Mutex, OnceLock};
+use crate::sys::{self, Owned, plainly};
 use socket2::SockRef;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The modes of a foreign socket have not been looked up.
@@ -33,7 +34,7 @@ const SHARED: u8 = 2;
 
 /// A socket of std's type `S`. See the [module](self).
 pub(crate) struct Socket<S: AsFd + AsRawFd + Send> {
-    std: ManuallyDrop<S>,
+    std: ManuallyDrop<Owned<S>>,
     state: AtomicU8,
     /// Whether the last read filled its buffer, so that more data is probably available.
     has_more: AtomicBool,
@@ -97,7 +98,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
 
     fn new(std: S, state: u8) -> Socket<S> {
         Socket {
-            std: ManuallyDrop::new(std),
+            std: ManuallyDrop::new(Owned::new(std)),
             state: state.into(),
             has_more: false.into(),
             modes: OnceLock::new(),
@@ -139,7 +140,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         let mut this = ManuallyDrop::new(self);
         drop(std::mem::take(&mut this.modes));
         // SAFETY: the contract of `take`: `this` is neither dropped nor used again.
-        unsafe { ManuallyDrop::take(&mut this.std) }
+        unsafe { ManuallyDrop::take(&mut this.std) }.into_std()
     }
 
     /// Wraps a clone of std's socket. Both handles share the modes.
@@ -192,7 +193,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     fn modes(&self) -> &Arc<Modes> {
         self.modes.get_or_init(|| {
             Arc::new(match self.state.load(Ordering::Relaxed) {
-                UNKNOWN => Modes::of(&*self.std),
+                UNKNOWN => Modes::of(self.std()),
                 _ => Modes::default(),
             })
         })
@@ -201,7 +202,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     /// Looks up the modes of a foreign socket. Default modes need no allocation.
     #[cold]
     fn look_up_modes(&self) {
-        let state = if Modes::of(&*self.std).are_default() {
+        let state = if Modes::of(self.std()).are_default() {
             SIMPLE
         } else {
             self.modes();
@@ -219,7 +220,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         note: impl FnOnce(&Modes),
     ) -> io::Result<()> {
         let modes = self.modes();
-        let _guard = modes.setting.lock().expect("no code panics under this lock");
+        let _guard = modes.setting.lock();
         call(&self.std)?;
         note(modes);
         self.state.store(SHARED, Ordering::Relaxed);
@@ -260,7 +261,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     pub(super) fn accept_plainly<T>(&self, accept: impl Fn(&S) -> io::Result<T>) -> io::Result<T> {
         let begun = Instant::now();
         loop {
-            match accept(&self.std) {
+            match plainly(|| accept(&self.std)) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let Some(limit) = self.remaining_wait(begun) else { return Err(e) };
                     sys::wait_for(self.std.as_fd(), libc::POLLIN, limit)?;
@@ -287,7 +288,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     fn lingers(&self) -> bool {
         match self.state.load(Ordering::Relaxed) {
             SIMPLE => false,
-            UNKNOWN => Worker::current().is_some() && lingers(&*self.std),
+            UNKNOWN => Worker::current().is_some() && lingers(self.std()),
             _ => self.modes().lingers.load(Ordering::Relaxed),
         }
     }

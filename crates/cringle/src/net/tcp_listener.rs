@@ -5,6 +5,7 @@ use super::macros::{all_sockets, descriptors, std_calls};
 use super::socket::{Direction, Socket};
 use super::{TcpStream, ToSocketAddrs};
 use crate::driver::Op;
+use crate::sys::plainly;
 use std::io;
 use std::iter::FusedIterator;
 use std::net::SocketAddr;
@@ -52,7 +53,8 @@ impl TcpListener {
     /// As std's: the error of the last address; and [`Cancelled`](crate::Cancelled) if a name had
     /// to be resolved.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
-        let std = super::addr::first_of(addr, |addr| std::net::TcpListener::bind(addr))?;
+        let std =
+            super::addr::first_of(addr, |addr| plainly(|| std::net::TcpListener::bind(addr)))?;
         Ok(TcpListener { socket: Socket::fresh(std) })
     }
 

@@ -9,6 +9,7 @@ use super::transfer::reads_and_writes;
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Worker;
+use crate::sys::Owned;
 use socket2::{Domain, SockAddr, SockRef, Type};
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -185,6 +186,7 @@ fn connect(addr: &SocketAddr, limit: Option<Duration>) -> io::Result<TcpStream> 
         .map(TcpStream::from);
     };
     let socket = socket2::Socket::new(Domain::for_address(*addr), Type::STREAM, None)?;
+    let socket = Owned::new(socket);
     let addr = SockAddr::from(*addr);
     let op =
         Op::Connect { fd: socket.as_raw_fd(), addr: addr.as_ptr().cast(), addr_len: addr.len() };
@@ -195,5 +197,5 @@ fn connect(addr: &SocketAddr, limit: Option<Duration>) -> io::Result<TcpStream> 
     if connected?.is_none() {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
     }
-    Ok(TcpStream { socket: Socket::fresh(socket.into()) })
+    Ok(TcpStream { socket: Socket::fresh(socket.into_std().into()) })
 }

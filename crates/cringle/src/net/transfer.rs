@@ -6,7 +6,7 @@
 use super::addr::AddrBuf;
 use super::socket::{Direction, Ring, Socket};
 use crate::driver::{Op, blocking};
-use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
+use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, plainly};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -46,7 +46,9 @@ where
     /// call is tried first because it costs less than a trip through the ring.
     #[inline]
     pub(super) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        let Some(ring) = self.ring(Direction::Receive)? else { return self.std().read(buf) };
+        let Some(ring) = self.ring(Direction::Receive)? else {
+            return plainly(|| self.std().read(buf));
+        };
         if self.has_more()
             && let Some(result) = self.read_now(ring, buf)
         {
@@ -76,7 +78,7 @@ where
         let is_empty = bufs.iter().all(|buf| buf.is_empty());
         let Some(ring) = self.ring(Direction::Receive)?.filter(|_| !is_empty) else {
             // An empty `readv` does not wait, where an empty `recvmsg` does.
-            return self.std().read_vectored(bufs);
+            return plainly(|| self.std().read_vectored(bufs));
         };
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let mut message = message_header(bufs.as_mut_ptr().cast(), bufs.len());
@@ -88,7 +90,9 @@ where
     /// all writes of a turn at once.
     #[inline]
     pub(super) fn write(&self, buf: &[u8]) -> io::Result<usize> {
-        let Some(ring) = self.ring(Direction::Send)? else { return self.std().write(buf) };
+        let Some(ring) = self.ring(Direction::Send)? else {
+            return plainly(|| self.std().write(buf));
+        };
         if ring.worker.refuses(ring.fiber) {
             return Err(ring.fiber.cancel_error());
         }
@@ -116,7 +120,7 @@ where
         let is_empty = bufs.iter().all(|buf| buf.is_empty());
         let Some(ring) = self.ring(Direction::Send)?.filter(|_| !is_empty) else {
             // An empty `writev` does not reach the socket, where an empty `sendmsg` does.
-            return self.std().write_vectored(bufs);
+            return plainly(|| self.std().write_vectored(bufs));
         };
         let message = message_header(bufs.as_ptr().cast_mut().cast(), bufs.len());
         ring.perform(Op::SendMsg { fd: self.fd(), message: &raw const message, flags: SEND_FLAGS })
@@ -126,7 +130,7 @@ where
     pub(super) fn write_zc(&self, buf: &[u8]) -> io::Result<usize> {
         match self.ring(Direction::Send)? {
             Some(ring) => self.send_zc_on(ring, buf, SEND_FLAGS),
-            None => self.std().write(buf),
+            None => plainly(|| self.std().write(buf)),
         }
     }
 }
@@ -142,7 +146,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     ) -> io::Result<usize> {
         match self.ring(Direction::Receive)? {
             Some(ring) => ring.perform(recv_op(self.fd(), buf, flags)),
-            None => plain(self.std(), buf),
+            None => plainly(|| plain(self.std(), buf)),
         }
     }
 
@@ -154,7 +158,9 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         convert: impl FnOnce(AddrBuf) -> io::Result<A>,
         plain: impl FnOnce(&S, &mut [u8]) -> io::Result<(usize, A)>,
     ) -> io::Result<(usize, A)> {
-        let Some(ring) = self.ring(Direction::Receive)? else { return plain(self.std(), buf) };
+        let Some(ring) = self.ring(Direction::Receive)? else {
+            return plainly(|| plain(self.std(), buf));
+        };
         let (count, addr) = recv_from_by(self.fd(), buf, flags, |op| ring.perform(op))?;
         Ok((count, convert(addr)?))
     }
@@ -168,7 +174,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     ) -> io::Result<usize> {
         match self.ring(Direction::Send)? {
             Some(ring) => ring.perform(send_op(self.fd(), buf, libc::MSG_NOSIGNAL)),
-            None => plain(self.std(), buf),
+            None => plainly(|| plain(self.std(), buf)),
         }
     }
 
@@ -180,7 +186,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     ) -> io::Result<usize> {
         match self.ring(Direction::Send)? {
             Some(ring) => self.send_zc_on(ring, buf, libc::MSG_NOSIGNAL),
-            None => plain(self.std(), buf),
+            None => plainly(|| plain(self.std(), buf)),
         }
     }
 

@@ -5,6 +5,7 @@ use super::macros::{all_sockets, descriptors, std_calls, timeouts};
 use super::message;
 use super::socket::{Direction, Socket};
 use super::{MsgFlags, Received, RecvAncillary, SendAncillary, ToSocketAddrs};
+use crate::sys::plainly;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -49,7 +50,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled) if a name had to be resolved.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
-        let std = first_of(addr, |addr| std::net::UdpSocket::bind(addr))?;
+        let std = first_of(addr, |addr| plainly(|| std::net::UdpSocket::bind(addr)))?;
         Ok(UdpSocket { socket: Socket::fresh(std) })
     }
 
@@ -68,7 +69,7 @@ impl UdpSocket {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled) if a name had to be resolved.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        first_of(addr, |addr| self.socket.std().connect(addr))
+        first_of(addr, |addr| plainly(|| self.socket.std().connect(addr)))
     }
 
     /// Receives a message, and returns its length and the sender's address. Bytes that do not fit
@@ -126,11 +127,11 @@ impl UdpSocket {
         let Some(addr) = addr.to_socket_addrs()?.next() else {
             // Returns std's error, which std makes without a system call.
             let none: [SocketAddr; 0] = [];
-            return self.socket.std().send_to(buf, &none[..]);
+            return plainly(|| self.socket.std().send_to(buf, &none[..]));
         };
         match self.socket.ring(Direction::Send)? {
             Some(ring) => self.socket.send_to(ring, buf, &addr.into()),
-            None => self.socket.std().send_to(buf, addr),
+            None => plainly(|| self.socket.std().send_to(buf, addr)),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::fiber::{self, protect};
 use crate::io::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Worker, fairness};
-use crate::sys;
+use crate::sys::{self, plainly};
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -92,7 +92,7 @@ impl Child {
     ///
     /// As std's.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.std.kill()
+        plainly(|| self.std.kill())
     }
 
     pub(super) fn is_reaped(&self) -> bool {
@@ -136,7 +136,7 @@ impl Child {
             }
             wait_for_end(worker, fiber, self.std.id())?;
         }
-        let status = self.std.wait()?;
+        let status = plainly(|| self.std.wait())?;
         self.is_reaped = true;
         Ok(status)
     }
@@ -167,7 +167,7 @@ impl Child {
     }
 
     fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
-        let status = self.std.try_wait()?;
+        let status = plainly(|| self.std.try_wait())?;
         self.is_reaped |= status.is_some();
         Ok(status)
     }

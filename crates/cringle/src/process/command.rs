@@ -2,6 +2,7 @@
 
 use super::child::Child;
 use crate::runtime::worker::Worker;
+use crate::sys::plainly;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -248,7 +249,7 @@ impl Command {
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
         }
-        worker.shared().unpinned(|| self.std.spawn()).map(Child::new)
+        worker.shared().unpinned(|| plainly(|| self.std.spawn())).map(Child::new)
     }
 
     /// Starts the program, waits for its end, and returns its status and its output. An output

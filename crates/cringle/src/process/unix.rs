@@ -1,6 +1,7 @@
 //! std's extension traits for [`Command`] and [`Child`] on Unix.
 
 use super::{Child, Command};
+use crate::sys::plainly;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -122,7 +123,7 @@ impl CommandExt for Command {
     }
 
     fn exec(&mut self) -> io::Error {
-        self.std.exec()
+        plainly(|| self.std.exec())
     }
 
     fn arg0<S>(&mut self, arg: S) -> &mut Command

@@ -3,10 +3,10 @@
 
 use crate::driver::uring::{UringOptions, check_seccomp};
 use crate::driver::{Completion, Features, Op, Target, Token, Uring, Wait, Waiter};
-use crate::sys;
+use crate::sys::{self, Owned, plainly};
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// The library's own ring without fibers: it shows what a batch costs beneath everything else. It
@@ -33,7 +33,7 @@ pub struct BareRing {
     driver: Uring,
     slots: Box<[Slot]>,
     ended: Vec<usize>,
-    _bell: OwnedFd,
+    _bell: Owned,
 }
 
 /// The state of one operation, at a stable address.
@@ -66,6 +66,10 @@ impl BareRing {
     ///
     /// The system's error, with the remedy.
     pub fn new(entries: u32, slots: u32) -> io::Result<BareRing> {
+        plainly(|| BareRing::make(entries, slots))
+    }
+
+    fn make(entries: u32, slots: u32) -> io::Result<BareRing> {
         check_seccomp()?;
         let bell = sys::eventfd()?;
         let features = Features::all();
@@ -75,7 +79,7 @@ impl BareRing {
             driver: Uring::new(&options, bell.as_raw_fd())?,
             slots: (0..slots as usize).map(Slot::new).collect(),
             ended: Vec::with_capacity(slots as usize),
-            _bell: bell,
+            _bell: Owned::new(bell),
         })
     }
 

@@ -2,6 +2,7 @@
 //! read them.
 
 use crate::driver::Counter;
+use crate::sys::plainly;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -40,7 +41,10 @@ impl Counters {
     /// has ended.
     pub(super) fn thread_times(&self) -> Option<ThreadTimes> {
         let thread = self.thread.load(Ordering::Relaxed);
-        let read = |file| std::fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).ok();
+        let read = |file| {
+            let path = format!("/proc/self/task/{thread}/{file}");
+            plainly(|| std::fs::read_to_string(path)).ok()
+        };
         let (stat, times) = (read("stat")?, read("schedstat")?);
         let (_, after_name) = stat.rsplit_once(") ")?;
         let mut times =

@@ -5,9 +5,10 @@ use super::label::{Origin, Origins};
 use super::sync::{AtomicU8, Ordering};
 use super::wait_target::{TargetInfo, WaitTarget};
 use super::waker::Waker;
+use crate::sys::lock::OnceLock;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
 
 const EMPTY: u8 = 0;
 const PARKED: u8 = 1;

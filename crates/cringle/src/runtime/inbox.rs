@@ -57,7 +57,7 @@ impl<M, B: Bell> Inbox<M, B> {
 
     /// Leaves a message. Returns it if the worker has ended.
     pub(crate) fn post(&self, message: M) -> Result<Posted, M> {
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         if state.bell.is_none() {
             return Err(message);
         }
@@ -77,12 +77,12 @@ impl<M, B: Bell> Inbox<M, B> {
 
     /// Marks the worker awake, without a message. Returns whether it slept.
     pub(crate) fn rouse(&self) -> Posted {
-        self.state.lock().expect("no code panics under this lock").rouse()
+        self.state.lock().rouse()
     }
 
     /// Makes the worker look at its inbox, asleep or not, without a message.
     pub(crate) fn nudge(&self) {
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         state.asleep = false;
         self.waiting.store(true, Ordering::Release);
         if let Some(bell) = &state.bell {
@@ -92,7 +92,7 @@ impl<M, B: Bell> Inbox<M, B> {
 
     /// Rings the bell, whether the worker sleeps or not. Does nothing if it has ended.
     pub(crate) fn ring_bell(&self) {
-        let state = self.state.lock().expect("no code panics under this lock");
+        let state = self.state.lock();
         if let Some(bell) = &state.bell {
             bell.ring();
         }
@@ -107,27 +107,27 @@ impl<M, B: Bell> Inbox<M, B> {
     /// For the worker: takes all messages, in the order of arrival, in exchange for an empty queue.
     pub(crate) fn take(&self, into: &mut VecDeque<M>) {
         debug_assert!(into.is_empty(), "a message would stay in the inbox unnoticed");
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         self.waiting.store(false, Ordering::Relaxed);
         std::mem::swap(into, &mut state.messages);
     }
 
     /// For the worker: marks it asleep. False, and it must not sleep, if something has arrived.
     pub(crate) fn fall_asleep(&self) -> bool {
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         state.asleep = !self.waiting.load(Ordering::Relaxed);
         state.asleep
     }
 
     /// For the worker: marks it awake after a sleep.
     pub(crate) fn wake_up(&self) {
-        self.state.lock().expect("no code panics under this lock").asleep = false;
+        self.state.lock().asleep = false;
     }
 
     /// For the worker at its end: refuses messages from now on. Returns the bell, to be dropped,
     /// and the messages that were not taken.
     pub(crate) fn close(&self) -> (Option<B>, VecDeque<M>) {
-        let mut state = self.state.lock().expect("no code panics under this lock");
+        let mut state = self.state.lock();
         (state.bell.take(), std::mem::take(&mut state.messages))
     }
 }

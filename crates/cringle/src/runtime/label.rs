@@ -7,10 +7,11 @@
 
 use super::fiber::Running;
 use super::identity::Meta;
+use crate::sys::lock::{Mutex, MutexGuard};
 use std::panic::Location;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A place in the program's source.
 pub(crate) type Origin = &'static Location<'static>;
@@ -66,7 +67,7 @@ impl Label {
     }
 
     fn name(&self) -> MutexGuard<'_, Option<Arc<str>>> {
-        self.name.lock().expect("no code panics under this lock")
+        self.name.lock()
     }
 }
 
@@ -107,6 +108,6 @@ impl Roster {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<RunningPtr>> {
-        self.0.lock().expect("no code panics under this lock")
+        self.0.lock()
     }
 }

@@ -11,8 +11,9 @@ use super::label::Origin;
 use super::shared::{Mail, MailBox};
 use super::wait_target::ScopeOrigin;
 use super::worker::Worker;
+use crate::sys::lock::{Mutex, MutexGuard};
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// See the module.
 pub(crate) struct Members {
@@ -142,7 +143,7 @@ impl Members {
     }
 
     fn lock(&self) -> MutexGuard<'_, MemberList> {
-        self.list.lock().expect("no code panics under this lock")
+        self.list.lock()
     }
 }
 

@@ -6,8 +6,9 @@
 //! It passes any other fault on to the handler before it.
 
 use super::worker::Worker;
+use crate::sys::lock::OnceLock;
+use crate::sys::syscall;
 use std::ffi::c_int;
-use std::sync::OnceLock;
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// The actions that were in force before ours, in the order of [`SIGNALS`].
@@ -66,7 +67,7 @@ fn report(name: Option<&str>, stack_bytes: usize) -> ! {
     );
     // SAFETY: by the contract of `write`. The bytes are initialised up to the length.
     unsafe {
-        libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len);
+        syscall!(SYS_write, libc::STDERR_FILENO, line.bytes.as_ptr(), line.len);
         libc::abort()
     }
 }

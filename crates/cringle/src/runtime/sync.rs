@@ -1,13 +1,28 @@
-//! The primitives of the protocols between threads: std's, or loom's in the models.
+//! The primitives of the protocols between threads: std's atomics and a [lock](crate::sys::lock)
+//! of our own, or loom's in the models.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
-};
+pub(crate) use crate::sys::lock::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
-    Mutex,
+    MutexGuard,
     atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
 };
+
+/// Loom's mutex with the methods of ours.
+#[cfg(loom)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+#[cfg(loom)]
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("no code panics under this lock")
+    }
+}

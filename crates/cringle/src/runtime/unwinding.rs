@@ -21,9 +21,10 @@ use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
 use super::worker::{Here, Worker};
 use super::{foreign, frames};
+use crate::sys::lock::Mutex;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What is known of a fiber's unwinding.
@@ -47,6 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// It calls the hook before it. A hook that the program sets later replaces ours until the next
 /// `run`, or calls it.
 pub(super) fn install_hook() {
+    crate::sys::set_beside(|call| foreign::beside(call));
     if !std::thread::panicking() {
         return set_ours();
     }
@@ -68,7 +70,7 @@ pub(super) fn install_hook() {
 }
 
 fn set_ours() {
-    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ours = OURS.lock();
     if ours.strong_count() > 0 {
         // Without reading the current hook: for that std waits until no hook runs, and a hook may
         // wait for this `run`.

@@ -4,6 +4,7 @@
 use super::fiber::FiberId;
 use super::shared::{Mail, MailBox};
 use super::worker::Worker;
+use crate::sys::plainly;
 use std::sync::Arc;
 
 /// Wakes one fiber, or one OS thread that waits outside of any fiber.
@@ -33,7 +34,8 @@ impl Waker {
     /// Ends the wait. A late wake-up may end a later wait of the same fiber, which checks again.
     pub(crate) fn wake(&self) {
         match self {
-            Waker::Thread(thread) => thread.unpark(),
+            // std wakes the thread by a call of libc.
+            Waker::Thread(thread) => plainly(|| thread.unpark()),
             Waker::Fiber { home, id } => Worker::with(|worker| match worker {
                 Some(worker) if worker.lives_at(home) => worker.wake(*id),
                 Some(worker) => worker.mail(home, Mail::Wake(*id)),

@@ -2,6 +2,7 @@
 
 use super::handler::Listener;
 use super::wait_for_bell;
+use crate::sys::plainly;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ impl Watcher {
         let watch = Arc::new(Watch { listener, leaving: AtomicBool::new(false) });
         let theirs = Arc::clone(&watch);
         let thread = std::thread::Builder::new().name(name.into());
-        let thread = thread.spawn(move || work(&theirs))?;
+        let thread = plainly(|| thread.spawn(move || work(&theirs)))?;
         Ok(Watcher { watch, thread: Some(thread) })
     }
 
@@ -44,7 +45,7 @@ impl Drop for Watcher {
         self.watch.leaving.store(true, Ordering::Release);
         self.watch.listener.ring();
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the thread that waits for signals does not panic");
+            plainly(|| thread.join()).expect("the thread that waits for signals does not panic");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The classification of files: the properties that decide how the library performs a call.
 
-use super::{errno, mode, status_flags, statx};
+use super::{errno, mode, status_flags, statx, syscall};
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
@@ -191,24 +191,22 @@ const NOWHERE: *mut libc::c_void = std::ptr::without_provenance_mut(usize::MAX &
 
 fn refuses_pread(fd: RawFd) -> bool {
     // SAFETY: the address is not mapped, so no memory is written.
-    unsafe { libc::pread(fd, NOWHERE, 1, 0) < 0 && errno() == libc::ESPIPE }
+    unsafe { syscall!(SYS_pread64, fd, NOWHERE, 1, 0) == -(libc::ESPIPE as isize) }
 }
 
 fn refuses_pwrite(fd: RawFd) -> bool {
     // SAFETY: the address is not mapped, so no memory is read.
-    unsafe { libc::pwrite(fd, NOWHERE, 1, 0) < 0 && errno() == libc::ESPIPE }
+    unsafe { syscall!(SYS_pwrite64, fd, NOWHERE, 1, 0) == -(libc::ESPIPE as isize) }
 }
 
 /// Finds the refused calls by transfers to and from [`NOWHERE`].
 pub(crate) fn refusals(fd: RawFd) -> Refusals {
-    let nowhere = NOWHERE;
-    let errno_of = |result: isize| if result < 0 { errno() } else { 0 };
     // SAFETY: the address is not mapped, so no memory is read or written.
     unsafe {
         Refusals {
-            positions: errno_of(libc::pread(fd, nowhere, 1, 0)) == libc::ESPIPE,
-            reads: errno_of(libc::read(fd, nowhere, 1)) != libc::EFAULT,
-            writes: errno_of(libc::write(fd, nowhere, 1)) != libc::EFAULT,
+            positions: syscall!(SYS_pread64, fd, NOWHERE, 1, 0) == -(libc::ESPIPE as isize),
+            reads: syscall!(SYS_read, fd, NOWHERE, 1) != -(libc::EFAULT as isize),
+            writes: syscall!(SYS_write, fd, NOWHERE, 1) != -(libc::EFAULT as isize),
         }
     }
 }

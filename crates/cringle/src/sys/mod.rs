@@ -3,17 +3,32 @@
 //! It is the lowest layer: it imports nothing of the library. Submodules hold the calls on
 //! [sockets](socket) and [CPUs](cpus), the [classification of files](file_kind), and
 //! [reports](report) on standard error.
+//!
+//! # No interposed calls (I14)
+//!
+//! A program may define libc's blocking functions itself. So nothing that a fiber calls in the
+//! library reaches them: these calls are made by [raw] system calls, [owned] descriptors are
+//! closed so, and [locks](lock) wait so. What std does in several calls is called
+//! [plainly], without a current fiber.
 
 mod cpus;
 mod file_kind;
+pub(crate) mod lock;
+mod owned;
+mod plain;
+pub(crate) mod raw;
 mod report;
 mod socket;
+mod transfer;
 
 pub(crate) use cpus::{allowed_cpus, set_affinity};
 pub(crate) use file_kind::{
     FileKind, ReadTiming, Refusals, WaitsFor, direct_alignment, file_kind, file_kind_with,
     read_timing, refusals,
 };
+pub(crate) use owned::Owned;
+pub(crate) use plain::{debug_plainly, plainly, set_beside};
+pub(crate) use raw::syscall;
 pub(crate) use report::report;
 #[cfg(feature = "sim")]
 pub(crate) use report::set_simulation_seed;
@@ -24,9 +39,13 @@ pub(crate) use socket::{
     recv_nowait, send_nowait, socket_number,
 };
 
+pub(crate) use transfer::{
+    pread, preadv, pwrite, pwritev, read, read_nowait, readv, write, write_nowait, writev,
+};
+
 use std::ffi::c_int;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
 
 /// The number of bytes that one read or write transfers at most (the kernel's `MAX_RW_COUNT`).
 pub(crate) const MAX_RW_BYTES: usize = 0x7fff_f000;
@@ -55,27 +74,6 @@ pub(crate) fn set_errno(errno: i32) {
 
 fn check(res: c_int) -> io::Result<c_int> {
     if res < 0 { Err(io::Error::last_os_error()) } else { Ok(res) }
-}
-
-/// Calls `preadv2(RWF_NOWAIT)`, and returns a count or `-errno` (`-EAGAIN` if it would wait). An
-/// `offset` of −1 reads at the cursor and moves it.
-#[inline]
-pub(crate) fn read_nowait(fd: RawFd, buf: &mut [u8], offset: i64) -> i32 {
-    let len = buf.len().min(MAX_RW_BYTES);
-    let slice = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: len };
-    // SAFETY: `slice` describes `buf`, which is borrowed exclusively for the call.
-    let n = unsafe { libc::preadv2(fd, &slice, 1, offset, libc::RWF_NOWAIT) };
-    if n < 0 { -errno() } else { n as i32 }
-}
-
-/// Calls `pwritev2(RWF_NOWAIT)`, and returns a count or `-errno`.
-#[inline]
-pub(crate) fn write_nowait(fd: RawFd, buf: &[u8], offset: i64) -> i32 {
-    let len = buf.len().min(MAX_RW_BYTES);
-    let slice = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: len };
-    // SAFETY: `slice` describes `buf`, which is borrowed for the call and only read.
-    let n = unsafe { libc::pwritev2(fd, &slice, 1, offset, libc::RWF_NOWAIT) };
-    if n < 0 { -errno() } else { n as i32 }
 }
 
 /// Returns the kernel's ID of the calling thread.
@@ -112,19 +110,30 @@ pub(crate) fn fstat(fd: RawFd) -> Option<libc::stat> {
 
 /// Creates a file in memory (`memfd_create`).
 #[cfg(feature = "sim")]
-pub(crate) fn memory_file(name: &str) -> io::Result<std::fs::File> {
+pub(crate) fn memory_file(name: &str) -> io::Result<Owned<std::fs::File>> {
     let name = std::ffi::CString::new(name)?;
     // SAFETY: the C string is borrowed for the call; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC))?;
-        Ok(std::fs::File::from_raw_fd(fd))
+        Ok(Owned::new(std::os::fd::FromRawFd::from_raw_fd(fd)))
     }
 }
 
 /// Closes a descriptor and returns the error. The descriptor is closed in either case.
 pub(crate) fn close(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointers; the caller gives up the descriptor.
-    check(unsafe { libc::close(fd) }).map(drop)
+    raw::result_of(unsafe { syscall!(SYS_close, fd) }).map(drop)
+}
+
+/// Duplicates a descriptor, as `try_clone` of std's types does.
+pub(crate) fn duplicate<S: AsRawFd + FromRawFd>(std: &S) -> io::Result<S> {
+    // The number of the copy is not one of standard input, output and error.
+    let (fd, lowest) = (std.as_raw_fd(), 3);
+    // SAFETY: no pointers; the descriptor is newly opened, and of the same kind.
+    unsafe {
+        let fd = raw::result_of(syscall!(SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, lowest))?;
+        Ok(S::from_raw_fd(fd as RawFd))
+    }
 }
 
 /// Calls `statx`. The caller has zeroed the structure.
@@ -139,22 +148,6 @@ pub(crate) fn statx(
     check(unsafe { libc::statx(fd, path.as_ptr(), flags, mask, out.as_mut_ptr()) }).map(drop)
 }
 
-/// Calls `preadv`.
-pub(crate) fn preadv(fd: RawFd, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-    let (slices, count) = (bufs.as_mut_ptr().cast(), bufs.len().min(MAX_SLICES) as c_int);
-    // SAFETY: `IoSliceMut` has the layout of `iovec`, and the buffers are borrowed exclusively.
-    let n = unsafe { libc::preadv(fd, slices, count, offset as libc::off_t) };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
-}
-
-/// Calls `pwritev`.
-pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-    let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as c_int);
-    // SAFETY: `IoSlice` has the layout of `iovec`, and the buffers are borrowed.
-    let n = unsafe { libc::pwritev(fd, slices, count, offset as libc::off_t) };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
-}
-
 /// Whether the descriptor refers to a terminal.
 pub(crate) fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: no pointers.
@@ -164,7 +157,7 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
 /// Returns the status flags (`fcntl(F_GETFL)`), or 0 for an invalid descriptor.
 pub(crate) fn status_flags(fd: RawFd) -> c_int {
     // SAFETY: `F_GETFL` takes no pointer.
-    unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
+    unsafe { syscall!(SYS_fcntl, fd, libc::F_GETFL) }.max(0) as c_int
 }
 
 /// Whether the descriptor refers to a pipe.
@@ -175,15 +168,31 @@ pub(crate) fn is_fifo(fd: RawFd) -> bool {
 /// Sets the status flags (`fcntl(F_SETFL)`).
 pub(crate) fn set_status_flags(fd: RawFd, flags: c_int) -> io::Result<()> {
     // SAFETY: `F_SETFL` takes no pointer.
-    check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) }).map(drop)
+    raw::result_of(unsafe { syscall!(SYS_fcntl, fd, libc::F_SETFL, flags) }).map(drop)
 }
 
 /// Returns the events for which a descriptor is ready now, as `poll(2)` defines them.
 pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
-    // SAFETY: one structure is passed, and is borrowed for the call.
-    check(unsafe { libc::poll(&mut poll, 1, 0) }).map(|_| poll.revents)
+    raw::result_of(poll_once(&mut poll, Some(&NOW))).map(|_| poll.revents)
 }
+
+/// Calls `ppoll` for one descriptor, up to the limit; `None` means without one. Returns the number
+/// of ready descriptors, or `-errno`.
+pub(crate) fn poll_once(poll: &mut libc::pollfd, limit: Option<&libc::timespec>) -> isize {
+    // The kernel writes the remaining time back.
+    let mut limit = limit.copied();
+    let limit = limit.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let no_mask = std::ptr::null::<libc::sigset_t>();
+    // SAFETY: the structures are borrowed for the call.
+    unsafe { syscall!(SYS_ppoll, std::ptr::from_mut(poll), 1, limit, no_mask, KERNEL_SIGSET_BYTES) }
+}
+
+/// The size of the kernel's signal set.
+const KERNEL_SIGSET_BYTES: usize = 8;
+
+/// No time: the limit of a call that does not wait.
+pub(crate) const NOW: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Returns the nanoseconds since boot, including the time in suspend.
 #[inline]
@@ -215,9 +224,7 @@ pub(crate) fn wait_for(
 ) -> io::Result<()> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     let spec = limit.map(timespec);
-    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the structures are borrowed for the call.
-    match check(unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) }) {
+    match raw::result_of(poll_once(&mut poll, spec.as_ref())) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
         _ => Ok(()),
     }
@@ -232,11 +239,11 @@ pub(crate) fn tee_byte(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<u
 }
 
 /// Opens a close-on-exec descriptor of a process, which becomes readable when the process ends.
-pub(crate) fn pidfd(id: u32) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd(id: u32) -> io::Result<Owned> {
     // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
-        let fd = check(libc::syscall(libc::SYS_pidfd_open, id as libc::pid_t, 0) as c_int)?;
-        Ok(OwnedFd::from_raw_fd(fd))
+        let fd = raw::result_of(syscall!(SYS_pidfd_open, id, 0))?;
+        Ok(Owned::of_new(fd as RawFd))
     }
 }
 
@@ -247,7 +254,9 @@ pub(crate) fn has_ended(id: u32) -> io::Result<bool> {
     // the call.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
-        check(libc::waitid(libc::P_PID, id, &mut info, how))?;
+        let no_usage = std::ptr::null::<libc::rusage>();
+        let result = syscall!(SYS_waitid, libc::P_PID, id, &raw mut info, how, no_usage);
+        raw::result_of(result)?;
         Ok(info.si_pid() != 0)
     }
 }
@@ -259,21 +268,37 @@ pub(crate) fn kill(id: u32, signal: c_int) -> io::Result<()> {
 }
 
 /// Opens a close-on-exec event counter.
-pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+pub(crate) fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC))?;
-        Ok(OwnedFd::from_raw_fd(fd))
+        Ok(FromRawFd::from_raw_fd(fd))
     }
 }
 
 /// Opens a close-on-exec, non-blocking event counter.
-pub(crate) fn eventfd_nonblocking() -> io::Result<OwnedFd> {
+pub(crate) fn eventfd_nonblocking() -> io::Result<Owned> {
     // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
-        Ok(OwnedFd::from_raw_fd(fd))
+        Ok(Owned::of_new(fd))
     }
+}
+
+/// Creates a close-on-exec pipe: its reading and its writing end.
+pub(crate) fn pipe() -> io::Result<(Owned, Owned)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array is borrowed for the call; the descriptors are newly opened.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok((Owned::of_new(ends[0]), Owned::of_new(ends[1])))
+    }
+}
+
+/// Lets other threads of the processor run (`sched_yield`).
+pub(crate) fn yield_thread() {
+    // SAFETY: no pointers.
+    unsafe { syscall!(SYS_sched_yield) };
 }
 
 /// Resets an event counter to 0.
@@ -281,7 +306,7 @@ pub(crate) fn eventfd_clear(fd: BorrowedFd<'_>) {
     let mut count = [0u8; 8];
     // SAFETY: `count` is borrowed for the call, which writes its eight bytes. `EAGAIN` means that
     // the counter is 0 already.
-    unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    unsafe { syscall!(SYS_read, fd.as_raw_fd(), count.as_mut_ptr(), count.len()) };
 }
 
 /// Adds one to an event counter, which wakes its reader. It fails only after 2⁶⁴ − 2 unread
@@ -290,8 +315,8 @@ pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
     let one = 1u64.to_ne_bytes();
     loop {
         // SAFETY: `one` is borrowed for the call, which reads its eight bytes.
-        let n = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        if n >= 0 || errno() != libc::EINTR {
+        let n = unsafe { syscall!(SYS_write, fd.as_raw_fd(), one.as_ptr(), one.len()) };
+        if n != -(libc::EINTR as isize) {
             return;
         }
     }

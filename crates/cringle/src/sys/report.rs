@@ -1,8 +1,8 @@
 //! Reports on standard error.
 
+use super::syscall;
 #[cfg(feature = "sim")]
 use std::cell::Cell;
-use std::io;
 
 #[cfg(feature = "sim")]
 thread_local! {
@@ -21,8 +21,22 @@ pub(crate) fn report(line: std::fmt::Arguments<'_>) {
     #[cfg(feature = "sim")]
     if let Some(seed) = SIMULATION_SEED.try_with(Cell::get).ok().flatten() {
         let text = format_args!("cringle: (simulation of seed {seed}) {line}\n");
-        let _ = std::io::Write::write_fmt(&mut io::stderr(), text);
-        return;
+        return write(&text.to_string());
     }
-    let _ = std::io::Write::write_fmt(&mut io::stderr(), format_args!("cringle: {line}\n"));
+    write(&format!("cringle: {line}\n"));
+}
+
+/// Writes to standard error, without the lock of std's handle: a fiber may be suspended while it
+/// holds that lock.
+fn write(text: &str) {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        // SAFETY: the bytes are borrowed for the call, which reads them.
+        let result = unsafe { syscall!(SYS_write, libc::STDERR_FILENO, rest.as_ptr(), rest.len()) };
+        match result {
+            1.. => rest = &rest[result as usize..],
+            _ if result == -(libc::EINTR as isize) => {}
+            _ => return,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! System calls on sockets.
 
-use super::{MAX_RW_BYTES, check, errno, fstat, poll_now};
+use super::{MAX_RW_BYTES, check, fstat, poll_now, syscall};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -9,8 +9,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 pub(crate) fn recv_nowait(fd: RawFd, buf: &mut [u8]) -> i32 {
     let len = buf.len().min(MAX_RW_BYTES);
     // SAFETY: `buf` is borrowed exclusively for the call.
-    let n = unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), len, libc::MSG_DONTWAIT) };
-    if n < 0 { -errno() } else { n as i32 }
+    unsafe { syscall!(SYS_recvfrom, fd, buf.as_mut_ptr(), len, libc::MSG_DONTWAIT, 0, 0) as i32 }
 }
 
 /// Calls `send(MSG_DONTWAIT)`, and returns a count or `-errno` (`-EAGAIN` if it would wait).
@@ -18,8 +17,7 @@ pub(crate) fn recv_nowait(fd: RawFd, buf: &mut [u8]) -> i32 {
 pub(crate) fn send_nowait(fd: RawFd, buf: &[u8]) -> i32 {
     let (len, flags) = (buf.len().min(MAX_RW_BYTES), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
     // SAFETY: `buf` is borrowed for the call, which reads it.
-    let n = unsafe { libc::send(fd, buf.as_ptr().cast(), len, flags) };
-    if n < 0 { -errno() } else { n as i32 }
+    unsafe { syscall!(SYS_sendto, fd, buf.as_ptr(), len, flags, 0, 0) as i32 }
 }
 
 /// Returns the inode number of a socket, which all of its clones share; `None` for another file.

@@ -18,10 +18,10 @@ use super::flight::Flight;
 use super::wait_queues::Direction;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target};
-use crate::sys;
+use crate::sys::lock::Mutex;
+use crate::sys::{self, syscall};
 use std::ffi::c_char;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
 
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_if_ready(&mut self, fd: RawFd, direction: Direction) -> Outcome {
-        let _guard = POLL_THEN_CALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = POLL_THEN_CALL.lock();
         if !is_ready(fd, direction) {
             return Outcome::Wait(fd, direction);
         }
@@ -276,23 +276,20 @@ impl Flight {
         retry(|| unsafe {
             match self.op {
                 Op::Read { target, buf, len, offset }
-                | Op::ReadFixed { target, buf, len, offset, .. } => libc::preadv2(
-                    target.number(),
-                    &one(buf, len),
-                    1,
-                    offset as i64,
-                    libc::RWF_NOWAIT,
-                ),
+                | Op::ReadFixed { target, buf, len, offset, .. } => {
+                    let (fd, slice) = (target.number(), one(buf, len));
+                    syscall!(SYS_preadv2, fd, &raw const slice, 1, offset, 0, libc::RWF_NOWAIT)
+                }
                 Op::Write { target, buf, len, offset }
                 | Op::WriteFixed { target, buf, len, offset, .. } => {
-                    let slice = one(buf.cast_mut(), len);
-                    libc::pwritev2(target.number(), &slice, 1, offset as i64, libc::RWF_NOWAIT)
+                    let (fd, slice) = (target.number(), one(buf.cast_mut(), len));
+                    syscall!(SYS_pwritev2, fd, &raw const slice, 1, offset, 0, libc::RWF_NOWAIT)
                 }
                 Op::ReadVectored { fd, slices, count, offset } => {
-                    libc::preadv2(fd, slices, count as i32, offset as i64, libc::RWF_NOWAIT)
+                    syscall!(SYS_preadv2, fd, slices, count, offset, 0, libc::RWF_NOWAIT)
                 }
                 Op::WriteVectored { fd, slices, count, offset } => {
-                    libc::pwritev2(fd, slices, count as i32, offset as i64, libc::RWF_NOWAIT)
+                    syscall!(SYS_pwritev2, fd, slices, count, offset, 0, libc::RWF_NOWAIT)
                 }
                 _ => unreachable!("a read or a write"),
             }
@@ -309,20 +306,22 @@ impl Flight {
         retry(|| unsafe {
             match self.op {
                 Op::Read { target, buf, len, .. } => {
-                    libc::read(target.number(), buf.cast(), len as usize)
+                    syscall!(SYS_read, target.number(), buf, len)
                 }
-                Op::ReadVectored { fd, slices, count, .. } => libc::readv(fd, slices, count as i32),
+                Op::ReadVectored { fd, slices, count, .. } => {
+                    syscall!(SYS_readv, fd, slices, count)
+                }
                 Op::Write { target, buf, len, .. } => {
-                    libc::write(target.number(), buf.cast(), (len as usize).min(PIPE_BUF))
+                    syscall!(SYS_write, target.number(), buf, (len as usize).min(PIPE_BUF))
                 }
                 Op::WriteVectored { fd, slices, count, .. } => {
                     let all = std::slice::from_raw_parts(slices, count as usize);
                     if all.iter().map(|slice| slice.iov_len).sum::<usize>() <= PIPE_BUF {
-                        return libc::writev(fd, slices, count as i32);
+                        return syscall!(SYS_writev, fd, slices, count);
                     }
                     let first =
                         all.iter().find(|slice| slice.iov_len > 0).expect("the sum is not 0");
-                    libc::write(fd, first.iov_base, first.iov_len.min(PIPE_BUF))
+                    syscall!(SYS_write, fd, first.iov_base, first.iov_len.min(PIPE_BUF))
                 }
                 _ => unreachable!("a read or a write"),
             }
@@ -339,8 +338,7 @@ pub(super) fn is_ready(fd: RawFd, direction: Direction) -> bool {
 /// Calls `poll(2)` without waiting. Returns the ready events, or a negated errno.
 fn poll_now(fd: RawFd, events: i16) -> i32 {
     let mut poll = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: the kernel reads and writes one structure, which is borrowed for the call.
-    match retry(|| unsafe { libc::poll(&mut poll, 1, 0) as isize }) {
+    match retry(|| sys::poll_once(&mut poll, Some(&sys::NOW))) {
         error if error < 0 => error,
         _ => poll.revents.into(),
     }
@@ -358,9 +356,7 @@ unsafe fn open_cached(dir: RawFd, path: *const c_char, flags: i32) -> Outcome {
     (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);
     let size = size_of::<libc::open_how>();
     // SAFETY: by the contract; the structure is borrowed for the call.
-    match retry(|| unsafe {
-        libc::syscall(libc::SYS_openat2, dir, path, &raw const how, size) as isize
-    }) {
+    match retry(|| unsafe { syscall!(SYS_openat2, dir, path, &raw const how, size) }) {
         fd if fd >= 0 => Outcome::Done(fd),
         // The open would wait, or fails this way: the blocking call decides.
         _ => Outcome::Offload,
@@ -372,16 +368,12 @@ fn waits_for_storage(fd: RawFd) -> bool {
     matches!(sys::mode(fd) & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR)
 }
 
-/// Makes the call, again after `EINTR`. Returns its count, or a negated errno.
+/// Makes the raw call, again after `EINTR`. Returns its count, or a negated errno.
 pub(super) fn retry(mut call: impl FnMut() -> isize) -> i32 {
     loop {
-        let result = call();
-        if result >= 0 {
-            return result as i32;
-        }
-        let errno = sys::errno();
-        if errno != libc::EINTR {
-            return -errno;
+        let result = call() as i32;
+        if result != -libc::EINTR {
+            return result;
         }
     }
 }

@@ -8,7 +8,7 @@ use super::nowait::{Outcome, WOULD_WAIT, is_ready, retry};
 use super::wait_queues::Direction;
 use crate::driver::Op;
 use crate::driver::nonblocking::Hold;
-use crate::sys;
+use crate::sys::{self, syscall};
 use std::os::fd::RawFd;
 
 const IN_PROGRESS: i32 = -libc::EINPROGRESS;
@@ -69,13 +69,17 @@ impl Flight {
         let result = retry(|| unsafe {
             match self.op {
                 Op::Recv { fd, buf, len, flags } => {
-                    libc::recv(fd, buf.cast(), len as usize, flags | NOW)
+                    syscall!(SYS_recvfrom, fd, buf, len, flags | NOW, 0, 0)
                 }
                 Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
-                    libc::send(fd, buf.cast(), len as usize, flags | NOW)
+                    syscall!(SYS_sendto, fd, buf, len, flags | NOW, 0, 0)
                 }
-                Op::RecvMsg { fd, message, flags } => libc::recvmsg(fd, message, flags | NOW),
-                Op::SendMsg { fd, message, flags } => libc::sendmsg(fd, message, flags | NOW),
+                Op::RecvMsg { fd, message, flags } => {
+                    syscall!(SYS_recvmsg, fd, message, flags | NOW)
+                }
+                Op::SendMsg { fd, message, flags } => {
+                    syscall!(SYS_sendmsg, fd, message, flags | NOW)
+                }
                 _ => unreachable!("an op on a socket"),
             }
         });
@@ -95,9 +99,7 @@ impl Flight {
         self.hold(fd);
         let Op::Accept { addr, addr_len, .. } = self.op else { unreachable!("an accept") };
         // SAFETY: by the contract.
-        match retry(|| unsafe {
-            libc::accept4(fd, addr.cast(), addr_len, libc::SOCK_CLOEXEC) as isize
-        }) {
+        match retry(|| unsafe { syscall!(SYS_accept4, fd, addr, addr_len, libc::SOCK_CLOEXEC) }) {
             WOULD_WAIT if self.hold.is_some() => Outcome::Wait(fd, Direction::In),
             // Without a hold, the program has made the socket non-blocking, or it is no socket.
             result => Outcome::Done(result),
@@ -116,7 +118,7 @@ impl Flight {
         self.hold(fd);
         let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
         // SAFETY: by the contract.
-        match retry(|| unsafe { libc::connect(fd, addr.cast(), addr_len) as isize }) {
+        match retry(|| unsafe { syscall!(SYS_connect, fd, addr, addr_len) }) {
             IN_PROGRESS => {
                 self.connecting = true;
                 Outcome::Wait(fd, Direction::Out)

@@ -11,9 +11,10 @@
 use crate::driver::pool::Pool;
 use crate::driver::{Op, blocking};
 use crate::sys;
+use crate::sys::lock::{Mutex, MutexGuard};
 use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 const PENDING: u8 = 0;
 const STARTED: u8 = 1;
@@ -136,6 +137,6 @@ impl Results {
     }
 
     fn lock(&self) -> MutexGuard<'_, ResultsState> {
-        self.state.lock().expect("no code panics under this lock")
+        self.state.lock()
     }
 }

@@ -3,9 +3,9 @@
 //! It uses libc and not the `polling` crate, which makes five system calls for each wait (it arms
 //! its timer and its notification anew) where one is enough.
 
-use crate::sys;
+use crate::sys::{self, Owned, syscall};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 /// The number of events that one call returns at most.
@@ -19,7 +19,7 @@ pub(super) const OUT: u32 = libc::EPOLLOUT as u32;
 pub(super) const BROKEN: u32 = libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
 
 pub(super) struct Poller {
-    epoll: OwnedFd,
+    epoll: Owned,
     /// The eventfd by which other threads wake the worker. It stays armed.
     wake_fd: RawFd,
     events: Box<[libc::epoll_event]>,
@@ -39,7 +39,7 @@ impl Poller {
         let epoll = unsafe {
             match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
                 -1 => return Err(explain(io::Error::last_os_error())),
-                fd => OwnedFd::from_raw_fd(fd),
+                fd => Owned::of_new(fd),
             }
         };
         let empty = libc::epoll_event { events: 0, u64: 0 };
@@ -86,8 +86,8 @@ impl Poller {
                 self.poll_now()
             }
         };
-        if count < 0 && sys::errno() != libc::EINTR {
-            broken(sys::errno());
+        if count < 0 && count != -libc::EINTR {
+            broken(-count);
         }
         count.max(0) as usize
     }
@@ -100,25 +100,24 @@ impl Poller {
         // timeout, which is null or borrowed for the call.
         unsafe {
             let epoll = self.epoll.as_raw_fd();
-            libc::syscall(libc::SYS_epoll_pwait2, epoll, events, most, spec, 0, 8) as i32
+            syscall!(SYS_epoll_pwait2, epoll, events, most, spec, 0, 8) as i32
         }
     }
 
     fn poll_now(&mut self) -> i32 {
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
         // SAFETY: the kernel writes at most `MAX_EVENTS` events to the borrowed slice.
-        unsafe { libc::epoll_wait(epoll, events, MAX_EVENTS as i32, 0) }
+        unsafe { syscall!(SYS_epoll_pwait, epoll, events, MAX_EVENTS, 0, 0, 8) as i32 }
     }
 
     /// Sleeps until an event or the timeout. `epoll_wait` counts milliseconds, so a timer would be
     /// late.
     fn sleep(&self, timeout: Option<Duration>) {
-        let spec = timeout.map(sys::timespec);
-        let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let limit = timeout.map(sys::timespec);
         let mut poll =
             libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the structures are borrowed for the call. (A signal may end it.)
-        unsafe { libc::ppoll(&mut poll, 1, spec, std::ptr::null()) };
+        // A signal may end it.
+        sys::poll_once(&mut poll, limit.as_ref());
     }
 
     /// One of the events that [`wait`](Self::wait) has counted. `None` for the eventfd, which is

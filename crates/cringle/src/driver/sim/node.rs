@@ -1,6 +1,7 @@
 //! One file or directory of a world: its memory file, and its contents on the simulated disk.
 
 use super::rng::Rng;
+use crate::sys::Owned;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -22,7 +23,7 @@ pub(super) enum NodeKind {
 
 /// See the module.
 pub(super) struct Node {
-    pub(super) memory: File,
+    pub(super) memory: Owned<File>,
     pub(super) kind: NodeKind,
     /// The contents that survive a loss of power; `None` before the first sync. A sync of the
     /// directory makes only the name durable: then they are empty.

@@ -2,7 +2,7 @@
 
 use super::Uring;
 use crate::driver::{Feature, Wait};
-use crate::sys;
+use crate::sys::{self, syscall};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -176,17 +176,9 @@ impl Uring {
         // SAFETY: I1. The queued entries hold to the contract of `push`; and `ENTER_EXT_ARG` says
         // that the argument is a live structure of the size given.
         let res = unsafe {
-            libc::syscall(
-                libc::SYS_io_uring_enter,
-                self.enter_fd,
-                submit,
-                want,
-                flags,
-                pointer,
-                size,
-            )
+            syscall!(SYS_io_uring_enter, self.enter_fd, submit, want, flags, pointer, size)
         };
-        if res < 0 { Err(sys::errno()) } else { Ok(res as u32) }
+        if res < 0 { Err(-res as i32) } else { Ok(res as u32) }
     }
 }
 

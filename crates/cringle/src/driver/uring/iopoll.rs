@@ -13,7 +13,7 @@ use super::{Uring, UringOptions, encode};
 use crate::driver::completion::{CancelState, Completion};
 use crate::driver::iopoll::{device_of, poll_queues};
 use crate::driver::{Full, Op, OpSlot, Token, Wait, Waiter};
-use crate::sys;
+use crate::sys::{self, syscall};
 use io_uring::IoUring;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -43,10 +43,11 @@ impl PolledRing {
         let queued = self.ring.submission().len();
         let (fd, flags) = (self.ring.as_raw_fd(), ENTER_GETEVENTS);
         // SAFETY: I1. The queued entries hold to the contract of `push`, and there is no argument.
-        let result = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, queued, 0, flags, 0, 0) };
+        let result = unsafe { syscall!(SYS_io_uring_enter, fd, queued, 0, flags, 0, 0) };
         // Entries that the kernel did not consume stay queued for a later call (I5).
-        if result < 0 && !matches!(sys::errno(), libc::EINTR | libc::EAGAIN | libc::EBUSY) {
-            broken_ring(sys::errno());
+        let errno = (-result).max(0) as i32;
+        if !matches!(errno, 0 | libc::EINTR | libc::EAGAIN | libc::EBUSY) {
+            broken_ring(errno);
         }
     }
 

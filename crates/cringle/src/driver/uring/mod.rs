@@ -32,6 +32,7 @@ mod tests;
 use super::completion::{CancelState, Completion, OpState};
 use super::counters::Counts;
 use super::{DriverId, Feature, Features, Wait};
+use crate::sys::plainly;
 use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
 use fixed::Fixed;
@@ -252,11 +253,11 @@ impl Uring {
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        self.fixed.add_file(&self.ring.submitter(), fd)
+        plainly(|| self.fixed.add_file(&self.ring.submitter(), fd))
     }
 
     pub(crate) fn unregister_file(&mut self, slot: u32) {
-        self.fixed.remove_file(&self.ring.submitter(), slot);
+        plainly(|| self.fixed.remove_file(&self.ring.submitter(), slot));
     }
 
     /// The descriptor of a registered file, if it is a regular file.
@@ -270,11 +271,11 @@ impl Uring {
     pub(crate) unsafe fn register_buffer(&mut self, buf: *mut u8, len: usize) -> io::Result<u16> {
         let slice = libc::iovec { iov_base: buf.cast(), iov_len: len };
         // SAFETY: I4, by this function's contract.
-        unsafe { self.fixed.add_buffer(&self.ring.submitter(), slice) }
+        plainly(|| unsafe { self.fixed.add_buffer(&self.ring.submitter(), slice) })
     }
 
     pub(crate) fn unregister_buffer(&mut self, slot: u16) {
-        self.fixed.remove_buffer(&self.ring.submitter(), slot);
+        plainly(|| self.fixed.remove_buffer(&self.ring.submitter(), slot));
     }
 }
 

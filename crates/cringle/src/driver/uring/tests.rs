@@ -10,7 +10,7 @@ use crate::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -29,7 +29,7 @@ struct Rig {
     frames: Vec<Pin<Box<Frame>>>,
     /// How often each frame was settled.
     settled: RefCell<HashMap<NonNull<()>, usize>>,
-    wake_fd: OwnedFd,
+    wake_fd: std::os::fd::OwnedFd,
 }
 
 impl Rig {

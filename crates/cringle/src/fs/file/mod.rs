@@ -19,16 +19,17 @@ pub(super) use inline::Inline;
 use super::cursor::Cursor;
 use super::perform::perform;
 use super::{Metadata, OpenOptions, stat};
-use crate::driver::{Op, Target};
+use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::perform_to_the_end;
 use crate::runtime::worker::Worker;
-use crate::sys::{self, FileKind, WaitsFor};
+use crate::sys::lock::OnceLock;
+use crate::sys::{self, FileKind, Owned, WaitsFor};
 use properties::{FIFO, LENT, ODD_CURSOR, OFF_RING, properties_of};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Arc, OnceLock};
 
 /// An open file, as `std::fs::File`.
 ///
@@ -72,7 +73,7 @@ use std::sync::{Arc, OnceLock};
 /// Dropping a `File` closes it on the calling thread, as std does, and ignores the error.
 /// [`close`](File::close) suspends only the calling fiber and reports the error.
 pub struct File {
-    std: std::fs::File,
+    std: Owned<std::fs::File>,
     /// The bits of [`properties`], 0 until a call needs them.
     properties: AtomicU32,
     cursor: OnceLock<Arc<Cursor>>,
@@ -172,10 +173,7 @@ impl File {
     /// As std's; and [`Cancelled`](crate::Cancelled), after which it is unknown whether the data is
     /// on the disk.
     pub fn sync_all(&self) -> io::Result<()> {
-        match self.ring() {
-            None => self.std.sync_all().inspect(|()| self.note_synced()),
-            Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: false }).map(drop),
-        }
+        self.sync(Op::Sync { fd: self.fd(), data_only: false })
     }
 
     /// Waits until the file's data is on the disk, and the metadata needed to read it back
@@ -197,15 +195,18 @@ impl File {
     ///
     /// As [`sync_all`](File::sync_all).
     pub fn sync_data(&self) -> io::Result<()> {
-        match self.ring() {
-            None => self.std.sync_data().inspect(|()| self.note_synced()),
-            Some(_) => self.retry(Op::Sync { fd: self.fd(), data_only: true }).map(drop),
-        }
+        self.sync(Op::Sync { fd: self.fd(), data_only: true })
     }
 
-    /// Records a plain sync in the simulation, which sees no op for it.
-    fn note_synced(&self) {
+    fn sync(&self, op: Op) -> io::Result<()> {
+        if self.ring().is_some() {
+            return self.retry(op).map(drop);
+        }
+        // SAFETY: the op has no pointers.
+        sys::result_of(unsafe { blocking::perform(&op) })?;
+        // The simulation sees no op for it.
         crate::driver::note_plain_sync(self.fd());
+        Ok(())
     }
 
     /// Truncates or extends the file to `size` bytes. The ring performs it on Linux 6.9 and later,
@@ -247,7 +248,7 @@ impl File {
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
     pub fn metadata(&self) -> io::Result<Metadata> {
-        stat::stat_open(&self.std, stat::ALL)
+        stat::stat_open(&*self.std, stat::ALL)
     }
 
     /// Returns another handle to the same open file. Both share the cursor.
@@ -267,7 +268,7 @@ impl File {
     ///
     /// As std's: no descriptor is free.
     pub fn try_clone(&self) -> io::Result<File> {
-        let file = File::of_std(self.std.try_clone()?);
+        let file = File::of_std(sys::duplicate(&*self.std)?);
         let cursor = Arc::clone(self.cursor());
         // Pairs with the fence in `lend`: either `lend` sees the cursor, or this load sees `LENT`.
         fence(Ordering::SeqCst);
@@ -299,7 +300,7 @@ impl File {
     /// A cancel does not interrupt it: the file is closed.
     pub fn close(self) -> io::Result<()> {
         let ring = self.ring().filter(|&(worker, fiber)| !worker.refuses(fiber));
-        let fd = self.std.into_raw_fd();
+        let fd = self.std.into_fd();
         let Some((worker, fiber)) = ring else { return sys::close(fd) };
         match perform_to_the_end(worker, fiber, Op::Close { fd }) {
             // The op was cancelled before it began, so the descriptor is still open. After any
@@ -313,19 +314,19 @@ impl File {
 /// The handle, for the other modules of `fs`.
 impl File {
     pub(super) fn of_std(std: std::fs::File) -> File {
-        File { std, properties: AtomicU32::new(0), cursor: OnceLock::new() }
+        File { std: Owned::new(std), properties: AtomicU32::new(0), cursor: OnceLock::new() }
     }
 
     /// Wraps a descriptor whose kind the caller has looked up.
-    pub(super) fn of_kind(fd: OwnedFd, kind: FileKind) -> File {
-        let file = File::of_std(fd.into());
+    pub(super) fn of_kind(fd: Owned, kind: FileKind) -> File {
+        let file = File::of_std(fd.into_std().into());
         let fifo = if kind.fifo { FIFO } else { 0 };
         file.properties.store(properties_of(file.fd(), kind) | fifo, Ordering::Relaxed);
         file
     }
 
     pub(super) fn into_std(self) -> std::fs::File {
-        self.std
+        self.std.into_std()
     }
 
     pub(super) fn std(&self) -> &std::fs::File {

@@ -88,7 +88,8 @@ impl FileExt for File {
     #[inline]
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
-            return self.std.read_at(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e));
+            return sys::pread(self.fd(), buf, offset)
+                .map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
         if worker.refuses(fiber) {
@@ -96,7 +97,7 @@ impl FileExt for File {
         }
         if buf.is_empty() {
             // A ring would not ask the file, and one of `/proc` may refuse the offset.
-            return self.std.read_at(buf, offset);
+            return sys::pread(self.fd(), buf, offset);
         }
         let most = buf.len().min(MAX_RW_BYTES);
         let done = match self.read_inline(worker, fiber, &mut buf[..most], offset as i64) {
@@ -118,7 +119,8 @@ impl FileExt for File {
     #[inline]
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring().filter(|_| !self.takes_no_pwrite()) else {
-            return self.std.write_at(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e));
+            return sys::pwrite(self.fd(), buf, offset)
+                .map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
         if worker.refuses(fiber) {

@@ -6,7 +6,6 @@
 use super::File;
 use crate::sys::{self, FileKind};
 use std::os::fd::RawFd;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 /// The other bits are valid.
@@ -130,7 +129,7 @@ impl File {
     pub(crate) fn refuses_read_at(&self) -> Option<i32> {
         match self.properties() & (STREAM | UNREADABLE) {
             0 => None,
-            _ => self.std.read_at(&mut [], 0).err().and_then(|e| e.raw_os_error()),
+            _ => sys::pread(self.fd(), &mut [], 0).err().and_then(|e| e.raw_os_error()),
         }
     }
 
@@ -138,7 +137,7 @@ impl File {
     pub(crate) fn refuses_write_at(&self) -> Option<i32> {
         match self.properties() & (STREAM | UNWRITABLE | NO_PWRITE) {
             0 => None,
-            _ => self.std.write_at(&[], 0).err().and_then(|e| e.raw_os_error()),
+            _ => sys::pwrite(self.fd(), &[], 0).err().and_then(|e| e.raw_os_error()),
         }
     }
 }

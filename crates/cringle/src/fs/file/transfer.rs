@@ -23,7 +23,6 @@ use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 
 /// When to use the driver.
 impl File {
@@ -172,8 +171,8 @@ impl File {
     pub(in crate::fs) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
             return match offset {
-                AT_CURSOR => io::Read::read(&mut &self.std, buf),
-                _ => self.std.read_at(buf, offset),
+                AT_CURSOR => sys::read(self.fd(), buf),
+                _ => sys::pread(self.fd(), buf, offset),
             };
         };
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
@@ -188,7 +187,7 @@ impl File {
     ) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
             return match offset {
-                AT_CURSOR => io::Read::read_vectored(&mut &self.std, bufs),
+                AT_CURSOR => sys::readv(self.fd(), bufs),
                 _ => sys::preadv(self.fd(), bufs, offset),
             };
         };
@@ -222,8 +221,8 @@ impl File {
     pub(in crate::fs) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
             return match offset {
-                AT_CURSOR => io::Write::write(&mut &self.std, buf),
-                _ => self.std.write_at(buf, offset),
+                AT_CURSOR => sys::write(self.fd(), buf),
+                _ => sys::pwrite(self.fd(), buf, offset),
             };
         };
         let write = |buf: &[u8]| {
@@ -244,7 +243,7 @@ impl File {
     ) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
             return match offset {
-                AT_CURSOR => io::Write::write_vectored(&mut &self.std, bufs),
+                AT_CURSOR => sys::writev(self.fd(), bufs),
                 _ => sys::pwritev(self.fd(), bufs, offset),
             };
         };

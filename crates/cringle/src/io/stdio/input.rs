@@ -3,13 +3,17 @@
 use super::raw::{self, Raw};
 use crate::runtime::worker::fairness;
 use crate::sync::{Mutex, MutexGuard};
+use crate::sys::lock::OnceLock;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{LazyLock, PoisonError};
+use std::sync::PoisonError;
 
-static BUFFER: LazyLock<Mutex<BufReader<Raw>>> =
-    LazyLock::new(|| Mutex::new(BufReader::new(raw::STDIN)));
+static BUFFER: OnceLock<Mutex<BufReader<Raw>>> = OnceLock::new();
+
+fn buffer() -> &'static Mutex<BufReader<Raw>> {
+    BUFFER.get_or_init(|| Mutex::new(BufReader::new(raw::STDIN)))
+}
 
 /// A handle to the process's standard input, as `std::io::Stdin`. All handles share one buffer,
 /// behind a lock.
@@ -72,7 +76,7 @@ impl Stdin {
     /// ```
     pub fn lock(&self) -> StdinLock<'static> {
         // A panic of the holder leaves the buffer consistent, so poisoning is ignored.
-        StdinLock(BUFFER.lock().unwrap_or_else(PoisonError::into_inner))
+        StdinLock(buffer().lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Appends a line, including its newline, to `buf`, and returns the number of bytes, 0 at the

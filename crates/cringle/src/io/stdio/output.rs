@@ -3,28 +3,39 @@
 use super::raw::{self, Raw};
 use crate::sync::reentrant::{ReentrantGuard, ReentrantLock};
 use crate::sync::{Mutex, MutexGuard};
+use crate::sys::lock::OnceLock;
 use std::fmt;
 use std::io::{self, IoSlice, LineWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::Stdio;
-use std::sync::{LazyLock, PoisonError};
+use std::sync::PoisonError;
 
 /// A writer behind two locks. Several fibers may hold the reentrant one: the holder lends its guard
 /// to its local children. The inner one lets one of them write at a time.
 type Shared<W> = ReentrantLock<Mutex<W>>;
 
-static OUT: LazyLock<Shared<LineWriter<Raw>>> = LazyLock::new(|| {
+static OUT: OnceLock<Shared<LineWriter<Raw>>> = OnceLock::new();
+static ERR: OnceLock<Shared<Raw>> = OnceLock::new();
+
+fn out() -> &'static Shared<LineWriter<Raw>> {
+    OUT.get_or_init(make_out)
+}
+
+fn err() -> &'static Shared<Raw> {
+    ERR.get_or_init(|| ReentrantLock::new(Mutex::new(raw::STDERR)))
+}
+
+fn make_out() -> Shared<LineWriter<Raw>> {
     // SAFETY: the contract of `atexit`: an `extern "C"` function without arguments, which does
     // not unwind.
     unsafe { libc::atexit(flush_at_exit) };
     ReentrantLock::new(Mutex::new(LineWriter::new(raw::STDOUT)))
-});
-static ERR: LazyLock<Shared<Raw>> = LazyLock::new(|| ReentrantLock::new(Mutex::new(raw::STDERR)));
+}
 
 /// Writes the buffered partial line when the process exits, as std does. Errors are ignored.
 extern "C" fn flush_at_exit() {
     raw::end();
-    OUT.at_exit(|out| {
+    out().at_exit(|out| {
         if let Ok(mut out) = out.try_lock() {
             let _ = out.flush();
         }
@@ -120,7 +131,7 @@ impl Stdout {
     /// let out = cringle::io::stdout().lock();
     /// ```
     pub fn lock(&self) -> StdoutLock<'static> {
-        StdoutLock(OUT.lock())
+        StdoutLock(out().lock())
     }
 }
 
@@ -131,7 +142,7 @@ impl Stderr {
     /// let err = cringle::io::stderr().lock();
     /// ```
     pub fn lock(&self) -> StderrLock<'static> {
-        StderrLock(ERR.lock())
+        StderrLock(err().lock())
     }
 }
 

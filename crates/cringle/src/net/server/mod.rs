@@ -16,6 +16,7 @@ mod stopper;
 use super::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use crate::fiber;
 use crate::sync::Semaphore;
+use crate::sys::plainly;
 use accept::Acceptor;
 use std::io;
 use std::panic::Location;
@@ -106,13 +107,15 @@ impl Server {
     /// As [`TcpListener::bind`]: `AddrInUse` if another socket listens on the address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Server> {
         let builder = TcpListener::builder();
-        let listener = super::addr::first_of(addr, |addr| {
+        let share = crate::runtime::workers() != Some(1);
+        let listen = |addr: &SocketAddr| {
             let socket = builder.bound(addr)?;
             // The bind has succeeded without the option, so the port was free. Now it may be
             // shared.
-            socket.set_reuse_port(crate::runtime::workers() != Some(1))?;
+            socket.set_reuse_port(share)?;
             builder.listen(socket)
-        });
+        };
+        let listener = super::addr::first_of(addr, |addr| plainly(|| listen(addr)));
         Ok(Server::of(Source::Own(listener?)))
     }
 

@@ -2,6 +2,7 @@
 
 use super::SocketAddr;
 use crate::net::addr::AddrBuf;
+use crate::sys::{Owned, syscall};
 use socket2::SockAddr;
 use std::ffi::OsStr;
 use std::io;
@@ -51,12 +52,12 @@ fn unnamed() -> io::Result<SocketAddr> {
 /// Connects a socket to the address and returns the peer's address, as std converts it.
 #[cold]
 fn look_up(addr: &SockAddr) -> Option<SocketAddr> {
-    let socket = UnixDatagram::unbound().ok()?;
+    let socket = Owned::new(UnixDatagram::unbound().ok()?);
     // The length that the kernel reports includes a NUL, which it does not accept as part of an
     // address.
     let len = addr.len().min(size_of::<libc::sockaddr_un>() as libc::socklen_t);
     // SAFETY: the address is borrowed for the call and at least `len` bytes long.
-    let connected = unsafe { libc::connect(socket.as_raw_fd(), addr.as_ptr().cast(), len) } == 0;
+    let connected = unsafe { syscall!(SYS_connect, socket.as_raw_fd(), addr.as_ptr(), len) } == 0;
     let answer = connected.then(|| socket.peer_addr().ok()).flatten()?;
     // Another socket may be bound to the path by now.
     (answer.as_pathname() == addr.as_pathname()).then_some(answer)

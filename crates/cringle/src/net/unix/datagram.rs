@@ -7,6 +7,7 @@ use crate::net::macros::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::socket::{Direction, Ring, Socket};
 use crate::net::transfer::{peek_from_plain, peek_plain};
 use crate::net::{MsgFlags, Received, RecvAncillary, SendAncillary, message};
+use crate::sys::plainly;
 use socket2::{SockAddr, SockRef};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
@@ -59,7 +60,8 @@ impl UnixDatagram {
     ///
     /// As std's.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
-        net::UnixDatagram::bind(path).map(UnixDatagram::fresh)
+        let path = path.as_ref();
+        plainly(|| net::UnixDatagram::bind(path)).map(UnixDatagram::fresh)
     }
 
     /// Binds a socket to an address, which may be abstract.
@@ -77,7 +79,7 @@ impl UnixDatagram {
     ///
     /// As std's.
     pub fn bind_addr(addr: &SocketAddr) -> io::Result<UnixDatagram> {
-        net::UnixDatagram::bind_addr(addr).map(UnixDatagram::fresh)
+        plainly(|| net::UnixDatagram::bind_addr(addr)).map(UnixDatagram::fresh)
     }
 
     /// Creates a socket without an address.
@@ -94,7 +96,7 @@ impl UnixDatagram {
     ///
     /// As std's.
     pub fn unbound() -> io::Result<UnixDatagram> {
-        net::UnixDatagram::unbound().map(UnixDatagram::fresh)
+        plainly(net::UnixDatagram::unbound).map(UnixDatagram::fresh)
     }
 
     /// Creates two sockets that are connected to each other.
@@ -110,7 +112,7 @@ impl UnixDatagram {
     ///
     /// As std's.
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
-        let (a, b) = net::UnixDatagram::pair()?;
+        let (a, b) = plainly(net::UnixDatagram::pair)?;
         Ok((UnixDatagram::fresh(a), UnixDatagram::fresh(b)))
     }
 
@@ -131,7 +133,8 @@ impl UnixDatagram {
     ///
     /// As std's.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.socket.std().connect(path)
+        let path = path.as_ref();
+        plainly(|| self.socket.std().connect(path))
     }
 
     /// Receives a message, and returns its length and the sender's address. Bytes that do not fit
@@ -237,7 +240,7 @@ impl UnixDatagram {
         let path = path.as_ref();
         match self.socket.ring(Direction::Send)? {
             Some(ring) => self.send_to_queue(ring, buf, &addr::of_path(path)?),
-            None => self.socket.std().send_to(buf, path),
+            None => plainly(|| self.socket.std().send_to(buf, path)),
         }
     }
 
@@ -263,7 +266,7 @@ impl UnixDatagram {
             return self.send_to_queue(ring, buf, &addr);
         }
         // An unnamed address, too, for which std returns an error.
-        self.socket.std().send_to_addr(buf, addr)
+        plainly(|| self.socket.std().send_to_addr(buf, addr))
     }
 
     /// Sends a message to the connected peer, and returns its length.
@@ -363,7 +366,7 @@ impl UnixDatagram {
     fn send_to_queue(&self, ring: Ring, buf: &[u8], addr: &SockAddr) -> io::Result<usize> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         retry_when_full(ring, || {
-            SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags)
+            plainly(|| SockRef::from(&self.socket.std()).send_to_with_flags(buf, addr, flags))
         })
     }
 

@@ -4,6 +4,7 @@ use super::{SocketAddr, UnixStream};
 use crate::driver::Op;
 use crate::net::macros::{all_sockets, descriptors, std_calls};
 use crate::net::socket::{Direction, Socket};
+use crate::sys::plainly;
 use std::io;
 use std::os::fd::FromRawFd;
 use std::os::unix::net;
@@ -54,7 +55,9 @@ impl UnixListener {
     ///
     /// As std's.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
-        Ok(UnixListener { socket: Socket::fresh(net::UnixListener::bind(path)?) })
+        let path = path.as_ref();
+        let std = plainly(|| net::UnixListener::bind(path))?;
+        Ok(UnixListener { socket: Socket::fresh(std) })
     }
 
     /// Listens on an address, which may be abstract.
@@ -72,7 +75,7 @@ impl UnixListener {
     ///
     /// As std's.
     pub fn bind_addr(addr: &SocketAddr) -> io::Result<UnixListener> {
-        Ok(UnixListener { socket: Socket::fresh(net::UnixListener::bind_addr(addr)?) })
+        Ok(UnixListener { socket: Socket::fresh(plainly(|| net::UnixListener::bind_addr(addr))?) })
     }
 
     /// Waits for the next connection, and returns it with the peer's address.
@@ -106,8 +109,9 @@ impl UnixListener {
         // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
         // owner.
         let std = unsafe { net::UnixStream::from_raw_fd(fd as i32) };
-        let addr = std.peer_addr()?;
-        Ok((UnixStream { socket: self.socket.accepted(std) }, addr))
+        let stream = UnixStream { socket: self.socket.accepted(std) };
+        let addr = stream.peer_addr()?;
+        Ok((stream, addr))
     }
 
     /// Returns an endless iterator over the connections. Each item is the stream of an

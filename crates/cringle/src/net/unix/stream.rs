@@ -8,6 +8,7 @@ use crate::net::message::messages_of_streams;
 use crate::net::socket::Socket;
 use crate::net::transfer::{peek_plain, reads_and_writes};
 use crate::runtime::worker::Worker;
+use crate::sys::{Owned, plainly};
 use socket2::{Domain, SockAddr, Type};
 use std::io;
 use std::net::Shutdown;
@@ -110,7 +111,7 @@ impl UnixStream {
     /// Creates two streams that are connected to each other.
     ///
     /// ```
-    /// let (ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
+    /// let (ours, theirs) = cringle::os::unix::plainly(net::UnixStream::pair)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
@@ -118,7 +119,7 @@ impl UnixStream {
     ///
     /// As std's.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
-        let (a, b) = net::UnixStream::pair()?;
+        let (a, b) = plainly(net::UnixStream::pair)?;
         let [a, b] = [a, b].map(|std| UnixStream { socket: Socket::fresh(std) });
         Ok((a, b))
     }
@@ -128,7 +129,7 @@ impl UnixStream {
     /// ```
     /// use std::io::Write;
     ///
-    /// let (mut ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
+    /// let (mut ours, theirs) = cringle::os::unix::plainly(net::UnixStream::pair)?;
     /// ours.write_all(b"ahoy")?;
     /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
     /// # Ok::<(), std::io::Error>(())
@@ -174,27 +175,30 @@ fn connect(
     addr: impl FnOnce() -> io::Result<Option<SockAddr>>,
     plain: impl FnOnce() -> io::Result<net::UnixStream>,
 ) -> io::Result<UnixStream> {
-    let Some((worker, fiber)) = Worker::current() else { return plain().map(UnixStream::from) };
+    let Some((worker, fiber)) = Worker::current() else {
+        return plainly(plain).map(UnixStream::from);
+    };
     if worker.refuses(fiber) {
         return Err(fiber.cancel_error());
     }
     worker.spend(fiber);
     // An unnamed address: std's call returns an error without waiting.
-    let Some(addr) = addr()? else { return plain().map(UnixStream::from) };
+    let Some(addr) = addr()? else { return plainly(plain).map(UnixStream::from) };
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    let socket = Owned::new(socket);
     if worker.is_simulated() {
         // The plain call takes no virtual time, so an op does.
         crate::fiber::op::perform(worker, fiber, Op::Nop)?;
     }
     let mut backoff = Backoff::default();
     // `EAGAIN`: the listener's queue is full.
-    while let Err(e) = socket.connect(&addr) {
+    while let Err(e) = plainly(|| socket.connect(&addr)) {
         match e.raw_os_error() {
             Some(libc::EAGAIN) => backoff.pause(worker, fiber)?,
             Some(libc::EINTR) => {}
             _ => return Err(e),
         }
     }
-    socket.set_nonblocking(false)?;
-    Ok(UnixStream { socket: Socket::fresh(socket.into()) })
+    plainly(|| socket.set_nonblocking(false))?;
+    Ok(UnixStream { socket: Socket::fresh(socket.into_std().into()) })
 }

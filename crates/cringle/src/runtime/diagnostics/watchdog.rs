@@ -12,8 +12,9 @@ use super::dump::Who;
 use crate::runtime::counters::ThreadTimes;
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Peer, Shared};
+use crate::sys::lock::Signal;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -46,14 +47,8 @@ pub(in crate::runtime) fn limit_of_environment() -> io::Result<Option<Duration>>
 
 /// The watchdog's thread, which is ended and joined when this is dropped.
 pub(in crate::runtime) struct Watchdog {
-    stop: Arc<StopSignal>,
+    stop: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct StopSignal {
-    is_set: Mutex<bool>,
-    changed: Condvar,
 }
 
 /// The last observations of one worker.
@@ -71,7 +66,7 @@ impl Watchdog {
     /// Starts the watchdog. `None` if no thread can be started, which is no error: nothing depends
     /// on it.
     pub(in crate::runtime) fn start(shared: &Arc<Shared>, limit: Duration) -> Option<Watchdog> {
-        let stop = Arc::new(StopSignal::default());
+        let stop = Arc::new(Signal::new());
         let (theirs, shared) = (Arc::clone(&stop), Arc::clone(shared));
         let thread = std::thread::Builder::new().name("cringle-watch".into());
         let thread = thread.spawn(move || watch(&shared, limit, &theirs)).ok()?;
@@ -81,30 +76,20 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        *self.stop.is_set.lock().expect("no code panics under this lock") = true;
-        self.stop.changed.notify_one();
+        self.stop.set();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the watchdog does not panic");
         }
     }
 }
 
-impl StopSignal {
-    /// Waits for this time, or until the signal is set. Returns whether it is.
-    fn wait(&self, pause: Duration) -> bool {
-        let guard = self.is_set.lock().expect("no code panics under this lock");
-        let result = self.changed.wait_timeout_while(guard, pause, |is_set| !*is_set);
-        *result.expect("no code panics under this lock").0
-    }
-}
-
-fn watch(shared: &Shared, limit: Duration, stop: &StopSignal) {
+fn watch(shared: &Shared, limit: Duration, stop: &Signal) {
     let shortest = (limit / LOOKS).max(SHORTEST_PAUSE);
     let mut observed: Vec<Observed> = shared.peers.iter().map(|_| Observed::default()).collect();
     let mut pause = shortest;
     loop {
         let before = Instant::now();
-        if stop.wait(pause) {
+        if stop.wait_timeout(pause) {
             return;
         }
         if before.elapsed() > pause * LOOKS {

@@ -8,10 +8,10 @@ mod slab;
 
 pub(super) use pool::StackPool;
 
+use crate::sys::lock::OnceLock;
 use corosensei::stack::{Stack as CoroutineStack, StackPointer};
 use std::io;
 use std::ops::Range;
-use std::sync::OnceLock;
 
 /// The default stack of a fiber.
 const DEFAULT_STACK_BYTES: usize = 1 << 20;

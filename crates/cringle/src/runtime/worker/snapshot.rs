@@ -10,6 +10,7 @@ use crate::runtime::fiber::{FiberId, FiberRef, RunState, Wait};
 use crate::runtime::label::Origins;
 use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::{FiberTag, ScopeOrigin, TargetInfo};
+use crate::sys::plainly;
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -129,7 +130,7 @@ impl Worker {
 
     fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
         if self.current.get() == Some(fiber) {
-            return Some(Backtrace::force_capture());
+            return Some(plainly(Backtrace::force_capture));
         }
         self.current.probe(fiber, |fiber| fiber.ask_backtrace())
     }

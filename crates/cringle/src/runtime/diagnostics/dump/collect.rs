@@ -17,7 +17,8 @@ use crate::runtime::label::Label;
 use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{FiberSnapshot, Here, Question, Worker};
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::sys::lock::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a worker may run, or wait in a system call, before it begins to answer.
@@ -79,7 +80,7 @@ impl Inquiry {
     fn answers(&self) -> MutexGuard<'_, Answers> {
         // A panic of the program's allocator may have poisoned the lock. The answers so far are
         // good.
-        self.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.answers.lock()
     }
 
     /// Whether an answer is still expected. If a worker has begun, always, because it answers

@@ -3,6 +3,7 @@
 //! The thread that makes the dump looks them up after the workers have answered. If an op has ended
 //! meanwhile, its descriptor may belong to another file by then.
 
+use crate::sys::plainly;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 
@@ -18,7 +19,7 @@ impl Files {
 }
 
 fn describe(fd: RawFd) -> Option<String> {
-    let target = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    let target = plainly(|| std::fs::read_link(format!("/proc/self/fd/{fd}"))).ok()?;
     let target = target.to_string_lossy();
     if target.starts_with("socket:") {
         return Some(crate::sys::describe_socket(fd).unwrap_or_else(|| target.into_owned()));
@@ -31,7 +32,7 @@ fn describe(fd: RawFd) -> Option<String> {
 
 /// Describes the process behind a pidfd.
 fn child(fd: RawFd) -> Option<String> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    let info = plainly(|| std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}"))).ok()?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     Some(format!("child process {}", pid.trim()))
 }

@@ -1,12 +1,13 @@
 //! All runtimes of the process.
 
 use crate::runtime::shared::Shared;
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::sys::lock::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 static RUNTIMES: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
 fn runtimes() -> MutexGuard<'static, Vec<Arc<Shared>>> {
-    RUNTIMES.lock().expect("no code panics under this lock")
+    RUNTIMES.lock()
 }
 
 /// A runtime is listed in [`all`] until this is dropped.

@@ -2,6 +2,7 @@
 
 use super::report::Holder;
 use super::{Dump, FiberReport, FiberState, SilentWorker, WaitsFor, Who};
+use crate::sys::plainly;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
@@ -105,8 +106,10 @@ impl Display for FiberReport {
             paragraph(f, INDENT, &format!("in the scope{owner} at {}", scope.opened))?;
         }
         if let Some(backtrace) = &self.backtrace {
+            // It looks symbols up in files.
+            let text = plainly(|| backtrace.to_string());
             // Not wrapped, because tools read these lines too.
-            for line in backtrace.to_string().lines() {
+            for line in text.lines() {
                 writeln!(f, "{INDENT}{line}")?;
             }
         }
