@@ -368,7 +368,8 @@ impl BlockIo {
         });
         let lane = crate::runtime::worker().unwrap_or(lane) % self.workers;
         let body = Box::new(BatchJob(job));
-        let unstarted = Unstarted { body, stack_bytes: default_stack_bytes(), origin: 0 };
+        let unstarted =
+            Unstarted { body, stack_bytes: default_stack_bytes(), origin: 0, family: None };
         if self.shared.start_from_outside(lane, unstarted).is_err() {
             unreachable!("the workers run while a submitter holds a pass");
         }

@@ -251,6 +251,14 @@ impl Driver {
         }
     }
 
+    /// Makes the simulated world known on the calling thread's block of thread-locals.
+    #[cfg(feature = "sim")]
+    pub(crate) fn enter_simulated_thread(&self) {
+        if let Driver::Sim(sim) = self {
+            sim.enter_thread();
+        }
+    }
+
     /// Why the simulation stops the run. Returns each reason once.
     #[cfg(feature = "sim")]
     pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {

@@ -7,7 +7,7 @@ use super::scope_core::{ScopeCore, run_scope};
 use super::scoped_handle::ScopedJoinHandle;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Kin, Worker, fairness};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
         drop(expect_spawned(unsafe {
-            Builder::new().spawn_sent(f, Some(self.core.enter_daemon()))
+            Builder::new().spawn_sent(None, f, Some(self.core.enter_daemon()))
         }));
     }
 
@@ -247,7 +247,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
         drop(expect_spawned(unsafe {
-            Builder::new().spawn_here(f, Some(self.core.enter_daemon()))
+            Builder::new().spawn_here(Kin::Callers, f, Some(self.core.enter_daemon()))
         }));
     }
 
@@ -343,9 +343,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     where
         F: FnOnce() + 'scope,
     {
-        let worker = self.core.worker_or_panic();
+        let home = self.core.home_or_panic();
         // SAFETY: I2, I3. The scope calls `f` on this worker before it ends.
-        unsafe { self.core.add_exit_here(Box::new(f), worker) };
+        unsafe { self.core.add_exit_here(Box::new(f), home) };
     }
 }
 

@@ -5,6 +5,7 @@ use super::packet::Packet;
 use super::protect::protect;
 use super::spawn::{Builder, current_or_panic};
 use crate::runtime::cancelled::{Cancelled, Reason};
+use crate::runtime::family::Ticket;
 use crate::runtime::fiber::{FiberRef, Wait};
 use crate::runtime::foreign;
 use crate::runtime::lent_frame::LentFrame;
@@ -36,14 +37,22 @@ pub(super) struct ScopeCore {
     exits: Mutex<Vec<Exit>>,
 }
 
-/// A call at the end of a scope, on a given worker or on the owner's.
+/// A call at the end of a scope, at a given place or by the owner.
 struct Exit {
     call: Box<dyn FnOnce()>,
-    worker: Option<u32>,
+    home: Option<ExitHome>,
 }
 
-// SAFETY: I3. A call that is not `Send` names the worker that registered it, and is made there: see
-// the contract of `add_exit_here`.
+/// Where a call that is not `Send` is made: by a fiber that is one thread with the fiber that
+/// registered the call.
+pub(super) struct ExitHome {
+    worker: u32,
+    ticket: Ticket,
+}
+
+// SAFETY: I3. A call that is not `Send` names the worker and the family that registered it, and is
+// made there: see the contract of `add_exit_here`. The ticket keeps the family, which is used there
+// alone.
 unsafe impl Send for Exit {}
 
 impl ScopeCore {
@@ -82,14 +91,14 @@ impl ScopeCore {
         Some((self.shared.as_ref()?, self.members.home()?.worker as usize))
     }
 
-    /// Returns the index of the calling worker. Panics if it does not belong to the scope's
+    /// Returns the place of the calling fiber. Panics if its worker does not belong to the scope's
     /// runtime, so that the scope could not make calls on it.
     #[track_caller]
-    pub(super) fn worker_or_panic(&self) -> u32 {
-        let (worker, _) = current_or_panic();
+    pub(super) fn home_or_panic(&self) -> ExitHome {
+        let (worker, fiber) = current_or_panic();
         let same = self.shared.as_ref().is_some_and(|own| Arc::ptr_eq(own, worker.shared()));
         assert!(same, "`on_exit_local` was called in another `cringle::run` than the scope's own");
-        worker.index()
+        ExitHome { worker: worker.index(), ticket: Ticket::new(fiber.family()) }
     }
 
     pub(super) fn running(&self) -> usize {
@@ -149,23 +158,23 @@ impl ScopeCore {
         unsafe { self.push_exit(call, None) };
     }
 
-    /// Registers a call that is made on the calling worker, whose index `worker` is, as
-    /// [`worker_or_panic`](Self::worker_or_panic) returned it.
+    /// Registers a call that is made at the place of the calling fiber, which
+    /// [`home_or_panic`](Self::home_or_panic) returned.
     ///
     /// # Safety
     ///
     /// What `call` borrows outlives the scope.
-    pub(super) unsafe fn add_exit_here(&self, call: Box<dyn FnOnce() + '_>, worker: u32) {
+    pub(super) unsafe fn add_exit_here(&self, call: Box<dyn FnOnce() + '_>, home: ExitHome) {
         // SAFETY: by this function's contract.
-        unsafe { self.push_exit(call, Some(worker)) };
+        unsafe { self.push_exit(call, Some(home)) };
     }
 
-    unsafe fn push_exit(&self, call: Box<dyn FnOnce() + '_>, worker: Option<u32>) {
+    unsafe fn push_exit(&self, call: Box<dyn FnOnce() + '_>, home: Option<ExitHome>) {
         // SAFETY: I2. The scope makes the call before it ends, and by the callers' contract what it
         // borrows outlives the scope.
         let call =
             unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce()>>(call) };
-        self.exits().push(Exit { call, worker });
+        self.exits().push(Exit { call, home });
     }
 
     fn exits(&self) -> MutexGuard<'_, Vec<Exit>> {
@@ -213,19 +222,23 @@ impl WaitTarget for ScopeCore {
 
 impl Exit {
     fn perform(self, current: Option<(Here, FiberRef)>) -> std::thread::Result<()> {
-        let Exit { call, worker } = self;
-        let elsewhere =
-            worker.filter(|&worker| current.is_none_or(|(here, _)| here.index() != worker));
-        let Some(worker) = elsewhere else { return foreign::call(call) };
-        let call = Exit { call, worker: None };
+        let Some(ExitHome { worker, ticket }) = &self.home else {
+            return foreign::call(self.call);
+        };
+        let (worker, family) = (*worker, ticket.family());
+        if current.is_some_and(|(_, fiber)| fiber.family() == family) {
+            // The ticket is dropped after the call.
+            return foreign::call(self.call);
+        }
         let perform = move || {
-            let call = call;
-            protect(call.call);
+            // The whole value, which is `Send`.
+            let exit = self;
+            protect(exit.call);
         };
+        let builder = Builder::new().worker(worker as usize);
         // SAFETY: I2. This function waits for the fiber's end below, and nothing unwinds before.
-        let spawned = unsafe {
-            Builder::new().worker(worker as usize).spawn_sent(perform, None::<Membership>)
-        };
+        let spawned =
+            unsafe { builder.spawn_sent(Some(family.on_worker()), perform, None::<Membership>) };
         let packet: Arc<Packet<()>> = spawned.expect("the worker is one of this runtime");
         packet.wait(|| false);
         packet.take()

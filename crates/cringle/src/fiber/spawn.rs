@@ -6,11 +6,12 @@ use super::packet::Packet;
 use super::scope::Scope;
 use super::scope_core::Membership;
 use super::scoped_handle::ScopedJoinHandle;
+use crate::runtime::family::SentFamily;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::label::Origin;
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
-use crate::runtime::worker::{Here, Worker, fairness};
+use crate::runtime::worker::{Here, Kin, Worker, fairness};
 use crate::tracing_events;
 use std::io;
 use std::panic::Location;
@@ -226,7 +227,7 @@ impl Builder {
         T: Send + 'static,
     {
         // SAFETY: I2. `f` and its result are 'static, so nothing that they borrow ends.
-        unsafe { self.spawn_sent(f, None::<Membership>) }.map(JoinHandle::new)
+        unsafe { self.spawn_sent(None, f, None::<Membership>) }.map(JoinHandle::new)
     }
 
     /// Like [`spawn_local`], but returns failures as errors.
@@ -257,7 +258,7 @@ impl Builder {
         T: 'static,
     {
         // SAFETY: I2. `f` and its result are 'static, so nothing that they borrow ends.
-        unsafe { self.spawn_here(f, None::<Membership>) }.map(JoinHandle::new)
+        unsafe { self.spawn_here(Kin::Callers, f, None::<Membership>) }.map(JoinHandle::new)
     }
 
     /// Like [`Scope::spawn`], but returns failures as errors.
@@ -295,7 +296,7 @@ impl Builder {
         T: Send + 'scope,
     {
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped or taken.
-        let packet = unsafe { self.spawn_sent(f, Some(scope.core().enter())) }?;
+        let packet = unsafe { self.spawn_sent(None, f, Some(scope.core().enter())) }?;
         Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.core())))
     }
 
@@ -336,11 +337,28 @@ impl Builder {
         T: 'scope,
     {
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped or taken.
-        let packet = unsafe { self.spawn_here(f, Some(scope.core().enter())) }?;
+        let packet = unsafe { self.spawn_here(Kin::Callers, f, Some(scope.core().enter())) }?;
         Ok(ScopedJoinHandle::new(packet, Arc::clone(scope.core())))
     }
 
-    /// Spawns a fiber that any worker may start.
+    /// [`spawn_scoped_local`](Self::spawn_scoped_local) with thread-locals of its own, where they
+    /// are private. What `f` shares with other fibers is as if they were threads: the caller has
+    /// checked that, instead of bounds.
+    #[track_caller]
+    pub(crate) fn spawn_scoped_apart<'scope, F>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<()>
+    where
+        F: FnOnce() + 'scope,
+    {
+        // SAFETY: I2. The scope ends after the fiber has ended.
+        unsafe { self.spawn_here(Kin::None, f, Some(scope.core().enter())) }.map(drop)
+    }
+
+    /// Spawns a fiber that any worker may start, in a family of its own. Or in the given one, if
+    /// the builder names its worker.
     ///
     /// # Safety
     ///
@@ -348,6 +366,7 @@ impl Builder {
     #[track_caller]
     pub(super) unsafe fn spawn_sent<F, T, M>(
         self,
+        family: Option<SentFamily>,
         f: F,
         member: Option<M>,
     ) -> io::Result<Arc<Packet<T>>>
@@ -383,7 +402,7 @@ impl Builder {
         // SAFETY: I2. The runtime runs every unstarted fiber to its end, and by this function's
         // contract what the body borrows outlives the fiber.
         let body = unsafe { std::mem::transmute::<Box<dyn Body + '_>, Box<dyn Body>>(body) };
-        let unstarted = Unstarted { body, stack_bytes, origin: 0 };
+        let unstarted = Unstarted { body, stack_bytes, origin: 0, family };
         match (outside, self.worker) {
             (Some((shared, home)), index) => {
                 let started = shared.start_from_outside(index.unwrap_or(home), unstarted);
@@ -395,7 +414,7 @@ impl Builder {
         Ok(packet)
     }
 
-    /// Spawns a fiber on this worker.
+    /// Spawns a fiber on this worker, with the thread-locals of `kin`.
     ///
     /// # Safety
     ///
@@ -403,6 +422,7 @@ impl Builder {
     #[track_caller]
     pub(super) unsafe fn spawn_here<F, T, M>(
         self,
+        kin: Kin,
         f: F,
         member: Option<M>,
     ) -> io::Result<Arc<Packet<T>>>
@@ -423,7 +443,7 @@ impl Builder {
         let packet = Packet::new(self.name.map(Arc::from), origin);
         let body = local_body(Arc::clone(&packet), member, f);
         // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
-        unsafe { worker.start(stack_bytes, body) }?;
+        unsafe { worker.start(stack_bytes, kin, body) }?;
         Ok(packet)
     }
 

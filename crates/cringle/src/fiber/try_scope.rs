@@ -9,7 +9,7 @@ use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Kin, Worker, fairness};
 use std::any::Any;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -192,7 +192,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     {
         let member = self.member();
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
-        let packet = expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(member)) });
+        let packet = expect_spawned(unsafe { Builder::new().spawn_sent(None, f, Some(member)) });
         ScopedJoinHandle::new(packet, Arc::clone(self.scope.core()))
     }
 
@@ -227,7 +227,8 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     {
         let member = self.member();
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
-        let packet = expect_spawned(unsafe { Builder::new().spawn_here(f, Some(member)) });
+        let packet =
+            expect_spawned(unsafe { Builder::new().spawn_here(Kin::Callers, f, Some(member)) });
         ScopedJoinHandle::new(packet, Arc::clone(self.scope.core()))
     }
 
@@ -261,7 +262,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     {
         let member = self.daemon_member();
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
-        drop(expect_spawned(unsafe { Builder::new().spawn_sent(f, Some(member)) }));
+        drop(expect_spawned(unsafe { Builder::new().spawn_sent(None, f, Some(member)) }));
     }
 
     /// Like [`spawn_daemon`](Self::spawn_daemon), but on the calling fiber's worker.
@@ -292,7 +293,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     {
         let member = self.daemon_member();
         // SAFETY: I2. The scope ends after the fiber has ended and its result was dropped.
-        drop(expect_spawned(unsafe { Builder::new().spawn_here(f, Some(member)) }));
+        drop(expect_spawned(unsafe { Builder::new().spawn_here(Kin::Callers, f, Some(member)) }));
     }
 
     /// Cancels the scope: see [`Scope::cancel`](super::Scope::cancel). Later errors of its fibers

@@ -16,6 +16,7 @@ pub(crate) mod cancelled;
 mod counters;
 mod diagnostics;
 mod driver_choice;
+pub(crate) mod family;
 pub(crate) mod fiber;
 pub(crate) mod foreign;
 mod frames;
@@ -33,7 +34,9 @@ pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod stack;
 pub(crate) mod sync;
+pub(crate) mod thread_locals;
 pub(crate) mod timers;
+mod unwind_count;
 pub(crate) mod unwinding;
 pub(crate) mod wait_target;
 pub(crate) mod waiting_runtime;
@@ -46,6 +49,7 @@ pub use diagnostics::{
     Stats, WaitsFor, Who, WorkerStats, dump, dump_all, dump_with_backtraces, stats,
 };
 pub use driver_choice::{DriverChoice, NoRing};
+pub use thread_locals::ThreadLocals;
 
 /// How the operations of a thread reach the kernel.
 ///
@@ -102,6 +106,21 @@ pub fn driver() -> Driver {
         },
         None => Driver::Blocking,
     })
+}
+
+/// Returns whose thread-locals the fibers of the calling runtime use; `None` outside of
+/// [`run`](crate::run).
+///
+/// ```
+/// use cringle::runtime::{self, ThreadLocals};
+///
+/// let builder = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
+/// assert_eq!(builder.run(runtime::thread_locals)?, Some(ThreadLocals::Shared));
+/// assert_eq!(runtime::thread_locals(), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn thread_locals() -> Option<ThreadLocals> {
+    worker::Worker::with(|worker| worker.map(|worker| worker.thread_locals()))
 }
 
 /// Returns the number of the calling fiber's worker, counted from 0; `None` outside of

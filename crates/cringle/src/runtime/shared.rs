@@ -13,6 +13,7 @@
 use super::cancelled::Reason;
 use super::counters::Counters;
 use super::driver_choice::NoRing;
+use super::family::SentFamily;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::label::Roster;
@@ -44,6 +45,8 @@ pub(crate) struct Unstarted {
     pub(crate) stack_bytes: usize,
     /// The number of its spawn in a trace; 0 without a trace.
     pub(crate) origin: u64,
+    /// The family that it joins, which is of the worker that it is sent to. `None`: its own.
+    pub(crate) family: Option<SentFamily>,
 }
 
 /// A message to a worker from another thread.

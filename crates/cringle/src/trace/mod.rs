@@ -57,7 +57,7 @@ mod writer;
 
 pub(crate) use clock::Clock;
 pub(crate) use event::{Cause, Kind};
-pub(crate) use recorder::Recorder;
+pub(crate) use recorder::{Recorder, RecorderPlace};
 pub(crate) use session::{attach, epoch, flush_after_run, start_from_environment};
 
 use session::Session;

@@ -1,18 +1,41 @@
 //! The recorder of a worker's events. Only the worker's thread uses it.
 //!
-//! The driver does not know workers, so it finds the recorder in a thread-local, which is null
-//! without a trace. Completions record the push and the completion of an op, which is one place for
-//! all drivers.
+//! The driver does not know workers, so it finds the recorder by a thread-local: the address of the
+//! worker's [place](RecorderPlace) for it, which is empty without a trace. Completions record the
+//! push and the completion of an op, which is one place for all drivers.
 
 use super::clock::Clock;
 use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};
 use super::queue::EventQueue;
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::Thread;
 
 thread_local! {
-    static HERE: Cell<*const Recorder> = const { Cell::new(std::ptr::null()) };
+    static HERE: Cell<*const RecorderPlace> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Where the recorder of a worker is found, while there is one. Every block of thread-locals that
+/// code of the worker runs on refers to it, so a trace may begin and end while fibers exist.
+#[derive(Default)]
+pub(crate) struct RecorderPlace(Cell<Option<NonNull<Recorder>>>);
+
+impl RecorderPlace {
+    /// Makes it the calling thread's place until [`leave_thread`](Self::leave_thread). The worker
+    /// keeps it alive and in place.
+    pub(crate) fn enter_thread(&self) {
+        HERE.set(self);
+    }
+
+    pub(crate) fn leave_thread() {
+        HERE.set(std::ptr::null());
+    }
+
+    /// Sets the recorder, which the worker keeps alive and in place until this is called again.
+    pub(crate) fn set(&self, recorder: Option<&Recorder>) {
+        self.0.set(recorder.map(NonNull::from));
+    }
 }
 
 /// A worker's recorder. See the [module](self).
@@ -56,23 +79,17 @@ impl Recorder {
         }
     }
 
-    /// Makes it the calling thread's recorder until [`leave`](Self::leave). The worker keeps it
-    /// alive.
-    pub(crate) fn enter(&self) {
-        HERE.set(self);
-    }
-
-    pub(crate) fn leave() {
-        HERE.set(std::ptr::null());
-    }
-
     #[inline(always)]
     pub(crate) fn with(f: impl FnOnce(&Recorder)) {
-        let here = HERE.get();
-        if !here.is_null() {
-            // SAFETY: the contract of `enter`: the worker of this thread neither moves nor drops
-            // the recorder while the pointer is set.
-            f(unsafe { &*here });
+        let place = HERE.get();
+        if place.is_null() {
+            return;
+        }
+        // SAFETY: the contract of `enter_thread`: the worker of this thread neither moves nor drops
+        // the place while the pointer is set.
+        if let Some(recorder) = unsafe { &*place }.0.get() {
+            // SAFETY: the contract of `set`.
+            f(unsafe { recorder.as_ref() });
         }
     }
 

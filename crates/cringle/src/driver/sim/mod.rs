@@ -207,6 +207,10 @@ impl Sim {
         true
     }
 
+    pub(crate) fn enter_thread(&self) {
+        core::enter_thread(&self.core);
+    }
+
     pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {
         self.halt.take()
     }

@@ -92,8 +92,7 @@ where
                 let permit = self.limit.map(Semaphore::acquire_cancellable).transpose()?;
                 fiber::Builder::new()
                     .origin(self.caller)
-                    .spawn_scoped_local(connections, move || self.handle(stream, peer, permit))
-                    .map(drop)
+                    .spawn_scoped_apart(connections, move || self.handle(stream, peer, permit))
             });
             match started {
                 Ok(()) => pause = FIRST_PAUSE,

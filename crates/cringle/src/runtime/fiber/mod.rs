@@ -18,10 +18,12 @@ pub(super) use wait::WAIT_WORDS;
 pub(crate) use wait::Wait;
 
 use super::cancelled::Reason;
+use super::family::FamilyRef;
 use super::identity::Meta;
 use super::label::Label;
 use super::region::Regions;
 use super::stack::{Stack, StackBounds};
+use super::thread_locals;
 use super::unwinding::Unwinding;
 use super::wait_target::{FiberTag, ScopeOrigin, WaitTarget};
 use budget::Budget;
@@ -133,6 +135,8 @@ pub(crate) struct Fiber {
     next: Cell<Option<FiberRef>>,
     /// Touched by the scheduler alone, never from within the fiber.
     coroutine: UnsafeCell<Option<FiberCoroutine>>,
+    /// The thread pointer while the fiber runs; 0 if it uses the worker's thread-locals.
+    thread_pointer: Cell<usize>,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The ops it waits for, in the state `Waiting(Ops)`.
     ops: Cell<WaitedOps>,
@@ -158,6 +162,8 @@ struct Cold {
     /// The name and identity, in the packet that the body shares with its handle.
     meta: Cell<Option<NonNull<Meta>>>,
     stack: Cell<StackBounds>,
+    /// `None` in a vacant block.
+    family: Cell<Option<FamilyRef>>,
     /// The fiber has begun and belongs to no scope.
     root: Cell<bool>,
     regions: Regions,
@@ -186,6 +192,7 @@ impl Fiber {
             state: Cell::new(RunState::Vacant),
             next: Cell::new(None),
             coroutine: UnsafeCell::new(None),
+            thread_pointer: Cell::new(0),
             yielder: Cell::new(std::ptr::null()),
             ops: Cell::new(WaitedOps::none()),
             budget: Budget::new(),
@@ -199,6 +206,7 @@ impl Fiber {
             cold: Cold {
                 meta: Cell::default(),
                 stack: Cell::default(),
+                family: Cell::new(None),
                 root: Cell::new(false),
                 regions: Regions::new(),
                 asked_to_end: Cell::new(None),
@@ -212,7 +220,7 @@ impl Fiber {
     }
 
     /// Puts a new fiber into a vacant block.
-    pub(super) fn occupy(&self, coroutine: FiberCoroutine, stack: StackBounds) {
+    pub(super) fn occupy(&self, coroutine: FiberCoroutine, stack: StackBounds, family: FamilyRef) {
         debug_assert_eq!(self.state.get(), RunState::Vacant);
         debug_assert!(!self.granted.get(), "the last tenant has used its place among the ops");
         // SAFETY: I3. The block is vacant, so no coroutine runs in it and nothing refers to it.
@@ -227,6 +235,9 @@ impl Fiber {
         self.refusals.set(0);
         self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);
+        family.add_member();
+        self.thread_pointer.set(family.thread_pointer());
+        self.cold.family.set(Some(family));
         self.state.set(RunState::Runnable);
     }
 
@@ -238,12 +249,39 @@ impl Fiber {
         // run now.
         let coroutine = unsafe { &mut *self.coroutine.get() };
         let body = coroutine.as_mut().expect("a started fiber");
-        match body.resume(()) {
+        match self.switch_in(body) {
             corosensei::CoroutineResult::Yield(()) => None,
             corosensei::CoroutineResult::Return(()) => {
                 coroutine.take().map(corosensei::Coroutine::into_stack)
             }
         }
+    }
+
+    /// Switches to the fiber's stack and thread-locals, and back when it suspends.
+    #[inline(always)]
+    fn switch_in(&self, body: &mut FiberCoroutine) -> corosensei::CoroutineResult<(), ()> {
+        let own = self.thread_pointer.get();
+        if own == 0 {
+            return body.resume(());
+        }
+        let workers = thread_locals::current();
+        // SAFETY: I14. `resume` switches stacks, and touches no thread-local on this one.
+        unsafe { thread_locals::point_to(own) };
+        let result = body.resume(());
+        // SAFETY: I14. This frame runs on the worker's block, before and after.
+        unsafe { thread_locals::point_to(workers) };
+        result
+    }
+
+    /// The fibers with which it shares thread-locals.
+    #[inline]
+    pub(crate) fn family(&self) -> FamilyRef {
+        self.cold.family.get().expect("a started fiber")
+    }
+
+    /// Takes the fiber, which has ended, out of its family.
+    pub(super) fn leave_family(&self) -> FamilyRef {
+        self.cold.family.take().expect("a fiber that has ended was started")
     }
 
     /// Frees the block of a fiber that has ended. Late messages no longer find it.

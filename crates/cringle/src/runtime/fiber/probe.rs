@@ -84,7 +84,7 @@ impl Fiber {
             return Answer::None;
         };
         self.probed.set(Some(probe));
-        let result = body.resume(());
+        let result = self.switch_in(body);
         self.probed.set(None);
         debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())), "I1: it waits on");
         std::mem::take(&mut *self.cold.answer.borrow_mut())

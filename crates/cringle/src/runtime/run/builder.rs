@@ -6,6 +6,7 @@ use crate::driver::{Feature, Features};
 use crate::runtime::diagnostics::watchdog;
 use crate::runtime::driver_choice::{DriverChoice, Plan};
 use crate::runtime::overflow;
+use crate::runtime::thread_locals::{self, ThreadLocals};
 use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
 use crate::sys;
@@ -60,6 +61,8 @@ pub struct Builder {
     is_open: bool,
     /// `None`: the environment decides. `Some(None)`: no watchdog.
     watchdog: Option<Option<Duration>>,
+    /// `None`: the environment decides.
+    thread_locals: Option<ThreadLocals>,
     #[cfg(feature = "sim")]
     world: World,
 }
@@ -88,6 +91,7 @@ impl Builder {
             overflow_handler: true,
             is_open: false,
             watchdog: None,
+            thread_locals: None,
             #[cfg(feature = "sim")]
             world: World(None),
         }
@@ -188,6 +192,46 @@ impl Builder {
         self
     }
 
+    /// Chooses whose thread-locals fibers use (default: the environment variable
+    /// `CRINGLE_THREAD_LOCALS`, `shared` or `private`; without it [`ThreadLocals::Shared`]).
+    ///
+    /// With [`ThreadLocals::Private`] a fiber that is started with `Send` bounds is to all code of
+    /// the process a thread of its own, together with the fibers that it starts with
+    /// [`spawn_local`](crate::fiber::spawn_local()). So code that assumes a thread to do one thing
+    /// at a time is right on it: a `RefCell` in a `thread_local!` may be borrowed over a wait, two
+    /// fibers never hold `stdout().lock()` at once, `std::thread::current()` differs. The closure
+    /// of `run` uses the thread-locals of the calling thread.
+    ///
+    /// The fiber runs the destructors of its thread-locals at its end, where they may wait. What
+    /// the kernel keeps of a thread stays that of the worker: the signal mask, the affinity, the
+    /// name, namespaces, CPU clocks.
+    ///
+    /// It needs glibc 2.34 or later, linked dynamically, on x86-64 or aarch64.
+    ///
+    /// ```
+    /// use cringle::runtime::ThreadLocals;
+    /// use cringle::fiber;
+    /// use std::cell::Cell;
+    ///
+    /// thread_local! {
+    ///     static COUNT: Cell<u32> = const { Cell::new(0) };
+    /// }
+    ///
+    /// let builder = cringle::Builder::new().thread_locals(ThreadLocals::Private);
+    /// let result = builder.run(|| {
+    ///     COUNT.set(7);
+    ///     fiber::spawn(|| COUNT.get()).join().unwrap()
+    /// });
+    /// match result {
+    ///     Ok(count) => assert_eq!(count, 0),
+    ///     Err(e) => eprintln!("{e}"),
+    /// }
+    /// ```
+    pub fn thread_locals(mut self, thread_locals: ThreadLocals) -> Builder {
+        self.thread_locals = Some(thread_locals);
+        self
+    }
+
     /// Polls for direct reads and writes of batches, where the device can.
     pub(crate) fn iopoll(mut self, poll: bool) -> Builder {
         self.ring.iopoll = poll;
@@ -218,9 +262,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER` or
-    /// `CRINGLE_WATCHDOG` in the environment cannot be parsed. Otherwise the error of the system
-    /// that refused a thread, a stack or a ring, with the remedy. `f` has not run in these cases.
+    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER`,
+    /// `CRINGLE_THREAD_LOCALS` or `CRINGLE_WATCHDOG` in the environment cannot be parsed.
+    /// `Unsupported` if private thread-locals were chosen, and cannot be had here. Otherwise the
+    /// error of the system that refused a thread, a stack or a ring, with the remedy. `f` has not
+    /// run in these cases.
     ///
     /// # Panics
     ///
@@ -243,11 +289,13 @@ impl Builder {
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
         let plan = self.plan()?;
+        let thread_locals = self.thread_locals_to_use()?;
         let setup = Setup {
             workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
             pin: self.pin,
             is_open: self.is_open,
             watchdog: self.watchdog_limit()?,
+            thread_locals,
             ring: self.ring,
             origin: Location::caller(),
             cpus,
@@ -291,6 +339,17 @@ impl Builder {
             Some(limit) => Ok(limit),
             None => watchdog::limit_of_environment(),
         }
+    }
+
+    fn thread_locals_to_use(&self) -> io::Result<ThreadLocals> {
+        let choice = match self.thread_locals {
+            Some(choice) => choice,
+            None => ThreadLocals::of_environment()?.unwrap_or_default(),
+        };
+        if choice == ThreadLocals::Private {
+            thread_locals::check()?;
+        }
+        Ok(choice)
     }
 
     fn is_simulated(&self) -> bool {

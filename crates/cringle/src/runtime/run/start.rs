@@ -17,7 +17,8 @@ use crate::runtime::label::Origin;
 use crate::runtime::overflow::SignalStack;
 use crate::runtime::shared::{Shared, Unstarted};
 use crate::runtime::stack::{self, StackPool};
-use crate::runtime::worker::Worker;
+use crate::runtime::thread_locals::ThreadLocals;
+use crate::runtime::worker::{Families, Kin, Worker};
 use crate::sys;
 use crossbeam_deque::Worker as Deque;
 use std::cell::Cell;
@@ -34,6 +35,7 @@ pub(super) struct Setup {
     pub(super) pin: bool,
     pub(super) is_open: bool,
     pub(super) watchdog: Option<Duration>,
+    pub(super) thread_locals: ThreadLocals,
     pub(super) ring: UringOptions,
     /// The place that called `run`.
     pub(super) origin: Origin,
@@ -147,7 +149,8 @@ impl WorkerSetup<'_> {
         }
         let driver = self.make_driver()?;
         let stacks = StackPool::with_reserve()?;
-        Ok(Worker::new(self.index, self.shared, driver, self.deque, stacks))
+        let families = Families::new(self.run.thread_locals)?;
+        Ok(Worker::new(self.index, self.shared, driver, self.deque, stacks, families))
     }
 
     fn make_driver(&self) -> Result<Driver, StartError> {
@@ -178,6 +181,7 @@ impl WorkerSetup<'_> {
         let shared = Arc::clone(&self.shared);
         let origin = self.run.origin;
         let worker = self.make_worker()?;
+        let block = worker.scheduler_block()?;
         let f = f.take().expect("a run starts once");
         let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
         let body = || {
@@ -186,10 +190,11 @@ impl WorkerSetup<'_> {
         };
         // SAFETY: I2. The body borrows from this frame, and `run_worker` below returns only after
         // the fiber has ended.
-        unsafe { worker.start(stack::main_stack_bytes(), body) }?;
+        unsafe { worker.start(stack::main_stack_bytes(), Kin::Callers, body) }?;
         threads.keep();
         let _signal_stack = SignalStack::ensure();
-        run_worker(&worker);
+        block.call(|| run_worker(&worker));
+        Worker::leave_thread();
         shared.barrier.wait();
         worker.close();
         shared.unblock_pool.close();

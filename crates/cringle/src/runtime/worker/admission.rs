@@ -6,6 +6,7 @@
 
 use super::Worker;
 use super::postponed::Postponed;
+use crate::runtime::family::FamilyRef;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::shared::{Mail, Unstarted};
 use crate::runtime::stack::{Stack, StackPool};
@@ -13,12 +14,28 @@ use corosensei::Coroutine;
 use crossbeam_deque::{Steal, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::ptr::NonNull;
 
 /// The largest body that is moved onto its fiber's stack. `corosensei` refuses more than 1024
 /// bytes; larger bodies are boxed.
 const MOVED_BODY_BYTES: usize = 512;
 /// Unstarted fibers that start in one turn, at most. The worker looks at the kernel in between.
 const STARTS_PER_TURN: usize = 64;
+
+/// Whose thread-locals a new fiber uses, where they are private.
+#[derive(Clone, Copy)]
+pub(crate) enum Kin {
+    /// Those of the fiber that starts it.
+    Callers,
+    /// Its own.
+    None,
+}
+
+/// What an unstarted fiber needs to start.
+pub(super) struct Place {
+    stack: Stack,
+    family: FamilyRef,
+}
 
 /// The fibers that have no stack yet, and the stacks for them.
 pub(super) struct Admission {
@@ -81,17 +98,22 @@ impl Worker {
     pub(crate) unsafe fn start<B: FnOnce()>(
         &self,
         stack_bytes: usize,
+        kin: Kin,
         body: B,
     ) -> io::Result<FiberRef> {
         if size_of::<B>() > MOVED_BODY_BYTES {
             let body: Box<dyn FnOnce() + '_> = Box::new(body);
             // SAFETY: I2. By this function's contract.
-            return unsafe { self.start(stack_bytes, body) };
+            return unsafe { self.start(stack_bytes, kin, body) };
         }
         let stack = self.admission.stacks.borrow_mut().take(stack_bytes)?;
+        let family = match kin {
+            Kin::Callers => self.callers_family(),
+            Kin::None => self.founders_family()?,
+        };
         self.me().made.bump();
         // SAFETY: I2. By this function's contract.
-        let fiber = unsafe { self.start_on(stack, body) };
+        let fiber = unsafe { self.start_on(stack, family, body) };
         self.events.started(fiber, self.table.occupied(), 0, true);
         Ok(fiber)
     }
@@ -143,8 +165,8 @@ impl Worker {
                     Steal::Success(unstarted) => {
                         self.events.stole();
                         // Without a stack here it goes back to its own worker, which may have one.
-                        match self.admission.take_stack(&unstarted) {
-                            Ok(stack) => self.start_unstarted(unstarted, stack, None),
+                        match self.take_place(&unstarted) {
+                            Ok(place) => self.start_unstarted(unstarted, place, None),
                             Err(_) => self.mail(&victim.mailbox, Mail::Start(unstarted)),
                         }
                         return true;
@@ -157,9 +179,37 @@ impl Worker {
         false
     }
 
+    /// Takes a stack and thread-locals; an error if there is no memory for them.
+    pub(super) fn take_place(&self, unstarted: &Unstarted) -> io::Result<Place> {
+        let stack = self.admission.take_stack(unstarted)?;
+        match self.family_of(unstarted) {
+            Ok(family) => Ok(Place { stack, family }),
+            Err(e) => {
+                self.admission.stacks.borrow_mut().give_back(stack);
+                Err(e)
+            }
+        }
+    }
+
+    /// The place of a fiber that only fails, on the reserved stack.
+    pub(super) fn place_for_failure(&self, unstarted: &Unstarted, stack: Stack) -> Place {
+        let family = match &unstarted.family {
+            Some(family) => family.open(),
+            None => self.reserved_family(),
+        };
+        Place { stack, family }
+    }
+
+    fn family_of(&self, unstarted: &Unstarted) -> io::Result<FamilyRef> {
+        match &unstarted.family {
+            Some(family) => Ok(family.open()),
+            None => self.founders_family(),
+        }
+    }
+
     pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
-        match self.admission.take_stack(&unstarted) {
-            Ok(stack) => self.start_unstarted(unstarted, stack, None),
+        match self.take_place(&unstarted) {
+            Ok(place) => self.start_unstarted(unstarted, place, None),
             Err(e) => self.postpone(unstarted, e),
         }
     }
@@ -169,7 +219,7 @@ impl Worker {
     pub(super) fn start_unstarted(
         &self,
         unstarted: Unstarted,
-        stack: Stack,
+        Place { stack, family }: Place,
         error: Option<io::Error>,
     ) {
         let Unstarted { body, origin, .. } = unstarted;
@@ -179,24 +229,30 @@ impl Worker {
         };
         // SAFETY: I2. The body of an unstarted fiber borrows only what its maker keeps until the
         // fiber has ended.
-        let fiber = unsafe { self.start_on(stack, body) };
+        let fiber = unsafe { self.start_on(stack, family, body) };
         self.events.started(fiber, self.table.occupied(), origin, false);
     }
 
     /// # Safety
     ///
     /// As for [`Worker::start`].
-    unsafe fn start_on(&self, stack: Stack, body: impl FnOnce()) -> FiberRef {
+    unsafe fn start_on(&self, stack: Stack, family: FamilyRef, body: impl FnOnce()) -> FiberRef {
         let fiber = self.table.vacancy();
         let bounds = stack.bounds();
-        // SAFETY: I2. What the body borrows outlives the fiber, by the contract.
+        let worker = NonNull::from(self);
+        // SAFETY: I2. What the body borrows outlives the fiber, by the contract, and so does the
+        // worker.
         let coroutine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                 fiber.entered(yielder);
+                let worker = worker.as_ref();
+                worker.enter_family(family);
                 body();
+                // What was dropped last may have made thread-locals again.
+                worker.end_thread_locals(fiber);
             })
         };
-        fiber.occupy(coroutine, bounds);
+        fiber.occupy(coroutine, bounds, family);
         self.schedule.ready().push(fiber);
         fiber
     }
@@ -210,6 +266,7 @@ impl Worker {
             self.current.set(None);
             drop(super::spans::Spans::leave());
         }
+        self.bury_family(fiber);
         fiber.vacate();
         self.admission.stacks.borrow_mut().give_back(stack);
         self.table.release(fiber);

@@ -19,6 +19,7 @@
 
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
+use crate::runtime::thread_locals::ThreadLocals;
 use std::time::{Duration, Instant};
 
 /// How long ready fibers are held back. A fiber that sleeps holds them back for all of its sleep.
@@ -29,7 +30,8 @@ impl Worker {
     /// simulation it does nothing: virtual time stands still while a fiber is ready.
     #[cold]
     pub(super) fn hold_others_back(&self, fiber: FiberRef) {
-        if !self.is_simulated() {
+        let shares = self.thread_locals() == ThreadLocals::Shared || fiber.family().members() > 1;
+        if shares && !self.is_simulated() {
             self.schedule.set_alone(Some(fiber));
         }
     }

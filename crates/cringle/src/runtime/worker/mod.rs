@@ -27,6 +27,7 @@ mod current;
 mod events;
 mod exclusive;
 pub(crate) mod fairness;
+mod families;
 mod fiber_table;
 mod idle_spin;
 mod lifecycle;
@@ -46,6 +47,7 @@ mod unwinding;
 mod wake;
 mod within;
 
+pub(crate) use admission::Kin;
 pub(super) use current::Before;
 pub(crate) use snapshot::Question;
 pub(super) use snapshot::{Activity, FiberSnapshot, OpsSnapshot};
@@ -62,6 +64,7 @@ use cancel::CancelQueue;
 use crossbeam_deque::Worker as Deque;
 use current::Current;
 use events::Events;
+pub(super) use families::Families;
 use fiber_table::FiberTable;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
@@ -73,7 +76,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 use stubborn::StubbornWatch;
-use unwinding::UnwindCount;
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
@@ -95,7 +97,7 @@ pub(crate) struct Worker {
     alarms: Alarms,
     cancels: CancelQueue,
     stubborn: StubbornWatch,
-    unwinding: UnwindCount,
+    families: Families,
     lifecycle: Lifecycle,
     spin_policy: SpinPolicy,
     events: Events,
@@ -149,7 +151,7 @@ impl Worker {
     /// Ends the worker of this thread for good, because the process exits: all calls become plain
     /// ones, and no fiber runs again.
     pub(crate) fn leave_thread() {
-        CURRENT.set(None);
+        Worker::leave_block();
     }
 
     /// Makes the caller's code run beside the running fiber, until [`step_back`](Self::step_back).
@@ -169,6 +171,7 @@ impl Worker {
         driver: Driver,
         unstarted: Deque<Unstarted>,
         stacks: StackPool,
+        families: Families,
     ) -> Worker {
         let me = &shared.peers[index as usize];
         me.set_driver_counts(driver.counts());
@@ -187,7 +190,7 @@ impl Worker {
             alarms: Alarms::default(),
             cancels: CancelQueue::default(),
             stubborn: StubbornWatch::default(),
-            unwinding: UnwindCount::new(),
+            families,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
             #[cfg(feature = "tracing")]

@@ -71,12 +71,12 @@ impl Worker {
     pub(super) fn start_postponed(&self) {
         self.fail_next();
         while let Some(unstarted) = self.first_postponed() {
-            let taken = self.admission.take_stack(&unstarted);
+            let taken = self.take_place(&unstarted);
             let mut postponed = self.admission.postponed.borrow_mut();
-            let Ok(stack) = taken else { return postponed.waiting.push_front(unstarted) };
+            let Ok(place) = taken else { return postponed.waiting.push_front(unstarted) };
             postponed.since = Some(self.now());
             drop(postponed);
-            self.start_unstarted(unstarted, stack, None);
+            self.start_unstarted(unstarted, place, None);
         }
     }
 
@@ -128,9 +128,9 @@ impl Worker {
     pub(super) fn fail_starts(&self) {
         let waiting = std::mem::take(&mut self.admission.postponed.borrow_mut().waiting);
         for unstarted in waiting {
-            let taken = self.admission.take_stack(&unstarted);
+            let taken = self.take_place(&unstarted);
             match taken {
-                Ok(stack) => self.start_unstarted(unstarted, stack, None),
+                Ok(place) => self.start_unstarted(unstarted, place, None),
                 Err(e) => {
                     let mut postponed = self.admission.postponed.borrow_mut();
                     if !std::mem::replace(&mut postponed.has_reported_failure, true) {
@@ -149,7 +149,10 @@ impl Worker {
         let Some((unstarted, e)) = next else { return };
         let stack = self.admission.stacks.borrow_mut().take_reserve();
         match stack {
-            Some(stack) => self.start_unstarted(unstarted, stack, Some(e)),
+            Some(stack) => {
+                let place = self.place_for_failure(&unstarted, stack);
+                self.start_unstarted(unstarted, place, Some(e));
+            }
             None => self.admission.postponed.borrow_mut().failing.push_front((unstarted, e)),
         }
     }

@@ -63,7 +63,7 @@ impl Worker {
         #[cfg(feature = "tracing")]
         spans.enter_again();
         if let Some(counted) = counted {
-            self.after_suspension(counted);
+            self.after_suspension(fiber, counted);
         }
         lent.end();
     }

@@ -4,7 +4,6 @@ use super::{CURRENT, Worker};
 use crate::driver;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::Mail;
-use std::ptr::NonNull;
 
 impl Worker {
     /// Runs until the runtime has ended.
@@ -37,7 +36,7 @@ impl Worker {
         debug_assert!(CURRENT.get().is_none(), "a thread is one worker at a time");
         #[cfg(feature = "tracing")]
         self.leave_outer_spans();
-        CURRENT.set(Some(NonNull::from(self)));
+        self.enter_block();
         self.events.began();
         self.me().roster.open(self.current.running());
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
@@ -47,7 +46,7 @@ impl Worker {
     fn end(&self) {
         self.driver.borrow_mut().flush();
         self.events.leave_trace();
-        CURRENT.set(None);
+        Worker::leave_block();
         self.me().roster.close();
         #[cfg(feature = "tracing")]
         self.enter_outer_spans_again();
@@ -60,6 +59,9 @@ impl Worker {
 
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
+        if self.families.have_holders() && self.holds_back(fiber) {
+            return;
+        }
         self.current.set(Some(fiber));
         self.events.resumed(fiber);
         let ended = fiber.resume();
@@ -84,7 +86,7 @@ impl Worker {
         }
         // Before it may sleep: no event follows for fibers that wait for room which is free
         // already.
-        if (self.unwinding.get() | self.room.len()) > 0 {
+        if (self.families.unwinding() | self.room.len()) > 0 {
             self.do_chores();
         }
         if enter {
@@ -102,7 +104,7 @@ impl Worker {
     /// Does the rare work.
     #[inline]
     fn do_chores(&self) {
-        if self.unwinding.get() > 0 {
+        if self.families.unwinding() > 0 {
             self.check_era();
         }
         if !self.room.is_empty() {

@@ -1,53 +1,16 @@
 //! What the worker knows about the unwinding of its fibers: see
 //! [`unwinding`](crate::runtime::unwinding).
 //!
-//! [`UnwindCount`] counts the fibers that were suspended in any state but `No`. While it is 0,
-//! std's count of panics belongs to the running fiber. Conversely, when std's count is 0, no fiber
-//! of this thread unwinds, whatever was noted; then a new *era* begins, in which none is counted.
+//! An [`UnwindCount`](crate::runtime::unwind_count::UnwindCount) counts the fibers of a family that
+//! were suspended in any state but `No`. While it is 0, std's count of panics belongs to the
+//! running fiber. Conversely, when std's count is 0, no fiber of the family unwinds, whatever was
+//! noted; then a new *era* begins, in which none is counted. (The worker looks at std's count, so
+//! it begins eras only where it shares the thread-locals of its fibers.)
 
 use super::Worker;
 use crate::runtime::fiber::FiberRef;
+use crate::runtime::unwind_count::Counted;
 use crate::runtime::unwinding::Unwinding;
-use std::cell::Cell;
-
-/// The suspended fibers that unwind, or may.
-pub(super) struct UnwindCount {
-    /// Those of this era. The thread itself counts too, if it unwinds.
-    fibers: Cell<u32>,
-    era: Cell<u32>,
-}
-
-/// The era in which a suspended fiber was counted.
-pub(super) struct Counted(u32);
-
-impl UnwindCount {
-    pub(super) fn new() -> UnwindCount {
-        // In a `run` that a destructor calls, std's count says nothing about the fibers.
-        UnwindCount { fibers: Cell::new(u32::from(std::thread::panicking())), era: Cell::new(0) }
-    }
-
-    #[inline(always)]
-    pub(super) fn get(&self) -> u32 {
-        self.fibers.get()
-    }
-
-    fn add(&self) -> Counted {
-        self.fibers.set(self.fibers.get() + 1);
-        Counted(self.era.get())
-    }
-
-    fn remove(&self, counted: Counted) {
-        if counted.0 == self.era.get() {
-            debug_assert!(self.fibers.get() > 0, "a fiber is counted in its era");
-            self.fibers.set(self.fibers.get() - 1);
-        }
-    }
-
-    fn begin_era(&self) {
-        self.era.set(self.era.get().wrapping_add(1));
-        self.fibers.set(0);
-    }
-}
 
 // About the running fiber.
 impl Worker {
@@ -58,7 +21,8 @@ impl Worker {
     /// depends on the answer, use [`surely_unwinds`](Self::surely_unwinds).
     #[inline]
     pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
-        std::thread::panicking() && (self.unwinding.get() == 0 || self.seems_to_unwind(fiber))
+        std::thread::panicking()
+            && (fiber.family().unwinding().get() == 0 || self.seems_to_unwind(fiber))
     }
 
     #[cold]
@@ -92,7 +56,7 @@ impl Worker {
     /// Whether the running fiber unwinds, so that nothing may be raised in it. Never wrong, but may
     /// walk the stack.
     pub(crate) fn surely_unwinds(&self, fiber: FiberRef) -> bool {
-        std::thread::panicking() && (self.unwinding.get() == 0 || fiber.frames_unwind())
+        std::thread::panicking() && (fiber.family().unwinding().get() == 0 || fiber.frames_unwind())
     }
 
     /// Notes that a cancel unwinds the running fiber next.
@@ -123,7 +87,7 @@ impl Worker {
 
     #[cold]
     fn count_suspended(&self, fiber: FiberRef) -> Counted {
-        let is_own_count = self.unwinding.get() == 0;
+        let is_own_count = fiber.family().unwinding().get() == 0;
         // While a cancel unwinds the fiber, std's count is that of the cancel and not of a panic.
         if fiber.frames_raise(is_own_count && fiber.unwinding() != Unwinding::Cancel) {
             self.hold_others_back(fiber);
@@ -133,20 +97,20 @@ impl Worker {
             Unwinding::No => Unwinding::Unknown,
             state => state,
         });
-        self.unwinding.add()
+        fiber.family().unwinding().add()
     }
 
     /// A fiber that was counted runs again.
     #[cold]
-    pub(super) fn after_suspension(&self, counted: Counted) {
-        self.unwinding.remove(counted);
+    pub(super) fn after_suspension(&self, fiber: FiberRef, counted: Counted) {
+        fiber.family().unwinding().remove(counted);
     }
 
     /// Begins a new era if no fiber of this thread unwinds any more.
     #[cold]
     pub(super) fn check_era(&self) {
         if !std::thread::panicking() {
-            self.unwinding.begin_era();
+            self.families.begin_era();
         }
     }
 }

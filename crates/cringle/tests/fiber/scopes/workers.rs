@@ -17,7 +17,8 @@ fn foreign_thread_can_spawn_but_not_spawn_local() {
     on_two_workers(|| {
         let worker = fiber::Builder::new().worker(1);
         let on_one = worker.spawn(|| {
-            let home = current_thread();
+            let worker = || cringle::runtime::worker().unwrap();
+            let home = worker();
             fiber::scope(|s| {
                 fiber::unblock(|| {
                     assert_eq!(cringle::runtime::worker(), None);
@@ -27,11 +28,10 @@ fn foreign_thread_can_spawn_but_not_spawn_local() {
                     let exit = catch_unwind(AssertUnwindSafe(|| s.on_exit_local(|| ())));
                     assert!(exit.is_err());
                     // The scope's worker starts it, and this thread can join it.
-                    assert_eq!(s.spawn(current_thread).join().unwrap(), home);
-                    let placed =
-                        fiber::Builder::new().worker(0).spawn_scoped(s, current_thread).unwrap();
+                    assert_eq!(s.spawn(worker).join().unwrap(), home);
+                    let placed = fiber::Builder::new().worker(0).spawn_scoped(s, worker).unwrap();
                     assert_ne!(placed.join().unwrap(), home);
-                    let nowhere = fiber::Builder::new().worker(2).spawn_scoped(s, current_thread);
+                    let nowhere = fiber::Builder::new().worker(2).spawn_scoped(s, worker);
                     assert_eq!(nowhere.unwrap_err().kind(), ErrorKind::InvalidInput);
                     s.spawn_daemon(|| fiber::sleep(FOREVER));
                     s.spawn(|| s.spawn(|| ()));

@@ -9,7 +9,7 @@ use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{MailBox, Unstarted};
 use crate::runtime::worker::Worker;
-use crate::trace::{self, Cause, EventNames, Kind, Recorder};
+use crate::trace::{self, Cause, EventNames, Kind, Recorder, RecorderPlace};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
@@ -31,6 +31,8 @@ pub(super) struct Trace {
     is_on: Cell<bool>,
     epoch: Cell<u32>,
     recorder: RefCell<Option<Box<Recorder>>>,
+    /// Refers to it.
+    place: RecorderPlace,
     /// The start of virtual time.
     began: Cell<Option<Instant>>,
 }
@@ -51,7 +53,7 @@ impl Worker {
         events.leave_trace();
         let Some(recorder) = trace::attach(self.index, &WORDS, self.is_simulated()) else { return };
         events.trace.began.set(Some(self.now()));
-        events.trace.recorder.borrow_mut().insert(Box::new(recorder)).enter();
+        events.trace.place.set(Some(events.trace.recorder.borrow_mut().insert(Box::new(recorder))));
         events.trace.is_on.set(true);
         // The trace begins with the fibers that exist.
         for fiber in self.table.fibers() {
@@ -69,10 +71,19 @@ impl Events {
         self.trace.is_on.get()
     }
 
+    /// Makes the place of the recorder known to the calling thread.
+    pub(in crate::runtime::worker) fn enter_thread(&self) {
+        self.trace.place.enter_thread();
+    }
+
+    pub(in crate::runtime::worker) fn leave_thread() {
+        RecorderPlace::leave_thread();
+    }
+
     /// Stops recording.
     pub(in crate::runtime::worker) fn leave_trace(&self) {
         self.trace.is_on.set(false);
-        Recorder::leave();
+        self.trace.place.set(None);
         drop(self.trace.recorder.take());
     }
 

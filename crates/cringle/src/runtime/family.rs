@@ -1,0 +1,226 @@
+//! Families: the fibers that share one block of thread-locals.
+//!
+//! A fiber that is started with `Send` bounds founds a family, and the fibers that it starts with
+//! `spawn_local` belong to it, and theirs: what is not `Send` may be passed among them, as within a
+//! thread. Where thread-locals are [shared](super::thread_locals::ThreadLocals::Shared), all fibers
+//! of a worker are one family. A family stays on its worker (**I3**).
+
+use super::fiber::{FiberRef, ReadyQueue};
+use super::thread_locals::{self, Block};
+use super::unwind_count::UnwindCount;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// See the module.
+pub(crate) struct Family {
+    locals: Locals,
+    /// The fibers that have started and not ended, and the [tickets](Ticket).
+    members: Cell<u32>,
+    /// The first member has begun.
+    has_begun: Cell<bool>,
+    unwinding: UnwindCount,
+    /// The member that holds the others back: see `worker/families.rs`.
+    holder: Cell<Option<FiberRef>>,
+    /// Members that are ready and held back.
+    held: ReadyQueue,
+}
+
+/// Whose thread-locals the members use.
+enum Locals {
+    /// The worker's: those of whatever thread it runs on.
+    Workers,
+    /// Those of the thread that called `run`. Its thread pointer.
+    Callers(usize),
+    /// Their own.
+    Own(Block),
+}
+
+/// A family of the current worker. It may be copied: the family outlives its members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FamilyRef(NonNull<Family>);
+
+impl std::ops::Deref for FamilyRef {
+    type Target = Family;
+
+    #[inline(always)]
+    fn deref(&self) -> &Family {
+        // SAFETY: I2, I3. A family is freed after its last member, references stay on its worker
+        // (the type is not Send), and everything inside is a cell.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl FamilyRef {
+    pub(super) fn of(family: &Family) -> FamilyRef {
+        FamilyRef(NonNull::from(family))
+    }
+
+    /// Names the family on its way to its worker.
+    pub(crate) fn on_worker(self) -> SentFamily {
+        SentFamily(self)
+    }
+
+    /// Takes the family back from its members.
+    ///
+    /// # Safety
+    ///
+    /// I2: it was in a box that was leaked, and has no members.
+    pub(super) unsafe fn into_box(self) -> Box<Family> {
+        // SAFETY: I2, by the contract.
+        unsafe { Box::from_raw(self.0.as_ptr()) }
+    }
+}
+
+/// A family on the way to its worker, through other threads. They do not touch it.
+pub(crate) struct SentFamily(FamilyRef);
+
+// SAFETY: I3. It is opened on the worker of the family.
+unsafe impl Send for SentFamily {}
+
+impl SentFamily {
+    /// Returns the family. Called on its worker.
+    pub(super) fn open(&self) -> FamilyRef {
+        self.0
+    }
+}
+
+/// Keeps a family and its thread-locals for a fiber that joins it later. That fiber drops it.
+pub(crate) struct Ticket(FamilyRef);
+
+impl Ticket {
+    pub(crate) fn new(family: FamilyRef) -> Ticket {
+        family.add_member();
+        Ticket(family)
+    }
+
+    pub(crate) fn family(&self) -> FamilyRef {
+        self.0
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let is_last = self.0.remove_member();
+        debug_assert!(!is_last, "a member drops it, whose own end releases the thread-locals");
+    }
+}
+
+impl Family {
+    /// The family of all fibers of a worker.
+    pub(super) fn of_worker() -> Family {
+        Family::with(Locals::Workers, UnwindCount::of_thread())
+    }
+
+    /// The family of `run`'s closure, which uses the thread-locals of the calling thread.
+    pub(super) fn of_caller() -> Family {
+        Family::with(Locals::Callers(thread_locals::current()), UnwindCount::of_thread())
+    }
+
+    /// A family with thread-locals of its own.
+    pub(super) fn with_block(block: Block) -> Family {
+        Family::with(Locals::Own(block), UnwindCount::default())
+    }
+
+    /// Returns the block of a family that has no members.
+    pub(super) fn into_block(self) -> Option<Block> {
+        match self.locals {
+            Locals::Own(block) => Some(block),
+            Locals::Workers | Locals::Callers(_) => None,
+        }
+    }
+
+    fn with(locals: Locals, unwinding: UnwindCount) -> Family {
+        Family {
+            locals,
+            members: Cell::new(0),
+            has_begun: Cell::new(false),
+            unwinding,
+            holder: Cell::new(None),
+            held: ReadyQueue::default(),
+        }
+    }
+
+    /// What the thread pointer is while a member runs; 0 if it stays as it is.
+    #[inline]
+    pub(super) fn thread_pointer(&self) -> usize {
+        match &self.locals {
+            Locals::Workers => 0,
+            Locals::Callers(thread_pointer) => *thread_pointer,
+            Locals::Own(block) => block.thread_pointer(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn members(&self) -> u32 {
+        self.members.get()
+    }
+
+    pub(super) fn add_member(&self) {
+        self.members.set(self.members.get() + 1);
+    }
+
+    /// Returns whether it was the last.
+    pub(super) fn remove_member(&self) -> bool {
+        self.members.set(self.members.get() - 1);
+        self.members.get() == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn unwinding(&self) -> &UnwindCount {
+        &self.unwinding
+    }
+
+    /// Is called first by each member. The first one calls `set_up`, and initialises the block.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller is a member.
+    pub(super) unsafe fn enter(&self, set_up: impl FnOnce()) {
+        if matches!(self.locals, Locals::Workers) || self.has_begun.replace(true) {
+            return;
+        }
+        set_up();
+        if let Locals::Own(block) = &self.locals {
+            // SAFETY: I14. The caller runs on the block.
+            unsafe { block.begin() };
+        }
+    }
+
+    /// Runs the destructors of the thread-locals if the calling fiber is the last member, as a
+    /// thread does at its end.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller is a member.
+    pub(super) unsafe fn run_destructors(&self) {
+        if let (Locals::Own(block), 1) = (&self.locals, self.members.get()) {
+            // SAFETY: I14. The caller runs on the block.
+            unsafe { block.run_destructors() };
+        }
+    }
+
+    /// Prepares a family whose last member has ended for the next founder.
+    pub(super) fn reset(&self) {
+        debug_assert!(self.members.get() == 0 && self.holder.get().is_none());
+        self.has_begun.set(false);
+        self.unwinding.begin_era();
+        if let Locals::Own(block) = &self.locals {
+            // SAFETY: I14. The last member has ended, so no code runs on the block.
+            unsafe { block.reset() };
+        }
+    }
+
+    pub(super) fn holder(&self) -> Option<FiberRef> {
+        self.holder.get()
+    }
+
+    #[allow(dead_code, reason = "for hooked calls")]
+    pub(super) fn set_holder(&self, holder: Option<FiberRef>) {
+        self.holder.set(holder);
+    }
+
+    /// The members that are held back, in the order in which they became ready.
+    pub(super) fn held(&self) -> &ReadyQueue {
+        &self.held
+    }
+}

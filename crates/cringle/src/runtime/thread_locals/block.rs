@@ -1,0 +1,286 @@
+//! A block: the descriptor and the thread-locals of what all code takes for a thread.
+//!
+//! Blocks are never freed. libc keeps state in a block (the cache of its allocator above all) that
+//! only the end of a thread could free, and a block is in a list of glibc's. So a block is used
+//! again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
+
+use super::glibc::Glibc;
+use super::modules::Modules;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The thread ids of blocks, which no thread of the kernel has: its ids are smaller than 2²².
+const FIRST_ID: u32 = 1 << 22;
+const LAST_ID: u32 = 1 << 30;
+/// The bit of glibc's state of a thread that keeps cancels and changes of credentials away from it.
+const EXITING: u32 = 1 << 4;
+/// The number of a thread that the kernel could not register for restartable sequences.
+const NOT_REGISTERED: i32 = -2;
+/// As often as POSIX asks for it, if destructors leave values again.
+const DESTRUCTOR_ROUNDS: usize = 4;
+
+/// See the module. It belongs to a worker, or to the pool of the process.
+pub(in crate::runtime) struct Block {
+    thread_pointer: NonNull<u8>,
+    glibc: &'static Glibc,
+    /// What libc initialises by code that runs on the block is initialised.
+    has_begun: Cell<bool>,
+    modules: RefCell<Arc<Modules>>,
+}
+
+// SAFETY: I14. Nothing refers to the thread that made it.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// Makes a block in which no code has run.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, or the error of [`check`](super::check).
+    pub(in crate::runtime) fn new() -> io::Result<Block> {
+        Block::with(super::glibc()?)
+    }
+
+    /// [`new`](Self::new) with a glibc that is not yet checked.
+    pub(super) fn with(glibc: &'static Glibc) -> io::Result<Block> {
+        let id = next_id()?;
+        // SAFETY: I15. Without an argument it allocates the block, too.
+        let block = unsafe { (glibc.allocate)(std::ptr::null_mut()) };
+        let Some(thread_pointer) = NonNull::new(block.cast::<u8>()) else {
+            let text = "no memory for the thread-locals of a fiber; run fewer fibers at once";
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+        };
+        let modules = RefCell::new(Modules::now(glibc.static_bytes));
+        let block = Block { thread_pointer, glibc, has_begun: Cell::new(false), modules };
+        // SAFETY: I14. The block was just made.
+        unsafe { block.fill(id) };
+        Ok(block)
+    }
+
+    /// What the thread pointer is while code runs on the block.
+    #[inline]
+    pub(in crate::runtime) fn thread_pointer(&self) -> usize {
+        self.thread_pointer.addr().get()
+    }
+
+    fn descriptor(&self) -> NonNull<u8> {
+        // SAFETY: I15. The descriptor lies in the same allocation.
+        unsafe { self.thread_pointer.offset(self.glibc.descriptor.from_thread_pointer) }
+    }
+
+    /// Sets what `pthread_create` sets in a descriptor.
+    ///
+    /// # Safety
+    ///
+    /// I14: the block is new.
+    unsafe fn fill(&self, id: u32) {
+        let Glibc { descriptor: at, stack_list, .. } = self.glibc;
+        let descriptor = self.descriptor();
+        // SAFETY: I14. The offsets are those of this glibc, within a descriptor and thread-locals
+        // that no code uses yet.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            self.fill_header();
+            descriptor.byte_add(at.thread_id).cast::<u32>().write(id);
+            descriptor.byte_add(at.cancel_state).cast::<u32>().write(EXITING);
+            // The values for the first keys lie in the descriptor itself.
+            let own = (super::current() as isize + at.from_thread_pointer) as usize;
+            let own_values = ((own + at.key_values) as *const usize).read();
+            let values = descriptor.byte_add(own_values.wrapping_sub(own));
+            descriptor.byte_add(at.key_values).cast::<*mut u8>().write(values.as_ptr());
+            // An empty list of robust mutexes: the head refers to itself, and the word before it to
+            // the head.
+            let robust = descriptor.byte_add(at.robust_list).cast::<usize>();
+            robust.write(robust.addr().get());
+            robust.sub(1).write(robust.addr().get());
+            let futex_offset = (own + at.robust_list) as *const isize;
+            robust.cast::<isize>().add(1).write(futex_offset.add(1).read());
+            if let Some(rseq) = self.glibc.rseq {
+                let number = self.thread_pointer.byte_offset(rseq).cast::<i32>().add(1);
+                number.write(NOT_REGISTERED);
+            }
+            if let Some(resolver) = &self.glibc.resolver {
+                let state = descriptor.byte_add(resolver.state);
+                self.thread_pointer
+                    .byte_offset(resolver.pointer)
+                    .cast::<*mut u8>()
+                    .write(state.as_ptr());
+            }
+            stack_list.add(descriptor.byte_add(at.list).cast());
+        }
+    }
+
+    /// The part of the descriptor whose layout the ABI fixes, because compiled code uses it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill).
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn fill_header(&self) {
+        const SELF: [usize; 2] = [0, 2];
+        const HAS_THREADS: usize = 3;
+        const CANARY: usize = 5;
+        const POINTER_GUARD: usize = 6;
+        let own = super::current() as *const usize;
+        let words = self.thread_pointer.cast::<usize>();
+        // SAFETY: I14, by the contract. The thread's own block has these words, too.
+        unsafe {
+            SELF.into_iter().for_each(|word| words.add(word).write(self.thread_pointer()));
+            words.add(HAS_THREADS).cast::<u32>().write(1);
+            for guard in [CANARY, POINTER_GUARD] {
+                words.add(guard).write(own.add(guard).read());
+            }
+        }
+    }
+
+    /// Initialises what code must, before the first other code runs on the block.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    pub(in crate::runtime) unsafe fn begin(&self) {
+        if !self.has_begun.replace(true) {
+            // SAFETY: I15. It sets thread-locals.
+            unsafe { (self.glibc.init_ctype)() };
+        }
+    }
+
+    /// Calls the destructors of the thread-locals, and of the values for keys.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    pub(in crate::runtime) unsafe fn run_destructors(&self) {
+        for _ in 0..DESTRUCTOR_ROUNDS {
+            // SAFETY: I14. The caller runs on the block, as a thread does at its end.
+            let had_values = unsafe {
+                (self.glibc.call_destructors)();
+                self.destroy_key_values()
+            };
+            if !had_values {
+                return;
+            }
+        }
+        // A destructor of a value may have made thread-locals.
+        // SAFETY: as above.
+        unsafe { (self.glibc.call_destructors)() };
+    }
+
+    /// Calls the destructor of each value. Returns whether there was one with a destructor.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    unsafe fn destroy_key_values(&self) -> bool {
+        let keys = &self.glibc.keys;
+        let mut had_values = false;
+        for block in 0..keys.blocks {
+            let values = self.key_values(block);
+            if values.is_null() {
+                continue;
+            }
+            for place in 0..keys.values_in_block {
+                // SAFETY: I14. The offsets are those of this glibc.
+                unsafe {
+                    let value = values.byte_add(place * keys.value_bytes);
+                    let data = value.byte_add(keys.value_data).cast::<*mut c_void>();
+                    let argument = data.read_volatile();
+                    if argument.is_null() {
+                        continue;
+                    }
+                    data.write_volatile(std::ptr::null_mut());
+                    let sequence = value.byte_add(keys.value_sequence).cast::<usize>().read();
+                    if let Some(destroy) = self.destructor(block, place, sequence) {
+                        had_values = true;
+                        destroy(argument);
+                    }
+                }
+            }
+        }
+        had_values
+    }
+
+    /// The destructor of a key, if it is still the key that the value was set for.
+    unsafe fn destructor(
+        &self,
+        block: usize,
+        place: usize,
+        sequence: usize,
+    ) -> Option<unsafe extern "C" fn(*mut c_void)> {
+        let keys = &self.glibc.keys;
+        // SAFETY: I14. glibc has as many keys as values; the offsets are those of this glibc.
+        unsafe {
+            let key = keys.all.byte_add((block * keys.values_in_block + place) * keys.key_bytes);
+            let current = key.byte_add(keys.key_sequence).cast::<usize>().read_volatile();
+            let destructor = key.byte_add(keys.key_destructor);
+            if current != sequence {
+                return None;
+            }
+            destructor.cast::<Option<unsafe extern "C" fn(*mut c_void)>>().read_volatile()
+        }
+    }
+
+    /// The values for 32 keys: null if none was ever set.
+    fn key_values(&self, block: usize) -> *mut u8 {
+        let at = self.glibc.descriptor.key_values + block * size_of::<usize>();
+        // SAFETY: I14. The offset is that of this glibc.
+        unsafe { self.descriptor().byte_add(at).cast::<*mut u8>().read_volatile() }
+    }
+
+    /// Prepares the block for the next family.
+    ///
+    /// # Safety
+    ///
+    /// I14: no code runs on the block, and none that did goes on.
+    pub(in crate::runtime) unsafe fn reset(&self) {
+        // SAFETY: I14, by the contract.
+        unsafe {
+            self.free_loaded_later();
+            let mut modules = self.modules.borrow_mut();
+            if !modules.are_current() {
+                *modules = Modules::now(self.glibc.static_bytes);
+            }
+            modules.reset(self.thread_pointer());
+        }
+    }
+
+    /// Frees the thread-locals of modules that lie apart from the block, because the module was
+    /// loaded later. They are made again when they are used.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reset`](Self::reset).
+    unsafe fn free_loaded_later(&self) {
+        /// An entry of the table of modules. The one before the first has the number of entries.
+        #[repr(C)]
+        struct Entry {
+            value: usize,
+            allocation: *mut c_void,
+        }
+        const NOT_MADE: usize = usize::MAX;
+        let table = self.glibc.descriptor.modules;
+        // SAFETY: I14. glibc's table, which no code uses now. The allocations are `malloc`'s.
+        unsafe {
+            let table = self.descriptor().byte_add(table).cast::<*mut Entry>().read();
+            let entries = (*table.sub(1)).value;
+            for module in 1..=entries {
+                let entry = &mut *table.add(module);
+                if !entry.allocation.is_null() {
+                    libc::free(entry.allocation);
+                    *entry = Entry { value: NOT_MADE, allocation: std::ptr::null_mut() };
+                }
+            }
+        }
+    }
+}
+
+fn next_id() -> io::Result<u32> {
+    static NEXT: AtomicU32 = AtomicU32::new(FIRST_ID);
+    let next = NEXT
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| (id < LAST_ID).then_some(id + 1));
+    next.map_err(|_| io::Error::other("a process has at most 2³⁰ blocks of thread-locals"))
+}

@@ -1,0 +1,35 @@
+//! The choice by the program and the environment.
+
+use std::io;
+
+const VARIABLE: &str = "CRINGLE_THREAD_LOCALS";
+
+/// Whose thread-locals fibers use: see
+/// [`Builder::thread_locals`](crate::Builder::thread_locals).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ThreadLocals {
+    /// The fibers of a worker share the thread-locals of its thread.
+    #[default]
+    Shared,
+    /// Each fiber that is started with `Send` bounds
+    /// ([`fiber::spawn`](crate::fiber::spawn()), [`Scope::spawn`](crate::fiber::Scope::spawn), a
+    /// connection of a [`Server`](crate::net::Server)) has thread-locals of its own, as a thread
+    /// has. The fibers that it starts with [`spawn_local`](crate::fiber::spawn_local()) share them.
+    Private,
+}
+
+impl ThreadLocals {
+    /// The choice of the environment variable `CRINGLE_THREAD_LOCALS`, if it is set.
+    pub(in crate::runtime) fn of_environment() -> io::Result<Option<ThreadLocals>> {
+        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        match value.to_str() {
+            Some("") => Ok(None),
+            Some("shared") => Ok(Some(ThreadLocals::Shared)),
+            Some("private") => Ok(Some(ThreadLocals::Private)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{VARIABLE} is {value:?}, must be `shared` or `private`; or unset it"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What glibc exports about its threads: functions, and offsets within the descriptor of a thread.
+//!
+//! The offsets are those for `libthread_db`, the library by which debuggers look at threads. So
+//! they are exact for the glibc that is loaded, whatever its version.
+
+use super::stack_list::StackList;
+use super::thread_pointer;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
+
+/// See the module.
+pub(super) struct Glibc {
+    /// Makes a block: the thread-locals of all loaded modules, and an empty descriptor.
+    pub(super) allocate: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    /// Sets the tables of the character classes (thread-locals of libc).
+    pub(super) init_ctype: unsafe extern "C" fn(),
+    /// Calls the destructors of C++'s and Rust's thread-locals.
+    pub(super) call_destructors: unsafe extern "C" fn(),
+    /// The size of the thread-locals that all blocks have in one piece with the descriptor.
+    pub(super) static_bytes: usize,
+    pub(super) keys: Keys,
+    pub(super) descriptor: Descriptor,
+    pub(super) stack_list: StackList,
+    /// `None` until [`find_resolver`](Self::find_resolver).
+    pub(super) resolver: Option<Resolver>,
+    /// Where the kernel's area for restartable sequences lies, from the thread pointer.
+    pub(super) rseq: Option<isize>,
+}
+
+/// Offsets within the descriptor of a thread (`struct pthread`).
+pub(super) struct Descriptor {
+    /// From the thread pointer to the descriptor.
+    pub(super) from_thread_pointer: isize,
+    pub(super) bytes: usize,
+    pub(super) thread_id: usize,
+    pub(super) cancel_state: usize,
+    pub(super) list: usize,
+    pub(super) key_values: usize,
+    /// The table of the addresses of each module's thread-locals.
+    pub(super) modules: usize,
+    /// The head of the list of held robust mutexes.
+    pub(super) robust_list: usize,
+}
+
+/// What the resolver of libc keeps of a thread.
+pub(super) struct Resolver {
+    /// Where the pointer to the state lies, from the thread pointer.
+    pub(super) pointer: isize,
+    /// Where the state lies in a descriptor.
+    pub(super) state: usize,
+}
+
+/// The keys of `pthread_key_create`, and a thread's values for them.
+pub(super) struct Keys {
+    pub(super) all: NonNull<u8>,
+    pub(super) key_bytes: usize,
+    pub(super) key_sequence: usize,
+    pub(super) key_destructor: usize,
+    pub(super) value_bytes: usize,
+    pub(super) value_sequence: usize,
+    pub(super) value_data: usize,
+    pub(super) values_in_block: usize,
+    pub(super) blocks: usize,
+}
+
+// SAFETY: I15. Functions, offsets and addresses of glibc's own, which it guards by its own locks.
+unsafe impl Send for Glibc {}
+// SAFETY: as above.
+unsafe impl Sync for Glibc {}
+
+impl Glibc {
+    /// Finds everything, or says what is missing.
+    pub(super) fn find() -> Result<Glibc, String> {
+        if cfg!(not(all(target_os = "linux", target_env = "gnu"))) {
+            return Err("the program is not linked with glibc".into());
+        }
+        if cfg!(target_feature = "crt-static") {
+            return Err("glibc is linked statically, and exports nothing".into());
+        }
+        thread_pointer::can_be_set()?;
+        // SAFETY: I15. The types are those that these functions have had since glibc 2.18.
+        unsafe {
+            Ok(Glibc {
+                allocate: std::mem::transmute::<
+                    NonNull<u8>,
+                    unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+                >(symbol(c"_dl_allocate_tls")?),
+                init_ctype: std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn()>(symbol(
+                    c"__ctype_init",
+                )?),
+                call_destructors: std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn()>(
+                    symbol(c"__call_tls_dtors")?,
+                ),
+                static_bytes: static_bytes()?,
+                keys: Keys::find()?,
+                descriptor: Descriptor::find()?,
+                stack_list: StackList::find()?,
+                resolver: None,
+                rseq: symbol(c"__rseq_offset").ok().map(|offset| offset.cast::<isize>().read()),
+            })
+        }
+    }
+}
+
+impl Glibc {
+    /// Finds the state of the resolver in the descriptor of the calling thread, which is not the
+    /// main thread: that has it elsewhere.
+    pub(super) fn find_resolver(&self) -> Result<Resolver, String> {
+        let pointer = symbol(c"__resp")?;
+        // SAFETY: I15. The thread-local is a pointer. A thread sets it when it starts.
+        let state = unsafe { pointer.cast::<usize>().read() };
+        // SAFETY: the call has no contract.
+        let state = state.wrapping_sub(unsafe { libc::pthread_self() } as usize);
+        if state >= self.descriptor.bytes {
+            return Err("a thread's state of the resolver is not in its descriptor".into());
+        }
+        Ok(Resolver { pointer: from_thread_pointer(pointer), state })
+    }
+}
+
+impl Descriptor {
+    fn find() -> Result<Descriptor, String> {
+        // SAFETY: the call has no contract.
+        let descriptor = unsafe { libc::pthread_self() } as usize;
+        Ok(Descriptor {
+            from_thread_pointer: descriptor.wrapping_sub(thread_pointer::get()) as isize,
+            bytes: number(c"_thread_db_sizeof_pthread")?,
+            thread_id: offset(c"_thread_db_pthread_tid")?,
+            cancel_state: offset(c"_thread_db_pthread_cancelhandling")?,
+            list: offset(c"_thread_db_pthread_list")?,
+            key_values: offset(c"_thread_db_pthread_specific")?,
+            modules: offset(c"_thread_db_pthread_dtvp")?,
+            robust_list: robust_list()?.wrapping_sub(descriptor),
+        })
+    }
+}
+
+impl Keys {
+    fn find() -> Result<Keys, String> {
+        Ok(Keys {
+            all: symbol(c"__pthread_keys")?,
+            key_bytes: number(c"_thread_db_sizeof_pthread_key_struct")?,
+            key_sequence: offset(c"_thread_db_pthread_key_struct_seq")?,
+            key_destructor: offset(c"_thread_db_pthread_key_struct_destr")?,
+            value_bytes: number(c"_thread_db_sizeof_pthread_key_data")?,
+            value_sequence: offset(c"_thread_db_pthread_key_data_seq")?,
+            value_data: offset(c"_thread_db_pthread_key_data_data")?,
+            values_in_block: count(c"_thread_db_pthread_key_data_level2_data")?,
+            blocks: count(c"_thread_db_pthread_specific")?,
+        })
+    }
+}
+
+/// Returns the address of a symbol. Of a thread-local it is that of the calling thread's.
+pub(super) fn symbol(name: &CStr) -> Result<NonNull<u8>, String> {
+    // SAFETY: I15. `name` ends with a zero byte.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    NonNull::new(address.cast())
+        .ok_or_else(|| format!("this libc has no {}", name.to_string_lossy()))
+}
+
+fn from_thread_pointer(address: NonNull<u8>) -> isize {
+    address.addr().get().wrapping_sub(thread_pointer::get()) as isize
+}
+
+/// A size that glibc exports.
+fn number(name: &CStr) -> Result<usize, String> {
+    // SAFETY: I15. Glibc exports the sizes as `u32`.
+    Ok(unsafe { symbol(name)?.cast::<u32>().read() } as usize)
+}
+
+/// A field that glibc exports: the bits of an element, the number of elements, the offset.
+pub(super) fn field(name: &CStr) -> Result<[u32; 3], String> {
+    // SAFETY: I15. Glibc exports the fields as three `u32`.
+    Ok(unsafe { symbol(name)?.cast::<[u32; 3]>().read() })
+}
+
+pub(super) fn offset(name: &CStr) -> Result<usize, String> {
+    Ok(field(name)?[2] as usize)
+}
+
+fn count(name: &CStr) -> Result<usize, String> {
+    Ok(field(name)?[1] as usize)
+}
+
+/// The size of the static thread-locals with the descriptor.
+fn static_bytes() -> Result<usize, String> {
+    let address = symbol(c"_dl_get_tls_static_info")?;
+    // SAFETY: I15. The type is that which it has had since glibc 2.3 (on x86-64 and aarch64).
+    let get = unsafe {
+        std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn(*mut usize, *mut usize)>(address)
+    };
+    let (mut bytes, mut alignment) = (0, 0);
+    // SAFETY: I15. It writes two sizes.
+    unsafe { get(&mut bytes, &mut alignment) };
+    Ok(bytes)
+}
+
+/// The address of the calling thread's list of robust mutexes, which the kernel knows.
+fn robust_list() -> Result<usize, String> {
+    let (mut head, mut bytes) = (0usize, 0usize);
+    let this_thread: c_int = 0;
+    // SAFETY: I15. The kernel writes an address and a size.
+    let result = unsafe {
+        libc::syscall(libc::SYS_get_robust_list, this_thread, &raw mut head, &raw mut bytes)
+    };
+    if result != 0 || head == 0 {
+        return Err("the kernel does not tell the thread's list of robust mutexes".into());
+    }
+    Ok(head)
+}

@@ -1,0 +1,69 @@
+//! Thread-locals of a fiber's own.
+//!
+//! A compiled program finds its thread-locals by the *thread pointer*, a register (`fs` on x86-64,
+//! `tpidr_el0` on aarch64). It points into a *block*: the descriptor that glibc keeps of a thread
+//! (`struct pthread`), and the thread-locals of the program and of its libraries. So a fiber that
+//! has a block, to which the worker points the register while the fiber runs, has thread-locals of
+//! its own: to all code of the process it is a thread.
+//!
+//! The fibers that share a block are a [*family*](super::family). The scheduler of a worker has a
+//! block of its own, too: no frame ever runs on two blocks, so a compiler may keep the address of a
+//! thread-local as long as it likes (**I14**).
+//!
+//! glibc makes a block (`_dl_allocate_tls`) and exports the offsets within its descriptor for
+//! debuggers (`_thread_db_*`). [`glibc`] finds them, [`self_test`] checks them once in a process,
+//! and a glibc that differs is refused with the reason.
+
+mod block;
+mod choice;
+mod glibc;
+mod modules;
+mod self_test;
+mod set_id;
+mod stack_list;
+mod thread_pointer;
+
+pub(super) use block::Block;
+pub use choice::ThreadLocals;
+pub(super) use set_id::{note_thread, threads_own};
+pub(super) use thread_pointer::on_block;
+
+use std::io;
+use std::sync::OnceLock;
+
+/// Checks that a fiber can have a block here. Once it could, it always can.
+///
+/// # Errors
+///
+/// `Unsupported`, with the reason and the remedy.
+pub(crate) fn check() -> io::Result<()> {
+    glibc().map(|_| ())
+}
+
+fn glibc() -> io::Result<&'static glibc::Glibc> {
+    static GLIBC: OnceLock<Result<&'static glibc::Glibc, String>> = OnceLock::new();
+    let found = GLIBC.get_or_init(|| self_test::run(glibc::Glibc::find()?));
+    found.as_ref().copied().map_err(|why| {
+        let remedy = "use ThreadLocals::Shared (the default), under which fibers share the \
+                      thread-locals of their worker";
+        let text = format!("fibers cannot have thread-locals of their own: {why}; {remedy}");
+        io::Error::new(io::ErrorKind::Unsupported, text)
+    })
+}
+
+/// Points the thread pointer to a block of a family, for the code that switches to its stack.
+///
+/// # Safety
+///
+/// I14: until [`point_back`] the caller touches no thread-local but on that stack.
+#[inline(always)]
+pub(super) unsafe fn point_to(block: usize) {
+    // SAFETY: I14, by the contract.
+    unsafe { thread_pointer::set(block) };
+}
+
+/// Returns the thread pointer of the calling code, which is never 0.
+#[inline(always)]
+pub(super) fn current() -> usize {
+    thread_pointer::get()
+}

@@ -1,0 +1,87 @@
+//! `setuid` and its kin, while a thread runs on a block.
+//!
+//! The kernel keeps credentials by thread. So glibc sends a signal to each thread of the process,
+//! whose handler changes the credentials and marks the thread's descriptor, until all are marked.
+//! On a block the handler would mark the descriptor of that block, and the caller would wait for
+//! the worker's thread for ever. Our handler calls glibc's on the block of the thread itself.
+
+use super::thread_pointer;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The signal that glibc uses for this (`SIGSETXID`).
+const SIGNAL: c_int = 33;
+/// What the kernel knows of a handler, and the size of its set of signals.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Action {
+    handler: usize,
+    flags: libc::c_ulong,
+    restorer: usize,
+    mask: u64,
+}
+const MASK_BYTES: usize = 8;
+
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// glibc's handler.
+static GLIBCS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The thread pointer of the thread itself, on a block. 0 on the thread's own.
+    static THREADS_OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Notes on a block to which thread it belongs.
+pub(in crate::runtime) fn note_thread(own: usize) {
+    THREADS_OWN.set(own);
+}
+
+/// The thread pointer of the calling thread itself, also if it runs on a block.
+pub(in crate::runtime) fn threads_own() -> usize {
+    match THREADS_OWN.get() {
+        0 => thread_pointer::get(),
+        own => own,
+    }
+}
+
+/// Installs our handler, after a thread was started, for which glibc installs its own.
+pub(super) fn wrap_handler() -> Result<(), String> {
+    let failed = |e| format!("the handler of signal {SIGNAL} cannot be set: {e}");
+    let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    sigaction(None, Some(&mut action)).map_err(failed)?;
+    if action.handler == on_signal as *const () as usize {
+        return Ok(());
+    }
+    if action.handler == libc::SIG_DFL || action.handler == libc::SIG_IGN {
+        return Err("glibc has no handler for changes of credentials".into());
+    }
+    GLIBCS.store(action.handler, Ordering::Release);
+    action.handler = on_signal as *const () as usize;
+    sigaction(Some(&action), None).map_err(failed)
+}
+
+/// The raw call: libc's refuses the signals that it uses itself.
+fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> std::io::Result<()> {
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    let old = old.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    // SAFETY: I15. Both are null, or actions in the kernel's layout.
+    let result = unsafe { libc::syscall(libc::SYS_rt_sigaction, SIGNAL, new, old, MASK_BYTES) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let own = THREADS_OWN.get();
+    // SAFETY: I15. `wrap_handler` has stored glibc's handler.
+    let handler = unsafe { std::mem::transmute::<usize, Handler>(GLIBCS.load(Ordering::Acquire)) };
+    // SAFETY: I15. As the kernel calls it.
+    let mut call = || unsafe { handler(signal, info, context) };
+    if own == 0 {
+        call();
+    } else {
+        // SAFETY: I14. This is that thread, and the code that runs on its own block stands still
+        // meanwhile, as under any signal.
+        unsafe { thread_pointer::call_on_block(own, &mut call) };
+    }
+}

@@ -1,0 +1,322 @@
+//! The families of a worker's fibers, and their thread-locals.
+//!
+//! With [`ThreadLocals::Private`] a family that ends is kept with its block for the next founder.
+//! Up to [`KEPT`] stay with the worker. The blocks of the others go to a pool of the process, from
+//! which every worker takes: blocks are not freed (see [`thread_locals`]).
+//!
+//! # Holding others back
+//!
+//! A thread that waits in a call of libc runs nothing else. Code that knows nothing of fibers
+//! relies on that: `parking_lot` queues a thread-local that exists once a thread. So while a member
+//! of a family waits in a hooked call, no other member runs ([`Worker::hold_family`]).
+
+use super::events::Events;
+use super::{CURRENT, Worker};
+use crate::runtime::family::{Family, FamilyRef};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::foreign;
+use crate::runtime::thread_locals::{self, Block, ThreadLocals};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+/// The families without members that a worker keeps for the next founders.
+const KEPT: usize = 128;
+
+/// The blocks that no worker keeps.
+static POOL: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// See the module.
+pub(in crate::runtime) struct Families {
+    mode: ThreadLocals,
+    /// The family of all fibers, or that of `run`'s closure. It never ends.
+    first: Box<Family>,
+    /// The thread pointer of the worker's thread itself.
+    threads_own: usize,
+    #[allow(clippy::vec_box, reason = "members refer to a family by its address")]
+    vacant: RefCell<Vec<Box<Family>>>,
+    /// For fibers that fail because there is no memory. Its allocator has some.
+    reserve: Cell<Option<Box<Family>>>,
+    /// The fibers that hold others back.
+    holders: Cell<u32>,
+}
+
+impl Families {
+    /// Is called on the worker's thread.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for a block.
+    pub(in crate::runtime) fn new(mode: ThreadLocals) -> io::Result<Families> {
+        let first = match mode {
+            ThreadLocals::Shared => Family::of_worker(),
+            ThreadLocals::Private => Family::of_caller(),
+        };
+        let families = Families {
+            mode,
+            first: Box::new(first),
+            threads_own: thread_locals::threads_own(),
+            vacant: RefCell::default(),
+            reserve: Cell::new(None),
+            holders: Cell::new(0),
+        };
+        if mode == ThreadLocals::Private {
+            families.fill_reserve()?;
+        }
+        Ok(families)
+    }
+
+    /// The count of the suspended fibers that unwind, where the worker itself can tell that none
+    /// does any more.
+    #[inline(always)]
+    pub(super) fn unwinding(&self) -> u32 {
+        match self.mode {
+            ThreadLocals::Shared => self.first.unwinding().get(),
+            ThreadLocals::Private => 0,
+        }
+    }
+
+    /// Begins a new era in the family whose thread-locals the worker uses.
+    pub(super) fn begin_era(&self) {
+        self.first.unwinding().begin_era();
+    }
+
+    /// Whether a family holds members back.
+    #[inline(always)]
+    pub(super) fn have_holders(&self) -> bool {
+        self.holders.get() > 0
+    }
+
+    fn find_vacant(&self) -> io::Result<Box<Family>> {
+        if let Some(family) = self.vacant.borrow_mut().pop() {
+            return Ok(family);
+        }
+        Ok(Box::new(Family::with_block(take_block()?)))
+    }
+
+    fn fill_reserve(&self) -> io::Result<()> {
+        let block = take_block()?;
+        // SAFETY: I14. The block is no family's yet.
+        unsafe {
+            thread_locals::on_block(block.thread_pointer(), || {
+                block.begin();
+                drop(std::hint::black_box(Box::new(0u8)));
+            });
+        }
+        self.reserve.set(Some(Box::new(Family::with_block(block))));
+        Ok(())
+    }
+
+    fn keep(&self, family: Box<Family>) {
+        if let Some(before) = self.reserve.take() {
+            self.reserve.set(Some(before));
+        } else {
+            return self.reserve.set(Some(family));
+        }
+        let mut vacant = self.vacant.borrow_mut();
+        if vacant.len() < KEPT {
+            return vacant.push(family);
+        }
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(family.into_block());
+    }
+}
+
+impl Drop for Families {
+    fn drop(&mut self) {
+        let families = self.vacant.get_mut().drain(..).chain(self.reserve.take());
+        let blocks = families.filter_map(|family| family.into_block());
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);
+    }
+}
+
+/// Takes a block that no code runs on.
+fn take_block() -> io::Result<Block> {
+    let pooled = POOL.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    pooled.map_or_else(Block::new, Ok)
+}
+
+/// A block for code that is no fiber's: the scheduler of the caller's thread.
+pub(in crate::runtime) struct SchedulerBlock(Option<Block>);
+
+impl SchedulerBlock {
+    /// Calls `f` on a block of its own, if fibers have such.
+    pub(in crate::runtime) fn call<R>(&self, f: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            None => f(),
+            // SAFETY: I14. The block is no family's, and its code has returned when this does.
+            Some(block) => unsafe {
+                thread_locals::on_block(block.thread_pointer(), || {
+                    block.begin();
+                    let result = f();
+                    block.run_destructors();
+                    result
+                })
+            },
+        }
+    }
+}
+
+impl Drop for SchedulerBlock {
+    fn drop(&mut self) {
+        if let Some(block) = self.0.take() {
+            // SAFETY: I14. The code on the block has returned.
+            unsafe { block.reset() };
+            POOL.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) fn thread_locals(&self) -> ThreadLocals {
+        self.families.mode
+    }
+
+    /// Returns the block for this worker's scheduler, if that shares its thread with `run`'s
+    /// closure, which uses the block of the thread.
+    pub(in crate::runtime) fn scheduler_block(&self) -> io::Result<SchedulerBlock> {
+        Ok(SchedulerBlock(match self.families.mode {
+            ThreadLocals::Shared => None,
+            ThreadLocals::Private => Some(take_block()?),
+        }))
+    }
+
+    /// Makes the worker known on the block that the caller runs on: in the thread-locals of the
+    /// library.
+    pub(super) fn enter_block(&self) {
+        CURRENT.set(Some(NonNull::from(self)));
+        self.events.enter_thread();
+        if self.families.mode == ThreadLocals::Private {
+            thread_locals::note_thread(self.families.threads_own);
+            #[cfg(feature = "sim")]
+            self.driver.borrow().enter_simulated_thread();
+        }
+    }
+
+    /// Undoes [`enter_block`](Self::enter_block).
+    pub(super) fn leave_block() {
+        CURRENT.set(None);
+        Events::leave_thread();
+    }
+
+    /// The family of a fiber that the calling fiber starts with `spawn_local`.
+    pub(super) fn callers_family(&self) -> FamilyRef {
+        match self.current.get() {
+            Some(fiber) => fiber.family(),
+            None => self.first_family(),
+        }
+    }
+
+    fn first_family(&self) -> FamilyRef {
+        FamilyRef::of(&self.families.first)
+    }
+
+    /// The family of a fiber that fails because there is no memory.
+    pub(super) fn reserved_family(&self) -> FamilyRef {
+        match self.families.reserve.take() {
+            Some(family) => FamilyRef::of(Box::leak(family)),
+            None => self.first_family(),
+        }
+    }
+
+    /// The family of a fiber that is started with `Send` bounds.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for its thread-locals.
+    pub(super) fn founders_family(&self) -> io::Result<FamilyRef> {
+        match self.families.mode {
+            ThreadLocals::Shared => Ok(self.first_family()),
+            ThreadLocals::Private => Ok(FamilyRef::of(Box::leak(self.families.find_vacant()?))),
+        }
+    }
+
+    /// Returns a family that no member has joined.
+    pub(super) fn give_back_family(&self, family: FamilyRef) {
+        if family != self.first_family() {
+            // SAFETY: I2. It came from `founders_family`, and has no member.
+            self.families.keep(unsafe { family.into_box() });
+        }
+    }
+
+    /// Is called first on a fiber's stack, and with its thread-locals.
+    #[inline(always)]
+    pub(super) fn enter_family(&self, family: FamilyRef) {
+        // SAFETY: I14. The caller is a member.
+        unsafe { family.enter(|| self.enter_block()) };
+    }
+
+    /// Runs the destructors of thread-locals, if the calling fiber is the last of its family.
+    #[inline]
+    pub(crate) fn end_thread_locals(&self, fiber: FiberRef) {
+        if self.families.mode == ThreadLocals::Shared || fiber.family().members() > 1 {
+            return;
+        }
+        // SAFETY: I14. The caller is a member.
+        let run = || unsafe { fiber.family().run_destructors() };
+        if let Err(_payload) = foreign::call(run) {
+            // As std does. The payload is not dropped, because that may panic too.
+            crate::sys::report(format_args!("the destructor of a thread-local panicked; aborting"));
+            std::process::abort();
+        }
+    }
+
+    /// Releases the thread-locals of a fiber that has ended, if it was the last of its family.
+    pub(super) fn bury_family(&self, fiber: FiberRef) {
+        let family = fiber.leave_family();
+        if family.remove_member() && self.families.mode == ThreadLocals::Private {
+            family.reset();
+            self.give_back_family(family);
+        }
+    }
+}
+
+// Holding others back.
+impl Worker {
+    /// Holds the other members of the fiber's family back until the result is dropped. The caller
+    /// is the fiber.
+    #[allow(dead_code, reason = "for hooked calls")]
+    pub(crate) fn hold_family(&self, fiber: FiberRef) -> HeldFamily<'_> {
+        let family = fiber.family();
+        let is_needed = self.families.mode == ThreadLocals::Private
+            && family.members() > 1
+            && family.holder().is_none();
+        if is_needed {
+            family.set_holder(Some(fiber));
+            self.families.holders.set(self.families.holders.get() + 1);
+        }
+        HeldFamily { worker: self, family: is_needed.then_some(family) }
+    }
+
+    /// Puts a fiber that is about to run aside, if another member of its family holds it back.
+    #[cold]
+    pub(super) fn holds_back(&self, fiber: FiberRef) -> bool {
+        let family = fiber.family();
+        let is_held = family.holder().is_some_and(|holder| holder != fiber);
+        if is_held {
+            family.held().push(fiber);
+        }
+        is_held
+    }
+}
+
+/// While it exists, the other members of a family do not run.
+#[allow(dead_code, reason = "for hooked calls")]
+pub(crate) struct HeldFamily<'a> {
+    worker: &'a Worker,
+    family: Option<FamilyRef>,
+}
+
+impl Drop for HeldFamily<'_> {
+    fn drop(&mut self) {
+        let Some(family) = self.family else { return };
+        let holders = &self.worker.families.holders;
+        holders.set(holders.get() - 1);
+        family.set_holder(None);
+        let mut next = family.held().take_all();
+        while let Some(fiber) = next {
+            next = fiber.unlink();
+            self.worker.schedule.ready().push(fiber);
+        }
+    }
+}
