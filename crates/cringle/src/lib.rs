@@ -102,6 +102,9 @@ pub mod cancel;
 mod driver;
 pub mod fiber;
 pub mod fs;
+#[cfg(feature = "interpose")]
+#[doc(hidden)]
+pub mod interpose;
 pub mod io;
 pub mod net;
 pub mod os;

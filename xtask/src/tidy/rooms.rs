@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 const LIBRARY: &str = "crates/cringle/src/";
 
 /// Each room with the rooms that it may use, from the bottom up.
-const ROOMS: [(&str, &[&str]); 21] = [
+const ROOMS: [(&str, &[&str]); 22] = [
     ("sys", &[]),
     ("tracing_events", &[]),
     ("trace", &["sys"]),
@@ -42,6 +42,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("signal", &["io", "runtime", "sys"]),
     ("net", &["cancel", "driver", "fiber", "io", "os", "runtime", "sync", "sys", "time"]),
     ("process", &["fiber", "fs", "io", "runtime", "sys"]),
+    ("interpose", &["driver", "fiber", "fs", "process", "runtime", "sys"]),
     ("os", &["fs", "net", "process"]),
     ("sim", &["cancel", "driver::sim", "fs", "runtime", "sys"]),
 ];

@@ -133,7 +133,7 @@ impl File {
 
     /// Performs `op`, which uses the kernel's cursor. The caller holds the lock.
     #[cold]
-    fn at_kernels_cursor(&self, op: Op) -> io::Result<usize> {
+    pub(super) fn at_kernels_cursor(&self, op: Op) -> io::Result<usize> {
         // SAFETY: I1. The caller's buffers are borrowed until this returns, and both calls return
         // only after the op has completed.
         unsafe {

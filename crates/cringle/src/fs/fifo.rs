@@ -25,7 +25,7 @@ const FIRST_CHECK: Duration = Duration::from_millis(10);
 const LONGEST_CHECK: Duration = Duration::from_millis(500);
 
 /// Waits until the FIFO has a writer, or has had one since `reader` was opened.
-pub(super) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {
+pub(crate) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {
     let (_reader, scratch) = sys::pipe()?;
     let mut backoff = Backoff::default();
     while !has_writer(reader, &scratch)? {

@@ -155,7 +155,8 @@ impl File {
         })
     }
 
-    fn wait_for(&self, how: i32) -> io::Result<()> {
+    /// Acquires a lock of this kind, or converts to it.
+    pub(crate) fn wait_for(&self, how: i32) -> io::Result<()> {
         let Some((worker, fiber)) = Worker::current() else {
             let op = Op::Syscall(Syscall::Lock { fd: self.fd(), how });
             // SAFETY: the op has no pointers.

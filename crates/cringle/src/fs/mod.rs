@@ -33,6 +33,8 @@
 //! - the page cache: [`File::advise`], [`File::sync_range`];
 //! - copies within the kernel: [`copy_range`], [`File::reflink_from`].
 
+#[cfg(feature = "interpose")]
+mod borrowed;
 mod convert;
 mod copy;
 mod create;
@@ -67,6 +69,8 @@ pub(crate) use copy::{RANGE_BYTES, is_refused};
 pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};
 pub use dir::Dir;
+#[cfg(feature = "interpose")]
+pub(crate) use fifo::wait_for_writer as wait_for_fifo_writer;
 pub use file::File;
 pub use lock::TryLockError;
 pub use metadata::{FileType, Metadata};

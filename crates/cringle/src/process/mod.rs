@@ -30,6 +30,8 @@ pub use command::Command;
 pub use std::process::{
     CommandArgs, CommandEnvs, ExitCode, ExitStatus, Output, Stdio, Termination, abort, id,
 };
+#[cfg(feature = "interpose")]
+pub(crate) use wait::wait_for_end;
 
 use crate::runtime::worker::Worker;
 

@@ -13,7 +13,7 @@ use crate::sys;
 use std::io;
 
 /// Waits until the child has ended. It has not been reaped, so its process id is still its own.
-pub(super) fn wait_for_end(worker: Here, fiber: FiberRef, id: u32) -> io::Result<()> {
+pub(crate) fn wait_for_end(worker: Here, fiber: FiberRef, id: u32) -> io::Result<()> {
     let process = match sys::pidfd(id) {
         Ok(process) => process,
         // The kernel keeps no status (SIGCHLD is ignored), which the plain call reports.

@@ -27,7 +27,9 @@ pub(crate) use file_kind::{
     read_timing, refusals,
 };
 pub(crate) use owned::Owned;
-pub(crate) use plain::{debug_plainly, plainly, set_beside};
+#[cfg(feature = "interpose")]
+pub(crate) use plain::set_interposed;
+pub(crate) use plain::{debug_plainly, is_interposed, plainly, set_beside};
 pub(crate) use raw::syscall;
 pub(crate) use report::report;
 #[cfg(feature = "sim")]
@@ -163,6 +165,19 @@ pub(crate) fn status_flags(fd: RawFd) -> c_int {
 /// Whether the descriptor refers to a pipe.
 pub(crate) fn is_fifo(fd: RawFd) -> bool {
     mode(fd) & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// Whether the descriptor refers to a FIFO that has a name, and not to an anonymous pipe.
+#[cfg(feature = "interpose")]
+pub(crate) fn is_named_fifo(fd: RawFd) -> bool {
+    const PIPEFS_MAGIC: u64 = 0x5049_5045;
+    let mut out = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the structure is borrowed for the call, and is read only if the call has filled it.
+    is_fifo(fd)
+        && unsafe {
+            libc::fstatfs(fd, out.as_mut_ptr()) == 0
+                && out.assume_init().f_type as u64 != PIPEFS_MAGIC
+        }
 }
 
 /// Sets the status flags (`fcntl(F_SETFL)`).

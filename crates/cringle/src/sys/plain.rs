@@ -2,6 +2,7 @@
 
 use super::lock::OnceLock;
 use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls its argument while the thread has no current fiber.
 pub(crate) type Beside = fn(&mut dyn FnMut());
@@ -12,6 +13,20 @@ static BESIDE: OnceLock<Beside> = OnceLock::new();
 /// layer.
 pub(crate) fn set_beside(beside: Beside) {
     BESIDE.get_or_init(|| beside);
+}
+
+/// Whether this program has interposed libc's blocking calls by `cringle-interpose`.
+static INTERPOSED: AtomicBool = AtomicBool::new(false);
+
+/// Records that libc's blocking calls are interposed, before `main`.
+#[cfg(feature = "interpose")]
+pub(crate) fn set_interposed() {
+    INTERPOSED.store(true, Ordering::Relaxed);
+}
+
+/// Whether libc's blocking calls are interposed in this program.
+pub(crate) fn is_interposed() -> bool {
+    INTERPOSED.load(Ordering::Relaxed)
 }
 
 /// Makes calls of std's without a current fiber. A function of libc that the program has interposed

@@ -103,7 +103,7 @@ impl File {
 
     /// Whether the file has no positions. A ring would read at the cursor where `pread` is refused.
     #[inline]
-    pub(super) fn is_stream(&self) -> bool {
+    pub(in crate::fs) fn is_stream(&self) -> bool {
         self.properties() & STREAM != 0
     }
 

@@ -30,7 +30,7 @@ impl File {
     /// outside of a fiber; on a fiber that unwinds, for a file that waits only for storage
     /// (**I8**); or when no other fiber could run meanwhile.
     #[inline]
-    pub(super) fn ring(&self) -> Option<(Here, FiberRef)> {
+    pub(in crate::fs) fn ring(&self) -> Option<(Here, FiberRef)> {
         let (worker, fiber) = Worker::current()?;
         if std::thread::panicking()
             && worker.is_unwinding(fiber)
@@ -92,7 +92,7 @@ impl File {
     /// Performs a read or a write through the driver. The rare cases are functions that build their
     /// own op, so that the common case need not keep one in memory.
     #[inline(always)]
-    pub(super) fn transfer(
+    pub(in crate::fs) fn transfer(
         &self,
         worker: Here,
         fiber: FiberRef,

@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 mod budget;
+mod libc_call;
 mod ops;
 mod probe;
 mod ready_queue;
@@ -147,6 +148,8 @@ pub(crate) struct Fiber {
     cancelled: Cell<bool>,
     /// Calls that were refused because it is cancelled.
     refusals: Cell<u32>,
+    /// It is in an interposed call of libc: nothing may unwind, and a further such call is plain.
+    in_libc_call: Cell<bool>,
     unwinding: Cell<Unwinding>,
     /// The question that it is resumed to answer. `None` if it is resumed to continue.
     probed: Cell<Option<Probe>>,
@@ -199,6 +202,7 @@ impl Fiber {
             granted: Cell::new(false),
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
+            in_libc_call: Cell::new(false),
             unwinding: Cell::new(Unwinding::No),
             probed: Cell::new(None),
             since_ns: Cell::new(0),
@@ -233,6 +237,7 @@ impl Fiber {
         self.cold.scope.set(None);
         self.cold.regions.reset();
         self.refusals.set(0);
+        self.in_libc_call.set(false);
         self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);
         family.add_member();
@@ -411,7 +416,7 @@ impl Fiber {
     }
 
     /// The refusals in the shield that the fiber is in.
-    pub(super) fn refusals(&self) -> u32 {
+    pub(crate) fn refusals(&self) -> u32 {
         self.refusals.get()
     }
 
@@ -421,7 +426,7 @@ impl Fiber {
 
     /// Counts a refusal. Returns the number so far.
     pub(crate) fn count_refusal(&self) -> u32 {
-        let refusals = self.refusals.get() + 1;
+        let refusals = self.refusals.get().saturating_add(1);
         self.refusals.set(refusals);
         refusals
     }

@@ -264,9 +264,9 @@ impl Builder {
     ///
     /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER`,
     /// `CRINGLE_THREAD_LOCALS` or `CRINGLE_WATCHDOG` in the environment cannot be parsed.
-    /// `Unsupported` if private thread-locals were chosen, and cannot be had here. Otherwise the
-    /// error of the system that refused a thread, a stack or a ring, with the remedy. `f` has not
-    /// run in these cases.
+    /// `Unsupported` if private thread-locals were chosen, or libc's calls are interposed, and they
+    /// cannot be had here. Otherwise the error of the system that refused a thread, a stack or a
+    /// ring, with the remedy. `f` has not run in these cases.
     ///
     /// # Panics
     ///
@@ -343,11 +343,17 @@ impl Builder {
 
     fn thread_locals_to_use(&self) -> io::Result<ThreadLocals> {
         let choice = match self.thread_locals {
-            Some(choice) => choice,
-            None => ThreadLocals::of_environment()?.unwrap_or_default(),
+            Some(choice) => Some(choice),
+            None => ThreadLocals::of_environment()?,
         };
+        let choice = choice.unwrap_or_else(ThreadLocals::default_choice);
         if choice == ThreadLocals::Private {
             thread_locals::check()?;
+        } else if sys::is_interposed() && !self.is_simulated() {
+            let text = "this program interposes libc's calls (`cringle_interpose::install!`), for \
+                        which fibers need thread-locals of their own, but ThreadLocals::Shared was \
+                        chosen; remove one of the two";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(choice)
     }

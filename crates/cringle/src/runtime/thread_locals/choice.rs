@@ -1,5 +1,6 @@
 //! The choice by the program and the environment.
 
+use crate::sys;
 use std::io;
 
 const VARIABLE: &str = "CRINGLE_THREAD_LOCALS";
@@ -19,6 +20,12 @@ pub enum ThreadLocals {
 }
 
 impl ThreadLocals {
+    /// The choice where neither the program nor the environment chooses. Code that knows nothing of
+    /// fibers needs thread-locals of its own.
+    pub(in crate::runtime) fn default_choice() -> ThreadLocals {
+        if sys::is_interposed() { ThreadLocals::Private } else { ThreadLocals::Shared }
+    }
+
     /// The choice of the environment variable `CRINGLE_THREAD_LOCALS`, if it is set.
     pub(in crate::runtime) fn of_environment() -> io::Result<Option<ThreadLocals>> {
         let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };

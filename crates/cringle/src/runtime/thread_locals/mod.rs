@@ -44,8 +44,12 @@ fn glibc() -> io::Result<&'static glibc::Glibc> {
     static GLIBC: OnceLock<Result<&'static glibc::Glibc, String>> = OnceLock::new();
     let found = GLIBC.get_or_init(|| self_test::run(glibc::Glibc::find()?));
     found.as_ref().copied().map_err(|why| {
-        let remedy = "use ThreadLocals::Shared (the default), under which fibers share the \
-                      thread-locals of their worker";
+        let remedy = if crate::sys::is_interposed() {
+            "do not call `cringle_interpose::install!`, which needs them"
+        } else {
+            "use ThreadLocals::Shared (the default), under which fibers share the thread-locals of \
+             their worker"
+        };
         let text = format!("fibers cannot have thread-locals of their own: {why}; {remedy}");
         io::Error::new(io::ErrorKind::Unsupported, text)
     })

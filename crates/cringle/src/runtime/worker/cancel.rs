@@ -75,7 +75,8 @@ impl Worker {
         if spends {
             self.spend(fiber);
         }
-        if fiber.count_refusal() > MAX_REFUSALS {
+        // C code cannot be unwound (I12): the next call of the library outside of it is.
+        if fiber.count_refusal() > MAX_REFUSALS && !fiber.is_in_libc_call() {
             cancelled::unwind_at_once();
         }
         true

@@ -275,7 +275,7 @@ impl Worker {
 impl Worker {
     /// Holds the other members of the fiber's family back until the result is dropped. The caller
     /// is the fiber.
-    #[allow(dead_code, reason = "for hooked calls")]
+    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
     pub(crate) fn hold_family(&self, fiber: FiberRef) -> HeldFamily<'_> {
         let family = fiber.family();
         let is_needed = self.families.mode == ThreadLocals::Private
@@ -301,7 +301,6 @@ impl Worker {
 }
 
 /// While it exists, the other members of a family do not run.
-#[allow(dead_code, reason = "for hooked calls")]
 pub(crate) struct HeldFamily<'a> {
     worker: &'a Worker,
     family: Option<FamilyRef>,

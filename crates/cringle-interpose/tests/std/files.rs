@@ -1,0 +1,83 @@
+//! std's files, pipes and processes.
+
+use crate::common::{on_both_drivers, waits_for};
+use cringle::fiber;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+#[test]
+fn std_pipe_waits_only_its_fiber() {
+    on_both_drivers(|| {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        let mut buf = [0; 4];
+        waits_for(|| reader.read_exact(&mut buf).unwrap(), || writer.write_all(b"rope").unwrap());
+        assert_eq!(&buf, b"rope");
+        let much = vec![7; 1 << 20];
+        let mut received = vec![0; 1 << 20];
+        waits_for(
+            || assert_eq!((&writer).write(&much).unwrap(), 1 << 20),
+            || reader.read_exact(&mut received).unwrap(),
+        );
+        assert!(received == much);
+        waits_for(|| assert_eq!(reader.read(&mut buf).unwrap(), 0), || drop(writer));
+    });
+}
+
+#[test]
+fn std_files_keep_their_contents_and_cursor() {
+    on_both_drivers(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i / 3) as u8).collect();
+        fiber::scope(|s| {
+            // Other fibers are ready, so that no call is the plain one.
+            let busy = s.spawn(|| (0..2000).for_each(|_| fiber::yield_now()));
+            let mut file =
+                File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+            for part in bytes.chunks(9999) {
+                file.write_all(part).unwrap();
+            }
+            assert_eq!(file.stream_position().unwrap(), bytes.len() as u64);
+            file.rewind().unwrap();
+            let mut read = Vec::new();
+            file.read_to_end(&mut read).unwrap();
+            assert!(read == bytes);
+            let mut part = [0; 1000];
+            file.read_exact_at(&mut part, 5000).unwrap();
+            assert!(part == bytes[5000..6000]);
+            file.write_all_at(b"rope", 99_998).unwrap();
+            file.seek(SeekFrom::Start(99_990)).unwrap();
+            read.clear();
+            file.read_to_end(&mut read).unwrap();
+            assert!(read[..8] == bytes[99_990..99_998] && &read[8..] == b"rope");
+            busy.join().unwrap();
+        });
+        assert_eq!(fs::read(&path).unwrap().len(), 100_002);
+    });
+}
+
+#[test]
+fn std_command_waits_only_its_fiber() {
+    on_both_drivers(|| {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cat is installed");
+        let (mut to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let text = waits_for(
+            || io::read_to_string(from).unwrap(),
+            || {
+                to.write_all(b"ahoy").unwrap();
+                drop(to);
+            },
+        );
+        assert_eq!(text, "ahoy");
+        assert!(child.wait().unwrap().success());
+        // Both outputs at once, by `poll`.
+        let output = Command::new("sh").args(["-c", "echo out; echo err >&2"]).output().unwrap();
+        assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+    });
+}

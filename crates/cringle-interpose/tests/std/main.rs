@@ -1,0 +1,9 @@
+//! std's own calls on fibers: each waits only its fiber, on both drivers.
+
+cringle_interpose::install!();
+
+mod common;
+mod files;
+mod modes;
+mod sockets;
+mod time;

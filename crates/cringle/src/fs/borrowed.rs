@@ -1,0 +1,62 @@
+//! Descriptors that belong to code which does not know the library, for the time of one call.
+//!
+//! Their kind is looked up for each call, because the number may name another file at the next one.
+
+use super::File;
+use super::fifo;
+use crate::driver::{Op, blocking};
+use crate::sys;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
+
+impl File {
+    /// Wraps a descriptor for a call. If the number is not open, the call fails with `EBADF`.
+    pub(crate) fn borrow_number(fd: RawFd) -> io::Result<ManuallyDrop<File>> {
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        // SAFETY: the contract of `from_raw_fd` is ownership, which the value never uses: it is not
+        // dropped. A number that is not open is passed to the kernel alone, which refuses it.
+        Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// Performs a read or a write at the cursor, or of a file without one.
+    ///
+    /// # Safety
+    ///
+    /// The op's pointers are valid until this returns.
+    pub(crate) unsafe fn perform_at_cursor(&self, op: Op) -> io::Result<usize> {
+        let writes = matches!(op, Op::Write { .. } | Op::WriteVectored { .. });
+        if self.is_seekable() && !(writes && self.appends()) {
+            if self.is_plain() {
+                // SAFETY: by the contract.
+                return sys::result_of(unsafe { blocking::perform(&op) });
+            }
+            return self.at_kernels_cursor(op);
+        }
+        let Some((worker, fiber)) = self.ring() else {
+            // SAFETY: by the contract.
+            return sys::result_of(unsafe { blocking::perform(&op) });
+        };
+        if !writes && !worker.is_simulated() && sys::is_named_fifo(self.fd()) {
+            return fifo::read_until_end(fiber, self, || self.transfer(worker, fiber, || op));
+        }
+        self.transfer(worker, fiber, || op)
+    }
+
+    /// Performs a read or a write at an offset that is not negative.
+    ///
+    /// # Safety
+    ///
+    /// The op's pointers are valid until this returns.
+    pub(crate) unsafe fn perform_at_offset(&self, op: Op) -> io::Result<usize> {
+        let is_write = matches!(op, Op::Write { .. } | Op::WriteVectored { .. });
+        let ring = self.ring().filter(|_| !(is_write && self.takes_no_pwrite()));
+        let Some((worker, fiber)) = ring.filter(|_| !self.is_stream()) else {
+            // SAFETY: by the contract. The kernel refuses a call at an offset of a stream at once.
+            return sys::result_of(unsafe { blocking::perform(&op) });
+        };
+        self.transfer(worker, fiber, || op)
+    }
+}

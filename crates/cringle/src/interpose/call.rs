@@ -1,0 +1,249 @@
+//! One interposed call on a fiber, from its entry to its result.
+//!
+//! Everything that such a call does on a fiber runs within [`OnFiber::call`], which
+//!
+//! - marks the fiber, so that a nested libc call of the library itself is the plain one, and so
+//!   that nothing unwinds: there is C code below, which no panic may leave (**I12**);
+//! - sets `errno` last, and only if the call has failed;
+//! - is the one place where the wait of an interposed call begins and ends: no fiber of the same
+//!   family runs until then.
+//!
+//! In between, a result is a count, or `-errno`. A cancel is `-ECANCELED`, and a deadline is
+//! `-ETIMEDOUT`; neither is `-EINTR`, which C code retries.
+
+use crate::driver::Op;
+use crate::fiber::backoff::Backoff;
+use crate::fiber::{op, protect, sleep_till_cancellable, unblock};
+use crate::runtime::cancelled::Reason;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::lent_frame::LentFrame;
+use crate::runtime::worker::{Here, Worker};
+use crate::sys::{self, raw};
+use std::ffi::{c_int, c_long};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// The proof that a fiber makes an interposed call.
+#[derive(Clone, Copy)]
+pub struct OnFiber {
+    worker: Here,
+    fiber: FiberRef,
+}
+
+/// Returns the fiber that makes an interposed call. `None` where the next definition is right:
+/// outside of a fiber, in the scheduler, beside a fiber, and within an interposed call.
+#[inline(always)]
+pub fn on_fiber() -> Option<OnFiber> {
+    let (worker, fiber) = Worker::current()?;
+    (!fiber.is_in_libc_call()).then_some(OnFiber { worker, fiber })
+}
+
+impl OnFiber {
+    /// Performs the call, and returns its result as libc does: −1 with `errno` for an error.
+    #[inline(always)]
+    pub(super) fn call(self, body: impl FnOnce(Call) -> isize) -> isize {
+        let errno = sys::errno();
+        let result = self.run(body);
+        if result < 0 {
+            sys::set_errno(-result as i32);
+            return -1;
+        }
+        sys::set_errno(errno);
+        result
+    }
+
+    /// Performs the call, and returns its error as libc's `pthread_…` functions do: as a positive
+    /// number, with `errno` left alone.
+    pub(super) fn call_for_code(self, body: impl FnOnce(Call) -> isize) -> c_int {
+        let errno = sys::errno();
+        let result = self.run(body);
+        sys::set_errno(errno);
+        -result.min(0) as c_int
+    }
+
+    /// Calls a function of libc on a thread of the growing pool, where it may block, with the
+    /// caller's `errno`. A cancel does not interrupt it.
+    pub(super) fn on_thread<T: Send>(self, f: impl FnOnce() -> T + Send) -> T {
+        let errno = sys::errno();
+        let mut result = None;
+        let call = || {
+            sys::set_errno(errno);
+            (f(), sys::errno())
+        };
+        self.run(|call_here| {
+            result = Some(call_here.on_thread(call));
+            0
+        });
+        let (result, errno) = result.expect("the call has returned");
+        sys::set_errno(errno);
+        result
+    }
+
+    /// The wait of an interposed call is in here, and nowhere else.
+    #[inline(always)]
+    fn run(self, body: impl FnOnce(Call) -> isize) -> isize {
+        let lent = LentFrame::begin();
+        let _held = self.worker.hold_family(self.fiber);
+        self.fiber.set_in_libc_call(true);
+        let result = body(Call(self));
+        self.fiber.set_in_libc_call(false);
+        lent.end();
+        result
+    }
+}
+
+/// An interposed call in progress.
+#[derive(Clone, Copy)]
+pub(super) struct Call(OnFiber);
+
+/// What is left of a wait for a descriptor.
+pub(super) enum Readiness {
+    /// It may be ready, or has an error: an attempt tells.
+    Ready,
+    TimedOut,
+    Failed(isize),
+}
+
+impl Call {
+    pub(super) fn worker(self) -> Here {
+        self.0.worker
+    }
+
+    pub(super) fn fiber(self) -> FiberRef {
+        self.0.fiber
+    }
+
+    /// The result of a call that is refused because the fiber is cancelled.
+    #[inline]
+    pub(super) fn refusal(self) -> Option<isize> {
+        self.worker().refuses(self.fiber()).then(|| self.cancel_code())
+    }
+
+    #[cold]
+    fn cancel_code(self) -> isize {
+        match self.fiber().cause() {
+            Some(Reason::Elapsed(_)) => -(libc::ETIMEDOUT as isize),
+            _ => -(libc::ECANCELED as isize),
+        }
+    }
+
+    /// The `-errno` of an error.
+    #[cold]
+    pub(super) fn code(self, error: &io::Error) -> isize {
+        match (Reason::of(error), error.raw_os_error()) {
+            (Some(_), _) => self.cancel_code(),
+            (None, Some(errno)) => -(errno as isize),
+            (None, None) => -(libc::EIO as isize),
+        }
+    }
+
+    /// Takes one attempt that does not wait from the fiber's budget; when it is spent, the other
+    /// fibers run first. False in a simulation, which performs each call itself.
+    #[inline]
+    pub(super) fn may_attempt(self) -> bool {
+        if self.worker().is_simulated() {
+            return false;
+        }
+        if !self.fiber().spend_inline() {
+            self.worker().refresh_budget(self.fiber());
+        }
+        true
+    }
+
+    /// Whether a file that waits only for storage is used by the plain call: the fiber unwinds
+    /// (**I8**), or no other fiber could run meanwhile.
+    #[inline]
+    pub(super) fn is_plain(self) -> bool {
+        let (worker, fiber) = (self.worker(), self.fiber());
+        !worker.is_simulated() && (worker.is_unwinding(fiber) || worker.is_solitary(fiber))
+    }
+
+    /// Performs an op. The fiber waits.
+    #[inline]
+    pub(super) fn perform(self, op: Op) -> isize {
+        loop {
+            match op::perform(self.worker(), self.fiber(), op) {
+                Ok(count) => return count as isize,
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(e) => return self.code(&e),
+            }
+        }
+    }
+
+    /// Performs an op that waits for a peer, until a deadline if there is one. `None` if it has
+    /// passed.
+    #[inline]
+    pub(super) fn perform_until(self, op: Op, deadline: Option<Instant>) -> Option<isize> {
+        let Some(deadline) = deadline else { return Some(self.perform(op)) };
+        loop {
+            let limit = deadline.saturating_duration_since(self.now());
+            match op::perform_within(self.worker(), self.fiber(), op, limit) {
+                Ok(count) => return Some(count? as isize),
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(e) => return Some(self.code(&e)),
+            }
+        }
+    }
+
+    /// Waits until a descriptor has one of these events of `poll(2)`, or the deadline has passed.
+    pub(super) fn ready(self, fd: RawFd, events: i16, deadline: Option<Instant>) -> Readiness {
+        match self.perform_until(Op::Poll { fd, events: events as u16 as u32 }, deadline) {
+            None => Readiness::TimedOut,
+            Some(code) if code < 0 => Readiness::Failed(code),
+            Some(_) => Readiness::Ready,
+        }
+    }
+
+    /// Sleeps until the deadline, for ever if there is none. False if the fiber is cancelled.
+    pub(super) fn sleep_until(self, deadline: Option<Instant>) -> bool {
+        sleep_till_cancellable(deadline).is_ok()
+    }
+
+    /// The calls that were refused since the fiber was cancelled.
+    pub(super) fn refusals(self) -> u32 {
+        self.fiber().refusals()
+    }
+
+    /// Calls `f` so that no cancel reaches it.
+    pub(super) fn shielded<T>(self, f: impl FnOnce() -> T) -> T {
+        protect(f)
+    }
+
+    /// Repeats an attempt with growing pauses while it returns `None`.
+    pub(super) fn poll(self, mut attempt: impl FnMut() -> Option<isize>) -> isize {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(result) = attempt() {
+                return result;
+            }
+            if let Err(e) = backoff.pause(self.worker(), self.fiber()) {
+                return self.code(&e);
+            }
+        }
+    }
+
+    /// Calls `f` on a thread of the growing pool, where it may block. A cancel does not interrupt
+    /// it.
+    pub(super) fn on_thread<T: Send>(self, f: impl FnOnce() -> T + Send) -> T {
+        unblock::unblock_or_here(f)
+    }
+
+    /// Makes a system call on a thread of the growing pool.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of the interposed call.
+    pub(super) unsafe fn system_call_on_thread<const N: usize>(
+        self,
+        number: c_long,
+        arguments: [usize; N],
+    ) -> isize {
+        // SAFETY: by the contract; the caller's memory is lent until this returns.
+        self.on_thread(move || unsafe { raw::call(number, arguments) })
+    }
+
+    pub(super) fn now(self) -> Instant {
+        self.worker().now()
+    }
+}

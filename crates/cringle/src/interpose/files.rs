@@ -1,0 +1,316 @@
+//! Opening, closing, syncing and locking files.
+
+use super::call::{Call, OnFiber};
+use crate::driver::Op;
+use crate::fs::{File, wait_for_fifo_writer};
+use crate::sys::{self, raw, syscall};
+use libc::{mode_t, size_t, ssize_t};
+use std::ffi::{c_char, c_int, c_long};
+use std::os::fd::{BorrowedFd, RawFd};
+
+const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn openat(
+    on: OnFiber,
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
+    let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    // Without these flags, the caller has passed no mode.
+    let mode = if makes { mode } else { 0 };
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        // SAFETY: by the contract.
+        unsafe { open(call, dir, path, flags, mode) }
+    });
+    result as c_int
+}
+
+/// Opens without waiting for the other end of a FIFO or for a lease, and then waits for it as
+/// [`OpenOptions::open`](crate::fs::OpenOptions::open) does.
+///
+/// # Safety
+///
+/// As `openat`'s.
+unsafe fn open(call: Call, dir: RawFd, path: *const c_char, flags: c_int, mode: mode_t) -> isize {
+    let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
+    let open_flags = if waits { flags | libc::O_NONBLOCK } else { flags };
+    let attempt = || {
+        let result = if call.is_plain() {
+            // SAFETY: by the contract.
+            unsafe { syscall!(SYS_openat, dir, path, open_flags, mode) }
+        } else {
+            call.perform(Op::Open { dir, path, flags: open_flags, mode })
+        };
+        const NO_READER: isize = -(libc::ENXIO as isize);
+        // SAFETY: by the contract; the kernel has read the path.
+        (result != NO_READER || !waits || unsafe { !is_fifo(dir, path) }).then_some(result)
+    };
+    match call.poll(attempt) {
+        fd @ 0.. if waits => opened(call, fd as RawFd, flags),
+        WOULD_WAIT if waits => {
+            let arguments = [dir as usize, path as usize, flags as usize, mode as usize];
+            // SAFETY: by the contract.
+            unsafe { call.system_call_on_thread(libc::SYS_openat, arguments) }
+        }
+        result => result,
+    }
+}
+
+/// Waits for the writer of a FIFO, and makes the descriptor a blocking one.
+fn opened(call: Call, fd: RawFd, flags: c_int) -> isize {
+    let close = |code| {
+        // SAFETY: no pointers; the descriptor is new.
+        unsafe { syscall!(SYS_close, fd) };
+        code
+    };
+    if sys::is_fifo(fd) && flags & libc::O_ACCMODE == libc::O_RDONLY {
+        // SAFETY: the contract of `borrow_raw`: the descriptor is open until this function returns
+        // it or closes it.
+        let reader = unsafe { BorrowedFd::borrow_raw(fd) };
+        if let Err(e) = wait_for_fifo_writer(call.worker(), call.fiber(), &reader) {
+            return close(call.code(&e));
+        }
+    }
+    // SAFETY: no pointers.
+    match unsafe { syscall!(SYS_fcntl, fd, libc::F_SETFL, flags) } {
+        0 => fd as isize,
+        code => close(code),
+    }
+}
+
+/// # Safety
+///
+/// The path is a valid C string.
+unsafe fn is_fifo(dir: RawFd, path: *const c_char) -> bool {
+    // SAFETY: an all-zero structure of integers is valid; by the contract.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        syscall!(SYS_newfstatat, dir, path, &raw mut stat, 0) == 0
+            && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
+    }
+}
+
+/// Closes on this thread, as a destructor of the library does, unless that may wait: for a socket
+/// that lingers, for a server, for a device.
+///
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn close(on: OnFiber, fd: c_int) -> c_int {
+    let result = on.call(|call| {
+        if close_waits(fd) && !call.worker().is_simulated() {
+            // SAFETY: by the contract.
+            return unsafe { call.system_call_on_thread(libc::SYS_close, [fd as usize]) };
+        }
+        // SAFETY: by the contract.
+        unsafe { syscall!(SYS_close, fd) }
+    });
+    result as c_int
+}
+
+fn close_waits(fd: RawFd) -> bool {
+    match sys::mode(fd) & libc::S_IFMT {
+        libc::S_IFSOCK => lingers(fd),
+        libc::S_IFREG => is_remote(fd),
+        libc::S_IFCHR => sys::is_terminal(fd),
+        libc::S_IFBLK => true,
+        _ => false,
+    }
+}
+
+fn lingers(fd: RawFd) -> bool {
+    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut len = size_of::<libc::linger>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
+    // SAFETY: the variables are borrowed for the call.
+    unsafe { syscall!(SYS_getsockopt, fd, level, option, &raw mut linger, &raw mut len) };
+    linger.l_onoff != 0 && linger.l_linger > 0
+}
+
+/// Whether a server answers when the file is closed.
+fn is_remote(fd: RawFd) -> bool {
+    /// 9P, AFS, Ceph, CIFS (two numbers), FUSE, NFS, SMB.
+    const MAGICS: [u32; 8] = [
+        0x0102_1997,
+        0x5346_414f,
+        0x00c3_6400,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x6573_5546,
+        0x6969,
+        0x517b,
+    ];
+    let mut out = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the structure is borrowed for the call, and all-zero it is valid.
+    let kind = unsafe {
+        syscall!(SYS_fstatfs, fd, out.as_mut_ptr());
+        out.assume_init().f_type as u32
+    };
+    MAGICS.contains(&kind)
+}
+
+/// `fsync` and `fdatasync`.
+///
+/// # Safety
+///
+/// As libc's, which has no contract.
+pub(super) unsafe fn sync(on: OnFiber, fd: c_int, data_only: bool) -> c_int {
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        if call.is_plain() {
+            let number = if data_only { libc::SYS_fdatasync } else { libc::SYS_fsync };
+            // SAFETY: no pointers.
+            return unsafe { raw::call(number, [fd as usize]) };
+        }
+        call.perform(Op::Sync { fd, data_only })
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn flock(on: OnFiber, fd: c_int, how: c_int) -> c_int {
+    let result = on.call(|call| {
+        // SAFETY: no pointers.
+        let attempt = |how: c_int| unsafe { syscall!(SYS_flock, fd, how) };
+        if how != libc::LOCK_SH && how != libc::LOCK_EX {
+            return attempt(how);
+        }
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        match attempt(how | libc::LOCK_NB) {
+            WOULD_WAIT => {}
+            result => return result,
+        }
+        match File::borrow_number(fd).and_then(|file| file.wait_for(how)) {
+            Ok(()) => 0,
+            Err(e) => call.code(&e),
+        }
+    });
+    result as c_int
+}
+
+/// `fcntl` with `F_SETLKW` or `F_OFD_SETLKW`: asks again with growing pauses. Locks of other fibers
+/// are those of the same process, so only other processes are waited for. Unlike the kernel, it
+/// finds no deadlock (`EDEADLK`).
+///
+/// # Safety
+///
+/// As libc's.
+pub(super) unsafe fn wait_for_record(
+    on: OnFiber,
+    fd: c_int,
+    command: c_int,
+    lock: c_long,
+) -> c_int {
+    const DENIED: isize = -(libc::EACCES as isize);
+    let command = match command {
+        libc::F_SETLKW => libc::F_SETLK,
+        _ => libc::F_OFD_SETLK,
+    };
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        // SAFETY: by the contract.
+        call.poll(|| match unsafe { syscall!(SYS_fcntl, fd, command, lock) } {
+            WOULD_WAIT | DENIED => None,
+            result => Some(result),
+        })
+    });
+    result as c_int
+}
+
+/// Copies within the kernel: on a thread, because the files decide whether it waits. A peer's
+/// readiness is waited for before, which a cancel ends.
+///
+/// # Safety
+///
+/// The arguments are those of the interposed call.
+unsafe fn copy<const N: usize>(
+    on: OnFiber,
+    from: RawFd,
+    to: RawFd,
+    number: c_long,
+    arguments: [usize; N],
+) -> ssize_t {
+    on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        for (fd, events) in [(from, libc::POLLIN), (to, libc::POLLOUT)] {
+            let is_stream = matches!(sys::mode(fd) & libc::S_IFMT, libc::S_IFSOCK | libc::S_IFIFO);
+            if is_stream
+                && !super::sockets::is_nonblocking(fd)
+                && let super::call::Readiness::Failed(code) = call.ready(fd, events, None)
+            {
+                return code;
+            }
+        }
+        // SAFETY: by the contract.
+        unsafe { call.system_call_on_thread(number, arguments) }
+    })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sendfile(
+    on: OnFiber,
+    to: c_int,
+    from: c_int,
+    offset: *mut libc::off_t,
+    count: size_t,
+) -> ssize_t {
+    let arguments = [to as usize, from as usize, offset as usize, count];
+    // SAFETY: by the contract.
+    unsafe { copy(on, from, to, libc::SYS_sendfile, arguments) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn splice(
+    on: OnFiber,
+    from: c_int,
+    from_offset: *mut libc::loff_t,
+    to: c_int,
+    to_offset: *mut libc::loff_t,
+    len: size_t,
+    flags: libc::c_uint,
+) -> ssize_t {
+    let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
+    let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
+    // SAFETY: by the contract.
+    unsafe { copy(on, from, to, libc::SYS_splice, arguments) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn copy_file_range(
+    on: OnFiber,
+    from: c_int,
+    from_offset: *mut libc::off64_t,
+    to: c_int,
+    to_offset: *mut libc::off64_t,
+    len: size_t,
+    flags: libc::c_uint,
+) -> ssize_t {
+    let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
+    let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
+    // SAFETY: by the contract.
+    unsafe { copy(on, from, to, libc::SYS_copy_file_range, arguments) }
+}

@@ -1,0 +1,53 @@
+//! libc's blocking calls, as calls of a fiber: the part of the crate `cringle-interpose` that needs
+//! the library's inside. It is no public API: only that crate may use it, in the same version.
+//!
+//! That crate's `install!` defines libc's symbols in the program. Each definition asks
+//! [`on_fiber`], which off a fiber is one load of a thread-local, and then calls the [`next`]
+//! definition; or it calls the function of the same name in [`hooks`], which waits only its fiber.
+//!
+//! - [`call`] is the frame of each such call;
+//! - [`transfer`], [`sockets`], [`ready`], [`sleep`], [`files`], [`processes`], [`names`] are the
+//!   calls;
+//! - [`table`](crate::__interposed_calls) lists their signatures.
+//!
+//! # Invariants
+//!
+//! The system calls here are raw (**I14**). No unwinding leaves a call (**I12**). Memory of the
+//! caller is lent to an op until the call returns (**I1**): C code lends it as Rust code does.
+
+mod call;
+mod files;
+pub mod hooks;
+mod names;
+pub mod next;
+mod processes;
+mod ready;
+mod sleep;
+mod slices;
+mod sockets;
+mod table;
+mod transfer;
+
+pub use call::{OnFiber, on_fiber};
+
+/// Whether libc's blocking calls are interposed in this program.
+pub fn is_installed() -> bool {
+    crate::sys::is_interposed()
+}
+
+/// Looks up the next definition of each call. The program's first constructor calls it, while the
+/// process has one thread.
+pub extern "C" fn install() {
+    next::resolve();
+    after_fork();
+    crate::sys::set_interposed();
+}
+
+/// Makes the calls of a forked child plain ones: it has no worker.
+fn after_fork() {
+    extern "C" fn in_child() {
+        crate::runtime::worker::Worker::leave_thread();
+    }
+    // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}

@@ -1,0 +1,180 @@
+//! Waiting for children, for signals and for threads.
+
+use super::call::{Call, OnFiber, Readiness};
+use super::next;
+use super::ready::duration;
+use crate::process::wait_for_end;
+use crate::sys::syscall;
+use libc::{id_t, idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, timespec};
+use std::ffi::{c_int, c_void};
+
+const NO_CHILD: isize = -(libc::ECHILD as isize);
+const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn wait4(
+    on: OnFiber,
+    pid: pid_t,
+    status: *mut c_int,
+    options: c_int,
+    usage: *mut rusage,
+) -> pid_t {
+    let result = on.call(|call| {
+        // SAFETY: by the contract.
+        let attempt = || unsafe {
+            match syscall!(SYS_wait4, pid, status, options | libc::WNOHANG, usage) {
+                0 if options & libc::WNOHANG == 0 => None,
+                result => Some(result),
+            }
+        };
+        if let Some(result) = attempt() {
+            return result;
+        }
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        if options & (libc::WUNTRACED | libc::WCONTINUED) == 0
+            && let Some(code) = wait_for_child(call, pid)
+        {
+            return code;
+        }
+        call.poll(attempt)
+    });
+    result as pid_t
+}
+
+/// Waits for the end of one child. `None` if it has ended, or if polling has to tell.
+fn wait_for_child(call: Call, pid: pid_t) -> Option<isize> {
+    let id = u32::try_from(pid).ok().filter(|&id| id > 0)?;
+    match wait_for_end(call.worker(), call.fiber(), id) {
+        Ok(()) => None,
+        Err(e) => Some(call.code(&e)),
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn waitid(
+    on: OnFiber,
+    kind: idtype_t,
+    id: id_t,
+    info: *mut siginfo_t,
+    options: c_int,
+) -> c_int {
+    let result = on.call(|call| {
+        // SAFETY: an all-zero structure of integers is valid.
+        let mut own: siginfo_t = unsafe { std::mem::zeroed() };
+        let out = if info.is_null() { &raw mut own } else { info };
+        let null = std::ptr::null_mut::<rusage>();
+        // SAFETY: by the contract, the structure is valid; the kernel fills it where a child has
+        // changed.
+        let attempt = || unsafe {
+            (&raw mut (*out).si_signo).write(0);
+            match syscall!(SYS_waitid, kind, id, out, options | libc::WNOHANG, null) {
+                0 if options & libc::WNOHANG == 0 && (*out).si_signo == 0 => None,
+                result => Some(result),
+            }
+        };
+        if let Some(result) = attempt() {
+            return result;
+        }
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        if options & (libc::WSTOPPED | libc::WCONTINUED) == 0 {
+            let waited = match kind {
+                libc::P_PID => wait_for_child(call, id as pid_t),
+                libc::P_PIDFD => match call.ready(id as c_int, libc::POLLIN, None) {
+                    Readiness::Failed(code) => Some(code),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some(code) = waited {
+                return code;
+            }
+        }
+        call.poll(attempt)
+    });
+    debug_assert!(result != NO_CHILD);
+    result as c_int
+}
+
+/// `sigtimedwait`, and `sigwaitinfo` without a time. The signals are those that the worker's thread
+/// blocks, as for any thread.
+///
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sigtimedwait(
+    on: OnFiber,
+    set: *const sigset_t,
+    info: *mut siginfo_t,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: by the contract.
+    let result = on.call(|call| unsafe { wait_for_signal(call, set, info, time) });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sigwait(on: OnFiber, set: *const sigset_t, signal: *mut c_int) -> c_int {
+    on.call_for_code(|call| {
+        let null = std::ptr::null_mut();
+        // SAFETY: by the contract.
+        unsafe {
+            let result = wait_for_signal(call, set, null, null.cast());
+            if result > 0 {
+                *signal = result as c_int;
+            }
+            result
+        }
+    })
+}
+
+/// # Safety
+///
+/// As `sigtimedwait`'s.
+unsafe fn wait_for_signal(
+    call: Call,
+    set: *const sigset_t,
+    info: *mut siginfo_t,
+    time: *const timespec,
+) -> isize {
+    // SAFETY: by the contract.
+    let limit = match unsafe { duration(time) } {
+        Ok(limit) => limit,
+        Err(code) => return code,
+    };
+    if let Some(refusal) = call.refusal() {
+        return refusal;
+    }
+    let deadline = limit.and_then(|limit| call.now().checked_add(limit));
+    let kernel_set_bytes = 8;
+    call.poll(|| {
+        let zero = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: by the contract.
+        let result =
+            unsafe { syscall!(SYS_rt_sigtimedwait, set, info, &raw const zero, kernel_set_bytes) };
+        let is_late = || deadline.is_some_and(|at| at <= call.now());
+        (result != WOULD_WAIT || is_late()).then_some(result)
+    })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_join(on: OnFiber, thread: pthread_t, result: *mut *mut c_void) -> c_int {
+    // SAFETY: no pointers.
+    if unsafe { libc::pthread_equal(thread, libc::pthread_self()) } != 0 {
+        return libc::EDEADLK;
+    }
+    let result = result as usize;
+    // SAFETY: by the contract; the caller's memory is lent until this returns.
+    on.on_thread(move || unsafe { next::pthread_join(thread, result as *mut *mut c_void) })
+}

@@ -1,0 +1,336 @@
+//! `poll`, `select` and `epoll_wait`.
+//!
+//! Each is attempted with a timeout of 0. If nothing is ready, the fiber waits for one event, of
+//! the only descriptor or of an epoll instance with all of them, and the attempt is repeated: so
+//! the kernel writes each result. A call with a signal mask blocks the worker's thread, as the mask
+//! is that thread's.
+
+use super::call::{Call, OnFiber, Readiness};
+use crate::sys::syscall;
+use libc::{epoll_event, fd_set, nfds_t, pollfd, timespec, timeval};
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// The events by which `select` calls a descriptor readable, writable or exceptional.
+const SELECT_EVENTS: [i16; 3] = [
+    libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR,
+    libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR,
+    libc::POLLPRI,
+];
+
+/// Returns the end of a wait of this many milliseconds. `None` for a negative number: never.
+fn deadline_ms(call: Call, ms: c_int) -> Option<Instant> {
+    let ms = u64::try_from(ms).ok()?;
+    call.now().checked_add(Duration::from_millis(ms))
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn poll(on: OnFiber, fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let result = on.call(|call| {
+        // SAFETY: by the contract.
+        unsafe { poll_until(call, fds, count, timeout == 0, |call| deadline_ms(call, timeout)) }
+    });
+    result as c_int
+}
+
+/// `ppoll` without a signal mask.
+///
+/// # Safety
+///
+/// As libc's.
+pub(super) unsafe fn ppoll(
+    on: OnFiber,
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+) -> c_int {
+    let result = on.call(|call| {
+        // SAFETY: by the contract.
+        let limit = match unsafe { duration(timeout) } {
+            Ok(limit) => limit,
+            Err(code) => return code,
+        };
+        let ends_now = limit.is_some_and(|limit| limit.is_zero());
+        let deadline = |call: Call| call.now().checked_add(limit?);
+        // SAFETY: by the contract.
+        unsafe { poll_until(call, fds, count, ends_now, deadline) }
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As `poll`'s.
+unsafe fn poll_until(
+    call: Call,
+    fds: *mut pollfd,
+    count: nfds_t,
+    ends_now: bool,
+    deadline: impl FnOnce(Call) -> Option<Instant>,
+) -> isize {
+    if let Some(refusal) = call.refusal() {
+        return refusal;
+    }
+    let deadline = deadline(call);
+    call.may_attempt();
+    let zero = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: by the contract. The kernel changes its copy of the time.
+    let attempt = || unsafe {
+        let mut zero = zero;
+        syscall!(SYS_ppoll, fds, count, &raw mut zero, std::ptr::null::<()>(), 0)
+    };
+    let result = attempt();
+    if result != 0 || ends_now {
+        return result;
+    }
+    let set = || match count {
+        0 => Vec::new(),
+        // SAFETY: by the contract; the kernel has read and written the array.
+        _ => unsafe { std::slice::from_raw_parts(fds, count as usize) }.to_vec(),
+    };
+    wait_for_any(call, &set(), deadline, attempt)
+}
+
+/// Waits until one of the descriptors has an event and the attempt succeeds, or until the
+/// deadline.
+fn wait_for_any(
+    call: Call,
+    set: &[pollfd],
+    deadline: Option<Instant>,
+    attempt: impl Fn() -> isize,
+) -> isize {
+    let mut live = set.iter().filter(|one| one.fd >= 0);
+    let (one, is_one, instance);
+    match (live.next(), live.next()) {
+        (None, _) => {
+            let slept = call.sleep_until(deadline);
+            return if slept { 0 } else { call.refusal().unwrap_or(0) };
+        }
+        (Some(first), None) => (one, is_one) = ((first.fd, first.events), true),
+        (Some(_), Some(_)) => {
+            instance = match Instance::new(set) {
+                Ok(instance) => instance,
+                Err(code) => return code,
+            };
+            (one, is_one) = ((instance.0, libc::POLLIN), false);
+        }
+    }
+    debug_assert!(is_one || one.1 == libc::POLLIN);
+    loop {
+        let readiness = call.ready(one.0, one.1, deadline);
+        match (attempt(), readiness) {
+            (0, Readiness::Ready) => {}
+            (0, Readiness::TimedOut) => return 0,
+            (0, Readiness::Failed(code)) => return code,
+            (result, _) => return result,
+        }
+    }
+}
+
+/// An epoll instance for the time of one call.
+struct Instance(RawFd);
+
+impl Instance {
+    fn new(set: &[pollfd]) -> Result<Instance, isize> {
+        // SAFETY: no pointers.
+        let fd = unsafe { syscall!(SYS_epoll_create1, libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(fd);
+        }
+        let instance = Instance(fd as RawFd);
+        for one in set.iter().filter(|one| one.fd >= 0) {
+            // A descriptor may occur several times.
+            let same = set.iter().filter(|other| other.fd == one.fd);
+            let events = same.fold(0, |events, other| events | other.events);
+            instance.add(one.fd, events)?;
+        }
+        Ok(instance)
+    }
+
+    fn add(&self, fd: RawFd, events: i16) -> Result<(), isize> {
+        const EXISTS: isize = -(libc::EEXIST as isize);
+        // A file without readiness. It was asked for no event that it would have.
+        const NOT_POLLABLE: isize = -(libc::EPERM as isize);
+        let mut event = epoll_event { events: events as u16 as u32, u64: 0 };
+        // SAFETY: the structure is borrowed for the call.
+        let result =
+            unsafe { syscall!(SYS_epoll_ctl, self.0, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        match result {
+            0 | EXISTS | NOT_POLLABLE => Ok(()),
+            code => Err(code),
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: no pointers; the descriptor is this value's.
+        unsafe { syscall!(SYS_close, self.0) };
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn epoll_wait(
+    on: OnFiber,
+    instance: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> c_int {
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        let deadline = deadline_ms(call, timeout);
+        call.may_attempt();
+        let null = std::ptr::null::<()>();
+        // SAFETY: by the contract.
+        let attempt = || unsafe { syscall!(SYS_epoll_pwait, instance, events, most, 0, null, 0) };
+        let result = attempt();
+        if result != 0 || timeout == 0 {
+            return result;
+        }
+        let one = pollfd { fd: instance, events: libc::POLLIN, revents: 0 };
+        wait_for_any(call, &[one], deadline, attempt)
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn select(
+    on: OnFiber,
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    const USEC: i64 = 1_000_000;
+    let result = on.call(|call| {
+        let mut limit = None;
+        if !timeout.is_null() {
+            // SAFETY: by the contract.
+            let timeval { tv_sec, tv_usec } = unsafe { *timeout };
+            // libc normalises the time, and the kernel refuses a negative one.
+            let Some(sec) = tv_sec.checked_add(tv_usec / USEC).filter(|_| tv_usec >= 0) else {
+                return -(libc::EINVAL as isize);
+            };
+            let Ok(sec) = u64::try_from(sec) else { return -(libc::EINVAL as isize) };
+            limit = Some(Duration::new(sec, (tv_usec % USEC) as u32 * 1000));
+        }
+        let begun = call.now();
+        // SAFETY: by the contract.
+        let result = unsafe { select_within(call, count, [read, write, except], limit) };
+        if let Some(limit) = limit {
+            // Linux writes the time that is left.
+            let left = limit.saturating_sub(call.now().saturating_duration_since(begun));
+            let (tv_sec, tv_usec) = (left.as_secs() as i64, left.subsec_micros() as i64);
+            // SAFETY: by the contract.
+            unsafe { *timeout = timeval { tv_sec, tv_usec } };
+        }
+        result
+    });
+    result as c_int
+}
+
+/// `pselect` without a signal mask.
+///
+/// # Safety
+///
+/// As libc's.
+pub(super) unsafe fn pselect(
+    on: OnFiber,
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *const timespec,
+) -> c_int {
+    let result = on.call(|call| {
+        // SAFETY: by the contract.
+        match unsafe { duration(timeout) } {
+            // SAFETY: as above.
+            Ok(limit) => unsafe { select_within(call, count, sets, limit) },
+            Err(code) => code,
+        }
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As `select`'s.
+unsafe fn select_within(
+    call: Call,
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    limit: Option<Duration>,
+) -> isize {
+    if let Some(refusal) = call.refusal() {
+        return refusal;
+    }
+    let deadline = limit.and_then(|limit| call.now().checked_add(limit));
+    call.may_attempt();
+    let words = usize::try_from(count).unwrap_or(0).div_ceil(64);
+    // The kernel overwrites the sets, and the attempt is repeated.
+    let copies = sets.map(|set| match set.is_null() {
+        true => None,
+        // SAFETY: by the contract, a set has a bit for each number below `count`.
+        false => Some(unsafe { std::slice::from_raw_parts(set.cast::<u64>(), words) }.to_vec()),
+    });
+    let attempt = || {
+        for (set, copy) in sets.iter().zip(&copies) {
+            if let Some(copy) = copy {
+                // SAFETY: by the contract.
+                unsafe { set.cast::<u64>().copy_from_nonoverlapping(copy.as_ptr(), words) };
+            }
+        }
+        let mut zero = timespec { tv_sec: 0, tv_nsec: 0 };
+        let ([read, write, except], null) = (sets, std::ptr::null::<()>());
+        // SAFETY: by the contract.
+        unsafe { syscall!(SYS_pselect6, count, read, write, except, &raw mut zero, null) }
+    };
+    let result = attempt();
+    if result != 0 || limit.is_some_and(|limit| limit.is_zero()) {
+        return result;
+    }
+    wait_for_any(call, &poll_set(&copies, count), deadline, attempt)
+}
+
+/// Converts the sets of `select` to those of `poll`.
+fn poll_set(sets: &[Option<Vec<u64>>; 3], count: c_int) -> Vec<pollfd> {
+    let mut all = Vec::new();
+    for fd in 0..count {
+        let has = |set: &Option<Vec<u64>>| {
+            set.as_ref().is_some_and(|set| set[fd as usize / 64] >> (fd % 64) & 1 != 0)
+        };
+        let events = sets.iter().zip(SELECT_EVENTS).filter(|(set, _)| has(set));
+        let events = events.fold(0, |all, (_, events)| all | events);
+        if events != 0 {
+            all.push(pollfd { fd, events, revents: 0 });
+        }
+    }
+    all
+}
+
+/// Converts a timeout; `None` means none.
+///
+/// # Safety
+///
+/// It is null or valid.
+pub(super) unsafe fn duration(time: *const timespec) -> Result<Option<Duration>, isize> {
+    if time.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: by the contract.
+    let timespec { tv_sec, tv_nsec } = unsafe { *time };
+    match (u64::try_from(tv_sec), u32::try_from(tv_nsec)) {
+        (Ok(sec), Ok(nsec @ 0..=999_999_999)) => Ok(Some(Duration::new(sec, nsec))),
+        _ => Err(-(libc::EINVAL as isize)),
+    }
+}

@@ -1,0 +1,141 @@
+//! Sleeping and yielding.
+//!
+//! C code cannot be told of a cancel here: std's `sleep` panics on an error that it does not know,
+//! and repeats the call after `EINTR`. So a cancelled sleep ends early and reports success, and the
+//! fiber's next call that can fail reports the cancel. A loop that only sleeps would spin then, so
+//! after a number of such calls the fiber sleeps for the whole time.
+
+use super::call::{Call, OnFiber};
+use super::ready::duration;
+use crate::sys::syscall;
+use libc::{clockid_t, timespec};
+use std::ffi::{c_int, c_uint};
+use std::time::Duration;
+
+/// The sleeps that a cancel ends early.
+const MOST_SHORTENED: u32 = 1000;
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn nanosleep(on: OnFiber, time: *const timespec, left: *mut timespec) -> c_int {
+    let result = on.call(|call| {
+        if time.is_null() {
+            return -(libc::EFAULT as isize);
+        }
+        // SAFETY: by the contract.
+        match unsafe { duration(time) } {
+            Ok(limit) => sleep_for(call, limit),
+            Err(code) => return code,
+        }
+        // SAFETY: by the contract.
+        unsafe { nothing_left(left) };
+        0
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// It is null or valid.
+unsafe fn nothing_left(left: *mut timespec) {
+    if !left.is_null() {
+        // SAFETY: by the contract.
+        unsafe { *left = timespec { tv_sec: 0, tv_nsec: 0 } };
+    }
+}
+
+fn sleep_for(call: Call, limit: Option<Duration>) {
+    let deadline = limit.and_then(|limit| call.now().checked_add(limit));
+    sleep_until(call, || deadline);
+}
+
+/// Sleeps until the deadline, which is asked for again after each sleep.
+fn sleep_until(call: Call, deadline: impl Fn() -> Option<std::time::Instant>) {
+    loop {
+        let at = deadline();
+        if call.sleep_until(at) {
+            if deadline().is_none_or(|at| at <= call.now()) {
+                return;
+            }
+        } else if call.refusals() <= MOST_SHORTENED {
+            return;
+        } else {
+            call.shielded(|| call.sleep_until(at));
+            return;
+        }
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn clock_nanosleep(
+    on: OnFiber,
+    clock: clockid_t,
+    flags: c_int,
+    time: *const timespec,
+    left: *mut timespec,
+) -> c_int {
+    on.call_for_code(|call| {
+        let is_absolute = flags & libc::TIMER_ABSTIME != 0;
+        let is_simple = matches!(
+            clock,
+            libc::CLOCK_REALTIME | libc::CLOCK_TAI | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
+        );
+        if !is_simple || time.is_null() {
+            // A clock of CPU time, or one that the kernel refuses.
+            let arguments = [clock as usize, flags as usize, time as usize, left as usize];
+            // SAFETY: by the contract.
+            return unsafe { call.system_call_on_thread(libc::SYS_clock_nanosleep, arguments) };
+        }
+        // SAFETY: by the contract.
+        let limit = match unsafe { duration(time) } {
+            Ok(limit) => limit.unwrap_or_default(),
+            Err(code) => return code,
+        };
+        if is_absolute {
+            sleep_until(call, || call.now().checked_add(limit.saturating_sub(time_of(clock))));
+        } else {
+            sleep_for(call, Some(limit));
+            // SAFETY: by the contract.
+            unsafe { nothing_left(left) };
+        }
+        0
+    })
+}
+
+/// The time of a clock.
+pub(super) fn time_of(clock: clockid_t) -> Duration {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is borrowed for the call.
+    unsafe { syscall!(SYS_clock_gettime, clock, &raw mut now) };
+    Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
+}
+
+/// `usleep`.
+pub fn usleep(on: OnFiber, us: c_uint) -> c_int {
+    let result = on.call(|call| {
+        sleep_for(call, Some(Duration::from_micros(us.into())));
+        0
+    });
+    result as c_int
+}
+
+/// `sleep`.
+pub fn sleep(on: OnFiber, seconds: c_uint) -> c_uint {
+    on.call(|call| {
+        sleep_for(call, Some(Duration::from_secs(seconds.into())));
+        0
+    });
+    0
+}
+
+/// `sched_yield`.
+pub fn sched_yield(on: OnFiber) -> c_int {
+    let result = on.call(|call| {
+        call.worker().yield_now(call.fiber());
+        0
+    });
+    result as c_int
+}

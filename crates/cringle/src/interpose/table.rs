@@ -1,0 +1,174 @@
+//! The signatures of the interposed calls: the only list of them.
+
+/// Passes the signature of each interposed call to a macro, as `fn name(argument: type, …) ->
+/// type;`. The types are those of `libc`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __interposed_calls {
+    ($($then:tt)*) => {
+        $($then)*! {
+            fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
+            fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
+            fn readv(fd: c_int, slices: *const iovec, count: c_int) -> ssize_t;
+            fn writev(fd: c_int, slices: *const iovec, count: c_int) -> ssize_t;
+            fn pread(fd: c_int, buf: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+            fn pread64(fd: c_int, buf: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+            fn pwrite(fd: c_int, buf: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+            fn pwrite64(fd: c_int, buf: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+            fn preadv(fd: c_int, slices: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+            fn preadv64(fd: c_int, slices: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+            fn pwritev(fd: c_int, slices: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+            fn pwritev64(fd: c_int, slices: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+            fn preadv2(
+                fd: c_int, slices: *const iovec, count: c_int, offset: off_t, flags: c_int
+            ) -> ssize_t;
+            fn preadv64v2(
+                fd: c_int, slices: *const iovec, count: c_int, offset: off_t, flags: c_int
+            ) -> ssize_t;
+            fn pwritev2(
+                fd: c_int, slices: *const iovec, count: c_int, offset: off_t, flags: c_int
+            ) -> ssize_t;
+            fn pwritev64v2(
+                fd: c_int, slices: *const iovec, count: c_int, offset: off_t, flags: c_int
+            ) -> ssize_t;
+            fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t;
+            fn __pread_chk(
+                fd: c_int, buf: *mut c_void, len: size_t, offset: off_t, room: size_t
+            ) -> ssize_t;
+            fn __pread64_chk(
+                fd: c_int, buf: *mut c_void, len: size_t, offset: off_t, room: size_t
+            ) -> ssize_t;
+
+            fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
+            fn recvfrom(
+                fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr,
+                addr_len: *mut socklen_t
+            ) -> ssize_t;
+            fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+            fn __recv_chk(
+                fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int
+            ) -> ssize_t;
+            fn __recvfrom_chk(
+                fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int,
+                addr: *mut sockaddr, addr_len: *mut socklen_t
+            ) -> ssize_t;
+            fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
+            fn sendto(
+                fd: c_int, buf: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr,
+                addr_len: socklen_t
+            ) -> ssize_t;
+            fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+            fn accept(fd: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> c_int;
+            fn accept4(
+                fd: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t, flags: c_int
+            ) -> c_int;
+            fn connect(fd: c_int, addr: *const sockaddr, addr_len: socklen_t) -> c_int;
+
+            fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+            fn __poll_chk(
+                fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t
+            ) -> c_int;
+            fn ppoll(
+                fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t
+            ) -> c_int;
+            fn __ppoll_chk(
+                fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+                room: size_t
+            ) -> c_int;
+            fn select(
+                count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+                timeout: *mut timeval
+            ) -> c_int;
+            fn pselect(
+                count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+                timeout: *const timespec, mask: *const sigset_t
+            ) -> c_int;
+            fn epoll_wait(
+                instance: c_int, events: *mut epoll_event, most: c_int, timeout: c_int
+            ) -> c_int;
+            fn epoll_pwait(
+                instance: c_int, events: *mut epoll_event, most: c_int, timeout: c_int,
+                mask: *const sigset_t
+            ) -> c_int;
+
+            fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int;
+            fn clock_nanosleep(
+                clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec
+            ) -> c_int;
+            fn usleep(us: c_uint) -> c_int;
+            fn sleep(seconds: c_uint) -> c_uint;
+            fn sched_yield() -> c_int;
+
+            fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+            fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+            fn __open_2(path: *const c_char, flags: c_int) -> c_int;
+            fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
+            fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+            fn openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+            fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+            fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+            fn creat(path: *const c_char, mode: mode_t) -> c_int;
+            fn creat64(path: *const c_char, mode: mode_t) -> c_int;
+            fn close(fd: c_int) -> c_int;
+            fn fsync(fd: c_int) -> c_int;
+            fn fdatasync(fd: c_int) -> c_int;
+            fn flock(fd: c_int, how: c_int) -> c_int;
+            fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int;
+            fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int;
+            fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+            fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+            fn splice(
+                from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t,
+                len: size_t, flags: c_uint
+            ) -> ssize_t;
+            fn copy_file_range(
+                from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t,
+                len: size_t, flags: c_uint
+            ) -> ssize_t;
+
+            fn wait(status: *mut c_int) -> pid_t;
+            fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t;
+            fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t;
+            fn wait4(
+                pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage
+            ) -> pid_t;
+            fn waitid(
+                kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int
+            ) -> c_int;
+            fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
+            fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
+            fn sigtimedwait(
+                set: *const sigset_t, info: *mut siginfo_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+            fn recvmmsg(
+                fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
+                timeout: *mut timespec
+            ) -> c_int;
+            fn sendmmsg(
+                fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int
+            ) -> c_int;
+
+            fn getaddrinfo(
+                node: *const c_char, service: *const c_char, hints: *const addrinfo,
+                result: *mut *mut addrinfo
+            ) -> c_int;
+            fn getnameinfo(
+                addr: *const sockaddr, addr_len: socklen_t, host: *mut c_char,
+                host_len: socklen_t, service: *mut c_char, service_len: socklen_t, flags: c_int
+            ) -> c_int;
+            fn gethostbyname_r(
+                name: *const c_char, entry: *mut hostent, buf: *mut c_char, len: size_t,
+                result: *mut *mut hostent, error: *mut c_int
+            ) -> c_int;
+            fn gethostbyname2_r(
+                name: *const c_char, family: c_int, entry: *mut hostent, buf: *mut c_char,
+                len: size_t, result: *mut *mut hostent, error: *mut c_int
+            ) -> c_int;
+            fn gethostbyaddr_r(
+                addr: *const c_void, addr_len: socklen_t, family: c_int, entry: *mut hostent,
+                buf: *mut c_char, len: size_t, result: *mut *mut hostent, error: *mut c_int
+            ) -> c_int;
+        }
+    };
+}

@@ -1,0 +1,386 @@
+//! `read`, `write` and their kin.
+//!
+//! Each call is attempted without waiting (`RWF_NOWAIT`), and what the attempt does not do is
+//! performed by the same layer as a [`File`]'s calls: at the cursor of a seekable file by a plain
+//! call or on the pool (**I11**), else through the driver. Before the first attempt nothing of the
+//! caller's memory is touched, so that the kernel reports a bad address.
+
+use super::call::{Call, OnFiber};
+use super::slices::Slices;
+use super::sockets;
+use crate::fs::File;
+use crate::sys;
+use libc::{iovec, off_t, size_t, ssize_t};
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+
+const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
+const NOWAIT_UNSUPPORTED: isize = -(libc::EOPNOTSUPP as isize);
+const BROKEN_PIPE: isize = -(libc::EPIPE as isize);
+
+/// A read or a write of an interposed call.
+struct Transfer {
+    call: Call,
+    fd: RawFd,
+    /// The offset; −1 for the cursor.
+    offset: i64,
+    write: bool,
+    slices: Slices,
+}
+
+/// What an attempt has done.
+enum Attempt {
+    Done(isize),
+    /// The bytes so far. The rest has to wait.
+    Rest(usize),
+}
+
+/// # Safety
+///
+/// Each function has the contract of libc's function of the same name.
+pub unsafe fn read(on: OnFiber, fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::one(buf, len), -1, false) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn write(on: OnFiber, fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::one(buf.cast_mut(), len), -1, true) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn readv(on: OnFiber, fd: c_int, slices: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::many(slices, count), -1, false) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn writev(on: OnFiber, fd: c_int, slices: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::many(slices, count), -1, true) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pread(
+    on: OnFiber,
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::one(buf, len), checked(offset), false) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pwrite(
+    on: OnFiber,
+    fd: c_int,
+    buf: *const c_void,
+    len: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::one(buf.cast_mut(), len), checked(offset), true) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn preadv(
+    on: OnFiber,
+    fd: c_int,
+    slices: *const iovec,
+    count: c_int,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::many(slices, count), checked(offset), false) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pwritev(
+    on: OnFiber,
+    fd: c_int,
+    slices: *const iovec,
+    count: c_int,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer(on, fd, Slices::many(slices, count), checked(offset), true) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn preadv2(
+    on: OnFiber,
+    fd: c_int,
+    slices: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer_with(on, fd, Slices::many(slices, count), offset, flags, false) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pwritev2(
+    on: OnFiber,
+    fd: c_int,
+    slices: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: by the contract.
+    unsafe { transfer_with(on, fd, Slices::many(slices, count), offset, flags, true) }
+}
+
+/// An offset that is not mistaken for the cursor: `preadv2` takes −1 for it, and `pread` refuses
+/// it.
+fn checked(offset: off_t) -> i64 {
+    if offset < 0 { i64::MIN } else { offset }
+}
+
+/// # Safety
+///
+/// As libc's call.
+unsafe fn transfer(on: OnFiber, fd: RawFd, slices: Slices, offset: i64, write: bool) -> isize {
+    on.call(|call| {
+        let mut transfer = Transfer { call, fd, offset, write, slices };
+        // SAFETY: by the contract.
+        unsafe { transfer.perform() }
+    })
+}
+
+/// # Safety
+///
+/// As libc's call.
+unsafe fn transfer_with(
+    on: OnFiber,
+    fd: RawFd,
+    slices: Slices,
+    offset: i64,
+    flags: c_int,
+    write: bool,
+) -> isize {
+    if flags == 0 {
+        // SAFETY: by the contract.
+        return unsafe {
+            transfer(on, fd, slices, if offset < -1 { i64::MIN } else { offset }, write)
+        };
+    }
+    on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        // SAFETY: by the contract.
+        let attempt = unsafe { slices.call(fd, offset, flags | libc::RWF_NOWAIT, write) };
+        let waits = attempt == WOULD_WAIT || attempt == NOWAIT_UNSUPPORTED;
+        if !waits || flags & libc::RWF_NOWAIT != 0 {
+            return attempt;
+        }
+        let (first, count) = slices.parts();
+        let number = if write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };
+        let arguments = [fd as usize, first as usize, count, offset as usize, 0, flags as usize];
+        // SAFETY: by the contract.
+        unsafe { call.system_call_on_thread(number, arguments) }
+    })
+}
+
+impl Transfer {
+    /// # Safety
+    ///
+    /// The buffers are those of the interposed call.
+    unsafe fn perform(&mut self) -> isize {
+        if let Some(refusal) = self.refusal() {
+            return refusal;
+        }
+        // SAFETY: by the contract.
+        unsafe {
+            let done = match self.attempt() {
+                Attempt::Done(result) => return result,
+                Attempt::Rest(done) => done,
+            };
+            let result = self.wait(done);
+            if result == BROKEN_PIPE {
+                // A driver raises no `SIGPIPE`; the plain call does.
+                return self.slices.call(self.fd, self.offset, libc::RWF_NOWAIT, true);
+            }
+            result
+        }
+    }
+
+    /// A write to standard output or standard error is refused only if it has to wait: `println!`
+    /// panics if it fails.
+    fn refusal(&self) -> Option<isize> {
+        if self.write && matches!(self.fd, 1 | 2) { None } else { self.call.refusal() }
+    }
+
+    /// Transfers what is possible without waiting.
+    ///
+    /// # Safety
+    ///
+    /// As for [`perform`](Self::perform).
+    unsafe fn attempt(&mut self) -> Attempt {
+        if !self.call.may_attempt() || self.is_direct() {
+            return Attempt::Rest(0);
+        }
+        let mut done = 0;
+        loop {
+            // SAFETY: by the contract. The kernel has accepted the buffers where they are counted.
+            unsafe {
+                let result = self.slices.call(self.fd, self.offset, libc::RWF_NOWAIT, self.write);
+                match result {
+                    WOULD_WAIT | NOWAIT_UNSUPPORTED => return Attempt::Rest(done),
+                    // The next call reports the error.
+                    ..=-1 if done > 0 => return Attempt::Done(done as isize),
+                    ..=-1 => return Attempt::Done(result),
+                    0 if done == 0 && self.slices.len() == 0 => return Attempt::Done(self.empty()),
+                    0 => return Attempt::Done(done as isize),
+                    _ => {}
+                }
+                let count = result as usize;
+                done += count;
+                if count == self.slices.len() || !self.continues() {
+                    return Attempt::Done(done as isize);
+                }
+                self.skip(count);
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The kernel has transferred these bytes.
+    unsafe fn skip(&mut self, count: usize) {
+        // SAFETY: by the contract.
+        unsafe { self.slices.advance(count) };
+        if self.offset >= 0 {
+            self.offset += count as i64;
+        }
+    }
+
+    /// An empty transfer: the plain call asks the file, which may refuse it, and does not wait.
+    ///
+    /// # Safety
+    ///
+    /// As for [`perform`](Self::perform).
+    unsafe fn empty(&self) -> isize {
+        // SAFETY: by the contract.
+        unsafe { self.slices.call(self.fd, self.offset, 0, self.write) }
+    }
+
+    /// Whether a transfer that stopped short continues, as the plain call would: of a file, and of
+    /// a blocking write to a pipe or a socket.
+    fn continues(&self) -> bool {
+        match sys::mode(self.fd) & libc::S_IFMT {
+            libc::S_IFREG | libc::S_IFBLK => true,
+            libc::S_IFIFO | libc::S_IFSOCK if self.write => !sockets::is_nonblocking(self.fd),
+            _ => false,
+        }
+    }
+
+    /// Whether the kernel would wait in spite of `RWF_NOWAIT`: for direct I/O, whose offset and
+    /// length are multiples of 512 bytes.
+    fn is_direct(&self) -> bool {
+        let is_aligned = |number: u64| number.is_multiple_of(512);
+        let may_be = match self.slices.only_len() {
+            Some(len) => {
+                is_aligned(len as u64) && (self.offset < 0 || is_aligned(self.offset as u64))
+            }
+            None => true,
+        };
+        may_be && sys::status_flags(self.fd) & libc::O_DIRECT != 0
+    }
+
+    /// Performs the rest, after `done` bytes, while the fiber waits.
+    ///
+    /// # Safety
+    ///
+    /// As for [`perform`](Self::perform).
+    #[cold]
+    unsafe fn wait(&mut self, mut done: usize) -> isize {
+        loop {
+            // SAFETY: by the contract; the attempt has had the kernel look at the buffers.
+            unsafe {
+                match self.wait_once() {
+                    ..=-1 if done > 0 => return done as isize,
+                    0 if done > 0 => return done as isize,
+                    result @ ..=0 => return result,
+                    count => {
+                        let count = count as usize;
+                        done += count;
+                        if !self.write || count == self.slices.len() || !self.continues() {
+                            return done as isize;
+                        }
+                        self.skip(count);
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`wait`](Self::wait).
+    unsafe fn wait_once(&self) -> isize {
+        // SAFETY: by the contract.
+        unsafe {
+            match self.offset {
+                0.. => self.at_offset(),
+                -1 if sys::mode(self.fd) & libc::S_IFMT == libc::S_IFSOCK => {
+                    sockets::transfer(self.call, self.fd, &self.slices, self.write)
+                }
+                -1 => self.on_file(|file, op| file.perform_at_cursor(op)),
+                _ => self.empty(),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`wait`](Self::wait).
+    unsafe fn at_offset(&self) -> isize {
+        // SAFETY: by the contract.
+        unsafe { self.on_file(|file, op| file.perform_at_offset(op)) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`wait`](Self::wait).
+    unsafe fn on_file(
+        &self,
+        perform: impl Fn(&File, crate::driver::Op) -> std::io::Result<usize>,
+    ) -> isize {
+        let file = match File::borrow_number(self.fd) {
+            Ok(file) => file,
+            Err(e) => return self.call.code(&e),
+        };
+        let offset = u64::try_from(self.offset).ok();
+        loop {
+            match perform(&file, self.slices.op(self.fd, offset, self.write)) {
+                Ok(count) => return count as isize,
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(e) => return self.call.code(&e),
+            }
+        }
+    }
+}
