@@ -54,7 +54,7 @@ impl Block {
             let text = "no memory for the thread-locals of a fiber; run fewer fibers at once";
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
         };
-        let modules = RefCell::new(Modules::now(glibc.static_bytes));
+        let modules = RefCell::new(Modules::now(&glibc.link_map));
         let block = Block { thread_pointer, glibc, has_begun: Cell::new(false), modules };
         // SAFETY: I14. The block was just made.
         unsafe { block.fill(id) };
@@ -241,10 +241,9 @@ impl Block {
         unsafe {
             self.free_loaded_later();
             let mut modules = self.modules.borrow_mut();
-            if !modules.are_current() {
-                *modules = Modules::now(self.glibc.static_bytes);
+            while !modules.reset(self.thread_pointer()) {
+                *modules = Modules::now(&self.glibc.link_map);
             }
-            modules.reset(self.thread_pointer());
         }
     }
 

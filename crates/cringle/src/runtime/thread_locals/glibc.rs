@@ -3,6 +3,7 @@
 //! The offsets are those for `libthread_db`, the library by which debuggers look at threads. So
 //! they are exact for the glibc that is loaded, whatever its version.
 
+use super::modules::LinkMap;
 use super::stack_list::StackList;
 use super::thread_pointer;
 use std::ffi::{CStr, c_int, c_void};
@@ -16,8 +17,7 @@ pub(super) struct Glibc {
     pub(super) init_ctype: unsafe extern "C" fn(),
     /// Calls the destructors of C++'s and Rust's thread-locals.
     pub(super) call_destructors: unsafe extern "C" fn(),
-    /// The size of the thread-locals that all blocks have in one piece with the descriptor.
-    pub(super) static_bytes: usize,
+    pub(super) link_map: LinkMap,
     pub(super) keys: Keys,
     pub(super) descriptor: Descriptor,
     pub(super) stack_list: StackList,
@@ -91,7 +91,7 @@ impl Glibc {
                 call_destructors: std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn()>(
                     symbol(c"__call_tls_dtors")?,
                 ),
-                static_bytes: static_bytes()?,
+                link_map: LinkMap { tls_offset: offset(c"_thread_db_link_map_l_tls_offset")? },
                 keys: Keys::find()?,
                 descriptor: Descriptor::find()?,
                 stack_list: StackList::find()?,
@@ -181,19 +181,6 @@ pub(super) fn offset(name: &CStr) -> Result<usize, String> {
 
 fn count(name: &CStr) -> Result<usize, String> {
     Ok(field(name)?[1] as usize)
-}
-
-/// The size of the static thread-locals with the descriptor.
-fn static_bytes() -> Result<usize, String> {
-    let address = symbol(c"_dl_get_tls_static_info")?;
-    // SAFETY: I15. The type is that which it has had since glibc 2.3 (on x86-64 and aarch64).
-    let get = unsafe {
-        std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn(*mut usize, *mut usize)>(address)
-    };
-    let (mut bytes, mut alignment) = (0, 0);
-    // SAFETY: I15. It writes two sizes.
-    unsafe { get(&mut bytes, &mut alignment) };
-    Ok(bytes)
 }
 
 /// The address of the calling thread's list of robust mutexes, which the kernel knows.

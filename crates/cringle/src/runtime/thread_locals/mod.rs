@@ -59,7 +59,7 @@ fn glibc() -> io::Result<&'static glibc::Glibc> {
 ///
 /// # Safety
 ///
-/// I14: until [`point_back`] the caller touches no thread-local but on that stack.
+/// I14: until it is set back the caller touches no thread-local but on that stack.
 #[inline(always)]
 pub(super) unsafe fn point_to(block: usize) {
     // SAFETY: I14, by the contract.

@@ -1,5 +1,6 @@
 //! The initial values of the thread-locals of each loaded module.
 
+use super::glibc::symbol;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,8 +20,8 @@ pub(super) struct Modules {
     changes: Changes,
 }
 
-// SAFETY: I15. The images are constant data of modules that are loaded: `Modules::now` checks that
-// none was unloaded since.
+// SAFETY: I15. The images are constant data of modules that are loaded: `Modules::reset` checks
+// that none was unloaded since.
 unsafe impl Send for Modules {}
 // SAFETY: as above.
 unsafe impl Sync for Modules {}
@@ -33,55 +34,77 @@ struct Changes {
 }
 
 impl Modules {
-    /// The modules that are loaded now. `static_bytes` are the thread-locals with the descriptor.
-    pub(super) fn now(static_bytes: usize) -> Arc<Modules> {
+    /// The modules that are loaded now.
+    pub(super) fn now(link_map: &LinkMap) -> Arc<Modules> {
         static LAST: Mutex<Option<Arc<Modules>>> = Mutex::new(None);
         let changes = Changes::now();
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some(modules) if modules.changes == changes => Arc::clone(modules),
-            _ => Arc::clone(last.insert(Arc::new(Modules::list(static_bytes)))),
+            _ => Arc::clone(last.insert(Arc::new(Modules::list(link_map)))),
         }
     }
 
     /// Whether these are the modules that are loaded now.
-    pub(super) fn are_current(&self) -> bool {
+    fn are_current(&self) -> bool {
         self.changes == Changes::now()
     }
 
-    fn list(static_bytes: usize) -> Modules {
-        let mut listing = Listing {
-            static_bytes,
-            kept: [
-                super::glibc::symbol(c"__errno_location"),
-                super::glibc::symbol(c"_dl_allocate_tls"),
-            ]
-            .map(|symbol| symbol.map_or(0, |symbol| symbol.addr().get())),
-            modules: Modules { all: Vec::new(), changes: Changes::default() },
-        };
-        // SAFETY: I15. The callback gets the value that it expects, and does not unwind.
-        unsafe { libc::dl_iterate_phdr(Some(list_module), (&raw mut listing).cast()) };
-        listing.modules
-    }
-
-    /// Gives the thread-locals of a block their initial values.
-    ///
-    /// # Safety
-    ///
-    /// I14: the block at this thread pointer is whole, no code runs on it, and the modules are
-    /// [current](Self::are_current).
-    pub(super) unsafe fn reset(&self, thread_pointer: usize) {
-        for module in &self.all {
-            let to = thread_pointer.wrapping_add_signed(module.offset) as *mut u8;
-            // SAFETY: I14, by the contract. Each block has room for the static modules, at these
-            // offsets.
-            unsafe {
-                std::ptr::copy_nonoverlapping(module.image, to, module.initialised);
-                let rest = module.bytes - module.initialised;
-                std::ptr::write_bytes(to.add(module.initialised), 0, rest);
+    fn list(link_map: &LinkMap) -> Modules {
+        loop {
+            let mut listing = Listing::new();
+            // SAFETY: I15. The callback gets the value that it expects, and does not unwind.
+            unsafe { libc::dl_iterate_phdr(Some(list_module), (&raw mut listing).cast()) };
+            // Not within the callback: the loader takes its locks in the other order elsewhere.
+            let all = listing.found.iter().filter_map(|found| found.placed(link_map)).collect();
+            let modules = Modules { all, changes: listing.changes };
+            if modules.are_current() {
+                return modules;
             }
         }
     }
+
+    /// Gives the thread-locals of a block their initial values. Returns false, and does nothing, if
+    /// modules were loaded or unloaded since these were listed.
+    ///
+    /// # Safety
+    ///
+    /// I14: the block at this thread pointer is whole, and no code runs on it.
+    pub(super) unsafe fn reset(&self, thread_pointer: usize) -> bool {
+        let mut reset = Reset { modules: self, thread_pointer, is_done: false };
+        // Within the callback no module is unloaded. One that is loaded meanwhile is initialised in
+        // all blocks, afterwards.
+        // SAFETY: I15. The callback gets the value that it expects, and does not unwind.
+        unsafe { libc::dl_iterate_phdr(Some(reset_block), (&raw mut reset).cast()) };
+        reset.is_done
+    }
+}
+
+struct Reset<'a> {
+    modules: &'a Modules,
+    thread_pointer: usize,
+    is_done: bool,
+}
+
+/// Is called for the first module, and stops there.
+unsafe extern "C" fn reset_block(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    reset: *mut c_void,
+) -> c_int {
+    // SAFETY: the contract of `dl_iterate_phdr`, and the value that `Modules::reset` passes.
+    let (info, reset) = unsafe { (&*info, &mut *reset.cast::<Reset<'_>>()) };
+    reset.is_done = Changes::of(info) == reset.modules.changes;
+    for module in reset.modules.all.iter().filter(|_| reset.is_done) {
+        let to = reset.thread_pointer.wrapping_add_signed(module.offset) as *mut u8;
+        // SAFETY: I14, by the contract of `Modules::reset`. Each block has room for these modules,
+        // at these offsets, and they are loaded.
+        unsafe {
+            std::ptr::copy_nonoverlapping(module.image, to, module.initialised);
+            std::ptr::write_bytes(to.add(module.initialised), 0, module.bytes - module.initialised);
+        }
+    }
+    1
 }
 
 impl Changes {
@@ -108,11 +131,75 @@ unsafe extern "C" fn read_changes(
     1
 }
 
+/// Offsets within the loader's description of a module (`struct link_map`).
+pub(super) struct LinkMap {
+    /// How far its thread-locals are from the thread pointer.
+    pub(super) tls_offset: usize,
+}
+
+/// A module with thread-locals, as the loader lists it.
+struct Found {
+    image: usize,
+    initialised: usize,
+    bytes: usize,
+}
+
 struct Listing {
-    static_bytes: usize,
     /// Addresses in the modules that are left out.
     kept: [usize; 2],
-    modules: Modules,
+    found: Vec<Found>,
+    changes: Changes,
+}
+
+impl Listing {
+    fn new() -> Listing {
+        let kept = [symbol(c"__errno_location"), symbol(c"_dl_allocate_tls")];
+        let kept = kept.map(|symbol| symbol.map_or(0, |symbol| symbol.addr().get()));
+        Listing { kept, found: Vec::new(), changes: Changes::default() }
+    }
+}
+
+impl Found {
+    /// The module, if its thread-locals lie in every block.
+    fn placed(&self, link_map: &LinkMap) -> Option<Module> {
+        let offset = link_map.tls_offset_of(self.image)?;
+        // glibc's marks: none, and apart from the block.
+        if matches!(offset as isize, -2..=0) {
+            return None;
+        }
+        Some(Module {
+            // On x86-64 they lie below the thread pointer, on aarch64 above.
+            offset: if cfg!(target_arch = "x86_64") { -(offset as isize) } else { offset as isize },
+            image: self.image as *const u8,
+            initialised: self.initialised,
+            bytes: self.bytes,
+        })
+    }
+}
+
+impl LinkMap {
+    /// The offset of the thread-locals of the module in which this address lies.
+    fn tls_offset_of(&self, address: usize) -> Option<usize> {
+        const RTLD_DL_LINKMAP: c_int = 2;
+        unsafe extern "C" {
+            fn dladdr1(
+                address: *const c_void,
+                info: *mut libc::Dl_info,
+                extra: *mut *mut c_void,
+                flags: c_int,
+            ) -> c_int;
+        }
+        let mut map = std::ptr::null_mut::<c_void>();
+        // SAFETY: I15. All-zero is valid. The call writes both values, or fails.
+        unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            let found = dladdr1(address as *const c_void, &mut info, &mut map, RTLD_DL_LINKMAP);
+            if found == 0 || map.is_null() {
+                return None;
+            }
+            Some(map.byte_add(self.tls_offset).cast::<usize>().read_volatile())
+        }
+    }
 }
 
 unsafe extern "C" fn list_module(
@@ -122,7 +209,7 @@ unsafe extern "C" fn list_module(
 ) -> c_int {
     // SAFETY: the contract of `dl_iterate_phdr`, and the value that `Modules::list` passes.
     let (info, listing) = unsafe { (&*info, &mut *listing.cast::<Listing>()) };
-    listing.modules.changes = Changes::of(info);
+    listing.changes = Changes::of(info);
     // SAFETY: I15. The loader's table of this module's segments.
     let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
@@ -133,18 +220,11 @@ unsafe extern "C" fn list_module(
                 && (begin..begin.wrapping_add(segment.p_memsz as usize)).contains(&address)
         })
     };
-    let Some(template) = segments.iter().find(|segment| segment.p_type == libc::PT_TLS) else {
-        return 0;
-    };
-    let address = info.dlpi_tls_data as usize;
-    let offset = address.wrapping_sub(super::thread_pointer::get()) as isize;
-    // On x86-64 they lie below the thread pointer, on aarch64 above.
-    let distance = if cfg!(target_arch = "x86_64") { -offset } else { offset };
-    let is_static = address != 0 && (1..=listing.static_bytes as isize).contains(&distance);
-    if is_static && !listing.kept.into_iter().any(contains) {
-        listing.modules.all.push(Module {
-            offset,
-            image: base.wrapping_add(template.p_vaddr as usize) as *const u8,
+    if let Some(template) = segments.iter().find(|segment| segment.p_type == libc::PT_TLS)
+        && !listing.kept.into_iter().any(contains)
+    {
+        listing.found.push(Found {
+            image: base.wrapping_add(template.p_vaddr as usize),
             initialised: template.p_filesz as usize,
             bytes: template.p_memsz as usize,
         });

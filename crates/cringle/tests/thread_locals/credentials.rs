@@ -1,0 +1,84 @@
+//! `setuid` and its kin change the credentials of all threads of the kernel, also of workers.
+
+use super::{child, on_workers};
+use cringle::fiber;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Another group for the effective id, if this process may take it.
+fn other_group() -> libc::gid_t {
+    // SAFETY: the calls have no contract.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    if user == 0 { 65_534 } else { group }
+}
+
+fn set_group(group: libc::gid_t) {
+    // SAFETY: the call has no contract.
+    assert_eq!(unsafe { libc::setegid(group) }, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// The effective group of each thread, as the kernel says.
+fn groups_of_threads() -> Vec<libc::gid_t> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let group = |path: std::path::PathBuf| -> Option<libc::gid_t> {
+        // The thread may have ended meanwhile.
+        let status = std::fs::read_to_string(path.join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Gid:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    };
+    threads.filter_map(|thread| group(thread.unwrap().path())).collect()
+}
+
+/// Changes the group to and fro, and checks each time that all threads have it.
+fn change_groups() {
+    // SAFETY: the call has no contract.
+    let before = unsafe { libc::getegid() };
+    for group in [other_group(), before].repeat(5) {
+        set_group(group);
+        let groups = groups_of_threads();
+        assert!(!groups.is_empty() && groups.iter().all(|&each| each == group), "{groups:?}");
+    }
+}
+
+/// Runs `f` while fibers run, wait and end on two workers.
+fn beside_fibers(f: impl FnOnce()) {
+    on_workers(2, || {
+        let is_over = AtomicBool::new(false);
+        fiber::scope(|s| {
+            let is_over = &is_over;
+            for _ in 0..4 {
+                s.spawn(move || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        let spin = (0..1000u32).fold(0, |sum: u32, n| sum.wrapping_add(n));
+                        std::hint::black_box(spin);
+                        fiber::spawn(|| std::hint::black_box(1)).join().unwrap();
+                    }
+                });
+            }
+            f();
+            is_over.store(true, Ordering::SeqCst);
+        });
+    });
+}
+
+#[test]
+fn changed_by_a_fiber() {
+    child::must_succeed("changed_by_a_fiber", || {
+        beside_fibers(|| fiber::spawn(change_groups).join().unwrap());
+        beside_fibers(change_groups);
+    });
+}
+
+#[test]
+fn changed_by_a_thread() {
+    child::must_succeed("changed_by_a_thread", || {
+        beside_fibers(|| {
+            let thread = std::thread::spawn(change_groups);
+            while !thread.is_finished() {
+                fiber::yield_now();
+            }
+            thread.join().unwrap();
+        });
+        // After the runtime has ended, too.
+        change_groups();
+    });
+}
