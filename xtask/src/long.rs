@@ -67,11 +67,29 @@ static JOBS: &[Job] = &[
         command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
     },
     Job {
+        name: "private",
+        about: "the tests of the library with private thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private")],
+        command: "cargo test -p cringle --all-features",
+    },
+    Job {
+        name: "private-epoll",
+        about: "the same on epoll",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_DRIVER", "epoll")],
+        command: "cargo test -p cringle --all-features",
+    },
+    Job {
+        name: "private-sim",
+        about: "100,000 random programs in the simulation with private thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private")],
+        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 100000",
+    },
+    Job {
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
         command: "cargo test --release -p cringle --all-features \
-                  --test memory --test fs --test fs_children",
+                  --test memory --test fs --test fs_children --test thread_locals",
     },
     Job {
         name: "foreign",

@@ -7,6 +7,7 @@ mod copies;
 mod memory;
 mod mutexes;
 mod parks;
+mod private;
 mod report;
 mod sends;
 mod spawns;
@@ -39,6 +40,8 @@ struct Options {
     json: bool,
     #[arg(long, hide = true)]
     count_memory: Option<u64>,
+    #[arg(long, hide = true)]
+    count_private_memory: Option<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -65,6 +68,8 @@ enum Benchmark {
     Timeout,
     /// Count the memory of idle fibers
     Memory,
+    /// Yield, spawn and idle with thread-locals of the fibers' own
+    Private,
     /// Park a million fibers at once
     Million,
 }
@@ -73,6 +78,9 @@ fn main() {
     let options = Options::parse();
     if let Some(fibers) = options.count_memory {
         return memory::count(fibers);
+    }
+    if let Some(fibers) = options.count_private_memory {
+        return memory::count_private(fibers);
     }
     let benchmarks = if options.benchmarks.is_empty() {
         Benchmark::value_variants()
@@ -98,8 +106,9 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
         Benchmark::Send => sends::run(rounds, &options.directory),
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
-        Benchmark::Memory => vec![memory::run("memory of idle fibers", options.fibers)],
-        Benchmark::Million => vec![memory::run("a million fibers at once", options.million)],
+        Benchmark::Memory => vec![memory::run_shared("memory of idle fibers", options.fibers)],
+        Benchmark::Private => private::run(rounds, options.fibers),
+        Benchmark::Million => vec![memory::run_shared("a million fibers at once", options.million)],
     };
     if !options.json {
         reports.iter().for_each(Report::print);

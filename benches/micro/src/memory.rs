@@ -7,9 +7,12 @@
 use crate::report::Report;
 use common::memory::{self, Memory};
 use cringle::fiber;
+use cringle::runtime::ThreadLocals;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
+use std::hint::black_box;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 const BAR_KIB: f64 = 8.5;
@@ -27,10 +30,23 @@ struct Count {
     join_seconds: f64,
 }
 
+/// Whose thread-locals the fibers use.
+#[derive(Clone, Copy)]
+pub(crate) enum Locals {
+    Shared,
+    /// Their own. Each fiber has allocated once.
+    PrivateWithMalloc,
+}
+
+/// Measures this number of parked fibers, which share their worker's thread-locals.
+pub(crate) fn run_shared(title: &'static str, fibers: u64) -> Report {
+    run(title, fibers, Locals::Shared, BAR_KIB)
+}
+
 /// Measures this number of parked fibers.
-pub(crate) fn run(title: &'static str, fibers: u64) -> Report {
+pub(crate) fn run(title: &'static str, fibers: u64, locals: Locals, bar_kib: f64) -> Report {
     eprintln!("{title} …");
-    let count = in_child(fibers);
+    let count = in_child(fibers, locals);
     let each = |bytes: u64| bytes as f64 / count.fibers as f64 / KIB;
     let resident = each(count.resident_bytes);
     let microseconds = |seconds: f64| seconds * 1e6 / count.fibers as f64;
@@ -46,13 +62,17 @@ pub(crate) fn run(title: &'static str, fibers: u64) -> Report {
         ("unparked and joined, us per fiber".to_owned(), microseconds(count.join_seconds)),
     ];
     let report = Report::of_single_figures(title, "", figures);
-    report.figure_bar("resident memory of an idle fiber", "KiB", resident, BAR_KIB)
+    report.figure_bar("resident memory of an idle fiber", "KiB", resident, bar_kib)
 }
 
-fn in_child(fibers: u64) -> Count {
+fn in_child(fibers: u64, locals: Locals) -> Count {
+    let option = match locals {
+        Locals::Shared => "--count-memory",
+        Locals::PrivateWithMalloc => "--count-private-memory",
+    };
     let program = std::env::current_exe().expect("a running program has a path");
     let output = Command::new(program)
-        .args(["--count-memory", &fibers.to_string()])
+        .args([option, &fibers.to_string()])
         .stderr(std::process::Stdio::inherit())
         .output()
         .expect("this program starts");
@@ -85,5 +105,36 @@ pub(crate) fn count(fibers: u64) {
             Count { fibers, spawn_seconds, resident_bytes, page_table_bytes, join_seconds }
         })
     });
+    println!("{}", serde_json::to_string(&count).expect("plain numbers"));
+}
+
+/// Runs in the child: prints its [`Count`] of fibers with thread-locals of their own.
+pub(crate) fn count_private(fibers: u64) {
+    let builder = cringle::Builder::new().workers(1).thread_locals(ThreadLocals::Private);
+    let count = builder.run(|| {
+        fiber::spawn(|| ()).join().expect("no panic");
+        let before = memory::now();
+        let start = Instant::now();
+        let parked = AtomicU64::new(0);
+        fiber::scope(|s| {
+            let park = || {
+                drop(black_box(Box::new([0u8; 100])));
+                parked.fetch_add(1, Relaxed);
+                fiber::park();
+            };
+            let handles: Vec<_> = (0..fibers).map(|_| s.spawn(park)).collect();
+            while parked.load(Relaxed) < fibers {
+                fiber::yield_now();
+            }
+            let spawn_seconds = start.elapsed().as_secs_f64();
+            let Memory { resident_bytes, page_table_bytes } = memory::now() - before;
+            let start = Instant::now();
+            handles.iter().for_each(|handle| handle.thread().unpark());
+            handles.into_iter().for_each(|handle| handle.join().expect("no panic"));
+            let join_seconds = start.elapsed().as_secs_f64();
+            Count { fibers, spawn_seconds, resident_bytes, page_table_bytes, join_seconds }
+        })
+    });
+    let count = count.expect("a runtime starts");
     println!("{}", serde_json::to_string(&count).expect("plain numbers"));
 }

@@ -67,7 +67,7 @@ fn fibers(fan: u64) -> f64 {
 
 /// The context that spawns the tasks.
 #[derive(Clone, Copy)]
-enum From {
+pub(crate) enum From {
     BlockOn,
     Task,
     LocalSet,
@@ -92,7 +92,7 @@ macro_rules! spawning {
 }
 
 /// Returns the nanoseconds per spawn and join, `fan` at a time.
-fn tasks(fan: u64, from: From) -> f64 {
+pub(crate) fn tasks(fan: u64, from: From) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("no drivers");
     let local = tokio::task::LocalSet::new();
     match from {

@@ -49,9 +49,27 @@ struct Report {
     io_uring: Ring,
     paths: Vec<PathReport>,
     limits: Vec<Limit>,
+    thread_locals: PrivateLocals,
     /// `null` with `--no-measure`.
     measured: Option<Measured>,
     verdict: Conclusion,
+}
+
+/// Whether fibers can have thread-locals of their own in a program that is linked as this one.
+#[derive(Serialize)]
+struct PrivateLocals {
+    private: bool,
+    /// Why not.
+    why: Option<String>,
+}
+
+impl PrivateLocals {
+    fn find() -> PrivateLocals {
+        let builder =
+            cringle::Builder::new().workers(1).driver(cringle::runtime::DriverChoice::Epoll);
+        let tried = builder.thread_locals(cringle::runtime::ThreadLocals::Private).run(|| ());
+        PrivateLocals { private: tried.is_ok(), why: tried.err().map(|e| e.to_string()) }
+    }
 }
 
 /// The findings about a program, with `--program`.
@@ -77,6 +95,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let limits = limits::all(&ring.permissions, rings);
     // This starts a thread: no child may be forked from here on.
     cringle_report::interrupt::watch()?;
+    let thread_locals = PrivateLocals::find();
     let measured = (!args.no_measure).then(|| measure::all(args, &ring, &paths));
     let verdict = conclusion::of(&ring, &limits, measured.as_ref());
     let report = Report {
@@ -87,6 +106,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         io_uring: ring,
         paths,
         limits,
+        thread_locals,
         measured,
         verdict,
     };

@@ -23,6 +23,12 @@ pub(super) fn of(report: &Report) -> String {
     report.paths.iter().for_each(|path| self::path_report(&mut page, path));
     page.heading("Limits");
     report.limits.iter().for_each(|limit| self::limit(&mut page, limit));
+    page.heading("Fibers");
+    let thread_locals = match &report.thread_locals.why {
+        None => "shared by the fibers of a worker, or private: both can be had",
+        Some(why) => why,
+    };
+    page.row("thread-locals", thread_locals);
     if let Some(measured) = &report.measured {
         self::measured(&mut page, measured);
     }

@@ -12,7 +12,15 @@ fn the_json_has_the_documented_shape() {
         value.as_object().unwrap().keys().cloned().collect()
     };
     let all = [
-        "schema", "command", "version", "kernel", "io_uring", "paths", "limits", "measured",
+        "schema",
+        "command",
+        "version",
+        "kernel",
+        "io_uring",
+        "paths",
+        "limits",
+        "thread_locals",
+        "measured",
         "verdict",
     ];
     assert_eq!(keys(&report.json), all);
@@ -21,6 +29,7 @@ fn the_json_has_the_documented_shape() {
     assert_eq!(keys(&report.json["io_uring"]), ring);
     assert_eq!(keys(&report.json["verdict"]), ["driver", "missing", "sentence"]);
     assert_eq!(keys(&report.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
+    assert_eq!(keys(&report.json["thread_locals"]), ["private", "why"]);
     assert_eq!(report.json["measured"], serde_json::Value::Null);
     let page = include_str!("../../../../docs/book/src/command/doctor.md");
     for key in all.iter().chain(&ring).chain(&["driver", "missing", "sentence"]) {

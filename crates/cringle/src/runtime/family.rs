@@ -214,7 +214,7 @@ impl Family {
         self.holder.get()
     }
 
-    #[allow(dead_code, reason = "for hooked calls")]
+    #[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "for interposed calls"))]
     pub(super) fn set_holder(&self, holder: Option<FiberRef>) {
         self.holder.set(holder);
     }

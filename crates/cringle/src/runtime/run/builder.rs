@@ -193,7 +193,9 @@ impl Builder {
     }
 
     /// Chooses whose thread-locals fibers use (default: the environment variable
-    /// `CRINGLE_THREAD_LOCALS`, `shared` or `private`; without it [`ThreadLocals::Shared`]).
+    /// `CRINGLE_THREAD_LOCALS`, `shared` or `private`; without it [`ThreadLocals::Shared`], but
+    /// private in a program that interposes libc's calls, which `cringle_interpose::install!`
+    /// does).
     ///
     /// With [`ThreadLocals::Private`] a fiber that is started with `Send` bounds is to all code of
     /// the process a thread of its own, together with the fibers that it starts with
