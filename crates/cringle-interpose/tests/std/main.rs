@@ -4,6 +4,8 @@ cringle_interpose::install!();
 
 mod common;
 mod files;
+mod locks;
 mod modes;
+mod pthread;
 mod sockets;
 mod time;

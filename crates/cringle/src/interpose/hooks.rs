@@ -1,8 +1,14 @@
-//! What each symbol of the [`table`](super::table) does on a fiber, by the symbol's name.
+//! What each symbol of the table does on a fiber, by the symbol's name.
 
 pub use super::files::{
     close, copy_file_range, flock, openat, openat as openat64, sendfile, sendfile as sendfile64,
     splice,
+};
+pub use super::locks::{
+    pthread_mutex_clocklock, pthread_mutex_lock, pthread_mutex_timedlock, pthread_mutex_trylock,
+    pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock, pthread_rwlock_rdlock,
+    pthread_rwlock_timedrdlock, pthread_rwlock_timedwrlock, pthread_rwlock_tryrdlock,
+    pthread_rwlock_trywrlock, pthread_rwlock_wrlock,
 };
 pub use super::names::{
     getaddrinfo, gethostbyaddr_r, gethostbyname_r, gethostbyname2_r, getnameinfo,
@@ -17,6 +23,11 @@ pub use super::transfer::{
     pread, pread as pread64, preadv, preadv as preadv64, preadv2, preadv2 as preadv64v2, pwrite,
     pwrite as pwrite64, pwritev, pwritev as pwritev64, pwritev2, pwritev2 as pwritev64v2, read,
     readv, write, writev,
+};
+pub use super::waits::{
+    mtx_lock, mtx_timedlock, mtx_trylock, pthread_barrier_wait, pthread_spin_lock,
+    pthread_spin_trylock, pthread_timedjoin_np, sem_clockwait, sem_timedwait, sem_trywait,
+    sem_wait, thrd_join, thrd_sleep, thrd_yield,
 };
 
 use super::{OnFiber, files, next, ready};

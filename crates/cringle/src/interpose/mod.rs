@@ -5,10 +5,12 @@
 //! [`on_fiber`], which off a fiber is one load of a thread-local, and then calls the [`next`]
 //! definition; or it calls the function of the same name in [`hooks`], which waits only its fiber.
 //!
-//! - [`call`] is the frame of each such call;
-//! - [`transfer`], [`sockets`], [`ready`], [`sleep`], [`files`], [`processes`], [`names`] are the
-//!   calls;
-//! - [`table`](crate::__interposed_calls) lists their signatures.
+//! - `call` is the frame of each such call;
+//! - `transfer`, `sockets`, `ready`, `sleep`, `files`, `processes`, `names` are the calls;
+//! - `queue` is what fibers wait in for futexes (`futex`) and pthread's locks (`locks`,
+//!   `conditions`, `waits`); calls that end such waits are in [`for_all`], because threads make
+//!   them too;
+//! - `table` lists the signatures.
 //!
 //! # Invariants
 //!
@@ -16,19 +18,26 @@
 //! caller is lent to an op until the call returns (**I1**): C code lends it as Rust code does.
 
 mod call;
+mod conditions;
 mod files;
+pub mod for_all;
+mod futex;
 pub mod hooks;
+mod locks;
 mod names;
 pub mod next;
 mod processes;
+mod queue;
 mod ready;
 mod sleep;
 mod slices;
 mod sockets;
 mod table;
 mod transfer;
+mod waits;
 
 pub use call::{OnFiber, on_fiber};
+pub use waits::Routine;
 
 /// Whether libc's blocking calls are interposed in this program.
 pub fn is_installed() -> bool {
@@ -38,7 +47,9 @@ pub fn is_installed() -> bool {
 /// Looks up the next definition of each call. The program's first constructor calls it, while the
 /// process has one thread.
 pub extern "C" fn install() {
-    next::resolve();
+    // SAFETY: the contract of this function.
+    unsafe { next::resolve() };
+    conditions::find_attributes();
     after_fork();
     crate::sys::set_interposed();
 }

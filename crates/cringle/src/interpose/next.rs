@@ -1,35 +1,34 @@
 //! The next definitions of the interposed calls: libc's, or those of a preloaded library or of a
 //! sanitizer in between. They are looked up before `main`, never by a call: the lookup allocates,
-//! and takes the loader's lock.
+//! and takes the loader's lock. Only a call before the first constructor, which no known program
+//! makes, looks them up itself.
 
-use libc::*;
+pub use calls::*;
+pub use for_all::*;
+
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_void};
 
 macro_rules! define {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        /// The address of each definition. `None` until it is looked up, and for a function that
-        /// libc lacks.
-        struct Table {
-            $($name: Option<unsafe extern "C-unwind" fn($($type),*) -> $result>,)*
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        use super::{Absent, Slot};
+        #[allow(unused_imports)]
+        use crate::interpose::Routine;
+        use libc::*;
+
+        /// Looks up these definitions.
+        ///
+        /// # Safety
+        ///
+        /// The process has one thread.
+        pub(super) unsafe fn resolve() {
+            // SAFETY: by the contract.
+            $(unsafe { slots::$name.resolve(concat!(stringify!($name), "\0")) };)*
         }
 
-        static TABLE: Cell = Cell(UnsafeCell::new(Table { $($name: None,)* }));
-
-        /// Looks up all definitions.
-        pub(super) fn resolve() {
-            let table = TABLE.0.get();
-            $(
-                const { assert!(size_of::<Option<unsafe extern "C-unwind" fn()>>() == 8) };
-                let name = concat!(stringify!($name), "\0");
-                let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("one NUL");
-                // SAFETY: the contract of `resolve`'s caller: the process has one thread. What libc
-                // defines by this name has this signature.
-                unsafe {
-                    let address = dlsym(RTLD_NEXT, name.as_ptr());
-                    (&raw mut (*table).$name).cast::<*mut c_void>().write(address);
-                }
-            )*
+        #[allow(non_upper_case_globals)]
+        mod slots {
+            $(pub(super) static $name: super::Slot = super::Slot::new();)*
         }
 
         $(
@@ -40,36 +39,122 @@ macro_rules! define {
             /// As libc's.
             #[inline(always)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-                // SAFETY: the contract of `install`: the table is written before a second thread
-                // exists.
-                match unsafe { (*TABLE.0.get()).$name } {
-                    // SAFETY: by the contract.
-                    Some(next) => unsafe { next($($argument),*) },
-                    None => missing(stringify!($name)) as $result,
+                type Definition = Option<unsafe extern "C-unwind" fn($($type),*) -> $result>;
+                let slot: &Slot = &slots::$name;
+                // SAFETY: the contract of `resolve`: what libc defines by this name has this
+                // signature.
+                unsafe {
+                    match slot.get::<Definition>() {
+                        Some(next) => next($($argument),*),
+                        None => match slot.get_early::<Definition>() {
+                            Some(next) => next($($argument),*),
+                            None => Absent::absent(),
+                        },
+                    }
                 }
             }
         )*
     };
 }
 
-struct Cell(UnsafeCell<Table>);
+mod calls {
+    crate::__interposed_calls!(define);
+}
 
-// SAFETY: the contract of `install`: it is written before a second thread exists, and read after.
-unsafe impl Sync for Cell {}
+mod for_all {
+    crate::__interposed_for_all!(define);
+}
 
-crate::__interposed_calls!(define);
+/// Looks up all definitions.
+///
+/// # Safety
+///
+/// The process has one thread.
+pub(super) unsafe fn resolve() {
+    // SAFETY: by the contract.
+    unsafe {
+        calls::resolve();
+        for_all::resolve();
+    }
+}
 
-/// A call before the lookup, or of a function that libc lacks.
-#[cold]
-fn missing(name: &str) -> c_int {
-    let _ = name;
-    crate::sys::set_errno(ENOSYS);
-    -1
+/// The address of a definition; null until it is looked up, and for a function that libc lacks.
+struct Slot(UnsafeCell<*mut c_void>);
+
+// SAFETY: the contract of `resolve`: it is written before a second thread exists, and read after.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot(UnsafeCell::new(std::ptr::null_mut()))
+    }
+
+    /// # Safety
+    ///
+    /// The process has one thread.
+    unsafe fn resolve(&self, name: &str) {
+        let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("one NUL");
+        // SAFETY: by the contract.
+        unsafe { *self.0.get() = libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    }
+
+    /// Returns the definition.
+    ///
+    /// # Safety
+    ///
+    /// `F` is an optional function pointer of its type.
+    #[inline(always)]
+    unsafe fn get<F: Copy>(&self) -> F {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        // SAFETY: by the contract, and that of `resolve`.
+        unsafe { self.0.get().cast::<F>().read() }
+    }
+
+    /// Returns the definition for a call before `main`, after looking it up.
+    ///
+    /// # Safety
+    ///
+    /// As for [`get`](Self::get).
+    #[cold]
+    unsafe fn get_early<F: Copy>(&self) -> F {
+        // SAFETY: by the contract. If `resolve` has been called, the function is not in libc.
+        unsafe {
+            if !super::is_installed() {
+                resolve();
+            }
+            self.get()
+        }
+    }
+}
+
+/// The result of a function that libc lacks.
+trait Absent {
+    fn absent() -> Self;
+}
+
+macro_rules! absent {
+    ($($number:ty)*) => {
+        $(
+            impl Absent for $number {
+                #[cold]
+                fn absent() -> $number {
+                    crate::sys::set_errno(libc::ENOSYS);
+                    -1i8 as $number
+                }
+            }
+        )*
+    };
+}
+
+absent!(i32 u32 i64 isize);
+
+impl Absent for () {
+    fn absent() {}
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use libc::{RTLD_DEFAULT, dlsym};
     use std::ffi::c_char;
 
     #[test]
@@ -87,6 +172,7 @@ mod tests {
             };
         }
         crate::__interposed_calls!(check);
+        crate::__interposed_for_all!(check);
         assert_eq!(missing, Vec::<&str>::new());
     }
 }

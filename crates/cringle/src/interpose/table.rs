@@ -169,6 +169,105 @@ macro_rules! __interposed_calls {
                 addr: *const c_void, addr_len: socklen_t, family: c_int, entry: *mut hostent,
                 buf: *mut c_char, len: size_t, result: *mut *mut hostent, error: *mut c_int
             ) -> c_int;
+
+            fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_mutex_timedlock(
+                mutex: *mut pthread_mutex_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_mutex_clocklock(
+                mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn pthread_rwlock_timedrdlock(
+                lock: *mut pthread_rwlock_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_rwlock_clockrdlock(
+                lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn pthread_rwlock_timedwrlock(
+                lock: *mut pthread_rwlock_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_rwlock_clockwrlock(
+                lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_spin_lock(lock: *mut c_int) -> c_int;
+            fn pthread_spin_trylock(lock: *mut c_int) -> c_int;
+            fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int;
+            fn pthread_timedjoin_np(
+                thread: pthread_t, result: *mut *mut c_void, time: *const timespec
+            ) -> c_int;
+            fn sem_wait(semaphore: *mut sem_t) -> c_int;
+            fn sem_trywait(semaphore: *mut sem_t) -> c_int;
+            fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int;
+            fn sem_clockwait(
+                semaphore: *mut sem_t, clock: clockid_t, time: *const timespec
+            ) -> c_int;
+            fn mtx_lock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn mtx_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn mtx_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+            fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
+            fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int;
+            fn thrd_yield() -> ();
+        }
+    };
+}
+
+/// As [`__interposed_calls`], for the calls that concern fibers whoever makes them: those that end
+/// a wait, and those that release a lock within.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __interposed_for_all {
+    ($($then:tt)*) => {
+        $($then)*! {
+            fn syscall(
+                number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
+            ) -> c_long;
+            fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn pthread_cond_wait(
+                condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t
+            ) -> c_int;
+            fn pthread_cond_timedwait(
+                condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_cond_clockwait(
+                condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t,
+                time: *const timespec
+            ) -> c_int;
+            fn pthread_cond_signal(condition: *mut pthread_cond_t) -> c_int;
+            fn pthread_cond_broadcast(condition: *mut pthread_cond_t) -> c_int;
+            fn pthread_once(control: *mut c_int, routine: Routine) -> c_int;
+            fn call_once(control: *mut c_int, routine: Routine) -> ();
+            fn mtx_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn cnd_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
+            fn cnd_timedwait(
+                condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec
+            ) -> c_int;
+            fn cnd_signal(condition: *mut pthread_cond_t) -> c_int;
+            fn cnd_broadcast(condition: *mut pthread_cond_t) -> c_int;
+        }
+    };
+}
+
+/// As [`__interposed_for_all`], for libc's old names of the same functions.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __interposed_aliases {
+    ($($then:tt)*) => {
+        $($then)*! {
+            fn __pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn __pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn __pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn __pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn __pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn __pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn __pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn __pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
+            fn __pthread_once(control: *mut c_int, routine: Routine) -> c_int;
         }
     };
 }

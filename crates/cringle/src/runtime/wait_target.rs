@@ -35,6 +35,11 @@ impl ByAddress {
     pub(crate) fn of<T>(object: &T) -> ByAddress {
         ByAddress(std::ptr::from_ref(object) as usize)
     }
+
+    #[cfg(feature = "interpose")]
+    pub(crate) fn at(address: usize) -> ByAddress {
+        ByAddress(address)
+    }
 }
 
 impl WaitTarget for ByAddress {

@@ -1,0 +1,47 @@
+//! What the symbols do that concern fibers whoever calls them, by the symbol's name.
+
+pub use super::conditions::{
+    pthread_cond_broadcast, pthread_cond_clockwait, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_cond_wait,
+};
+pub use super::futex::syscall;
+pub use super::locks::{
+    pthread_mutex_unlock, pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,
+    pthread_rwlock_unlock as __pthread_rwlock_unlock,
+};
+pub use super::waits::{
+    call_once, cnd_broadcast, cnd_signal, cnd_timedwait, cnd_wait, mtx_unlock, pthread_once,
+    pthread_once as __pthread_once,
+};
+
+use super::{OnFiber, hooks, next};
+use libc::{pthread_mutex_t, pthread_rwlock_t};
+use std::ffi::c_int;
+
+macro_rules! aliases {
+    ($($alias:ident = $name:ident($type:ty);)*) => {
+        $(
+            /// # Safety
+            ///
+            /// As libc's.
+            pub unsafe fn $alias(on: Option<OnFiber>, object: *mut $type) -> c_int {
+                // SAFETY: by the contract.
+                unsafe {
+                    match on {
+                        Some(on) => hooks::$name(on, object),
+                        None => next::$name(object),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+aliases! {
+    __pthread_mutex_lock = pthread_mutex_lock(pthread_mutex_t);
+    __pthread_mutex_trylock = pthread_mutex_trylock(pthread_mutex_t);
+    __pthread_rwlock_rdlock = pthread_rwlock_rdlock(pthread_rwlock_t);
+    __pthread_rwlock_tryrdlock = pthread_rwlock_tryrdlock(pthread_rwlock_t);
+    __pthread_rwlock_wrlock = pthread_rwlock_wrlock(pthread_rwlock_t);
+    __pthread_rwlock_trywrlock = pthread_rwlock_trywrlock(pthread_rwlock_t);
+}

@@ -1,0 +1,212 @@
+//! Waiting fibers in the process, by the address that they wait for: the futexes of fibers.
+//!
+//! A waiter lies in the frame of its fiber. The queue of its address is a list under a lock, which
+//! waits by raw calls (**I14**) and is never held across a suspension (**I6**); neither waiting nor
+//! waking allocates, because an allocator may be what waits.
+//!
+//! # No wake-up is lost
+//!
+//! A waiter counts itself, takes the queue's lock, checks that it still has to wait, and joins the
+//! queue. The waker changes what the waiter checks, and then looks at the count. If it reads 0, the
+//! waiter's check comes after the change. Otherwise it takes the lock, and finds the waiter in the
+//! queue; or the waiter takes the lock later, and its check comes after the change.
+//!
+//! A waiter leaves the queue by the waker's hand, which moves its waker out and stores `woken`
+//! last (**I10**), or by its own when its time is up. The lock decides which.
+
+use super::call::Call;
+use crate::runtime::fiber::Wait;
+use crate::runtime::lent_frame::LentFrame;
+use crate::runtime::wait_target::ByAddress;
+use crate::runtime::waker::Waker;
+use crate::sys::lock::Mutex;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::time::Instant;
+
+const QUEUES: usize = 256;
+
+/// The waiters in all queues.
+static WAITERS: AtomicUsize = AtomicUsize::new(0);
+static QUEUE: [Mutex<Queue>; QUEUES] = [const { Mutex::new(Queue::new()) }; QUEUES];
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    Woken,
+    TimedOut,
+    /// There was no reason to wait.
+    NotNeeded,
+}
+
+struct Waiter {
+    address: usize,
+    /// A wake-up with none of these bits passes it over.
+    mask: u32,
+    woken: AtomicBool,
+    waker: UnsafeCell<Option<Waker>>,
+    queued: Cell<bool>,
+    previous: Cell<Option<NonNull<Waiter>>>,
+    next: Cell<Option<NonNull<Waiter>>>,
+}
+
+/// The waiters of the addresses that share it, in the order of their arrival.
+struct Queue {
+    first: Option<NonNull<Waiter>>,
+    last: Option<NonNull<Waiter>>,
+}
+
+// SAFETY: I10. Waiters lie in frames that stay while they are queued, and their fields are touched
+// only under the queue's lock, except `woken`, which is atomic.
+unsafe impl Send for Queue {}
+
+fn queue_of(address: usize) -> &'static Mutex<Queue> {
+    let mixed = (address >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+    &QUEUE[mixed >> (usize::BITS - 8)]
+}
+
+/// Waits until a wake-up of this address, or until the deadline. `check` is called under the
+/// queue's lock, and `begin` once the waiter has joined the queue; either may end the wait by
+/// `false`. No cancel ends it.
+pub(super) fn wait(
+    call: Call,
+    address: usize,
+    mask: u32,
+    deadline: Option<Instant>,
+    check: impl FnOnce() -> bool,
+    begin: impl FnOnce() -> bool,
+) -> Waited {
+    let waiter = Waiter {
+        address,
+        mask,
+        woken: AtomicBool::new(false),
+        waker: UnsafeCell::new(Some(call.worker().waker(call.fiber()))),
+        queued: Cell::new(false),
+        previous: Cell::new(None),
+        next: Cell::new(None),
+    };
+    WAITERS.fetch_add(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    let lent = LentFrame::begin();
+    let mut queue = queue_of(address).lock();
+    let joins = check();
+    if joins {
+        // SAFETY: I12. The waiter has left the queue when this function returns.
+        unsafe { queue.push(&waiter) };
+    }
+    drop(queue);
+    let waited = match joins {
+        true if begin() => suspend(call, &waiter, deadline),
+        true => withdraw(&waiter, Waited::NotNeeded),
+        false => Waited::NotNeeded,
+    };
+    lent.end();
+    WAITERS.fetch_sub(1, Ordering::SeqCst);
+    waited
+}
+
+/// Suspends the fiber until its waiter has left the queue.
+fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
+    let (worker, fiber) = (call.worker(), call.fiber());
+    let subject = ByAddress::at(waiter.address);
+    call.shielded(|| {
+        loop {
+            if waiter.woken.load(Ordering::Acquire) {
+                return Waited::Woken;
+            }
+            if deadline.is_some_and(|at| call.now() >= at) {
+                return withdraw(waiter, Waited::TimedOut);
+            }
+            let timer = deadline.map(|at| worker.set_timer(at, fiber));
+            worker.suspend_on(fiber, Wait::Lock, &subject);
+            timer.inspect(|&timer| worker.take_back_timer(timer));
+        }
+    })
+}
+
+/// Removes a waiter from its queue. If it was woken meanwhile, it is.
+fn withdraw(waiter: &Waiter, otherwise: Waited) -> Waited {
+    let was_queued = queue_of(waiter.address).lock().remove(waiter);
+    if was_queued { otherwise } else { Waited::Woken }
+}
+
+/// Wakes at most this number of fibers that wait for an address, and returns their number.
+#[inline]
+pub(super) fn wake(address: usize, mask: u32, most: usize) -> usize {
+    // Pairs with the fence of `wait`.
+    fence(Ordering::SeqCst);
+    if WAITERS.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    wake_some(address, mask, most)
+}
+
+#[cold]
+fn wake_some(address: usize, mask: u32, most: usize) -> usize {
+    for woken in 0..most {
+        let waker = queue_of(address).lock().pop(address, mask);
+        match waker {
+            Some(waker) => waker.wake(),
+            None => return woken,
+        }
+    }
+    most
+}
+
+impl Queue {
+    const fn new() -> Queue {
+        Queue { first: None, last: None }
+    }
+
+    /// # Safety
+    ///
+    /// I12: the waiter stays in place until it has left the queue.
+    unsafe fn push(&mut self, waiter: &Waiter) {
+        let node = NonNull::from(waiter);
+        waiter.queued.set(true);
+        waiter.previous.set(self.last);
+        match self.last.replace(node) {
+            // SAFETY: I10. A queued waiter stays.
+            Some(last) => unsafe { last.as_ref() }.next.set(Some(node)),
+            None => self.first = Some(node),
+        }
+    }
+
+    /// Returns whether it was queued.
+    fn remove(&mut self, waiter: &Waiter) -> bool {
+        if !waiter.queued.replace(false) {
+            return false;
+        }
+        let (previous, next) = (waiter.previous.take(), waiter.next.take());
+        match previous {
+            // SAFETY: I10. Its neighbours are queued, so they stay.
+            Some(previous) => unsafe { previous.as_ref() }.next.set(next),
+            None => self.first = next,
+        }
+        match next {
+            // SAFETY: I10. As above.
+            Some(next) => unsafe { next.as_ref() }.previous.set(previous),
+            None => self.last = previous,
+        }
+        true
+    }
+
+    /// Removes the first waiter of the address that the mask does not pass over.
+    fn pop(&mut self, address: usize, mask: u32) -> Option<Waker> {
+        let mut node = self.first;
+        while let Some(found) = node {
+            // SAFETY: I10. It is queued, so it stays until `woken` is stored, the last touch.
+            let waiter = unsafe { found.as_ref() };
+            if waiter.address == address && waiter.mask & mask != 0 {
+                self.remove(waiter);
+                // SAFETY: I10. Only the one that dequeues the waiter takes its waker.
+                let waker = unsafe { (*waiter.waker.get()).take() };
+                waiter.woken.store(true, Ordering::Release);
+                return waker;
+            }
+            node = waiter.next.get();
+        }
+        None
+    }
+}

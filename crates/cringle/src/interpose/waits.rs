@@ -1,0 +1,309 @@
+//! One-time initialisation, semaphores, barriers, spin locks, and C11's names for threads.
+
+use super::call::OnFiber;
+use super::conditions::{
+    pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait, pthread_cond_wait,
+};
+use super::locks::{self, Limit, pthread_mutex_unlock};
+use super::queue;
+use super::{next, sleep};
+use crate::sys::{self, syscall};
+use libc::{
+    clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, pthread_t, sem_t, timespec,
+};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+const ANY: u32 = u32::MAX;
+
+/// The states of a `pthread_once_t`, with libc's numbers.
+const NEW: i32 = 0;
+const RUNNING: i32 = 1;
+const DONE: i32 = 2;
+
+/// A function that initialises.
+pub type Routine = extern "C-unwind" fn();
+
+/// `pthread_once`, for every caller: in libc's own, a thread would wait for a fiber's routine in
+/// the kernel.
+///
+/// # Safety
+///
+/// As libc's.
+#[inline]
+pub unsafe fn pthread_once(on: Option<OnFiber>, control: *mut c_int, routine: Routine) -> c_int {
+    // SAFETY: by the contract.
+    let word = unsafe { AtomicI32::from_ptr(control) };
+    if word.load(Ordering::Acquire) != DONE {
+        initialize(on, word, routine);
+    }
+    0
+}
+
+#[cold]
+fn initialize(on: Option<OnFiber>, word: &AtomicI32, routine: Routine) {
+    loop {
+        match word.compare_exchange(NEW, RUNNING, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => {
+                let mut attempt = Attempt { word, outcome: NEW };
+                routine();
+                attempt.outcome = DONE;
+                return;
+            }
+            Err(DONE) => return,
+            Err(state) => wait_for_other(on, word, state),
+        }
+    }
+}
+
+fn wait_for_other(on: Option<OnFiber>, word: &AtomicI32, state: i32) {
+    let address = word.as_ptr() as usize;
+    let Some(on) = on else {
+        let (wait, forever) =
+            (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, std::ptr::null::<timespec>());
+        // SAFETY: I14. The caller's word stays while it waits.
+        unsafe { syscall!(SYS_futex, address, wait, state, forever) };
+        return;
+    };
+    on.call_for_code(|call| {
+        let check = || word.load(Ordering::SeqCst) == state;
+        queue::wait(call, address, ANY, None, check, || true);
+        0
+    });
+}
+
+/// A routine that runs. If it ends by an exception, the next caller runs it again.
+struct Attempt<'a> {
+    word: &'a AtomicI32,
+    outcome: i32,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.word.store(self.outcome, Ordering::SeqCst);
+        let address = self.word.as_ptr() as usize;
+        queue::wake(address, ANY, usize::MAX);
+        let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: I14. The kernel uses only the address.
+        unsafe { syscall!(SYS_futex, address, wake, i32::MAX) };
+    }
+}
+
+/// Waits for a semaphore. A post may come from a signal handler, which can wake no fiber, so a
+/// waiting fiber tries again with growing pauses.
+///
+/// # Safety
+///
+/// As libc's.
+unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c_int {
+    // SAFETY: by the contract.
+    let attempt = || unsafe {
+        match next::sem_trywait(semaphore) {
+            0 => Some(0),
+            _ if sys::errno() == libc::EAGAIN => None,
+            _ => Some(-(sys::errno() as isize)),
+        }
+    };
+    let result = on.call(|call| {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        // SAFETY: by the contract.
+        let deadline = match unsafe { limit.deadline(call) } {
+            Ok(deadline) => deadline,
+            Err(code) => return code,
+        };
+        call.shielded(|| {
+            call.poll(|| {
+                let is_late = || deadline.is_some_and(|at| call.now() >= at);
+                attempt().or_else(|| is_late().then_some(-(libc::ETIMEDOUT as isize)))
+            })
+        })
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sem_wait(on: OnFiber, semaphore: *mut sem_t) -> c_int {
+    // SAFETY: by the contract.
+    unsafe { wait_for_permit(on, semaphore, Limit::NONE) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sem_timedwait(on: OnFiber, semaphore: *mut sem_t, time: *const timespec) -> c_int {
+    // SAFETY: by the contract.
+    unsafe { wait_for_permit(on, semaphore, Limit::at(libc::CLOCK_REALTIME, time)) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sem_clockwait(
+    on: OnFiber,
+    semaphore: *mut sem_t,
+    clock: clockid_t,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe { wait_for_permit(on, semaphore, Limit::at(clock, time)) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sem_trywait(on: OnFiber, semaphore: *mut sem_t) -> c_int {
+    // SAFETY: by the contract.
+    let result = unsafe { next::sem_trywait(semaphore) };
+    locks::tried(on, if result == 0 { 0 } else { libc::EBUSY });
+    result
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_spin_lock(on: OnFiber, lock: *mut c_int) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        match next::pthread_spin_trylock(lock) {
+            libc::EBUSY => {}
+            result => return result,
+        }
+        on.call_for_code(|call| {
+            loop {
+                call.worker().yield_now(call.fiber());
+                match next::pthread_spin_trylock(lock) {
+                    libc::EBUSY => {}
+                    result => return -(result as isize),
+                }
+            }
+        })
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_spin_trylock(on: OnFiber, lock: *mut c_int) -> c_int {
+    // SAFETY: by the contract.
+    let result = unsafe { next::pthread_spin_trylock(lock) };
+    locks::tried(on, result);
+    result
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_barrier_wait(on: OnFiber, barrier: *mut pthread_barrier_t) -> c_int {
+    let barrier = barrier as usize;
+    // SAFETY: by the contract; the caller's memory is lent until this returns.
+    on.on_thread(move || unsafe { next::pthread_barrier_wait(barrier as *mut pthread_barrier_t) })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_join(on: OnFiber, thread: pthread_t, result: *mut c_int) -> c_int {
+    // SAFETY: no pointers.
+    if unsafe { libc::pthread_equal(thread, libc::pthread_self()) } != 0 {
+        return THRD_ERROR;
+    }
+    let result = result as usize;
+    // SAFETY: by the contract; the caller's memory is lent until this returns.
+    on.on_thread(move || unsafe { next::thrd_join(thread, result as *mut c_int) })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_timedjoin_np(
+    on: OnFiber,
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    time: *const timespec,
+) -> c_int {
+    let (result, time) = (result as usize, time as usize);
+    // SAFETY: by the contract; the caller's memory is lent until this returns.
+    on.on_thread(move || unsafe {
+        next::pthread_timedjoin_np(thread, result as *mut *mut c_void, time as *const timespec)
+    })
+}
+
+const THRD_BUSY: c_int = 1;
+const THRD_ERROR: c_int = 2;
+const THRD_NOMEM: c_int = 3;
+const THRD_TIMEDOUT: c_int = 4;
+
+/// C11's result for a result of pthread's.
+fn c11(result: c_int) -> c_int {
+    match result {
+        0 => 0,
+        libc::EBUSY => THRD_BUSY,
+        libc::ENOMEM => THRD_NOMEM,
+        libc::ETIMEDOUT => THRD_TIMEDOUT,
+        _ => THRD_ERROR,
+    }
+}
+
+macro_rules! c11 {
+    ($($name:ident($on:ident: $caller:ty $(, $argument:ident: $type:ty)*) = $pthread:expr;)*) => {
+        $(
+            /// # Safety
+            ///
+            /// As libc's.
+            pub unsafe fn $name($on: $caller $(, $argument: $type)*) -> c_int {
+                // SAFETY: by the contract. libc's types are pthread's by other names.
+                c11(unsafe { $pthread($on $(, $argument)*) })
+            }
+        )*
+    };
+}
+
+c11! {
+    mtx_lock(on: OnFiber, mutex: *mut pthread_mutex_t) = locks::pthread_mutex_lock;
+    mtx_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) = locks::pthread_mutex_trylock;
+    mtx_timedlock(on: OnFiber, mutex: *mut pthread_mutex_t, time: *const timespec)
+        = locks::pthread_mutex_timedlock;
+    mtx_unlock(on: Option<OnFiber>, mutex: *mut pthread_mutex_t) = pthread_mutex_unlock;
+    cnd_wait(
+        on: Option<OnFiber>, condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t
+    ) = pthread_cond_wait;
+    cnd_timedwait(
+        on: Option<OnFiber>, condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t,
+        time: *const timespec
+    ) = pthread_cond_timedwait;
+    cnd_signal(on: Option<OnFiber>, condition: *mut pthread_cond_t) = pthread_cond_signal;
+    cnd_broadcast(on: Option<OnFiber>, condition: *mut pthread_cond_t) = pthread_cond_broadcast;
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn call_once(on: Option<OnFiber>, control: *mut c_int, routine: Routine) {
+    // SAFETY: by the contract.
+    unsafe { pthread_once(on, control, routine) };
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_sleep(on: OnFiber, time: *const timespec, left: *mut timespec) -> c_int {
+    const INVALID: c_int = -2;
+    // SAFETY: by the contract.
+    match unsafe { sleep::clock_nanosleep(on, libc::CLOCK_REALTIME, 0, time, left) } {
+        0 => 0,
+        _ => INVALID,
+    }
+}
+
+/// `thrd_yield`.
+///
+/// # Safety
+///
+/// As libc's, which has no contract.
+pub unsafe fn thrd_yield(on: OnFiber) {
+    sleep::sched_yield(on);
+}
