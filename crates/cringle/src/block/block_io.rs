@@ -15,11 +15,13 @@ use crate::runtime::stack::default_stack_bytes;
 use crate::runtime::unwinding;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::worker::Worker;
+use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::plainly;
 use std::cell::Cell;
 use std::io;
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, mpsc};
 
 /// Options of a [`BlockIo`]: see [`BlockIo::builder`].
 ///
@@ -127,21 +129,24 @@ impl BlockIoBuilder {
         let (sender, receiver) = mpsc::channel();
         let admission = Arc::new(Admission::default());
         let thread_admission = Arc::clone(&admission);
-        let thread = std::thread::Builder::new().name("cringle-block".into()).spawn(move || {
-            let failed = sender.clone();
-            let ran = runtime.run(move || {
-                let worker = Worker::here().expect("inside of run");
-                drop(sender.send(Ok(Arc::clone(worker.shared()))));
-                // This fiber waits for the end, while the submitters' fibers run.
-                let waker = crate::fiber::current();
-                thread_admission.on_closed(move || waker.unpark());
-                while !thread_admission.is_drained() {
-                    crate::fiber::park();
+        let thread = std::thread::Builder::new().name("cringle-block".into());
+        let thread = plainly(|| {
+            thread.spawn(move || {
+                let failed = sender.clone();
+                let ran = runtime.run(move || {
+                    let worker = Worker::here().expect("inside of run");
+                    drop(plainly(|| sender.send(Ok(Arc::clone(worker.shared())))));
+                    // This fiber waits for the end, while the submitters' fibers run.
+                    let waker = crate::fiber::current();
+                    thread_admission.on_closed(move || waker.unpark());
+                    while !thread_admission.is_drained() {
+                        crate::fiber::park();
+                    }
+                });
+                if let Err(e) = ran {
+                    drop(failed.send(Err(e)));
                 }
-            });
-            if let Err(e) = ran {
-                drop(failed.send(Err(e)));
-            }
+            })
         })?;
         let shared = crate::fiber::unblock(move || receiver.recv());
         let shared = shared.expect("the thread reports how its start went")?;
@@ -351,7 +356,7 @@ impl BlockIo {
         }
         self.admission.close();
         crate::fiber::unblock(|| {
-            let mut thread = self.thread.lock().expect("no code panics under this lock");
+            let mut thread = self.thread.lock();
             if let Some(Err(payload)) = thread.take().map(std::thread::JoinHandle::join) {
                 unwinding::resume(payload);
             }
@@ -473,7 +478,7 @@ impl Admission {
     }
 
     fn state(&self) -> MutexGuard<'_, AdmissionState> {
-        self.state.lock().expect("no code panics under this lock")
+        self.state.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Registered files and buffers of the drivers without a ring. A file's slot owns a duplicate of
 //! its descriptor. A buffer's slot holds nothing, because ops carry the buffer's address.
 
+use crate::sys::{self, Owned};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 /// The sizes of a ring's tables, so that the limits are the same everywhere.
 const FILE_SLOTS: usize = 1024;
@@ -10,14 +11,13 @@ const BUFFER_SLOTS: usize = 4096;
 
 #[derive(Default)]
 pub(super) struct Registered {
-    files: Vec<Option<OwnedFd>>,
+    files: Vec<Option<Owned>>,
     buffers: Vec<bool>,
 }
 
 impl Registered {
     pub(super) fn add_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        // SAFETY: the caller borrows the file for the length of the call.
-        let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
+        let file = sys::duplicate(fd)?;
         let slot = free_slot(&mut self.files, FILE_SLOTS, "files", Option::is_none)?;
         self.files[slot] = Some(file);
         Ok(slot as u32)

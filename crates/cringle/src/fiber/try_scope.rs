@@ -10,10 +10,11 @@ use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Kin, Worker, fairness};
+use crate::sys::lock::{Mutex, MutexGuard};
 use std::any::Any;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Runs `f` with a scope whose fibers succeed or fail together. The first failure, an `Err` or a
 /// panic of a fiber or of `f`, cancels the other fibers and the waits of `f`. When all have ended,
@@ -422,7 +423,7 @@ unsafe impl<E> Send for Unclaimed<E> {}
 
 impl<E> Failures<E> {
     fn list(&self) -> MutexGuard<'_, Vec<Unclaimed<E>>> {
-        self.list.lock().expect("no code panics under this lock")
+        self.list.lock()
     }
 
     /// Takes the first failure that no `join` has taken, and drops the others.

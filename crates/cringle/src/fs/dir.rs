@@ -210,7 +210,7 @@ impl Dir {
     ///
     /// No descriptor is free (`EMFILE`).
     pub fn try_clone(&self) -> io::Result<Dir> {
-        sys::duplicate(&*self.fd).map(Dir::from)
+        sys::duplicate(self.fd.as_raw_fd()).map(|fd| Dir { fd })
     }
 
     fn open_beneath(&self, path: &Path, flags: i32) -> io::Result<Owned> {

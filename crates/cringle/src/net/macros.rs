@@ -141,8 +141,8 @@ macro_rules! all_sockets {
             ///
             /// As std's: no descriptor is free.
             pub fn try_clone(&self) -> std::io::Result<$ours> {
-                let std = $crate::sys::duplicate(self.socket.std())?;
-                Ok($ours { socket: self.socket.clone_with(std) })
+                let fd = $crate::sys::duplicate(self.socket.fd())?;
+                Ok($ours { socket: self.socket.clone_with(fd.into_std().into()) })
             }
 
             /// Sets whether calls that would wait fail with `WouldBlock` instead.

@@ -9,7 +9,7 @@ use super::transfer::reads_and_writes;
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Worker;
-use crate::sys::Owned;
+use crate::sys::{Owned, plainly};
 use socket2::{Domain, SockAddr, SockRef, Type};
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -98,7 +98,9 @@ impl TcpStream {
     /// [`Cancelled`](crate::Cancelled).
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if timeout.is_zero() {
-            return std::net::TcpStream::connect_timeout(addr, timeout).map(TcpStream::from);
+            // std refuses it, and returns its own error.
+            let refused = plainly(|| std::net::TcpStream::connect_timeout(addr, timeout));
+            return refused.map(TcpStream::from);
         }
         connect(addr, Some(timeout))
     }

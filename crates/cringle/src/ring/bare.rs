@@ -5,6 +5,7 @@ use crate::driver::uring::{UringOptions, check_seccomp};
 use crate::driver::{Completion, Features, Op, Target, Token, Uring, Wait, Waiter};
 use crate::sys::{self, Owned, plainly};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -30,7 +31,7 @@ use std::ptr::NonNull;
 /// ```
 pub struct BareRing {
     /// Dropped before the bell, from which it reads.
-    driver: Uring,
+    driver: ManuallyDrop<Uring>,
     slots: Box<[Slot]>,
     ended: Vec<usize>,
     _bell: Owned,
@@ -76,10 +77,10 @@ impl BareRing {
         let options =
             UringOptions { entries, in_flight_limit: slots, sqpoll: None, iopoll: false, features };
         Ok(BareRing {
-            driver: Uring::new(&options, bell.as_raw_fd())?,
+            driver: ManuallyDrop::new(Uring::new(&options, bell.as_raw_fd())?),
             slots: (0..slots as usize).map(Slot::new).collect(),
             ended: Vec::with_capacity(slots as usize),
-            _bell: Owned::new(bell),
+            _bell: bell,
         })
     }
 
@@ -177,6 +178,9 @@ impl BareRing {
 impl Drop for BareRing {
     fn drop(&mut self) {
         self.wait(usize::MAX, |_, _| {});
+        // The crate of the ring closes it by libc.
+        // SAFETY: the contract of `drop`: the driver is not used again.
+        plainly(|| unsafe { ManuallyDrop::drop(&mut self.driver) });
     }
 }
 

@@ -25,10 +25,11 @@ use super::worker::Question;
 use crate::driver::Counts;
 use crate::driver::pool::Pool;
 use crate::sys;
+use crate::sys::lock::OnceLock;
 use crossbeam_deque::Stealer;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::AtomicI32;
-use std::sync::{Arc, Barrier, OnceLock};
+use std::sync::{Arc, Barrier};
 
 /// The body of an unstarted fiber. One of the two methods is called, on the fiber's own stack.
 pub(crate) trait Body: Send {
@@ -66,7 +67,7 @@ pub(crate) enum Mail {
 }
 
 /// The eventfd by which a thread without a ring wakes a worker.
-pub(crate) struct EventBell(OwnedFd);
+pub(crate) struct EventBell(sys::Owned);
 
 impl Bell for EventBell {
     fn ring(&self) {

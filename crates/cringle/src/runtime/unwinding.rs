@@ -48,7 +48,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// It calls the hook before it. A hook that the program sets later replaces ours until the next
 /// `run`, or calls it.
 pub(super) fn install_hook() {
-    crate::sys::set_beside(|call| foreign::beside(call));
     if !std::thread::panicking() {
         return set_ours();
     }

@@ -3,13 +3,14 @@
 use super::{Checker, Failure, Faults, Options, Stats};
 use crate::Builder;
 use crate::driver::sim::{Core, lock};
+use crate::sys::lock::{Mutex, MutexGuard};
 use std::any::Any;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A simulated machine, whose files and virtual time persist from run to run.

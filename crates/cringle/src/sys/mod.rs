@@ -47,7 +47,7 @@ pub(crate) use transfer::{
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// The number of bytes that one read or write transfers at most (the kernel's `MAX_RW_COUNT`).
 pub(crate) const MAX_RW_BYTES: usize = 0x7fff_f000;
@@ -128,13 +128,13 @@ pub(crate) fn close(fd: RawFd) -> io::Result<()> {
 }
 
 /// Duplicates a descriptor, as `try_clone` of std's types does.
-pub(crate) fn duplicate<S: AsRawFd + FromRawFd>(std: &S) -> io::Result<S> {
+pub(crate) fn duplicate(fd: RawFd) -> io::Result<Owned> {
     // The number of the copy is not one of standard input, output and error.
-    let (fd, lowest) = (std.as_raw_fd(), 3);
-    // SAFETY: no pointers; the descriptor is newly opened, and of the same kind.
+    let lowest = 3;
+    // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = raw::result_of(syscall!(SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, lowest))?;
-        Ok(S::from_raw_fd(fd as RawFd))
+        Ok(Owned::of_new(fd as RawFd))
     }
 }
 
@@ -283,11 +283,11 @@ pub(crate) fn kill(id: u32, signal: c_int) -> io::Result<()> {
 }
 
 /// Opens a close-on-exec event counter.
-pub(crate) fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
+pub(crate) fn eventfd() -> io::Result<Owned> {
     // SAFETY: no pointers; the descriptor is newly opened.
     unsafe {
         let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC))?;
-        Ok(FromRawFd::from_raw_fd(fd))
+        Ok(Owned::of_new(fd))
     }
 }
 

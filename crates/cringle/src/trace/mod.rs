@@ -60,6 +60,7 @@ pub(crate) use event::{Cause, Kind};
 pub(crate) use recorder::{Recorder, RecorderPlace};
 pub(crate) use session::{attach, epoch, flush_after_run, start_from_environment};
 
+use crate::sys::plainly;
 use session::Session;
 use std::io;
 use std::marker::PhantomData;
@@ -158,7 +159,8 @@ impl Builder {
     ///
     /// As [`start`](fn@start).
     pub fn start(self, path: impl AsRef<Path>) -> io::Result<Trace> {
-        let session = Session::start(path.as_ref(), self.events.clamp(64, 1 << 32))?;
+        let path = path.as_ref();
+        let session = plainly(|| Session::start(path, self.events.clamp(64, 1 << 32)))?;
         Ok(Trace { session: Some(session) })
     }
 }
@@ -216,14 +218,15 @@ impl Trace {
     ///
     /// The first error of writing the file. The data before it is in the file.
     pub fn finish(mut self) -> io::Result<Written> {
-        self.session.take().expect("a trace is finished once").finish()
+        let session = self.session.take().expect("a trace is finished once");
+        plainly(|| session.finish())
     }
 }
 
 impl Drop for Trace {
     /// Ends the trace, and reports an error on standard error.
     fn drop(&mut self) {
-        if let Some(Err(e)) = self.session.take().map(|session| session.finish()) {
+        if let Some(Err(e)) = self.session.take().map(|session| plainly(|| session.finish())) {
             crate::sys::report(format_args!("the trace is incomplete: {e}"));
         }
     }

@@ -7,10 +7,10 @@
 use super::clock::Clock;
 use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};
 use super::queue::EventQueue;
+use super::session::Session;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread::Thread;
 
 thread_local! {
     static HERE: Cell<*const RecorderPlace> = const { Cell::new(std::ptr::null()) };
@@ -41,7 +41,7 @@ impl RecorderPlace {
 /// A worker's recorder. See the [module](self).
 pub(crate) struct Recorder {
     queue: Arc<EventQueue>,
-    writer: Thread,
+    session: Arc<Session>,
     clock: Clock,
     tail: Cell<usize>,
     /// The index up to which slots are free, as of the last look at the reader's progress.
@@ -57,7 +57,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(queue: Arc<EventQueue>, writer: Thread) -> Recorder {
+    pub(super) fn new(queue: Arc<EventQueue>, session: Arc<Session>) -> Recorder {
         let clock = queue.origin.clock;
         let stamp = Cell::new(if clock == Clock::Virtual { 0 } else { clock.now() });
         let (tail, limit) = (Cell::new(0), Cell::new(queue.capacity()));
@@ -66,7 +66,7 @@ impl Recorder {
         let (next_op, next_spawn) = (Cell::new(0), Cell::new(0));
         Recorder {
             queue,
-            writer,
+            session,
             clock,
             tail,
             limit,
@@ -155,7 +155,7 @@ impl Recorder {
         self.tail.set(tail);
         self.queue.publish(tail);
         if tail & (self.queue.capacity() / 4 - 1) == 0 {
-            self.writer.unpark();
+            self.session.wake_writer();
         }
     }
 
@@ -172,7 +172,7 @@ impl Recorder {
             let lost = lost + events[0].count();
             self.lost.set(lost);
             self.queue.set_lost(lost);
-            self.writer.unpark();
+            self.session.wake_writer();
             return;
         }
         let gap = (lost > 0).then(|| self.event(Kind::Lost, 0, lost));
@@ -295,6 +295,6 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         self.close();
         self.queue.close();
-        self.writer.unpark();
+        self.session.wake_writer();
     }
 }

@@ -10,13 +10,15 @@ use super::recorder::Recorder;
 use super::writer::Writer;
 use super::{EventNames, Written};
 use crate::sys;
+use crate::sys::lock::{Condvar, Mutex, Signal};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 static CURRENT: Mutex<Option<Arc<Session>>> = Mutex::new(None);
 /// Incremented whenever `CURRENT` changes.
@@ -24,10 +26,6 @@ static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 /// The environment variable that starts a trace at the first `run`.
 const VARIABLE: &str = "CRINGLE_TRACE";
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A trace that is being recorded.
 #[derive(Debug)]
@@ -38,7 +36,8 @@ pub(super) struct Session {
     progress: Condvar,
     closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<io::Result<Written>>>>,
-    writer: Mutex<Option<Thread>>,
+    /// Ends a pause of the writer.
+    writer: Signal,
 }
 
 #[derive(Default)]
@@ -70,16 +69,16 @@ pub(crate) fn attach(
     names: &'static EventNames,
     is_virtual: bool,
 ) -> Option<Recorder> {
-    let session = lock(&CURRENT).clone()?;
+    let session = CURRENT.lock().clone()?;
     let clock = if is_virtual { Clock::Virtual } else { Clock::real() };
-    let writer = lock(&session.writer).clone()?;
-    let mut state = lock(&session.state);
+    let mut state = session.state.lock();
     state.sequences += 1;
     let origin =
         Origin { worker, thread: sys::thread_id(), sequence: state.sequences, clock, names };
     let queue = Arc::new(EventQueue::new(session.events, origin));
     state.queues.push(Arc::clone(&queue));
-    Some(Recorder::new(queue, writer))
+    drop(state);
+    Some(Recorder::new(queue, session))
 }
 
 /// Waits, after a `run`, until the events of its workers are in the file.
@@ -87,7 +86,7 @@ pub(crate) fn flush_after_run() {
     if epoch() == 0 {
         return;
     }
-    let session = lock(&CURRENT).clone();
+    let session = CURRENT.lock().clone();
     session.inspect(|session| session.flush());
 }
 
@@ -99,7 +98,7 @@ pub(crate) fn flush_after_run() {
 /// As [`start`](fn@super::start); the message names the variable.
 pub(crate) fn start_from_environment() -> io::Result<()> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
-    if IS_CHECKED.swap(true, Ordering::Relaxed) || lock(&CURRENT).is_some() {
+    if IS_CHECKED.swap(true, Ordering::Relaxed) || CURRENT.lock().is_some() {
         return Ok(());
     }
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
@@ -136,7 +135,7 @@ fn with_process_number(path: &Path) -> PathBuf {
 
 impl Session {
     pub(super) fn start(path: &Path, events: usize) -> io::Result<Arc<Session>> {
-        let mut current = lock(&CURRENT);
+        let mut current = CURRENT.lock();
         if let Some(other) = &*current {
             let text = format!("the process already writes a trace to {}", other.path.display());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
@@ -149,7 +148,7 @@ impl Session {
             progress: Condvar::new(),
             closed: AtomicBool::new(false),
             thread: Mutex::new(None),
-            writer: Mutex::new(None),
+            writer: Signal::new(),
         });
         let writer_session = Arc::clone(&session);
         let work = move || Writer::new(file, writer_session).run();
@@ -157,8 +156,7 @@ impl Session {
         let thread = thread.map_err(|e| {
             io::Error::new(e.kind(), format!("cannot start the writer thread of the trace: {e}"))
         })?;
-        *lock(&session.writer) = Some(thread.thread().clone());
-        *lock(&session.thread) = Some(thread);
+        *session.thread.lock() = Some(thread);
         *current = Some(Arc::clone(&session));
         EPOCH.fetch_add(1, Ordering::Release);
         Ok(session)
@@ -166,11 +164,11 @@ impl Session {
 
     /// Ends the trace, and waits until the file is complete.
     pub(super) fn finish(&self) -> io::Result<Written> {
-        *lock(&CURRENT) = None;
+        *CURRENT.lock() = None;
         EPOCH.fetch_add(1, Ordering::Release);
         self.closed.store(true, Ordering::Release);
-        let thread = lock(&self.thread).take().expect("a trace is finished once");
-        thread.thread().unpark();
+        let thread = self.thread.lock().take().expect("a trace is finished once");
+        self.wake_writer();
         match thread.join() {
             Ok(written) => written
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.path.display()))),
@@ -184,37 +182,46 @@ impl Session {
 
     /// Waits until all events so far are in the file.
     fn flush(&self) {
-        let writer = lock(&self.writer).clone();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.requested += 1;
         let mine = state.requested;
-        writer.inspect(Thread::unpark);
+        self.wake_writer();
         while state.done < mine && !state.ended {
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.progress.wait(state);
         }
+    }
+
+    /// Makes the writer look at the queues.
+    pub(super) fn wake_writer(&self) {
+        self.writer.set();
+    }
+
+    /// Waits for a while, or until it is woken. For the writer.
+    pub(super) fn pause(&self, limit: Duration) {
+        self.writer.wait_timeout(limit);
     }
 
     /// Returns the queues, and the number to pass to [`written`](Self::written). For the writer.
     pub(super) fn queues(&self) -> (Vec<Arc<EventQueue>>, u64) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         (state.queues.clone(), state.requested)
     }
 
     /// Removes a queue that is empty and closed. For the writer.
     pub(super) fn remove(&self, queue: &Arc<EventQueue>) {
-        lock(&self.state).queues.retain(|other| !Arc::ptr_eq(queue, other));
+        self.state.lock().queues.retain(|other| !Arc::ptr_eq(queue, other));
     }
 
     /// Completes the flushes up to number `requested`. For the writer.
     pub(super) fn written(&self, requested: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.done = requested;
         self.progress.notify_all();
     }
 
     /// Records that the writer has ended. For the writer.
     pub(super) fn ended(&self) {
-        lock(&self.state).ended = true;
+        self.state.lock().ended = true;
         self.progress.notify_all();
     }
 }

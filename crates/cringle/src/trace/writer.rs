@@ -54,7 +54,7 @@ impl Writer {
                 let Sink { written, failed, .. } = self.sink;
                 return failed.map_or(Ok(written), Err);
             }
-            std::thread::park_timeout(PAUSE);
+            self.session.pause(PAUSE);
         }
     }
 

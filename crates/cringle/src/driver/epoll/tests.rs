@@ -36,7 +36,7 @@ struct Rig {
     epoll: ManuallyDrop<Epoll>,
     frames: Vec<Pin<Box<Frame>>>,
     settled: Vec<usize>,
-    wake_fd: ManuallyDrop<OwnedFd>,
+    wake_fd: ManuallyDrop<sys::Owned>,
 }
 
 impl Drop for Rig {

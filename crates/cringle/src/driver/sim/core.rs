@@ -5,9 +5,11 @@ use super::checker::Checker;
 use super::files::{Files, Image};
 use super::options::{Fault, Faults, Options};
 use super::rng::{Rng, mix};
+use crate::sys::lock::Mutex;
+use crate::sys::plainly;
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 thread_local! {
@@ -31,7 +33,9 @@ pub(crate) fn with_here<R>(f: impl FnOnce(&mut Core) -> R) -> Option<R> {
     // SAFETY: I9, no stale address. `enter_thread` stored the address of the core of a `Sim` on
     // this thread, which owns a reference to it. The `Sim` is dropped on this thread, too, and
     // removes the address first.
-    Some(f(&mut super::lock(unsafe { core.as_ref() })))
+    let mut core = super::lock(unsafe { core.as_ref() });
+    // Its files are std's.
+    Some(plainly(|| f(&mut core)))
 }
 
 /// The virtual time that a turn takes, so that time passes for a fiber that spins.

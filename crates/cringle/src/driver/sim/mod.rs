@@ -33,11 +33,12 @@ mod sabotage;
 use super::{Completion, Counts, DriverId, Op, OpDescription};
 use crate::driver::registered::Registered;
 
+use crate::sys::lock::Mutex;
 use cancel::CancelRequest;
 use lent_memory::LentMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use checker::{Checker, Failure};
@@ -258,6 +259,6 @@ impl Drop for Sim {
 }
 
 /// Locks the core. Only a bug of a checker panics under this lock; its findings are still reported.
-pub(crate) fn lock(core: &Mutex<Core>) -> std::sync::MutexGuard<'_, Core> {
-    core.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+pub(crate) fn lock(core: &Mutex<Core>) -> crate::sys::lock::MutexGuard<'_, Core> {
+    core.lock()
 }

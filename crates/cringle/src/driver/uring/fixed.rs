@@ -3,10 +3,10 @@
 //! A table is created, sparse, when the first file or buffer is registered. It belongs to this ring
 //! alone: on another ring the same index means another file.
 
-use crate::sys;
+use crate::sys::{self, Owned};
 use io_uring::Submitter;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 const FILE_SLOTS: u32 = 1024;
 const BUFFER_SLOTS: u32 = 4096;
@@ -41,16 +41,14 @@ pub(super) struct Fixed {
     files: Slots,
     /// Duplicates of the regular files, by slot: for the blocking call after an `EAGAIN` of the
     /// ring.
-    regular: Vec<Option<OwnedFd>>,
+    regular: Vec<Option<Owned>>,
     buffers: Slots,
 }
 
 impl Fixed {
     pub(super) fn add_file(&mut self, ring: &Submitter<'_>, fd: RawFd) -> io::Result<u32> {
-        // SAFETY: the caller borrows the file for the length of the call.
-        let file = unsafe { BorrowedFd::borrow_raw(fd) };
         let is_regular = sys::file_kind(fd).regular;
-        let regular = is_regular.then(|| file.try_clone_to_owned()).transpose()?;
+        let regular = is_regular.then(|| sys::duplicate(fd)).transpose()?;
         if self.files.size == 0 {
             ring.register_files_sparse(FILE_SLOTS).map_err(|e| explain(e, "file"))?;
             self.files.size = FILE_SLOTS;

@@ -29,7 +29,7 @@ struct Rig {
     frames: Vec<Pin<Box<Frame>>>,
     /// How often each frame was settled.
     settled: RefCell<HashMap<NonNull<()>, usize>>,
-    wake_fd: std::os::fd::OwnedFd,
+    wake_fd: sys::Owned,
 }
 
 impl Rig {

@@ -268,7 +268,7 @@ impl File {
     ///
     /// As std's: no descriptor is free.
     pub fn try_clone(&self) -> io::Result<File> {
-        let file = File::of_std(sys::duplicate(&*self.std)?);
+        let file = File::of_std(sys::duplicate(self.fd())?.into_std().into());
         let cursor = Arc::clone(self.cursor());
         // Pairs with the fence in `lend`: either `lend` sees the cursor, or this load sees `LENT`.
         fence(Ordering::SeqCst);

@@ -5,6 +5,7 @@
 //! suspends itself again: its wait is not over (**I1**).
 
 use super::Fiber;
+use crate::sys::plainly;
 use std::backtrace::Backtrace;
 
 /// The stack that a backtrace may take.
@@ -49,7 +50,7 @@ impl Fiber {
     fn answer(&self, probe: Probe) {
         let answer = match probe {
             Probe::Backtrace if self.stack().bytes_left() < BACKTRACE_BYTES => Answer::None,
-            Probe::Backtrace => Answer::Backtrace(Backtrace::force_capture()),
+            Probe::Backtrace => Answer::Backtrace(plainly(Backtrace::force_capture)),
             Probe::Unwinding => Answer::Unwinding(self.frames_unwind()),
         };
         *self.cold.answer.borrow_mut() = answer;

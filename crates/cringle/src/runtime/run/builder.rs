@@ -5,6 +5,7 @@ use crate::driver::UringOptions;
 use crate::driver::{Feature, Features};
 use crate::runtime::diagnostics::watchdog;
 use crate::runtime::driver_choice::{DriverChoice, Plan};
+use crate::runtime::foreign;
 use crate::runtime::overflow;
 use crate::runtime::thread_locals::{self, ThreadLocals};
 use crate::runtime::unwinding;
@@ -24,7 +25,7 @@ const DEFAULT_RING_ENTRIES: u32 = 256;
 const DEFAULT_IN_FLIGHT: u32 = 4032;
 
 #[cfg(feature = "sim")]
-pub(super) type SimCore = Arc<std::sync::Mutex<crate::driver::sim::Core>>;
+pub(super) type SimCore = Arc<crate::sys::lock::Mutex<crate::driver::sim::Core>>;
 
 /// The simulated world that a run is part of, if it is one.
 #[cfg(feature = "sim")]
@@ -284,6 +285,7 @@ impl Builder {
         );
         self.validate()?;
         crate::trace::start_from_environment()?;
+        sys::set_beside(|call| foreign::beside(call));
         unwinding::install_hook();
         if self.overflow_handler {
             overflow::install_handler();

@@ -60,7 +60,7 @@ impl Worker {
                 self.schedule.set_alone(None);
             } else {
                 self.look();
-                std::thread::yield_now();
+                crate::sys::yield_thread();
             }
         }
         self.schedule.ready().take_all()

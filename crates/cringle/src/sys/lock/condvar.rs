@@ -34,7 +34,6 @@ impl Condvar {
 
     /// Releases the mutex, waits for a notification, and acquires the mutex again. It may return
     /// without one.
-    #[allow(dead_code)]
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_within(guard, None).0
     }
