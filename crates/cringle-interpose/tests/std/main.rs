@@ -2,10 +2,12 @@
 
 cringle_interpose::install!();
 
+mod calls;
 mod common;
 mod files;
 mod locks;
 mod modes;
 mod pthread;
+mod same;
 mod sockets;
 mod time;

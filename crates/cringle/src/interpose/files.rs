@@ -105,6 +105,7 @@ unsafe fn is_fifo(dir: RawFd, path: *const c_char) -> bool {
 ///
 /// As libc's.
 pub unsafe fn close(on: OnFiber, fd: c_int) -> c_int {
+    super::direct::forget(fd);
     let result = on.call(|call| {
         if close_waits(fd) && !call.worker().is_simulated() {
             // SAFETY: by the contract.

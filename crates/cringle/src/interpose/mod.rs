@@ -19,6 +19,7 @@
 
 mod call;
 mod conditions;
+mod direct;
 mod files;
 pub mod for_all;
 mod futex;

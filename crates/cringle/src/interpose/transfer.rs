@@ -7,7 +7,7 @@
 
 use super::call::{Call, OnFiber};
 use super::slices::Slices;
-use super::sockets;
+use super::{direct, sockets};
 use crate::fs::File;
 use crate::sys;
 use libc::{iovec, off_t, size_t, ssize_t};
@@ -308,7 +308,7 @@ impl Transfer {
             }
             None => true,
         };
-        may_be && sys::status_flags(self.fd) & libc::O_DIRECT != 0
+        may_be && direct::is_direct(self.fd)
     }
 
     /// Performs the rest, after `done` bytes, while the fiber waits.
