@@ -5,6 +5,7 @@
 //! rewards substitution, not better sentences.
 
 mod book;
+mod calls;
 mod examples;
 mod exceptions;
 mod functions;
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         lines::check(source, &exceptions, &mut findings);
         functions::check(source, &exceptions, &mut findings)?;
         safety::check(source, &mut findings);
+        calls::check(source, &exceptions, &mut findings);
     }
     rooms::check(&sources, &mut findings)?;
     book::check(&mut findings)?;

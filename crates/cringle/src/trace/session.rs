@@ -9,8 +9,8 @@ use super::queue::{EventQueue, Origin};
 use super::recorder::Recorder;
 use super::writer::Writer;
 use super::{EventNames, Written};
-use crate::sys;
 use crate::sys::lock::{Condvar, Mutex, Signal};
+use crate::sys::{self, syscall};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -234,7 +234,7 @@ fn open(path: &Path) -> io::Result<File> {
     let file =
         File::options().write(true).create(true).truncate(false).open(path).map_err(explain)?;
     // SAFETY: no pointers.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+    if unsafe { syscall!(SYS_flock, file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let text = format!(
             "{}: another process writes a trace to it: use `%p`, the process ID, in the name",
             path.display()

@@ -7,7 +7,7 @@
 //! sends no `SIGCHLD` when it ends, so that a program that waits for its own children does not
 //! notice it.
 
-use crate::sys;
+use crate::sys::{raw, syscall};
 use std::io;
 
 /// The result of `prctl(PR_GET_SECCOMP)` for a thread with filters.
@@ -44,20 +44,22 @@ pub(crate) fn check_seccomp() -> io::Result<()> {
 fn run_child() -> io::Result<i32> {
     // SAFETY: the contract of `fork` in a process with threads is that the child makes only
     // async-signal-safe calls. It runs on a copy of this stack and makes system calls alone.
-    let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
+    let child = unsafe { syscall!(SYS_clone, 0, 0, 0, 0, 0) };
     match child {
-        -1 => Err(io::Error::last_os_error()),
+        ..0 => Err(io::Error::from_raw_os_error(-child as i32)),
         0 => make_calls(),
         child => {
             let mut status = 0;
             // SAFETY: the kernel writes one integer, which is borrowed for the call. (`__WALL`
             // waits for a child that sends no signal.)
-            while unsafe { libc::waitpid(child as i32, &mut status, libc::__WALL) } < 0 {
-                if sys::errno() != libc::EINTR {
-                    return Err(io::Error::last_os_error());
+            let mut wait =
+                || unsafe { syscall!(SYS_wait4, child, &raw mut status, libc::__WALL, 0) };
+            loop {
+                match raw::result_of(wait()) {
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    result => return result.map(|_| status),
                 }
             }
-            Ok(status)
         }
     }
 }
@@ -70,9 +72,9 @@ fn make_calls() -> ! {
     // The child ends by `_exit`, which runs no handler of this process.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
-        let ring = libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr());
-        libc::syscall(libc::SYS_io_uring_enter, ring, 0, 0, 0, 0, 0);
-        libc::syscall(libc::SYS_io_uring_register, ring, REGISTER_PROBE, 0, 0);
+        let ring = syscall!(SYS_io_uring_setup, 1, params.as_mut_ptr());
+        syscall!(SYS_io_uring_enter, ring, 0, 0, 0, 0, 0);
+        syscall!(SYS_io_uring_register, ring, REGISTER_PROBE, 0, 0);
         libc::_exit(0)
     }
 }

@@ -1,8 +1,9 @@
 //! The initial values of the thread-locals of each loaded module.
 
 use super::glibc::symbol;
+use crate::sys::lock::Mutex;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A module whose thread-locals lie in one piece with the descriptor, in every block.
 pub(super) struct Module {
@@ -38,7 +39,7 @@ impl Modules {
     pub(super) fn now(link_map: &LinkMap) -> Arc<Modules> {
         static LAST: Mutex<Option<Arc<Modules>>> = Mutex::new(None);
         let changes = Changes::now();
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = LAST.lock();
         match &*last {
             Some(modules) if modules.changes == changes => Arc::clone(modules),
             _ => Arc::clone(last.insert(Arc::new(Modules::list(link_map)))),

@@ -6,6 +6,7 @@
 //! the worker's thread for ever. Our handler calls glibc's on the block of the thread itself.
 
 use super::thread_pointer;
+use crate::sys::{raw, syscall};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,8 +68,8 @@ fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> std::io::Result<
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
     let old = old.map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: I15. Both are null, or actions in the kernel's layout.
-    let result = unsafe { libc::syscall(libc::SYS_rt_sigaction, SIGNAL, new, old, MASK_BYTES) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    let result = unsafe { syscall!(SYS_rt_sigaction, SIGNAL, new, old, MASK_BYTES) };
+    raw::result_of(result).map(drop)
 }
 
 unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

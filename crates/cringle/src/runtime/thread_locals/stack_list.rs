@@ -4,6 +4,7 @@
 //! calling thread out of the list.
 
 use super::glibc::{offset, symbol};
+use crate::sys::syscall;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -112,14 +113,7 @@ impl StackList {
 }
 
 fn futex(word: &AtomicI32, operation: libc::c_int, value: libc::c_int) {
+    let no_limit = std::ptr::null::<libc::timespec>();
     // SAFETY: I15. The word exists during the call.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            operation,
-            value,
-            std::ptr::null::<libc::timespec>(),
-        );
-    }
+    unsafe { syscall!(SYS_futex, word.as_ptr(), operation, value, no_limit) };
 }

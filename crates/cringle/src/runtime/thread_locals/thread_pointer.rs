@@ -30,11 +30,11 @@ pub(super) fn can_be_set() -> Result<(), String> {
 
 #[cfg(target_arch = "x86_64")]
 fn has_shadow_stack() -> bool {
+    use crate::sys::syscall;
     const ARCH_SHSTK_STATUS: libc::c_long = 0x5005;
     let mut features = 0u64;
     // SAFETY: I15. The kernel writes a `u64`, or refuses the call.
-    let result =
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SHSTK_STATUS, &raw mut features) };
+    let result = unsafe { syscall!(SYS_arch_prctl, ARCH_SHSTK_STATUS, &raw mut features) };
     result == 0 && features & 1 != 0
 }
 

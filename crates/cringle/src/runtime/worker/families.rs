@@ -16,10 +16,10 @@ use crate::runtime::family::{Family, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
 use crate::runtime::thread_locals::{self, Block, ThreadLocals};
+use crate::sys::lock::Mutex;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
 /// The families without members that a worker keeps for the next founders.
 const KEPT: usize = 128;
@@ -118,7 +118,7 @@ impl Families {
         if vacant.len() < KEPT {
             return vacant.push(family);
         }
-        POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(family.into_block());
+        POOL.lock().extend(family.into_block());
     }
 }
 
@@ -126,13 +126,13 @@ impl Drop for Families {
     fn drop(&mut self) {
         let families = self.vacant.get_mut().drain(..).chain(self.reserve.take());
         let blocks = families.filter_map(|family| family.into_block());
-        POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);
+        POOL.lock().extend(blocks);
     }
 }
 
 /// Takes a block that no code runs on.
 fn take_block() -> io::Result<Block> {
-    let pooled = POOL.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let pooled = POOL.lock().pop();
     pooled.map_or_else(Block::new, Ok)
 }
 
@@ -162,7 +162,7 @@ impl Drop for SchedulerBlock {
         if let Some(block) = self.0.take() {
             // SAFETY: I14. The code on the block has returned.
             unsafe { block.reset() };
-            POOL.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+            POOL.lock().push(block);
         }
     }
 }

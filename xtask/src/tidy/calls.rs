@@ -1,0 +1,88 @@
+//! Refuses, in the library, what may reach a function of libc that a program has interposed
+//! (**I14**): libc's blocking functions, and std's locks, which wait by libc's `syscall`.
+//!
+//! It reads names, and does not know types: a descriptor that std closes is found by
+//! `tests/interposed`.
+
+use super::Finding;
+use super::exceptions::Exceptions;
+use super::sources::Source;
+
+const LIBRARY: &str = "crates/cringle/src/";
+
+/// The functions of libc that a program may interpose.
+const CALLS: &str = "read write readv writev pread pwrite pread64 pwrite64 preadv pwritev preadv2 \
+    pwritev2 recv recvfrom recvmsg recvmmsg send sendto sendmsg sendmmsg sendfile splice connect \
+    accept accept4 poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 nanosleep \
+    clock_nanosleep usleep sleep sched_yield sigwait sigtimedwait sigwaitinfo open openat close \
+    fsync fdatasync flock fcntl lockf wait waitpid wait4 waitid getaddrinfo getnameinfo syscall \
+    pthread_join pthread_mutex_lock pthread_cond_wait pthread_once sem_wait";
+
+/// The types of `std::sync` that wait.
+const LOCKS: [&str; 8] =
+    ["Barrier", "Condvar", "LazyLock", "Mutex", "Once", "OnceLock", "ReentrantLock", "RwLock"];
+
+/// What writes to standard error through the lock of std's handle.
+const REPORTS: [&str; 3] = ["eprintln!", "eprint!", "io::stderr()"];
+
+pub(super) fn check(source: &Source, exceptions: &Exceptions, findings: &mut Vec<Finding>) {
+    if !source.path.starts_with(LIBRARY) || source.path.contains("tests") {
+        return;
+    }
+    let tests = source.text.find("#[cfg(test)]\nmod ").unwrap_or(source.text.len());
+    for (index, line) in source.text[..tests].lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        for (what, remedy) in found(code) {
+            if !exceptions.allow(&format!("{}: {what}", source.path)) {
+                let text = format!("`{what}` may reach an interposed function (I14); {remedy}");
+                findings.push(Finding::new(source, index + 1, text));
+            }
+        }
+    }
+}
+
+/// Returns the names that a line of code must not have, each with what to use.
+fn found(code: &str) -> Vec<(String, &'static str)> {
+    let calls = code.split("libc::").skip(1).filter_map(|rest| rest.split_once('('));
+    let calls = calls.map(|(name, _)| name).filter(|name| CALLS.split(' ').any(|it| it == *name));
+    let calls = calls.map(|name| (format!("libc::{name}"), "make the call by `sys::syscall!`"));
+    let words = |text: &str, wanted: &str| {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == wanted)
+    };
+    let from_std = code.split_once("std::sync::").map_or("", |(_, rest)| rest);
+    let from_std = if from_std.starts_with("atomic") { "" } else { from_std };
+    let locks = LOCKS.iter().filter(|lock| words(from_std, lock));
+    let locks = locks.map(|name| (format!("std::sync::{name}"), "use `sys::lock`"));
+    let reports = REPORTS.iter().filter(|report| code.contains(*report));
+    let reports = reports.map(|report| ((*report).to_owned(), "use `sys::report`"));
+    calls.chain(locks).chain(reports).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(code: &str) -> Vec<String> {
+        found(code).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn calls_and_locks_that_wait_are_found() {
+        assert_eq!(names("unsafe { libc::read(fd, buf, len) }"), ["libc::read"]);
+        assert_eq!(names("libc::syscall(libc::SYS_futex, word)"), ["libc::syscall"]);
+        assert_eq!(names("libc::readlinkat(dir, path)"), Vec::<String>::new());
+        let locks = ["std::sync::Mutex", "std::sync::OnceLock"];
+        assert_eq!(names("use std::sync::{Arc, Mutex, OnceLock};"), locks);
+        assert_eq!(names("use crate::sync::Mutex;"), Vec::<String>::new());
+        assert_eq!(names("eprintln!(\"lost\");"), ["eprintln!"]);
+    }
+
+    #[test]
+    fn comments_and_tests_are_passed_over() {
+        let text = "// libc::read(0)\n#[cfg(test)]\nmod tests {\nuse std::sync::Mutex;\n}\n";
+        let mut findings = Vec::new();
+        let source = Source::new("crates/cringle/src/a.rs", text);
+        check(&source, &Exceptions::none(), &mut findings);
+        assert!(findings.is_empty(), "{findings:?}");
+    }
+}
