@@ -153,6 +153,7 @@ mod pages {
         Sync: "docs/book/src/sync.md",
         Futures: "docs/book/src/futures.md",
         Hazards: "docs/book/src/hazards.md",
+        ThreadLocals: "docs/book/src/thread-locals.md",
         #[cfg(feature = "sim")]
         Simulation: "docs/book/src/simulation.md",
         Diagnosing: "docs/book/src/diagnosing.md",

@@ -36,7 +36,7 @@ pub(crate) fn command(test: &str) -> Option<Command> {
     if std::env::var(TEST_VARIABLE).is_ok_and(|name| name == test) {
         return None;
     }
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_program();
     command.args(["--exact", &full_name(test, Location::caller()), "--nocapture"]);
     command.arg("--test-threads=1");
     command.env(TEST_VARIABLE, test).env_remove("RUST_BACKTRACE").env_remove("RUST_MIN_STACK");
@@ -53,6 +53,18 @@ pub(crate) fn command(test: &str) -> Option<Command> {
     // SAFETY: `signal` is async-signal-safe, so the child may call it between `fork` and `exec`.
     unsafe { command.pre_exec(restore_signals) };
     Some(command)
+}
+
+/// Returns the command that runs this program again, by the same runner: a loader of another libc,
+/// or an emulator (`.ci/glibcs`).
+fn this_program() -> Command {
+    let Ok(runner) = std::env::var("CRINGLE_TEST_RUNNER") else {
+        return Command::new(std::env::current_exe().unwrap());
+    };
+    let mut words = runner.split_whitespace();
+    let mut command = Command::new(words.next().expect("the runner is a command"));
+    command.args(words).arg(std::env::args_os().next().expect("a program has a name"));
+    command
 }
 
 /// Returns the test's name in its program: with the modules of the caller's file, as in

@@ -20,7 +20,7 @@ const LIBRARY: &str = r#"
 fn compile(folder: &Path) -> Option<PathBuf> {
     let (source, library) = (folder.join("locals.c"), folder.join("locals.so"));
     std::fs::write(&source, LIBRARY).unwrap();
-    let mut compiler = Command::new("cc");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
     let status = compiler
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(&library)

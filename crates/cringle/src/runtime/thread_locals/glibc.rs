@@ -6,7 +6,7 @@
 use super::modules::LinkMap;
 use super::stack_list::StackList;
 use super::thread_pointer;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 /// See the module.
@@ -69,15 +69,19 @@ unsafe impl Send for Glibc {}
 unsafe impl Sync for Glibc {}
 
 impl Glibc {
-    /// Finds everything, or says what is missing.
-    pub(super) fn find() -> Result<Glibc, String> {
+    /// Checks what is known without looking.
+    pub(super) fn check_platform() -> Result<(), String> {
         if cfg!(not(all(target_os = "linux", target_env = "gnu"))) {
             return Err("the program is not linked with glibc".into());
         }
         if cfg!(target_feature = "crt-static") {
             return Err("glibc is linked statically, and exports nothing".into());
         }
-        thread_pointer::can_be_set()?;
+        thread_pointer::can_be_set()
+    }
+
+    /// Finds everything, or says what is missing. Called on a thread of its own.
+    pub(super) fn find() -> Result<Glibc, String> {
         // SAFETY: I15. The types are those that these functions have had since glibc 2.18.
         unsafe {
             Ok(Glibc {
@@ -122,15 +126,17 @@ impl Descriptor {
     fn find() -> Result<Descriptor, String> {
         // SAFETY: the call has no contract.
         let descriptor = unsafe { libc::pthread_self() } as usize;
+        let bytes = number(c"_thread_db_sizeof_pthread")?;
         Ok(Descriptor {
             from_thread_pointer: descriptor.wrapping_sub(thread_pointer::get()) as isize,
-            bytes: number(c"_thread_db_sizeof_pthread")?,
+            bytes,
             thread_id: offset(c"_thread_db_pthread_tid")?,
             cancel_state: offset(c"_thread_db_pthread_cancelhandling")?,
             list: offset(c"_thread_db_pthread_list")?,
             key_values: offset(c"_thread_db_pthread_specific")?,
             modules: offset(c"_thread_db_pthread_dtvp")?,
-            robust_list: robust_list()?.wrapping_sub(descriptor),
+            // SAFETY: I15. The check runs on a thread of its own, which holds no mutex.
+            robust_list: unsafe { robust_list(descriptor, bytes)? },
         })
     }
 }
@@ -183,16 +189,23 @@ fn count(name: &CStr) -> Result<usize, String> {
     Ok(field(name)?[1] as usize)
 }
 
-/// The address of the calling thread's list of robust mutexes, which the kernel knows.
-fn robust_list() -> Result<usize, String> {
-    let (mut head, mut bytes) = (0usize, 0usize);
-    let this_thread: c_int = 0;
-    // SAFETY: I15. The kernel writes an address and a size.
-    let result = unsafe {
-        libc::syscall(libc::SYS_get_robust_list, this_thread, &raw mut head, &raw mut bytes)
+/// Where a descriptor has the head of the list of held robust mutexes. Empty, it refers to itself,
+/// and the word before it refers to it, too: nothing else in a descriptor does.
+///
+/// # Safety
+///
+/// I15: the calling thread holds no robust mutex, and this is its descriptor.
+unsafe fn robust_list(descriptor: usize, bytes: usize) -> Result<usize, String> {
+    let offsets = (size_of::<usize>()..bytes).step_by(size_of::<usize>());
+    // SAFETY: I15, by the contract.
+    let word = |offset| unsafe { ((descriptor + offset) as *const usize).read_volatile() };
+    let is_head = |&offset: &usize| {
+        let address = descriptor + offset;
+        word(offset) == address && word(offset - size_of::<usize>()) == address
     };
-    if result != 0 || head == 0 {
-        return Err("the kernel does not tell the thread's list of robust mutexes".into());
+    let mut heads = offsets.filter(is_head);
+    match (heads.next(), heads.next()) {
+        (Some(head), None) => Ok(head),
+        _ => Err("a thread's list of robust mutexes is not found in its descriptor".into()),
     }
-    Ok(head)
 }

@@ -42,7 +42,7 @@ pub(crate) fn check() -> io::Result<()> {
 
 fn glibc() -> io::Result<&'static glibc::Glibc> {
     static GLIBC: OnceLock<Result<&'static glibc::Glibc, String>> = OnceLock::new();
-    let found = GLIBC.get_or_init(|| self_test::run(glibc::Glibc::find()?));
+    let found = GLIBC.get_or_init(self_test::run);
     found.as_ref().copied().map_err(|why| {
         let remedy = if crate::sys::is_interposed() {
             "do not call `cringle_interpose::install!`, which needs them"

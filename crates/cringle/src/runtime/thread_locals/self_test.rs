@@ -15,16 +15,18 @@ const TOUCHED: u32 = 0x7e57_0002;
 
 static DESTROYED: AtomicU32 = AtomicU32::new(0);
 
-/// Finds what only a thread can find out, and checks everything.
-pub(super) fn run(mut glibc: Glibc) -> Result<&'static Glibc, String> {
-    // In a thread: the main thread differs in places, and the first thread that is started makes
-    // glibc set up what threads need.
-    let resolver = in_thread(|| {
+/// Finds what a block needs, and checks everything.
+pub(super) fn run() -> Result<&'static Glibc, String> {
+    Glibc::check_platform()?;
+    // In a thread: the main thread's descriptor differs in places, and the first thread that is
+    // started makes glibc set up what threads need.
+    let glibc = in_thread(|| {
+        let mut glibc = Glibc::find()?;
         set_id::wrap_handler()?;
         check_lock(&glibc)?;
-        glibc.find_resolver()
+        glibc.resolver = Some(glibc.find_resolver()?);
+        Ok(glibc)
     })?;
-    glibc.resolver = Some(resolver);
     // Blocks are never freed, nor is this.
     let glibc: &'static Glibc = Box::leak(Box::new(glibc));
     in_thread(|| check_block(glibc))?;
