@@ -13,7 +13,7 @@ mod hooks;
 mod processes;
 mod sockets;
 
-use cringle::runtime::DriverChoice;
+use cringle::runtime::{DriverChoice, ThreadLocals};
 use cringle::{Builder, fiber};
 pub(crate) use hooks::own;
 use std::panic::Location;
@@ -47,8 +47,9 @@ fn check_run(place: &Location<'_>, f: &dyn Fn()) {
     let _serial = serial();
     hooks::begin();
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
-        for workers in [1, 2] {
-            Builder::new().driver(driver).workers(workers).run(f).unwrap();
+        for (workers, thread_locals) in [(1, ThreadLocals::Shared), (2, private_if_possible())] {
+            let builder = Builder::new().driver(driver).thread_locals(thread_locals);
+            builder.workers(workers).run(f).unwrap();
             let calls = hooks::take();
             let count = calls.len();
             assert!(
@@ -58,6 +59,11 @@ fn check_run(place: &Location<'_>, f: &dyn Fn()) {
             );
         }
     }
+}
+
+fn private_if_possible() -> ThreadLocals {
+    let refused = Builder::new().thread_locals(ThreadLocals::Private).run(|| ()).is_err();
+    if refused { ThreadLocals::Shared } else { ThreadLocals::Private }
 }
 
 /// Calls are noted for the whole process, so one test at a time runs.
