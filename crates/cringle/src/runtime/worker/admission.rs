@@ -260,8 +260,8 @@ impl Worker {
     /// Releases the block and the stack of a fiber that has ended.
     pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
         self.events.ended(fiber);
-        // The rest is the worker's: an allocator, whose locks a program may interpose, must not find
-        // the fiber (I14).
+        // The rest is the worker's: an allocator, whose locks a program may interpose, must not
+        // find the fiber (I14).
         self.current.set(None);
         // Leaves the spans that the fiber's code has forgotten to leave.
         #[cfg(feature = "tracing")]
