@@ -1,15 +1,58 @@
-//! Crates that know nothing of Cringle wait only their fiber.
+//! Crates and C libraries that know nothing of [Cringle](cringle) wait only their fiber.
+//!
+//! [`install!`] defines libc's blocking calls (`recv`, `connect`, `read`, `poll`, `nanosleep`,
+//! `pthread_mutex_lock`, `syscall(SYS_futex)`, …) as symbols of the program, and the dynamic linker
+//! binds all libraries to them. On a fiber such a call suspends the fiber, and its worker runs
+//! others; elsewhere it is libc's own.
 //!
 //! ```no_run
+//! use std::io::{self, Read, Write};
+//! use std::net::TcpStream;
+//!
 //! cringle_interpose::install!();
+//!
+//! /// Code that was written for threads.
+//! fn ask(host: &str) -> io::Result<String> {
+//!     let mut stream = TcpStream::connect((host, 80))?;
+//!     write!(stream, "GET / HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer)?;
+//!     Ok(answer)
+//! }
 //!
 //! fn main() {
 //!     cringle::run(|| {
-//!         // std's sleep, sockets and files: only the fiber waits.
-//!         std::thread::sleep(std::time::Duration::from_millis(1));
+//!         // Both wait at the same time, on one thread.
+//!         let asked = ["example.com", "example.org"]
+//!             .map(|host| cringle::fiber::spawn(move || ask(host)));
+//!         for answer in asked {
+//!             println!("{:?}", answer.join().unwrap());
+//!         }
 //!     });
 //! }
 //! ```
+//!
+//! # Rules
+//!
+//! - Only a program calls `install!`, once, in `main.rs` (or a test in its own). The crate itself
+//!   defines no symbol, so that depending on it changes nothing.
+//! - Start fibers by [`spawn`](cringle::fiber::spawn()). Such a fiber has thread-locals of its own,
+//!   and is a thread to a crate. A tree of [`spawn_local`](cringle::fiber::spawn_local()) fibers is
+//!   one thread: while one of them waits in an interposed call, none of the others runs.
+//! - [`run`](cringle::run) fails with a sentence where fibers cannot have thread-locals of their
+//!   own, or where `ThreadLocals::Shared` was chosen.
+//!
+//! # Errors and cancellation
+//!
+//! Each call has its own semantics: `O_NONBLOCK`, socket timeouts, whole writes of blocking sockets
+//! and pipes, `errno` set on failure only. A call of a cancelled fiber fails with `ECANCELED`, after
+//! a deadline with `ETIMEDOUT`. Sleeps end early; waits for locks continue.
+//!
+//! The book's chapter "Code that knows nothing of Cringle" lists the calls, and what cannot be.
+//!
+//! # Requirements
+//!
+//! Linux on x86-64 or aarch64, with GNU's C library, dynamically linked.
 
 #![deny(missing_docs)]
 
@@ -35,6 +78,28 @@ pub mod __private {
 
 /// Defines libc's blocking calls in this program: to be called once, in `main.rs`, outside of any
 /// function.
+///
+/// The program's first constructor looks up the next definition of each call: libc's, or that of a
+/// preloaded library.
+///
+/// ```
+/// cringle_interpose::install!();
+///
+/// fn main() {
+///     cringle::run(|| {
+///         let sleepers: Vec<_> = (0..100)
+///             .map(|_| {
+///                 cringle::fiber::spawn(|| {
+///                     std::thread::sleep(std::time::Duration::from_millis(10));
+///                 })
+///             })
+///             .collect();
+///         for sleeper in sleepers {
+///             sleeper.join().unwrap();
+///         }
+///     });
+/// }
+/// ```
 #[macro_export]
 macro_rules! install {
     () => {
@@ -47,6 +112,17 @@ macro_rules! install {
             $crate::__private::interposed_calls!($crate::__define);
             $crate::__private::interposed_for_all!($crate::__define_for_all);
             $crate::__private::interposed_aliases!($crate::__define_for_all);
+
+            /// As `fork`: a child that shares this process's memory would be a part of its fiber.
+            ///
+            /// # Safety
+            ///
+            /// As libc's.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn vfork() -> pid_t {
+                // SAFETY: by the contract.
+                unsafe { fork() }
+            }
 
             /// Before the constructors of libraries, which may call what is defined here.
             #[used]

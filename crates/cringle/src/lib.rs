@@ -152,6 +152,7 @@ mod pages {
         Sockets: "docs/book/src/sockets.md",
         Sync: "docs/book/src/sync.md",
         Futures: "docs/book/src/futures.md",
+        InterposedCalls: "docs/book/src/interposed-calls.md",
         Hazards: "docs/book/src/hazards.md",
         ThreadLocals: "docs/book/src/thread-locals.md",
         #[cfg(feature = "sim")]

@@ -140,15 +140,29 @@ impl Call {
 
     /// Takes one attempt that does not wait from the fiber's budget; when it is spent, the other
     /// fibers run first. False in a simulation, which performs each call itself.
+    ///
+    /// A signal handler may have interrupted the library on this fiber. Then its driver is in use,
+    /// and the fiber must not be suspended.
     #[inline]
     pub(super) fn may_attempt(self) -> bool {
-        if self.worker().is_simulated() {
+        let is_simulated = match self.worker().driver().try_borrow_mut() {
+            Ok(driver) => driver.is_simulated(),
+            Err(_) => return true,
+        };
+        if is_simulated {
             return false;
         }
         if !self.fiber().spend_inline() {
             self.worker().refresh_budget(self.fiber());
         }
         true
+    }
+
+    /// Counts a call that never waits: a loop of failures lets other fibers run. Returns its
+    /// result.
+    pub(super) fn at_once(self, result: isize) -> isize {
+        self.worker().tried(self.fiber(), result != -(libc::EAGAIN as isize));
+        result
     }
 
     /// Whether a file that waits only for storage is used by the plain call: the fiber unwinds

@@ -1,5 +1,6 @@
 //! What each symbol of the table does on a fiber, by the symbol's name.
 
+pub use super::connections::{accept4, connect};
 pub use super::files::{
     close, copy_file_range, flock, openat, openat as openat64, sendfile, sendfile as sendfile64,
     splice,
@@ -10,15 +11,14 @@ pub use super::locks::{
     pthread_rwlock_timedrdlock, pthread_rwlock_timedwrlock, pthread_rwlock_tryrdlock,
     pthread_rwlock_trywrlock, pthread_rwlock_wrlock,
 };
+pub use super::messages::{recvmmsg, sendmmsg};
 pub use super::names::{
     getaddrinfo, gethostbyaddr_r, gethostbyname_r, gethostbyname2_r, getnameinfo,
 };
 pub use super::processes::{pthread_join, sigtimedwait, sigwait, wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
 pub use super::sleep::{clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
-pub use super::sockets::{
-    accept4, connect, recvfrom, recvmmsg, recvmsg, sendmmsg, sendmsg, sendto,
-};
+pub use super::sockets::{recvfrom, recvmsg, sendmsg, sendto};
 pub use super::transfer::{
     pread, pread as pread64, preadv, preadv as preadv64, preadv2, preadv2 as preadv64v2, pwrite,
     pwrite as pwrite64, pwritev, pwritev as pwritev64, pwritev2, pwritev2 as pwritev64v2, read,

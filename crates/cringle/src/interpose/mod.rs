@@ -6,7 +6,8 @@
 //! definition; or it calls the function of the same name in [`hooks`], which waits only its fiber.
 //!
 //! - `call` is the frame of each such call;
-//! - `transfer`, `sockets`, `ready`, `sleep`, `files`, `processes`, `names` are the calls;
+//! - `transfer`, `sockets`, `connections`, `messages`, `ready`, `sleep`, `files`, `processes` and
+//!   `names` are the calls;
 //! - `queue` is what fibers wait in for futexes (`futex`) and pthread's locks (`locks`,
 //!   `conditions`, `waits`); calls that end such waits are in [`for_all`], because threads make
 //!   them too;
@@ -19,12 +20,14 @@
 
 mod call;
 mod conditions;
+mod connections;
 mod direct;
 mod files;
 pub mod for_all;
 mod futex;
 pub mod hooks;
 mod locks;
+mod messages;
 mod names;
 pub mod next;
 mod processes;

@@ -1,0 +1,105 @@
+//! Accepting and making connections.
+
+use super::call::{Call, OnFiber};
+use super::sockets::{WOULD_WAIT, deadline, is_nonblocking};
+use crate::driver::Op;
+use crate::fiber::backoff::Backoff;
+use crate::sys::{self, syscall};
+use libc::{sockaddr, socklen_t};
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn accept4(
+    on: OnFiber,
+    fd: c_int,
+    addr: *mut sockaddr,
+    addr_len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        let is_odd = flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0;
+        if is_odd || is_nonblocking(fd) {
+            // The flags are refused, or the call does not wait.
+            if !call.worker().is_simulated() {
+                call.worker().spend(call.fiber());
+            }
+            // SAFETY: by the contract.
+            return unsafe { syscall!(SYS_accept4, fd, addr, addr_len, flags) };
+        }
+        let deadline = deadline(call, fd, libc::SO_RCVTIMEO);
+        let op = Op::Accept { fd, addr: addr.cast(), addr_len };
+        let result = call.perform_until(op, deadline).unwrap_or(WOULD_WAIT);
+        if result >= 0 {
+            set_flags(result as RawFd, flags);
+        }
+        result
+    });
+    result as c_int
+}
+
+/// Gives a new descriptor, which closes on `exec` and blocks, the flags of `accept4`.
+fn set_flags(fd: RawFd, flags: c_int) {
+    if flags & libc::SOCK_CLOEXEC == 0 {
+        // SAFETY: no pointers.
+        unsafe { syscall!(SYS_fcntl, fd, libc::F_SETFD, 0) };
+    }
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        sys::make_nonblocking(fd, true);
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn connect(on: OnFiber, fd: c_int, addr: *const sockaddr, addr_len: socklen_t) -> c_int {
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+        let is_odd = addr.is_null() || addr_len as usize > size_of_val(&storage);
+        if is_odd || is_nonblocking(fd) {
+            // The address is refused, or the call does not wait.
+            // SAFETY: by the contract.
+            return unsafe { syscall!(SYS_connect, fd, addr, addr_len) };
+        }
+        // An op refers to a whole structure, of which the caller's may be a part.
+        // SAFETY: by the contract, the caller's address has this length.
+        unsafe {
+            let bytes = addr_len as usize;
+            addr.cast::<u8>().copy_to_nonoverlapping(storage.as_mut_ptr().cast(), bytes);
+        }
+        connect_blocking(call, fd, &storage, addr_len)
+    });
+    result as c_int
+}
+
+fn connect_blocking(
+    call: Call,
+    fd: RawFd,
+    storage: &MaybeUninit<libc::sockaddr_storage>,
+    addr_len: socklen_t,
+) -> isize {
+    let deadline = deadline(call, fd, libc::SO_SNDTIMEO);
+    let op = Op::Connect { fd, addr: storage.as_ptr(), addr_len };
+    let mut backoff = Backoff::default();
+    loop {
+        match call.perform_until(op, deadline) {
+            None => return -(libc::EINPROGRESS as isize),
+            // The queue of a Unix listener is full; no event reports room.
+            Some(WOULD_WAIT) if deadline.is_none_or(|at| call.now() < at) => {
+                if let Err(e) = backoff.pause(call.worker(), call.fiber()) {
+                    return call.code(&e);
+                }
+            }
+            Some(result) => return result,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Several messages by one call.
+
+use super::call::{Call, OnFiber, Readiness};
+use super::ready::duration;
+use super::sockets::{AT_ONCE, WOULD_WAIT, deadline, is_nonblocking};
+use crate::sys::syscall;
+use libc::{mmsghdr, timespec};
+use std::ffi::{c_int, c_uint};
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// `recvmmsg` waits for the first message only.
+const MSG_WAITFORONE: c_int = 0x10000;
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn recvmmsg(
+    on: OnFiber,
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        // SAFETY: by the contract.
+        let limit = match unsafe { duration(timeout) } {
+            Ok(limit) => limit,
+            Err(code) => return code,
+        };
+        let timed = limit.and_then(|limit| call.now().checked_add(limit));
+        let is_one_enough = flags & MSG_WAITFORONE != 0;
+        let flags = flags & !MSG_WAITFORONE;
+        // SAFETY: by the contract, of any part of the array.
+        let attempt = |done: usize| unsafe {
+            let (rest, flags) = (messages.wrapping_add(done), flags | libc::MSG_DONTWAIT);
+            let null = std::ptr::null_mut::<timespec>();
+            syscall!(SYS_recvmmsg, fd, rest, count as usize - done, flags, null)
+        };
+        let waits = flags & AT_ONCE == 0 && !is_nonblocking(fd);
+        let each = || [deadline(call, fd, libc::SO_RCVTIMEO), timed].into_iter().flatten().min();
+        many(call, fd, libc::POLLIN, count as usize, waits, each, |done| match attempt(done) {
+            WOULD_WAIT
+                if done > 0 && (is_one_enough || timed.is_some_and(|at| at <= call.now())) =>
+            {
+                Attempted::Enough
+            }
+            result => Attempted::Result(result),
+        })
+    });
+    result as c_int
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn sendmmsg(
+    on: OnFiber,
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    let result = on.call(|call| {
+        if let Some(refusal) = call.refusal() {
+            return refusal;
+        }
+        // SAFETY: by the contract, of any part of the array.
+        let attempt = |done: usize| unsafe {
+            let (rest, flags) = (messages.wrapping_add(done), flags | libc::MSG_DONTWAIT);
+            syscall!(SYS_sendmmsg, fd, rest, count as usize - done, flags)
+        };
+        let waits = flags & AT_ONCE == 0 && !is_nonblocking(fd);
+        let each = || deadline(call, fd, libc::SO_SNDTIMEO);
+        let attempt = |done| Attempted::Result(attempt(done));
+        many(call, fd, libc::POLLOUT, count as usize, waits, each, attempt)
+    });
+    result as c_int
+}
+
+/// What an attempt at several messages has done.
+enum Attempted {
+    /// A number of messages, or an error.
+    Result(isize),
+    Enough,
+}
+
+/// Transfers several messages, and waits before each that would.
+fn many(
+    call: Call,
+    fd: RawFd,
+    events: i16,
+    count: usize,
+    waits: bool,
+    deadline: impl Fn() -> Option<Instant>,
+    attempt: impl Fn(usize) -> Attempted,
+) -> isize {
+    call.may_attempt();
+    let mut done = 0;
+    loop {
+        let or_done = |code| if done > 0 { done as isize } else { code };
+        match attempt(done) {
+            Attempted::Enough => return done as isize,
+            Attempted::Result(WOULD_WAIT) if waits => match call.ready(fd, events, deadline()) {
+                Readiness::Ready => {}
+                Readiness::TimedOut => return or_done(WOULD_WAIT),
+                Readiness::Failed(code) => return or_done(code),
+            },
+            Attempted::Result(code @ ..=0) => return or_done(code),
+            Attempted::Result(number) => {
+                done += number as usize;
+                if done >= count || !waits {
+                    return done as isize;
+                }
+            }
+        }
+    }
+}
