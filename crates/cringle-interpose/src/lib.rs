@@ -45,8 +45,8 @@
 //! # Errors and cancellation
 //!
 //! Each call has its own semantics: `O_NONBLOCK`, socket timeouts, whole writes of blocking sockets
-//! and pipes, `errno` set on failure only. A call of a cancelled fiber fails with `ECANCELED`, after
-//! a deadline with `ETIMEDOUT`. Sleeps end early; waits for locks continue.
+//! and pipes, `errno` set on failure only. A call of a cancelled fiber fails with `ECANCELED`,
+//! after a deadline with `ETIMEDOUT`. Sleeps end early; waits for locks continue.
 //!
 //! The book's chapter "Code that knows nothing of Cringle" lists the calls, and what cannot be.
 //!

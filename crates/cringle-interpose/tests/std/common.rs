@@ -8,9 +8,19 @@ use std::time::Duration;
 
 /// Calls `f` in a runtime of one worker, with a ring and without.
 pub(crate) fn on_both_drivers(f: impl Fn() + Sync) {
+    on_workers(1, f);
+}
+
+/// Calls `f` in runtimes of one worker and of two, with rings and without.
+pub(crate) fn on_one_and_two_workers(f: impl Fn() + Sync) {
+    on_workers(1, &f);
+    on_workers(2, &f);
+}
+
+fn on_workers(workers: usize, f: impl Fn() + Sync) {
     end_if_stuck();
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
-        Builder::new().workers(1).driver(driver).run(&f).expect("the driver is available");
+        Builder::new().workers(workers).driver(driver).run(&f).expect("the driver is available");
     }
 }
 

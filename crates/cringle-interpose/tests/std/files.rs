@@ -5,7 +5,9 @@ use cringle::fiber;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 #[test]
 fn std_pipe_waits_only_its_fiber() {
@@ -79,5 +81,32 @@ fn std_command_waits_only_its_fiber() {
         // Both outputs at once, by `poll`.
         let output = Command::new("sh").args(["-c", "echo out; echo err >&2"]).output().unwrap();
         assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+    });
+}
+
+#[test]
+fn calls_that_never_wait_let_others_run() {
+    on_both_drivers(|| {
+        let (file, stop) = (File::open("/proc/self/exe").unwrap(), AtomicBool::new(false));
+        let (reads, mut socket) = (AtomicUsize::new(0), UnixStream::pair().unwrap());
+        fiber::scope(|s| {
+            s.spawn(|| {
+                while !stop.load(Ordering::SeqCst) {
+                    file.read_exact_at(&mut [0; 64], 0).unwrap();
+                    reads.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            s.spawn(|| {
+                let (ours, theirs) = (&mut socket.0, &mut socket.1);
+                while !stop.load(Ordering::SeqCst) {
+                    ours.write_all(b"!").unwrap();
+                    theirs.read_exact(&mut [0]).unwrap();
+                }
+            });
+            while reads.load(Ordering::SeqCst) < 1000 {
+                fiber::yield_now();
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
     });
 }

@@ -1,6 +1,6 @@
 //! std's locks, channels and threads, which wait by futexes.
 
-use crate::common::{on_both_drivers, waits_for};
+use crate::common::{on_one_and_two_workers, waits_for};
 use cringle::fiber;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, LazyLock, Mutex, OnceLock, RwLock, mpsc};
@@ -15,7 +15,7 @@ fn pause() {
 
 #[test]
 fn std_mutex_held_over_a_wait_excludes() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (lock, inside) = (Mutex::new(0), AtomicUsize::new(0));
         fiber::scope(|s| {
             for _ in 0..FIBERS {
@@ -36,7 +36,7 @@ fn std_mutex_held_over_a_wait_excludes() {
 
 #[test]
 fn fibers_and_threads_share_a_std_mutex() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let lock = Mutex::new(0);
         let count = || {
             for _ in 0..100 {
@@ -65,7 +65,7 @@ fn fibers_and_threads_share_a_std_mutex() {
 
 #[test]
 fn std_rwlock_lets_readers_in_together() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let lock = RwLock::new(0);
         fiber::scope(|s| {
             for i in 0..FIBERS {
@@ -93,7 +93,7 @@ fn std_rwlock_lets_readers_in_together() {
 
 #[test]
 fn std_condvar_passes_a_baton() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (turn, changed) = (Mutex::new(0), Condvar::new());
         fiber::scope(|s| {
             for i in (0..FIBERS).rev() {
@@ -112,7 +112,7 @@ fn std_condvar_passes_a_baton() {
 
 #[test]
 fn std_condvar_times_out() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (lock, changed) = (Mutex::new(()), Condvar::new());
         let begun = Instant::now();
         let limit = Duration::from_millis(20);
@@ -123,7 +123,7 @@ fn std_condvar_times_out() {
 
 #[test]
 fn std_channels_connect_fibers_and_threads() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (to_fiber, from_thread) = mpsc::channel();
         let (to_thread, from_fiber) = mpsc::sync_channel(0);
         let thread = thread::spawn(move || {
@@ -146,7 +146,7 @@ fn std_channels_connect_fibers_and_threads() {
 
 #[test]
 fn several_std_channels_are_used_at_once() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         fiber::scope(|s| {
             for _ in 0..4 {
                 let (sender, receiver) = mpsc::channel();
@@ -166,7 +166,7 @@ fn several_std_channels_are_used_at_once() {
 
 #[test]
 fn std_park_is_the_fibers_own() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (sender, receiver) = mpsc::channel();
         fiber::scope(|s| {
             for i in 0..4 {
@@ -190,7 +190,7 @@ fn std_park_is_the_fibers_own() {
 
 #[test]
 fn lazy_initialiser_that_waits_runs_once() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (cell, runs) = (OnceLock::new(), AtomicUsize::new(0));
         fiber::scope(|s| {
             for _ in 0..FIBERS {
@@ -215,7 +215,7 @@ fn lazy_initialiser_that_waits_runs_once() {
 
 #[test]
 fn std_barrier_releases_all_fibers() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let barrier = Barrier::new(FIBERS);
         let leaders = AtomicUsize::new(0);
         fiber::scope(|s| {
@@ -233,7 +233,7 @@ fn std_barrier_releases_all_fibers() {
 
 #[test]
 fn joining_a_std_thread_waits_only_its_fiber() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn(move || receiver.recv().unwrap());
         let value = waits_for(|| thread.join().unwrap(), || sender.send(5).unwrap());
@@ -243,5 +243,27 @@ fn joining_a_std_thread_waits_only_its_fiber() {
                 s.spawn(|| thread::scope(|t| drop(t.spawn(pause))));
             }
         });
+    });
+}
+
+#[test]
+fn cancelled_fiber_gets_its_lock_nevertheless() {
+    on_one_and_two_workers(|| {
+        let lock = Mutex::new(0);
+        fiber::scope(|s| {
+            let guard = lock.lock().unwrap();
+            for _ in 0..3 {
+                s.spawn(|| {
+                    *lock.lock().unwrap() += 1;
+                    assert!(fiber::yield_now_cancellable().is_err());
+                });
+            }
+            fiber::sleep(Duration::from_millis(2));
+            s.cancel();
+            let _ = fiber::protect(|| fiber::sleep_cancellable(Duration::from_millis(2)));
+            assert_eq!(*guard, 0);
+            drop(guard);
+        });
+        assert_eq!(lock.into_inner().unwrap(), 3);
     });
 }

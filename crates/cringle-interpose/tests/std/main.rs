@@ -10,4 +10,5 @@ mod modes;
 mod pthread;
 mod same;
 mod sockets;
+mod threads;
 mod time;

@@ -1,6 +1,6 @@
 //! pthread's locks, as C libraries call them.
 
-use crate::common::on_both_drivers;
+use crate::common::on_one_and_two_workers;
 use cringle::fiber;
 use libc::*;
 use std::cell::UnsafeCell;
@@ -68,7 +68,7 @@ fn after_ms(clock: clockid_t, ms: i64) -> timespec {
 
 #[test]
 fn pthread_mutexes_exclude_fibers() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         for kind in [
             PTHREAD_MUTEX_NORMAL,
             PTHREAD_MUTEX_RECURSIVE,
@@ -107,7 +107,7 @@ fn pthread_mutexes_exclude_fibers() {
 
 #[test]
 fn contended_mutex_times_out_and_is_busy() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let lock = mutex_of_type(PTHREAD_MUTEX_NORMAL);
         // SAFETY: the mutex is initialised.
         unsafe {
@@ -147,7 +147,7 @@ fn owners_that_the_kernel_checks_are_refused() {
     for lock in [inherits, robust, shared] {
         // SAFETY: the mutex is initialised.
         unsafe {
-            on_both_drivers(|| assert_eq!(pthread_mutex_lock(lock.get()), ENOTSUP));
+            on_one_and_two_workers(|| assert_eq!(pthread_mutex_lock(lock.get()), ENOTSUP));
             assert_eq!(pthread_mutex_lock(lock.get()), 0, "a thread may have it");
             assert_eq!(pthread_mutex_unlock(lock.get()), 0);
         }
@@ -187,7 +187,7 @@ impl Turn {
 
 #[test]
 fn pthread_conditions_hand_over_between_fibers_and_threads() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let turn = Turn::new();
         thread::scope(|t| {
             let thread = t.spawn(|| (0..FIBERS).step_by(2).for_each(|mine| turn.take(mine)));
@@ -205,7 +205,7 @@ fn pthread_conditions_hand_over_between_fibers_and_threads() {
 
 #[test]
 fn pthread_condition_times_out_by_its_clock() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         for clock in [CLOCK_REALTIME, CLOCK_MONOTONIC] {
             // SAFETY: the structures are initialised by libc's functions.
             unsafe {
@@ -227,7 +227,7 @@ fn pthread_condition_times_out_by_its_clock() {
 
 #[test]
 fn pthread_rwlocks_exclude_writers() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let (lock, value) = (Shared::new(PTHREAD_RWLOCK_INITIALIZER), AtomicUsize::new(0));
         let read = || {
             // SAFETY: the lock is initialised.
@@ -272,7 +272,7 @@ fn pthread_once_runs_its_routine_once() {
         RUNS.fetch_add(1, Ordering::SeqCst);
     }
     let control = Shared::new(PTHREAD_ONCE_INIT_VALUE);
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         // SAFETY: nobody uses it between the rounds.
         unsafe { *control.get() = PTHREAD_ONCE_INIT_VALUE };
         // SAFETY: the control is initialised.
@@ -286,14 +286,14 @@ fn pthread_once_runs_its_routine_once() {
             thread.join().unwrap();
         });
     });
-    assert_eq!(RUNS.load(Ordering::SeqCst), 2, "once for each driver");
+    assert_eq!(RUNS.load(Ordering::SeqCst), 4, "once for each runtime");
 }
 
 const PTHREAD_ONCE_INIT_VALUE: c_int = 0;
 
 #[test]
 fn semaphores_count_permits() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let mut semaphore = MaybeUninit::uninit();
         // SAFETY: the semaphore is initialised here.
         let semaphore = unsafe {
@@ -319,7 +319,7 @@ fn semaphores_count_permits() {
 
 #[test]
 fn pthread_barrier_releases_fibers_and_threads() {
-    on_both_drivers(|| {
+    on_one_and_two_workers(|| {
         let mut barrier = MaybeUninit::uninit();
         // SAFETY: the barrier is initialised here.
         let barrier = unsafe {

@@ -258,7 +258,7 @@ pub unsafe fn pthread_mutex_unlock(_: Option<OnFiber>, mutex: *mut pthread_mutex
     // SAFETY: by the contract.
     let result = unsafe { next::pthread_mutex_unlock(mutex) };
     // Another thread may have freed the mutex by now: only its address is used.
-    queue::wake(mutex as usize, ANY, 1);
+    queue::wake_after_release(mutex as usize, 1);
     result
 }
 
@@ -373,6 +373,6 @@ pub unsafe fn pthread_rwlock_unlock(_: Option<OnFiber>, lock: *mut pthread_rwloc
     // SAFETY: by the contract.
     let result = unsafe { next::pthread_rwlock_unlock(lock) };
     // All readers may go on at once, or one writer.
-    queue::wake(lock as usize, ANY, usize::MAX);
+    queue::wake_after_release(lock as usize, usize::MAX);
     result
 }

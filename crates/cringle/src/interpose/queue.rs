@@ -22,7 +22,7 @@ use crate::runtime::waker::Waker;
 use crate::sys::lock::Mutex;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::Instant;
 
 const QUEUES: usize = 256;
@@ -140,6 +140,19 @@ pub(super) fn wake(address: usize, mask: u32, most: usize) -> usize {
         return 0;
     }
     wake_some(address, mask, most)
+}
+
+/// [`wake`] after libc has released a lock by an atomic exchange, which on x86-64 is a fence.
+#[inline]
+pub(super) fn wake_after_release(address: usize, most: usize) {
+    if cfg!(target_arch = "x86_64") {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+    if WAITERS.load(Ordering::Relaxed) > 0 {
+        wake_some(address, u32::MAX, most);
+    }
 }
 
 #[cold]
