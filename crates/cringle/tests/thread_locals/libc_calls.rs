@@ -164,7 +164,7 @@ fn thread_handles() {
             .map(|_| {
                 fiber::spawn(|| {
                     // SAFETY: the call has no contract.
-                    let handle = || unsafe { libc::pthread_self() };
+                    let handle = || unsafe { libc::pthread_self() } as usize;
                     let first = handle();
                     for _ in 0..10 {
                         fiber::yield_now();
@@ -173,7 +173,7 @@ fn thread_handles() {
                     assert_eq!(fiber::spawn_local(handle).join().unwrap(), first);
                     // Signals to itself arrive at the worker's thread.
                     // SAFETY: signal 0 is only checked.
-                    assert_eq!(unsafe { libc::pthread_kill(first, 0) }, 0);
+                    assert_eq!(unsafe { libc::pthread_kill(first as libc::pthread_t, 0) }, 0);
                     first
                 })
             })
