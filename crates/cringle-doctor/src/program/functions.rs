@@ -25,6 +25,16 @@ pub(super) static HOOKED: LazyLock<Vec<&str>> = LazyLock::new(|| {
     lists.concat().into_iter().filter(|name| waits(name)).collect()
 });
 
+/// The functions with hooks under the names that programs link with today. The linker does not
+/// export the old names of the same functions, unless a library imports them.
+pub(super) fn current() -> impl Iterator<Item = &'static str> {
+    HOOKED.iter().copied().filter(|name| !name.starts_with("__pthread_"))
+}
+
+/// Imports that every program with hooks has: std waits by `pause` in a second call of `exit`, and
+/// Cringle copies from pipes by `tee` without waiting.
+pub(super) const OF_EVERY_PROGRAM: [&str; 2] = ["pause", "tee"];
+
 /// Functions of locks have hooks for what they wake or leave, too.
 fn waits(name: &str) -> bool {
     !["unlock", "try", "signal", "broadcast"].iter().any(|part| name.contains(part))

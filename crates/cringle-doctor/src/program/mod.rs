@@ -146,8 +146,11 @@ impl ProgramReport {
 /// Examines the program at `path`, and the libraries that the dynamic linker would load with it.
 pub(crate) fn examine(path: &Path) -> Result<ProgramReport, Failure> {
     let refused = |why| Failure::failed(format!("{}: {why}", path.display()));
-    let facts = elf::read(path).map_err(refused)?;
+    let mut facts = elf::read(path).map_err(refused)?;
     let hooks = hooks(&facts);
+    if hooks.state == Installed::Yes {
+        facts.imports.retain(|name| !functions::OF_EVERY_PROGRAM.contains(&&**name));
+    }
     let hooked: BTreeSet<_> = match hooks.state {
         Installed::Yes | Installed::Partly => hooks.defined.iter().cloned().collect(),
         Installed::No | Installed::Unknown => {
@@ -192,8 +195,8 @@ fn hooks(facts: &Facts) -> Hooks {
         all if all == functions::CORE.len() => Installed::Yes,
         _ => Installed::Partly,
     };
-    let missing = functions::HOOKED.iter().filter(|name| !facts.defines.contains(**name));
-    let missing = if state == Installed::Yes { missing.copied().collect() } else { Vec::new() };
+    let missing = functions::current().filter(|name| !facts.defines.contains(*name));
+    let missing = if state == Installed::Yes { missing.collect() } else { Vec::new() };
     Hooks { state, defined, missing }
 }
 
