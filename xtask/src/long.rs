@@ -67,6 +67,12 @@ static JOBS: &[Job] = &[
         command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
     },
     Job {
+        name: "switches",
+        about: "the machine code of the switch to a fiber's stack, with each link-time optimisation",
+        environment: &[],
+        command: "cargo xtask switches",
+    },
+    Job {
         name: "private",
         about: "the tests of the library with private thread-locals",
         environment: &[("CRINGLE_THREAD_LOCALS", "private")],

@@ -3,6 +3,7 @@
 mod kernels;
 mod long;
 mod ring;
+mod switches;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +26,8 @@ enum Task {
     Long(long::Args),
     /// Check sizes, imports between rooms and the reasons of `unsafe`
     Tidy(tidy::Args),
+    /// Check the machine code of the switch to a fiber's stack
+    Switches(switches::Args),
     /// Print the ring features that this kernel lacks, or why there is no ring
     Ring,
 }
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Task::Kernels(args) => kernels::run(&args),
         Task::Long(args) => long::run(&args),
         Task::Tidy(args) => tidy::run(&args),
+        Task::Switches(args) => switches::run(&args),
         Task::Ring => ring::describe(),
     };
     match done {

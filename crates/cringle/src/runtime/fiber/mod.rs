@@ -274,7 +274,7 @@ impl Fiber {
         unsafe { thread_locals::point_to(own) };
         let result = body.resume(());
         // SAFETY: I14. This frame runs on the worker's block, before and after.
-        unsafe { thread_locals::point_to(workers) };
+        unsafe { thread_locals::point_back(workers) };
         result
     }
 

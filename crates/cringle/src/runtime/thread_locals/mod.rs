@@ -55,13 +55,25 @@ fn glibc() -> io::Result<&'static glibc::Glibc> {
     })
 }
 
-/// Points the thread pointer to a block of a family, for the code that switches to its stack.
+/// Points the thread pointer to a fiber's block, for the code that switches to its stack.
 ///
 /// # Safety
 ///
-/// I14: until it is set back the caller touches no thread-local but on that stack.
+/// I14: until [`point_back`] the caller touches no thread-local but on that stack. `cargo xtask
+/// switches` checks what the compiler makes of it.
 #[inline(always)]
 pub(super) unsafe fn point_to(block: usize) {
+    // SAFETY: I14, by the contract.
+    unsafe { thread_pointer::set_before_switch(block) };
+}
+
+/// Points it back to the block on which the caller's frame runs.
+///
+/// # Safety
+///
+/// I14: it does.
+#[inline(always)]
+pub(super) unsafe fn point_back(block: usize) {
     // SAFETY: I14, by the contract.
     unsafe { thread_pointer::set(block) };
 }

@@ -84,6 +84,33 @@ pub(super) unsafe fn set(pointer: usize) {
     }
 }
 
+/// [`set`], and notes the address of the next instruction where `cringle_marks` asks for it.
+///
+/// # Safety
+///
+/// As for [`set`].
+#[inline(always)]
+pub(super) unsafe fn set_before_switch(pointer: usize) {
+    // SAFETY: I14, by the contract. The note is in a section that is not loaded.
+    #[cfg(all(cringle_marks, target_arch = "x86_64"))]
+    unsafe {
+        std::arch::asm!(
+            "wrfsbase {}",
+            "2:",
+            ".pushsection cringle_switches, \"\", @progbits",
+            ".quad 2b",
+            ".popsection",
+            in(reg) pointer,
+            options(nostack, preserves_flags)
+        );
+    }
+    // SAFETY: I14, by the contract.
+    #[cfg(not(all(cringle_marks, target_arch = "x86_64")))]
+    unsafe {
+        set(pointer);
+    }
+}
+
 /// Calls `f` on a block of thread-locals. A panic of `f` continues in the caller.
 ///
 /// # Safety
