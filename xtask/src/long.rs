@@ -139,7 +139,62 @@ static JOBS: &[Job] = &[
         environment: &[("CRINGLE_FAULTS", "all")],
         command: "cargo test --release -p cringle-cli --test cp no_fault -- --nocapture",
     },
+    Job {
+        name: "crates",
+        about: "1,000 fibers with unmodified crates against real servers",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "1"),
+            ("CRINGLE_DRIVER", "uring"),
+            // See crates/ecosystem-interposed/.cargo/config.toml.
+            ("SSL_CERT_FILE", "/dev/null"),
+            ("SSL_CERT_DIR", "/var/empty"),
+        ],
+        command: CRATES,
+    },
+    Job {
+        name: "crates-2",
+        about: "the same on two workers",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "2"),
+            ("CRINGLE_DRIVER", "uring"),
+            // See crates/ecosystem-interposed/.cargo/config.toml.
+            ("SSL_CERT_FILE", "/dev/null"),
+            ("SSL_CERT_DIR", "/var/empty"),
+        ],
+        command: CRATES,
+    },
+    Job {
+        name: "crates-epoll",
+        about: "the same on epoll",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "1"),
+            ("CRINGLE_DRIVER", "epoll"),
+            // See crates/ecosystem-interposed/.cargo/config.toml.
+            ("SSL_CERT_FILE", "/dev/null"),
+            ("SSL_CERT_DIR", "/var/empty"),
+        ],
+        command: CRATES,
+    },
+    Job {
+        name: "crates-epoll-2",
+        about: "the same on epoll and two workers",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "2"),
+            ("CRINGLE_DRIVER", "epoll"),
+            // See crates/ecosystem-interposed/.cargo/config.toml.
+            ("SSL_CERT_FILE", "/dev/null"),
+            ("SSL_CERT_DIR", "/var/empty"),
+        ],
+        command: CRATES,
+    },
 ];
+
+const CRATES: &str = "cargo test --manifest-path crates/ecosystem-interposed/Cargo.toml --target-dir target -- \
+                      --nocapture --test-threads 1";
 
 /// Runs the chosen jobs. Returns whether all passed.
 pub(crate) fn run(args: &Args) -> Result<bool> {

@@ -7,4 +7,6 @@ mod pages {
     struct Crates;
     #[doc = include_str!("../../../docs/book/src/from-tokio.md")]
     struct FromTokio;
+    #[doc = include_str!("../../../docs/book/src/unmodified.md")]
+    struct Unmodified;
 }
