@@ -272,9 +272,12 @@ unsafe fn readiness(seen: &mut Seen) {
         seen.value("event", (event.events, { event.u64 }));
         seen.note("epoll_wait for none", || epoll_wait(instance, &mut event, 0, -1));
         seen.note("epoll_wait on a pipe", || epoll_wait(from, &mut event, 1, -1));
-        for fd in [from, to, instance] {
-            close(fd);
-        }
+        close(to);
+        (limit.tv_sec, limit.tv_usec) = (0, 5000);
+        FD_SET(from, &mut reads);
+        seen.note("select, hung up", || select(from + 1, null, null, &mut reads, &mut limit));
+        close(from);
+        close(instance);
     }
 }
 

@@ -200,8 +200,12 @@ impl Call {
         }
     }
 
-    /// Waits until a descriptor has one of these events of `poll(2)`, or the deadline has passed.
+    /// Waits until a descriptor has one of these events of `poll(2)`, or a hang-up or an error; or
+    /// until the deadline.
     pub(super) fn ready(self, fd: RawFd, events: i16, deadline: Option<Instant>) -> Readiness {
+        if deadline.is_some_and(|at| at <= self.now()) {
+            return Readiness::TimedOut;
+        }
         match self.perform_until(Op::Poll { fd, events: events as u16 as u32 }, deadline) {
             None => Readiness::TimedOut,
             Some(code) if code < 0 => Readiness::Failed(code),
@@ -231,10 +235,15 @@ impl Call {
             if let Some(result) = attempt() {
                 return result;
             }
-            if let Err(e) = backoff.pause(self.worker(), self.fiber()) {
-                return self.code(&e);
+            if let Err(code) = self.pause(&mut backoff) {
+                return code;
             }
         }
+    }
+
+    /// Pauses after an attempt without a result. The pauses grow.
+    pub(super) fn pause(self, backoff: &mut Backoff) -> Result<(), isize> {
+        backoff.pause(self.worker(), self.fiber()).map_err(|e| self.code(&e))
     }
 
     /// Calls `f` on a thread of the growing pool, where it may block. A cancel does not interrupt

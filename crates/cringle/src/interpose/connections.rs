@@ -95,8 +95,8 @@ fn connect_blocking(
             None => return -(libc::EINPROGRESS as isize),
             // The queue of a Unix listener is full; no event reports room.
             Some(WOULD_WAIT) if deadline.is_none_or(|at| call.now() < at) => {
-                if let Err(e) = backoff.pause(call.worker(), call.fiber()) {
-                    return call.code(&e);
+                if let Err(code) = call.pause(&mut backoff) {
+                    return code;
                 }
             }
             Some(result) => return result,

@@ -3,6 +3,7 @@
 use super::call::{Call, OnFiber, Readiness};
 use super::ready::duration;
 use super::sockets::{AT_ONCE, WOULD_WAIT, deadline, is_nonblocking};
+use crate::fiber::backoff::Backoff;
 use crate::sys::syscall;
 use libc::{mmsghdr, timespec};
 use std::ffi::{c_int, c_uint};
@@ -100,7 +101,7 @@ fn many(
     attempt: impl Fn(usize) -> Attempted,
 ) -> isize {
     call.may_attempt();
-    let mut done = 0;
+    let (mut done, mut backoff) = (0, Backoff::default());
     loop {
         let or_done = |code| if done > 0 { done as isize } else { code };
         match attempt(done) {
@@ -113,6 +114,7 @@ fn many(
             Attempted::Result(code @ ..=0) => return or_done(code),
             Attempted::Result(number) => {
                 done += number as usize;
+                backoff = Backoff::default();
                 if done >= count || !waits {
                     return done as isize;
                 }

@@ -62,7 +62,9 @@ pub extern "C" fn install() {
 fn after_fork() {
     extern "C" fn in_child() {
         crate::runtime::worker::Worker::leave_thread();
+        queue::forget_all();
     }
-    // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local.
+    // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local and a
+    // number.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }

@@ -167,6 +167,11 @@ fn wake_some(address: usize, mask: u32, most: usize) -> usize {
     most
 }
 
+/// Forgets all waiters, in a forked child: their fibers are the parent's.
+pub(super) fn forget_all() {
+    WAITERS.store(0, Ordering::Relaxed);
+}
+
 impl Queue {
     const fn new() -> Queue {
         Queue { first: None, last: None }

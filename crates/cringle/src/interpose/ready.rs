@@ -6,6 +6,7 @@
 //! is that thread's.
 
 use super::call::{Call, OnFiber, Readiness};
+use crate::fiber::backoff::Backoff;
 use crate::sys::syscall;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, timespec, timeval};
 use std::ffi::c_int;
@@ -119,10 +120,16 @@ fn wait_for_any(
         }
     }
     debug_assert!(is_one || one.1 == libc::POLLIN);
+    let mut backoff = Backoff::default();
     loop {
         let readiness = call.ready(one.0, one.1, deadline);
         match (attempt(), readiness) {
-            (0, Readiness::Ready) => {}
+            // An event that the caller has not asked for, such as a hang-up for `select`.
+            (0, Readiness::Ready) => {
+                if let Err(code) = call.pause(&mut backoff) {
+                    return code;
+                }
+            }
             (0, Readiness::TimedOut) => return 0,
             (0, Readiness::Failed(code)) => return code,
             (result, _) => return result,

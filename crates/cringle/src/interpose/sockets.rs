@@ -6,6 +6,7 @@
 use super::call::{Call, OnFiber, Readiness};
 use super::slices::Slices;
 use crate::driver::{Op, nonblocking};
+use crate::fiber::backoff::Backoff;
 use crate::sys::{self, MAX_RW_BYTES, syscall};
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{c_int, c_void};
@@ -127,12 +128,18 @@ fn receive_when_ready(
     deadline: Option<Instant>,
     attempt: impl Fn() -> isize,
 ) -> isize {
+    let mut backoff = Backoff::default();
     loop {
         match call.ready(fd, libc::POLLIN, deadline) {
             Readiness::Failed(code) => return code,
             Readiness::TimedOut => return at_last(fd, attempt),
             Readiness::Ready => match at_last(fd, &attempt) {
-                WOULD_WAIT => {}
+                // Another caller was faster, or the event concerns the queue of errors.
+                WOULD_WAIT => {
+                    if let Err(code) = call.pause(&mut backoff) {
+                        return code;
+                    }
+                }
                 result => return result,
             },
         }
