@@ -80,7 +80,12 @@ impl Database {
     fn program(self) -> Option<PathBuf> {
         let found = |names: &[&str]| names.iter().map(PathBuf::from).find(|path| path.exists());
         match self {
-            Database::Redis => found(&["/usr/bin/redis-server", "/usr/local/bin/redis-server"]),
+            // One program with several names: Debian's redis-tools has it, too, without a service.
+            Database::Redis => found(&[
+                "/usr/bin/redis-server",
+                "/usr/local/bin/redis-server",
+                "/usr/bin/redis-check-rdb",
+            ]),
             Database::Mariadb => {
                 found(&["/usr/sbin/mariadbd", "/usr/libexec/mariadbd", "/usr/sbin/mysqld"])
             }
@@ -110,6 +115,7 @@ impl Database {
         let directory = data.display();
         match self {
             Database::Redis => {
+                command.arg0("redis-server");
                 command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
                 command.args(["--port", &port.to_string(), "--dir"]).arg(data);
                 command.args(["--maxclients", &(connections + 20).to_string()]);
