@@ -101,20 +101,27 @@ fn many(
     attempt: impl Fn(usize) -> Attempted,
 ) -> isize {
     call.may_attempt();
-    let (mut done, mut backoff) = (0, Backoff::default());
+    // Each message has the socket's whole timeout.
+    let (mut done, mut until, mut backoff) = (0, None, Backoff::default());
     loop {
         let or_done = |code| if done > 0 { done as isize } else { code };
         match attempt(done) {
             Attempted::Enough => return done as isize,
-            Attempted::Result(WOULD_WAIT) if waits => match call.ready(fd, events, deadline()) {
-                Readiness::Ready => {}
-                Readiness::TimedOut => return or_done(WOULD_WAIT),
-                Readiness::Failed(code) => return or_done(code),
-            },
+            Attempted::Result(WOULD_WAIT) if waits => {
+                match call.ready(fd, events, *until.get_or_insert_with(&deadline)) {
+                    Readiness::Ready => {
+                        if let Err(code) = call.pause(&mut backoff) {
+                            return or_done(code);
+                        }
+                    }
+                    Readiness::TimedOut => return or_done(WOULD_WAIT),
+                    Readiness::Failed(code) => return or_done(code),
+                }
+            }
             Attempted::Result(code @ ..=0) => return or_done(code),
             Attempted::Result(number) => {
                 done += number as usize;
-                backoff = Backoff::default();
+                (until, backoff) = (None, Backoff::default());
                 if done >= count || !waits {
                     return done as isize;
                 }
