@@ -8,9 +8,11 @@ mod tools;
 
 mod credentials;
 mod families;
+mod forks;
 mod libc_calls;
 mod many;
 mod modules;
+mod state;
 mod std_types;
 
 use cringle::Builder;

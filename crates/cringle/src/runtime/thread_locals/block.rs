@@ -4,7 +4,9 @@
 //! only the end of a thread could free, and a block is in a list of glibc's. So a block is used
 //! again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
 
+use super::fork_guard;
 use super::glibc::Glibc;
+use super::libc_state;
 use super::modules::Modules;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -27,9 +29,9 @@ const DESTRUCTOR_ROUNDS: usize = 4;
 pub(in crate::runtime) struct Block {
     thread_pointer: NonNull<u8>,
     glibc: &'static Glibc,
-    /// What libc initialises by code that runs on the block is initialised.
-    has_begun: Cell<bool>,
     modules: RefCell<Arc<Modules>>,
+    /// The process that has it in its list of threads.
+    generation: Cell<u32>,
 }
 
 // SAFETY: I14. Nothing refers to the thread that made it.
@@ -55,7 +57,8 @@ impl Block {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
         };
         let modules = RefCell::new(Modules::now(&glibc.link_map));
-        let block = Block { thread_pointer, glibc, has_begun: Cell::new(false), modules };
+        let generation = Cell::new(fork_guard::generation());
+        let block = Block { thread_pointer, glibc, modules, generation };
         // SAFETY: I14. The block was just made.
         unsafe { block.fill(id) };
         Ok(block)
@@ -137,26 +140,40 @@ impl Block {
         }
     }
 
-    /// Initialises what code must, before the first other code runs on the block.
+    /// Initialises what code must, before the first other code of a family runs on the block.
     ///
     /// # Safety
     ///
     /// I14: the caller runs on the block.
     pub(in crate::runtime) unsafe fn begin(&self) {
-        if !self.has_begun.replace(true) {
-            // SAFETY: I15. It sets thread-locals.
-            unsafe { (self.glibc.init_ctype)() };
-        }
+        // SAFETY: I14, by the contract.
+        unsafe { libc_state::begin() };
     }
 
-    /// Calls the destructors of the thread-locals, and of the values for keys.
+    /// Calls the destructors of the thread-locals, and of the values for keys. Then releases what
+    /// libc keeps for the code that ran on the block.
     ///
     /// # Safety
     ///
     /// I14: the caller runs on the block.
     pub(in crate::runtime) unsafe fn run_destructors(&self) {
+        let resolver = self.glibc.resolver.as_ref();
+        let resolver = resolver.map(|resolver| self.descriptor_at(resolver.state));
+        // SAFETY: I14. The caller runs on the block, as a thread does at its end.
+        unsafe {
+            self.destroy_values();
+            libc_state::end(resolver, self.glibc.close_resolver);
+        }
+    }
+
+    /// Calls the destructors, also of the values that these leave.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    unsafe fn destroy_values(&self) {
         for _ in 0..DESTRUCTOR_ROUNDS {
-            // SAFETY: I14. The caller runs on the block, as a thread does at its end.
+            // SAFETY: I14, by the contract.
             let had_values = unsafe {
                 (self.glibc.call_destructors)();
                 self.destroy_key_values()
@@ -229,6 +246,44 @@ impl Block {
         let at = self.glibc.descriptor.key_values + block * size_of::<usize>();
         // SAFETY: I14. The offset is that of this glibc.
         unsafe { self.descriptor().byte_add(at).cast::<*mut u8>().read_volatile() }
+    }
+
+    /// Makes a block that the pool had usable in this process. That may be a child of the one that
+    /// made the block.
+    pub(in crate::runtime) fn after_fork(&self) {
+        let generation = fork_guard::generation();
+        if self.generation.replace(generation) == generation {
+            return;
+        }
+        let link = self.descriptor_at(self.glibc.descriptor.list);
+        // SAFETY: I14. The child's list was empty, and no code runs on the block. Modules that were
+        // loaded while it was in no list are initialised by `reset`.
+        unsafe {
+            self.glibc.stack_list.add(link.cast());
+            self.reset();
+        }
+    }
+
+    /// Makes the block that the caller runs on the descriptor of its thread, in a child of `fork`.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on a block, in a process without other threads.
+    pub(super) unsafe fn become_thread(glibc: &Glibc) {
+        let descriptor = super::current().wrapping_add_signed(glibc.descriptor.from_thread_pointer);
+        let field = |offset: usize| (descriptor + offset) as *mut u8;
+        // SAFETY: I14. glibc has put it into the list of the stacks that it frees itself.
+        unsafe {
+            glibc.stack_list.move_here(NonNull::new_unchecked(field(glibc.descriptor.list)).cast());
+            // As of any thread, `setuid` changes its credentials.
+            let state = field(glibc.descriptor.cancel_state).cast::<u32>();
+            state.write_volatile(state.read_volatile() & !EXITING);
+        }
+    }
+
+    fn descriptor_at(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: I15. The offset is that of a field.
+        unsafe { self.descriptor().byte_add(offset) }
     }
 
     /// Prepares the block for the next family.

@@ -3,6 +3,7 @@
 //! The offsets are those for `libthread_db`, the library by which debuggers look at threads. So
 //! they are exact for the glibc that is loaded, whatever its version.
 
+use super::libc_state::{self, CloseResolver};
 use super::modules::LinkMap;
 use super::stack_list::StackList;
 use super::thread_pointer;
@@ -13,10 +14,9 @@ use std::ptr::NonNull;
 pub(super) struct Glibc {
     /// Makes a block: the thread-locals of all loaded modules, and an empty descriptor.
     pub(super) allocate: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
-    /// Sets the tables of the character classes (thread-locals of libc).
-    pub(super) init_ctype: unsafe extern "C" fn(),
     /// Calls the destructors of C++'s and Rust's thread-locals.
     pub(super) call_destructors: unsafe extern "C" fn(),
+    pub(super) close_resolver: CloseResolver,
     pub(super) link_map: LinkMap,
     pub(super) keys: Keys,
     pub(super) descriptor: Descriptor,
@@ -89,12 +89,10 @@ impl Glibc {
                     NonNull<u8>,
                     unsafe extern "C" fn(*mut c_void) -> *mut c_void,
                 >(symbol(c"_dl_allocate_tls")?),
-                init_ctype: std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn()>(symbol(
-                    c"__ctype_init",
-                )?),
                 call_destructors: std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn()>(
                     symbol(c"__call_tls_dtors")?,
                 ),
+                close_resolver: libc_state::find_close_resolver()?,
                 link_map: LinkMap { tls_offset: offset(c"_thread_db_link_map_l_tls_offset")? },
                 keys: Keys::find()?,
                 descriptor: Descriptor::find()?,

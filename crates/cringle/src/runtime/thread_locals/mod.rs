@@ -16,7 +16,9 @@
 
 mod block;
 mod choice;
+mod fork_guard;
 mod glibc;
+mod libc_state;
 mod modules;
 mod self_test;
 mod set_id;
@@ -25,6 +27,7 @@ mod thread_pointer;
 
 pub(super) use block::Block;
 pub use choice::ThreadLocals;
+pub(super) use fork_guard::Section;
 pub(super) use set_id::{note_thread, threads_own};
 pub(super) use thread_pointer::on_block;
 

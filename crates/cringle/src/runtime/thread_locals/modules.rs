@@ -1,5 +1,6 @@
 //! The initial values of the thread-locals of each loaded module.
 
+use super::fork_guard::Section;
 use super::glibc::symbol;
 use crate::sys::lock::Mutex;
 use std::ffi::{c_int, c_void};
@@ -39,11 +40,17 @@ impl Modules {
     pub(super) fn now(link_map: &LinkMap) -> Arc<Modules> {
         static LAST: Mutex<Option<Arc<Modules>>> = Mutex::new(None);
         let changes = Changes::now();
-        let mut last = LAST.lock();
-        match &*last {
-            Some(modules) if modules.changes == changes => Arc::clone(modules),
-            _ => Arc::clone(last.insert(Arc::new(Modules::list(link_map)))),
+        let last = || LAST.lock();
+        {
+            let _section = Section::enter();
+            if let Some(modules) = last().as_ref().filter(|modules| modules.changes == changes) {
+                return Arc::clone(modules);
+            }
         }
+        let modules = Arc::new(Modules::list(link_map));
+        let _section = Section::enter();
+        last().replace(Arc::clone(&modules));
+        modules
     }
 
     /// Whether these are the modules that are loaded now.
@@ -54,8 +61,8 @@ impl Modules {
     fn list(link_map: &LinkMap) -> Modules {
         loop {
             let mut listing = Listing::new();
-            // SAFETY: I15. The callback gets the value that it expects, and does not unwind.
-            unsafe { libc::dl_iterate_phdr(Some(list_module), (&raw mut listing).cast()) };
+            // SAFETY: I15. The callback gets the value that it expects.
+            unsafe { iterate(list_module, &mut listing) };
             // Not within the callback: the loader takes its locks in the other order elsewhere.
             let all = listing.found.iter().filter_map(|found| found.placed(link_map)).collect();
             let modules = Modules { all, changes: listing.changes };
@@ -75,10 +82,23 @@ impl Modules {
         let mut reset = Reset { modules: self, thread_pointer, is_done: false };
         // Within the callback no module is unloaded. One that is loaded meanwhile is initialised in
         // all blocks, afterwards.
-        // SAFETY: I15. The callback gets the value that it expects, and does not unwind.
-        unsafe { libc::dl_iterate_phdr(Some(reset_block), (&raw mut reset).cast()) };
+        // SAFETY: I15. The callback gets the value that it expects.
+        unsafe { iterate(reset_block, &mut reset) };
         reset.is_done
     }
+}
+
+type ModuleCallback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+
+/// Calls `callback` for the loaded modules, until it returns 1.
+///
+/// # Safety
+///
+/// I15: the callback does not unwind, and expects a pointer to a `T`.
+unsafe fn iterate<T>(callback: ModuleCallback, value: &mut T) {
+    let _section = Section::enter();
+    // SAFETY: I15, by the contract.
+    unsafe { libc::dl_iterate_phdr(Some(callback), std::ptr::from_mut(value).cast()) };
 }
 
 struct Reset<'a> {
@@ -111,8 +131,8 @@ unsafe extern "C" fn reset_block(
 impl Changes {
     fn now() -> Changes {
         let mut changes = Changes::default();
-        // SAFETY: I15. The callback gets the value that it expects, and does not unwind.
-        unsafe { libc::dl_iterate_phdr(Some(read_changes), (&raw mut changes).cast()) };
+        // SAFETY: I15. The callback gets the value that it expects.
+        unsafe { iterate(read_changes, &mut changes) };
         changes
     }
 

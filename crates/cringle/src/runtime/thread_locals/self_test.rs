@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::glibc::Glibc;
-use super::{set_id, thread_pointer};
+use super::{fork_guard, set_id, thread_pointer};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,6 +30,7 @@ pub(super) fn run() -> Result<&'static Glibc, String> {
     // Blocks are never freed, nor is this.
     let glibc: &'static Glibc = Box::leak(Box::new(glibc));
     in_thread(|| check_block(glibc))?;
+    fork_guard::install()?;
     Ok(glibc)
 }
 

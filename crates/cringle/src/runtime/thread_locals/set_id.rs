@@ -47,6 +47,13 @@ pub(in crate::runtime) fn threads_own() -> usize {
     }
 }
 
+/// In a child of `fork`: forgets the thread, which the child does not have. Returns whether the
+/// caller runs on a block. That is its thread's descriptor now.
+pub(super) fn forget_thread() -> bool {
+    let own = THREADS_OWN.replace(0);
+    own != 0 && own != thread_pointer::get()
+}
+
 /// Installs our handler, after a thread was started, for which glibc installs its own.
 pub(super) fn wrap_handler() -> Result<(), String> {
     let failed = |e| format!("the handler of signal {SIGNAL} cannot be set: {e}");

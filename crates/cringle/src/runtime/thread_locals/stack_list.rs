@@ -90,6 +90,21 @@ impl StackList {
         result
     }
 
+    /// Takes a link out of the list that it is in, and adds it here.
+    ///
+    /// # Safety
+    ///
+    /// I14: as for [`add`](Self::add), and the link is in a list that no other thread uses.
+    pub(super) unsafe fn move_here(&self, link: NonNull<Link>) {
+        // SAFETY: I14, by the contract.
+        unsafe {
+            let Link { next, previous } = *link.as_ptr();
+            (*next).previous = previous;
+            (*previous).next = next;
+            self.add(link);
+        }
+    }
+
     /// Adds a link at the front.
     ///
     /// # Safety

@@ -118,7 +118,7 @@ impl Families {
         if vacant.len() < KEPT {
             return vacant.push(family);
         }
-        POOL.lock().extend(family.into_block());
+        with_pool(|pool| pool.extend(family.into_block()));
     }
 }
 
@@ -126,14 +126,20 @@ impl Drop for Families {
     fn drop(&mut self) {
         let families = self.vacant.get_mut().drain(..).chain(self.reserve.take());
         let blocks = families.filter_map(|family| family.into_block());
-        POOL.lock().extend(blocks);
+        with_pool(|pool| pool.extend(blocks));
     }
 }
 
 /// Takes a block that no code runs on.
 fn take_block() -> io::Result<Block> {
-    let pooled = POOL.lock().pop();
-    pooled.map_or_else(Block::new, Ok)
+    let Some(block) = with_pool(Vec::pop) else { return Block::new() };
+    block.after_fork();
+    Ok(block)
+}
+
+fn with_pool<R>(f: impl FnOnce(&mut Vec<Block>) -> R) -> R {
+    let _section = thread_locals::Section::enter();
+    f(&mut POOL.lock())
 }
 
 /// A block for code that is no fiber's: the scheduler of the caller's thread.
@@ -162,7 +168,7 @@ impl Drop for SchedulerBlock {
         if let Some(block) = self.0.take() {
             // SAFETY: I14. The code on the block has returned.
             unsafe { block.reset() };
-            POOL.lock().push(block);
+            with_pool(|pool| pool.push(block));
         }
     }
 }
