@@ -7,12 +7,14 @@ use crate::tools::*;
 use cringle::fs::{File, OpenOptions};
 use cringle::{Builder, fiber, time};
 use std::cell::Cell;
-use std::os::fd::AsRawFd;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A wait that outlasts its cancel by this time is reported.
 const REPORTED_AFTER: Duration = Duration::from_secs(5);
@@ -154,8 +156,8 @@ fn thaw(path: &Path) {
     }
 }
 
-/// The time for which the file system stays frozen.
-const FROZEN_FOR: Duration = Duration::from_secs(7);
+/// When this has passed, the file system is thawed in any case.
+const FROZEN_AT_MOST: Duration = Duration::from_secs(60);
 
 #[test]
 fn write_to_frozen_file_system_outlasts_its_deadline() {
@@ -174,7 +176,7 @@ fn write_to_frozen_file_system_outlasts_its_deadline() {
     let output = std::thread::scope(|s| {
         let path = &path;
         s.spawn(move || {
-            let _ = end_of_child.recv_timeout(8 * FROZEN_FOR);
+            let _ = end_of_child.recv_timeout(FROZEN_AT_MOST);
             thaw(path);
         });
         let output = child::run_with(name, |command| command.env(MOUNT_VARIABLE, path));
@@ -205,16 +207,22 @@ fn write_to_frozen(mount: &Path) {
     if let Err(error) = freeze(mount) {
         return println!("skipped: cannot freeze the file system: {error}");
     }
-    let begin = Instant::now();
+    let is_thawed = AtomicBool::new(false);
+    let reports = StandardError::take();
     let outcomes = std::thread::scope(|threads| {
+        // The file system stays frozen until both writers are reported.
         threads.spawn(|| {
-            std::thread::sleep(FROZEN_FOR);
-            thaw(mount);
+            reports.forward(|lines| {
+                if lines.iter().filter(|line| line.contains("still waits for")).count() == 2 {
+                    is_thawed.store(true, Ordering::SeqCst);
+                    thaw(mount);
+                }
+            });
         });
-        Builder::new().workers(2).run(|| write_on_both_workers(&files))
+        let _end = GiveBack(&reports);
+        Builder::new().workers(2).run(|| write_on_both_workers(&files, &is_thawed)).unwrap()
     });
-    for (outcome, path) in outcomes.unwrap().into_iter().zip(&paths) {
-        assert!(begin.elapsed() >= FROZEN_FOR, "the write ended at its deadline");
+    for (outcome, path) in outcomes.into_iter().zip(&paths) {
         let now = std::fs::read(path).unwrap();
         match outcome {
             Ok(()) => assert!(now == [2; BLOCK], "the write was done"),
@@ -226,8 +234,48 @@ fn write_to_frozen(mount: &Path) {
     }
 }
 
+/// The standard error of this process, which passes through a pipe.
+struct StandardError {
+    own: OwnedFd,
+    pipe: std::io::PipeReader,
+}
+
+impl StandardError {
+    fn take() -> StandardError {
+        let own = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
+        let (pipe, writer) = std::io::pipe().unwrap();
+        replace_standard_error(&writer);
+        StandardError { own, pipe }
+    }
+
+    /// Forwards each line until the end, and calls `f` with all lines so far.
+    fn forward(&self, mut f: impl FnMut(&[String])) {
+        let mut own = std::fs::File::from(self.own.try_clone().unwrap());
+        let mut lines = Vec::new();
+        for line in BufReader::new(&self.pipe).lines() {
+            lines.push(line.unwrap());
+            writeln!(own, "{}", lines.last().unwrap()).unwrap();
+            f(&lines);
+        }
+    }
+}
+
+/// Ends the forwarding when it is dropped.
+struct GiveBack<'a>(&'a StandardError);
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        replace_standard_error(&self.0.own);
+    }
+}
+
+fn replace_standard_error(by: &impl AsFd) {
+    // SAFETY: no pointers are passed.
+    assert_eq!(unsafe { libc::dup2(by.as_fd().as_raw_fd(), 2) }, 2);
+}
+
 /// One worker is idle and the other busy. On both only the writer waits, and it is reported.
-fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
+fn write_on_both_workers(files: &[File; 2], is_thawed: &AtomicBool) -> Vec<std::io::Result<()>> {
     fiber::scope(|s| {
         let writers = [0, 1].map(|worker| {
             let writer = fiber::Builder::new().worker(worker).name(format!("writer {worker}"));
@@ -235,14 +283,14 @@ fn write_on_both_workers(files: &[File; 2]) -> Vec<std::io::Result<()>> {
                 // Another fiber is ready, so the write goes through the ring.
                 let other = fiber::spawn_local(fiber::yield_now);
                 let result = time::timeout(LIMIT, || files[worker].write_all_at(&[2; BLOCK], 0));
+                assert!(is_thawed.load(Ordering::SeqCst), "the write ended at its deadline");
                 other.join().unwrap();
                 result
             };
             writer.spawn_scoped(s, write).unwrap()
         });
         spawn_on(1, s, || {
-            let begin = Instant::now();
-            while begin.elapsed() < FROZEN_FOR * 9 / 10 {
+            while !is_thawed.load(Ordering::SeqCst) {
                 fiber::yield_now();
             }
         });
