@@ -4,7 +4,7 @@
 //! they are exact for the glibc that is loaded, whatever its version.
 
 use super::libc_state::{self, CloseResolver};
-use super::modules::LinkMap;
+use super::modules::{FindModule, LinkMap};
 use super::stack_list::StackList;
 use super::thread_pointer;
 use std::ffi::{CStr, c_void};
@@ -93,7 +93,10 @@ impl Glibc {
                     symbol(c"__call_tls_dtors")?,
                 ),
                 close_resolver: libc_state::find_close_resolver()?,
-                link_map: LinkMap { tls_offset: offset(c"_thread_db_link_map_l_tls_offset")? },
+                link_map: LinkMap {
+                    find: std::mem::transmute::<NonNull<u8>, FindModule>(symbol(c"dladdr1")?),
+                    tls_offset: offset(c"_thread_db_link_map_l_tls_offset")?,
+                },
                 keys: Keys::find()?,
                 descriptor: Descriptor::find()?,
                 stack_list: StackList::find()?,

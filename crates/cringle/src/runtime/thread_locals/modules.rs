@@ -152,8 +152,18 @@ unsafe extern "C" fn read_changes(
     1
 }
 
-/// Offsets within the loader's description of a module (`struct link_map`).
+/// `dladdr1`, which musl does not have.
+pub(super) type FindModule = unsafe extern "C" fn(
+    address: *const c_void,
+    info: *mut libc::Dl_info,
+    extra: *mut *mut c_void,
+    flags: c_int,
+) -> c_int;
+
+/// The loader's description of a module (`struct link_map`).
 pub(super) struct LinkMap {
+    /// Finds it by an address in the module.
+    pub(super) find: FindModule,
     /// How far its thread-locals are from the thread pointer.
     pub(super) tls_offset: usize,
 }
@@ -202,19 +212,12 @@ impl LinkMap {
     /// The offset of the thread-locals of the module in which this address lies.
     fn tls_offset_of(&self, address: usize) -> Option<usize> {
         const RTLD_DL_LINKMAP: c_int = 2;
-        unsafe extern "C" {
-            fn dladdr1(
-                address: *const c_void,
-                info: *mut libc::Dl_info,
-                extra: *mut *mut c_void,
-                flags: c_int,
-            ) -> c_int;
-        }
         let mut map = std::ptr::null_mut::<c_void>();
         // SAFETY: I15. All-zero is valid. The call writes both values, or fails.
         unsafe {
             let mut info: libc::Dl_info = std::mem::zeroed();
-            let found = dladdr1(address as *const c_void, &mut info, &mut map, RTLD_DL_LINKMAP);
+            let find = self.find;
+            let found = find(address as *const c_void, &mut info, &mut map, RTLD_DL_LINKMAP);
             if found == 0 || map.is_null() {
                 return None;
             }
