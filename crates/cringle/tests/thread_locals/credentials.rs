@@ -82,3 +82,31 @@ fn changed_by_a_thread() {
         change_groups();
     });
 }
+
+#[test]
+fn a_failed_check_is_made_again() {
+    child::must_succeed("a_failed_check_is_made_again", || {
+        // The limit does not bind root.
+        // SAFETY: calls of libc with a value of its type.
+        let set_limit = |threads| unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NPROC, &mut limit);
+            let before = std::mem::replace(&mut limit.rlim_cur, threads);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &limit), 0);
+            before
+        };
+        // SAFETY: the call has no contract.
+        if unsafe { libc::geteuid() } == 0 {
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::setuid(65_534) }, 0);
+        }
+        let run = || {
+            let private = cringle::runtime::ThreadLocals::Private;
+            cringle::Builder::new().workers(1).thread_locals(private).run(|| ())
+        };
+        let before = set_limit(1);
+        assert_eq!(run().unwrap_err().kind(), std::io::ErrorKind::Unsupported);
+        set_limit(before);
+        run().unwrap();
+    });
+}

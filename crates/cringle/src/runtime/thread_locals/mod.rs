@@ -44,9 +44,18 @@ pub(crate) fn check() -> io::Result<()> {
 }
 
 fn glibc() -> io::Result<&'static glibc::Glibc> {
-    static GLIBC: OnceLock<Result<&'static glibc::Glibc, String>> = OnceLock::new();
-    let found = GLIBC.get_or_init(self_test::run);
-    found.as_ref().copied().map_err(|why| {
+    static GLIBC: OnceLock<&'static glibc::Glibc> = OnceLock::new();
+    static CHECK: crate::sys::lock::Mutex<()> = crate::sys::lock::Mutex::new(());
+    if let Some(glibc) = GLIBC.get() {
+        return Ok(glibc);
+    }
+    // A failure is not kept: a check that could not start a thread may succeed later.
+    let _one_at_a_time = CHECK.lock();
+    if let Some(glibc) = GLIBC.get() {
+        return Ok(glibc);
+    }
+    let found = self_test::run();
+    found.map(|glibc| *GLIBC.get_or_init(|| glibc)).map_err(|why| {
         let remedy = if crate::sys::is_interposed() {
             "do not call `cringle_interpose::install!`, which needs them"
         } else {
