@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::ptr::{null, null_mut};
 
 unsafe extern "C" {
+    fn vfork() -> pid_t;
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t;
     fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
@@ -277,5 +278,47 @@ fn accepted_descriptor_has_the_callers_flags() {
                 drop(File::from_raw_fd(fd));
             }
         }
+    });
+}
+
+#[test]
+fn child_of_a_fiber_is_a_plain_process() {
+    on_both_drivers(|| {
+        for fork in [fork, vfork] {
+            let (mut reader, writer) = pipe().unwrap();
+            let child = || {
+                // SAFETY: the child makes only calls that a signal handler may make.
+                unsafe {
+                    let id = fork();
+                    if id == 0 {
+                        let time = timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+                        nanosleep(&time, null_mut());
+                        let null = open(c"/dev/null".as_ptr(), O_RDONLY);
+                        write(writer.as_raw_fd(), c"child".as_ptr().cast(), 5);
+                        close(null);
+                        _exit(0);
+                    }
+                    id
+                }
+            };
+            let id = cringle::fiber::scope(|s| s.spawn(child).join().unwrap());
+            let mut text = [0; 5];
+            reader.read_exact(&mut text).unwrap();
+            assert_eq!(&text, b"child");
+            let mut status = -1;
+            // SAFETY: the status is borrowed for the call.
+            assert_eq!(unsafe { waitpid(id, &mut status, 0) }, id);
+            assert_eq!(status, 0);
+        }
+        let mut command = Command::new("echo");
+        // SAFETY: the closure makes one call that a signal handler may make.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+                libc::usleep(100);
+                Ok(())
+            });
+        }
+        let output = cringle::fiber::scope(|s| s.spawn(|| command.output()).join().unwrap());
+        assert_eq!(output.unwrap().stdout, b"\n");
     });
 }
