@@ -44,7 +44,7 @@ fn look_and_change() -> Seen {
                 cancel
             },
         };
-        libc::uselocale(libc::newlocale(libc::LC_ALL_MASK, c"C".as_ptr(), std::ptr::null_mut()));
+        libc::uselocale(libc::newlocale(1 << libc::LC_CTYPE, c"C".as_ptr(), std::ptr::null_mut()));
         libc::dlopen(c"/nonexistent".as_ptr(), libc::RTLD_NOW);
         // It initialises the resolver.
         let mut result = std::ptr::null_mut();
