@@ -248,6 +248,12 @@ impl Worker {
                 let worker = worker.as_ref();
                 worker.enter_family(family);
                 body();
+                // Leaves the spans that the fiber's code has forgotten to leave: subscribers keep
+                // them by thread. The caller's block has those of the caller.
+                #[cfg(feature = "tracing")]
+                if !worker.uses_callers_locals(family) {
+                    drop(super::spans::Spans::leave());
+                }
                 // What was dropped last may have made thread-locals again.
                 worker.end_thread_locals(fiber);
             })
@@ -263,9 +269,6 @@ impl Worker {
         // The rest is the worker's: an allocator, whose locks a program may interpose, must not
         // find the fiber (I14).
         self.current.set(None);
-        // Leaves the spans that the fiber's code has forgotten to leave.
-        #[cfg(feature = "tracing")]
-        drop(super::spans::Spans::leave());
         self.bury_family(fiber);
         fiber.vacate();
         self.admission.stacks.borrow_mut().give_back(stack);
