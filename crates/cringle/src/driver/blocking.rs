@@ -130,10 +130,13 @@ fn errno_of(result: isize) -> isize {
 ///
 /// # Safety
 ///
-/// The path is a valid C string.
+/// In a simulated run the path is a valid C string. Elsewhere it is left to the kernel: a program
+/// may pass any address to an interposed `open`.
 #[cfg(feature = "sim")]
 unsafe fn simulated_open(path: *const std::ffi::c_char, flags: i32, mode: u32) -> Option<i32> {
-    // SAFETY: by the contract.
-    let path = unsafe { std::ffi::CStr::from_ptr(path) };
-    super::sim::with_here(|core| core.open(path, flags, mode))
+    super::sim::with_here(|core| {
+        // SAFETY: by the contract.
+        let path = unsafe { std::ffi::CStr::from_ptr(path) };
+        core.open(path, flags, mode)
+    })
 }
