@@ -12,3 +12,4 @@ mod same;
 mod sockets;
 mod threads;
 mod time;
+mod whole;

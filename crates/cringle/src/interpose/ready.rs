@@ -20,6 +20,11 @@ const SELECT_EVENTS: [i16; 3] = [
     libc::POLLPRI,
 ];
 
+/// The events that a file without readiness always has. A driver cannot wait for others of it.
+const ALWAYS: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
+/// The error for a number that is not open. `select` ignores some such numbers.
+const CLOSED: isize = -(libc::EBADF as isize);
+
 /// Returns the end of a wait of this many milliseconds. `None` for a negative number: never.
 fn deadline_ms(call: Call, ms: c_int) -> Option<Instant> {
     let ms = u64::try_from(ms).ok()?;
@@ -104,22 +109,21 @@ fn wait_for_any(
     attempt: impl Fn() -> isize,
 ) -> isize {
     let mut live = set.iter().filter(|one| one.fd >= 0);
-    let (one, is_one, instance);
-    match (live.next(), live.next()) {
+    let mut instance;
+    let (mut one, mut has_instance) = match (live.next(), live.next()) {
         (None, _) => {
             let slept = call.sleep_until(deadline);
             return if slept { 0 } else { call.refusal().unwrap_or(0) };
         }
-        (Some(first), None) => (one, is_one) = ((first.fd, first.events), true),
-        (Some(_), Some(_)) => {
+        (Some(first), None) if first.events & ALWAYS != 0 => ((first.fd, first.events), false),
+        (Some(_), _) => {
             instance = match Instance::new(set) {
                 Ok(instance) => instance,
                 Err(code) => return code,
             };
-            (one, is_one) = ((instance.0, libc::POLLIN), false);
+            ((instance.0, libc::POLLIN), true)
         }
-    }
-    debug_assert!(is_one || one.1 == libc::POLLIN);
+    };
     let mut backoff = Backoff::default();
     loop {
         let readiness = call.ready(one.0, one.1, deadline);
@@ -131,6 +135,14 @@ fn wait_for_any(
                 }
             }
             (0, Readiness::TimedOut) => return 0,
+            // A number that the kernel ignores: an empty instance never has an event.
+            (0, Readiness::Failed(CLOSED)) if !has_instance => {
+                instance = match Instance::new(set) {
+                    Ok(instance) => instance,
+                    Err(code) => return code,
+                };
+                (one, has_instance) = ((instance.0, libc::POLLIN), true);
+            }
             (0, Readiness::Failed(code)) => return code,
             (result, _) => return result,
         }
@@ -166,7 +178,7 @@ impl Instance {
         let result =
             unsafe { syscall!(SYS_epoll_ctl, self.0, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         match result {
-            0 | EXISTS | NOT_POLLABLE => Ok(()),
+            0 | EXISTS | NOT_POLLABLE | CLOSED => Ok(()),
             code => Err(code),
         }
     }
@@ -283,11 +295,12 @@ unsafe fn select_within(
     }
     let deadline = limit.and_then(|limit| call.now().checked_add(limit));
     call.may_attempt();
+    let count = looked_at(count);
     let words = usize::try_from(count).unwrap_or(0).div_ceil(64);
     // The kernel overwrites the sets, and the attempt is repeated.
     let copies = sets.map(|set| match set.is_null() {
         true => None,
-        // SAFETY: by the contract, a set has a bit for each number below `count`.
+        // SAFETY: by the contract, a set has a bit for each number that the kernel looks at.
         false => Some(unsafe { std::slice::from_raw_parts(set.cast::<u64>(), words) }.to_vec()),
     });
     let attempt = || {
@@ -307,6 +320,39 @@ unsafe fn select_within(
         return result;
     }
     wait_for_any(call, &poll_set(&copies, count), deadline, attempt)
+}
+
+/// Returns how many of the numbers below `count` the kernel looks at: those in the process's table.
+/// Programs pass the limit of descriptors with sets of `FD_SETSIZE` bits, which are much shorter.
+fn looked_at(count: c_int) -> c_int {
+    if count <= libc::FD_SETSIZE as c_int {
+        return count;
+    }
+    let (mut low, mut high) = (0, count as usize / 64);
+    let mut set = vec![0u64; high + 1];
+    while low < high {
+        let word = low.midpoint(high);
+        set[word] = 1;
+        if is_in_table(word * 64, &mut set) {
+            low = word + 1;
+        } else {
+            high = word;
+        }
+        set[word] = 0;
+    }
+    count.min(low as c_int * 64)
+}
+
+/// Whether the process's table of descriptors has this number, the only one in the set: one that is
+/// not open is refused, and one outside is ignored.
+fn is_in_table(fd: usize, set: &mut [u64]) -> bool {
+    let (mut zero, null) = (timespec { tv_sec: 0, tv_nsec: 0 }, std::ptr::null::<()>());
+    // SAFETY: the variables are borrowed for the calls.
+    unsafe {
+        syscall!(SYS_fcntl, fd, libc::F_GETFD) >= 0
+            || syscall!(SYS_pselect6, fd + 1, null, null, set.as_mut_ptr(), &raw mut zero, null)
+                == CLOSED
+    }
 }
 
 /// Converts the sets of `select` to those of `poll`.

@@ -93,7 +93,7 @@ pub unsafe fn recvfrom(
         if let Some(refusal) = call.refusal() {
             return refusal;
         }
-        let waits_for_all = flags & libc::MSG_WAITALL != 0 && addr.is_null();
+        let waits_for_all = waits_for_all(fd, flags) && len > 0;
         if call.may_attempt() && !waits_for_all && !is_probably_empty(fd) {
             let result = attempt();
             if result != WOULD_WAIT {
@@ -104,11 +104,20 @@ pub unsafe fn recvfrom(
         if is_nonblocking(fd) {
             return attempt();
         }
+        if waits_for_all && (!addr.is_null() || flags & UNLIKE_OPS != 0) {
+            // SAFETY: by the contract, of any part of the buffer.
+            let attempt = |done: usize| unsafe {
+                let (rest, flags) = (buf.wrapping_byte_add(done), flags | libc::MSG_DONTWAIT);
+                syscall!(SYS_recvfrom, fd, rest, len - done, flags, addr, addr_len)
+            };
+            return receive_all(call, fd, flags, len, attempt);
+        }
         if !addr.is_null() || len == 0 {
             let deadline = deadline(call, fd, libc::SO_RCVTIMEO);
             return receive_when_ready(call, fd, deadline, attempt);
         }
         let len = len.min(MAX_RW_BYTES) as u32;
+        let flags = if waits_for_all { flags } else { flags & !libc::MSG_WAITALL };
         let op = Op::Recv { fd, buf: buf.cast(), len, flags };
         let result = if waits_for_all {
             call.perform_until(op, deadline(call, fd, libc::SO_RCVTIMEO))
@@ -146,6 +155,56 @@ fn receive_when_ready(
     }
 }
 
+/// What an op that waits for the whole buffer does otherwise than the plain call: it peeks at the
+/// same bytes again, and takes the length of what it has left out for that of what it has stored.
+const UNLIKE_OPS: c_int = libc::MSG_PEEK | libc::MSG_TRUNC;
+
+/// Whether a receive waits until the buffer is full. Sockets other than streams ignore the flag.
+fn waits_for_all(fd: RawFd, flags: c_int) -> bool {
+    flags & libc::MSG_WAITALL != 0 && sys::is_stream_socket(fd)
+}
+
+/// Receives from a stream until the buffer is full. `attempt` receives what has arrived after a
+/// number of bytes. Peeked bytes stay, so no event reports more of them: the attempt is repeated
+/// from time to time.
+fn receive_all(
+    call: Call,
+    fd: RawFd,
+    flags: c_int,
+    len: usize,
+    attempt: impl Fn(usize) -> isize,
+) -> isize {
+    let peeks = flags & libc::MSG_PEEK != 0;
+    let deadline = deadline(call, fd, libc::SO_RCVTIMEO);
+    let (mut done, mut backoff) = (0, Backoff::default());
+    loop {
+        let or_done = |code| if done > 0 { done as isize } else { code };
+        let is_last = peeks && sys::is_shut_for_reading(fd);
+        match attempt(if peeks { 0 } else { done }) {
+            WOULD_WAIT if peeks && done > 0 => return done as isize,
+            WOULD_WAIT => match call.ready(fd, libc::POLLIN, deadline) {
+                Readiness::Failed(code) => return or_done(code),
+                Readiness::TimedOut => return or_done(WOULD_WAIT),
+                Readiness::Ready => {}
+            },
+            code @ ..=0 => return or_done(code),
+            count => {
+                done = if peeks { count as usize } else { done + count as usize };
+                let is_late = || deadline.is_some_and(|at| at <= call.now());
+                if done >= len || is_last || peeks && is_late() {
+                    return done as isize;
+                }
+                if !peeks {
+                    continue;
+                }
+            }
+        }
+        if let Err(code) = call.pause(&mut backoff) {
+            return if done > 0 { done as isize } else { code };
+        }
+    }
+}
+
 /// Receives what has arrived. A datagram socket that is shut down reports its end to a call that
 /// may wait.
 fn at_last(fd: RawFd, attempt: impl Fn() -> isize) -> isize {
@@ -168,7 +227,7 @@ pub unsafe fn recvmsg(on: OnFiber, fd: c_int, message: *mut msghdr, flags: c_int
         if let Some(refusal) = call.refusal() {
             return refusal;
         }
-        let waits_for_all = flags & libc::MSG_WAITALL != 0;
+        let waits_for_all = waits_for_all(fd, flags);
         if call.may_attempt() && !waits_for_all {
             let result = attempt();
             if result != WOULD_WAIT {
@@ -179,6 +238,17 @@ pub unsafe fn recvmsg(on: OnFiber, fd: c_int, message: *mut msghdr, flags: c_int
             return attempt();
         }
         let deadline = deadline(call, fd, libc::SO_RCVTIMEO);
+        if waits_for_all && flags & libc::MSG_PEEK != 0 {
+            // SAFETY: by the contract.
+            unsafe {
+                // Each attempt would receive the same descriptors again.
+                if !(*message).msg_control.is_null() {
+                    return receive_when_ready(call, fd, deadline, attempt);
+                }
+                let len = Slices::many((*message).msg_iov, (*message).msg_iovlen as c_int).len();
+                return receive_all(call, fd, flags, len, |_| attempt());
+            }
+        }
         if waits_for_all {
             let op = Op::RecvMsg { fd, message, flags };
             return call.perform_until(op, deadline).unwrap_or_else(|| at_last(fd, attempt));
