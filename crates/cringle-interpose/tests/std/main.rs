@@ -5,6 +5,7 @@ cringle_interpose::install!();
 mod calls;
 mod common;
 mod files;
+mod handlers;
 mod locks;
 mod modes;
 mod pthread;

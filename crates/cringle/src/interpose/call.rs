@@ -11,6 +11,7 @@
 //! In between, a result is a count, or `-errno`. A cancel is `-ECANCELED`, and a deadline is
 //! `-ETIMEDOUT`; neither is `-EINTR`, which C code retries.
 
+use super::sockets::is_nonblocking;
 use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
 use crate::fiber::{op, protect, sleep_till_cancellable, unblock};
@@ -145,6 +146,20 @@ impl Call {
     /// and the fiber must not be suspended.
     #[inline]
     pub(super) fn may_attempt(self) -> bool {
+        self.may_attempt_and(|| true)
+    }
+
+    /// [`may_attempt`](Self::may_attempt) for a write. The fiber is not suspended if the descriptor
+    /// does not block: a signal handler that writes may have interrupted it anywhere, as in an
+    /// allocator that holds its lock.
+    #[inline]
+    pub(super) fn may_attempt_write(self, fd: RawFd) -> bool {
+        self.may_attempt_and(|| !is_nonblocking(fd))
+    }
+
+    /// `may_suspend` is asked once the budget is spent.
+    #[inline]
+    fn may_attempt_and(self, may_suspend: impl FnOnce() -> bool) -> bool {
         let is_simulated = match self.worker().driver().try_borrow_mut() {
             Ok(driver) => driver.is_simulated(),
             Err(_) => return true,
@@ -152,7 +167,7 @@ impl Call {
         if is_simulated {
             return false;
         }
-        if !self.fiber().spend_inline() {
+        if !self.fiber().spend_inline() && may_suspend() {
             self.worker().refresh_budget(self.fiber());
         }
         true

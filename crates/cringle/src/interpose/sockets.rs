@@ -366,7 +366,7 @@ impl<L: Fn() -> usize> Outgoing<L> {
             return refusal;
         }
         let mut done = 0;
-        if call.may_attempt() {
+        if call.may_attempt_write(fd) {
             let result = attempt(0);
             let is_all = result >= 0 && result as usize >= (self.len)();
             if is_all || result < 0 && result != WOULD_WAIT {

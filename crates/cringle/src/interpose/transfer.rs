@@ -240,7 +240,11 @@ impl Transfer {
     ///
     /// As for [`perform`](Self::perform).
     unsafe fn attempt(&mut self) -> Attempt {
-        if !self.call.may_attempt() || self.is_direct() {
+        let may_attempt = match self.write {
+            true => self.call.may_attempt_write(self.fd),
+            false => self.call.may_attempt(),
+        };
+        if !may_attempt || self.is_direct() {
             return Attempt::Rest(0);
         }
         let mut done = 0;
