@@ -111,7 +111,7 @@ impl UnixStream {
     /// Creates two streams that are connected to each other.
     ///
     /// ```
-    /// let (ours, theirs) = cringle::os::unix::plainly(net::UnixStream::pair)?;
+    /// let (ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
@@ -129,7 +129,7 @@ impl UnixStream {
     /// ```
     /// use std::io::Write;
     ///
-    /// let (mut ours, theirs) = cringle::os::unix::plainly(net::UnixStream::pair)?;
+    /// let (mut ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
     /// ours.write_all(b"ahoy")?;
     /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
     /// # Ok::<(), std::io::Error>(())
