@@ -77,10 +77,10 @@ enum Benchmark {
 fn main() {
     let options = Options::parse();
     if let Some(fibers) = options.count_memory {
-        return memory::count(fibers);
+        return memory::count(fibers, memory::Locals::Shared);
     }
     if let Some(fibers) = options.count_private_memory {
-        return memory::count_private(fibers);
+        return memory::count(fibers, memory::Locals::PrivateWithMalloc);
     }
     let benchmarks = if options.benchmarks.is_empty() {
         Benchmark::value_variants()

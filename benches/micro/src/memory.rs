@@ -9,7 +9,6 @@ use common::memory::{self, Memory};
 use cringle::fiber;
 use cringle::runtime::ThreadLocals;
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use std::hint::black_box;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -81,48 +80,34 @@ fn in_child(fibers: u64, locals: Locals) -> Count {
 }
 
 /// Runs in the child: prints its [`Count`].
-pub(crate) fn count(fibers: u64) {
-    let count = crate::on_one_worker(|| {
-        fiber::spawn_local(|| ()).join().expect("no panic");
-        let before = memory::now();
-        let start = Instant::now();
-        let parked = Cell::new(0);
-        fiber::scope(|s| {
-            let park = || {
-                parked.set(parked.get() + 1);
-                fiber::park();
-            };
-            let handles: Vec<_> = (0..fibers).map(|_| s.spawn_local(park)).collect();
-            while parked.get() < fibers {
-                fiber::yield_now();
-            }
-            let spawn_seconds = start.elapsed().as_secs_f64();
-            let Memory { resident_bytes, page_table_bytes } = memory::now() - before;
-            let start = Instant::now();
-            handles.iter().for_each(|handle| handle.thread().unpark());
-            handles.into_iter().for_each(|handle| handle.join().expect("no panic"));
-            let join_seconds = start.elapsed().as_secs_f64();
-            Count { fibers, spawn_seconds, resident_bytes, page_table_bytes, join_seconds }
-        })
-    });
-    println!("{}", serde_json::to_string(&count).expect("plain numbers"));
-}
-
-/// Runs in the child: prints its [`Count`] of fibers with thread-locals of their own.
-pub(crate) fn count_private(fibers: u64) {
-    let builder = cringle::Builder::new().workers(1).thread_locals(ThreadLocals::Private);
+pub(crate) fn count(fibers: u64, locals: Locals) {
+    let builder = cringle::Builder::new().workers(1);
+    let builder = match locals {
+        Locals::Shared => builder,
+        Locals::PrivateWithMalloc => builder.thread_locals(ThreadLocals::Private),
+    };
     let count = builder.run(|| {
-        fiber::spawn(|| ()).join().expect("no panic");
+        match locals {
+            Locals::Shared => fiber::spawn_local(|| ()).join().expect("no panic"),
+            Locals::PrivateWithMalloc => fiber::spawn(|| ()).join().expect("no panic"),
+        }
         let before = memory::now();
         let start = Instant::now();
         let parked = AtomicU64::new(0);
         fiber::scope(|s| {
             let park = || {
-                drop(black_box(Box::new([0u8; 100])));
                 parked.fetch_add(1, Relaxed);
                 fiber::park();
             };
-            let handles: Vec<_> = (0..fibers).map(|_| s.spawn(park)).collect();
+            let allocate_and_park = move || {
+                drop(black_box(Box::new([0u8; 100])));
+                park();
+            };
+            let spawn = |_| match locals {
+                Locals::Shared => s.spawn_local(park),
+                Locals::PrivateWithMalloc => s.spawn(allocate_and_park),
+            };
+            let handles: Vec<_> = (0..fibers).map(spawn).collect();
             while parked.load(Relaxed) < fibers {
                 fiber::yield_now();
             }

@@ -129,22 +129,27 @@ fn read_timeout_of_a_std_socket_holds() {
     });
 }
 
+/// Writes until an error, which must be `WouldBlock`, after some bytes were sent.
+#[track_caller]
+fn write_until_it_would_wait(mut stream: &TcpStream, buf: &[u8]) {
+    let mut sent = 0;
+    let error = loop {
+        match stream.write(buf) {
+            Ok(count) => sent += count,
+            Err(e) => break e,
+        }
+    };
+    assert!(sent > 0);
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
 #[test]
 fn write_timeout_of_a_std_socket_holds() {
     on_both_drivers(|| {
         let (ours, _theirs) = tcp_pair();
         ours.set_write_timeout(Some(Duration::from_millis(30))).unwrap();
-        let buf = vec![0; MUCH];
         // The kernel's buffers grow while the peer's side acknowledges.
-        let mut sent = 0;
-        let error = loop {
-            match (&ours).write(&buf) {
-                Ok(count) => sent += count,
-                Err(e) => break e,
-            }
-        };
-        assert!(sent > 0);
-        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        write_until_it_would_wait(&ours, &vec![0; MUCH]);
     });
 }
 
@@ -154,16 +159,7 @@ fn nonblocking_std_socket_does_not_wait() {
         let (ours, _theirs) = tcp_pair();
         ours.set_nonblocking(true).unwrap();
         assert_eq!((&ours).read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        let mut sent = 0;
-        let buf = vec![0; 1 << 20];
-        let error = loop {
-            match (&ours).write(&buf) {
-                Ok(count) => sent += count,
-                Err(e) => break e,
-            }
-        };
-        assert!(sent > 0);
-        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        write_until_it_would_wait(&ours, &vec![0; 1 << 20]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
