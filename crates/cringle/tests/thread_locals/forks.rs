@@ -1,5 +1,9 @@
 //! `fork`, while fibers start and end, and on a fiber. The child goes on as one of a thread does.
 
+#[cfg(target_env = "gnu")]
+#[path = "forks/first_run.rs"]
+mod first_run;
+
 use super::{child, on_workers};
 use cringle::fiber;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +14,11 @@ const LIVENESS_SECONDS: u32 = 60;
 
 /// Calls `f` in a child process. Returns how that ended: 0 if `f` returned true.
 fn in_child(f: impl FnOnce() -> bool) -> libc::c_int {
+    in_child_after(|| (), f)
+}
+
+/// [`in_child`], which calls `has_forked` in the parent meanwhile.
+fn in_child_after(has_forked: impl FnOnce(), f: impl FnOnce() -> bool) -> libc::c_int {
     // SAFETY: by the contract of `fork`: glibc lets a child allocate and start threads. The child
     // ends by `_exit`.
     unsafe {
@@ -19,6 +28,7 @@ fn in_child(f: impl FnOnce() -> bool) -> libc::c_int {
             libc::alarm(LIVENESS_SECONDS);
             libc::_exit(if f() { 0 } else { 1 });
         }
+        has_forked();
         let mut status = 0;
         assert_eq!(libc::waitpid(child, &mut status, 0), child);
         status

@@ -10,7 +10,7 @@
 
 use super::{Block, set_id, thread_pointer};
 use crate::sys::raw;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A cache line, so that workers do not wait for each other's.
 #[repr(align(128))]
@@ -66,11 +66,19 @@ pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Has `fork` call the functions below, once in a process.
+/// Has `fork` call the functions below. Takes no lock of ours, because a fork meanwhile could copy
+/// that: two threads, or a child and its parent, may both install them. A fork may call each twice.
 pub(super) fn install() -> Result<(), String> {
+    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+    if IS_INSTALLED.load(Ordering::Acquire) {
+        return Ok(());
+    }
     // SAFETY: I15. The functions exist as long as the process, and call nothing of libc.
     match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
-        0 => Ok(()),
+        0 => {
+            IS_INSTALLED.store(true, Ordering::Release);
+            Ok(())
+        }
         e => Err(format!("fork cannot be watched: {}", std::io::Error::from_raw_os_error(e))),
     }
 }
@@ -92,8 +100,9 @@ unsafe extern "C" fn in_child() {
     IN_SECTIONS.iter().for_each(|count| count.0.store(0, Ordering::Relaxed));
     FORKS.store(0, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    super::forget_unfinished_check();
     if set_id::forget_thread()
-        && let Ok(glibc) = super::glibc()
+        && let Some(glibc) = super::checked_glibc()
     {
         // SAFETY: I14. This code runs on a block, as the child's only thread.
         unsafe { Block::become_thread(glibc) };

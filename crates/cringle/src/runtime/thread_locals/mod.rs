@@ -31,8 +31,15 @@ pub(super) use fork_guard::Section;
 pub(super) use set_id::{note_thread, threads_own};
 pub(super) use thread_pointer::on_block;
 
+use crate::sys::lock::Mutex;
+use glibc::Glibc;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Null until the check has succeeded. Never freed.
+static CHECKED: AtomicPtr<Glibc> = AtomicPtr::new(std::ptr::null_mut());
+/// Is held during the check.
+static CHECK: Mutex<()> = Mutex::new(());
 
 /// Checks that a fiber can have a block here. Once it could, it always can.
 ///
@@ -43,19 +50,11 @@ pub(crate) fn check() -> io::Result<()> {
     glibc().map(|_| ())
 }
 
-fn glibc() -> io::Result<&'static glibc::Glibc> {
-    static GLIBC: OnceLock<&'static glibc::Glibc> = OnceLock::new();
-    static CHECK: crate::sys::lock::Mutex<()> = crate::sys::lock::Mutex::new(());
-    if let Some(glibc) = GLIBC.get() {
+fn glibc() -> io::Result<&'static Glibc> {
+    if let Some(glibc) = checked_glibc() {
         return Ok(glibc);
     }
-    // A failure is not kept: a check that could not start a thread may succeed later.
-    let _one_at_a_time = CHECK.lock();
-    if let Some(glibc) = GLIBC.get() {
-        return Ok(glibc);
-    }
-    let found = self_test::run();
-    found.map(|glibc| *GLIBC.get_or_init(|| glibc)).map_err(|why| {
+    find_glibc().map_err(|why| {
         let remedy = if crate::sys::is_interposed() {
             "do not call `cringle_interpose::install!`, which needs them"
         } else {
@@ -65,6 +64,34 @@ fn glibc() -> io::Result<&'static glibc::Glibc> {
         let text = format!("fibers cannot have thread-locals of their own: {why}; {remedy}");
         io::Error::new(io::ErrorKind::Unsupported, text)
     })
+}
+
+fn checked_glibc() -> Option<&'static Glibc> {
+    // SAFETY: I15. It is null, or was leaked.
+    unsafe { CHECKED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Runs the check, unless another thread has. A failure is not kept: a check that could not start a
+/// thread may succeed later.
+fn find_glibc() -> Result<&'static Glibc, String> {
+    Glibc::check_platform()?;
+    // First: a fork during the check must find the handlers, of which one ends the check in the
+    // child.
+    fork_guard::install()?;
+    let _one_at_a_time = CHECK.lock();
+    if let Some(glibc) = checked_glibc() {
+        return Ok(glibc);
+    }
+    let glibc = self_test::run()?;
+    CHECKED.store(std::ptr::from_ref(glibc).cast_mut(), Ordering::Release);
+    Ok(glibc)
+}
+
+/// In a child of `fork`: forgets a check that a thread of the parent made meanwhile. The next `run`
+/// makes another one.
+fn forget_unfinished_check() {
+    // SAFETY: I15. A fork is not called by the check, and its child has no other thread.
+    unsafe { CHECK.unlock_in_child() };
 }
 
 /// Points the thread pointer to a fiber's block, for the code that switches to its stack.

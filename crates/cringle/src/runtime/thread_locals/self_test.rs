@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::glibc::Glibc;
-use super::{fork_guard, set_id, thread_pointer};
+use super::{set_id, thread_pointer};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +17,6 @@ static DESTROYED: AtomicU32 = AtomicU32::new(0);
 
 /// Finds what a block needs, and checks everything.
 pub(super) fn run() -> Result<&'static Glibc, String> {
-    Glibc::check_platform()?;
     // In a thread: the main thread's descriptor differs in places, and the first thread that is
     // started makes glibc set up what threads need.
     let glibc = in_thread(|| {
@@ -30,7 +29,6 @@ pub(super) fn run() -> Result<&'static Glibc, String> {
     // Blocks are never freed, nor is this.
     let glibc: &'static Glibc = Box::leak(Box::new(glibc));
     in_thread(|| check_block(glibc))?;
-    fork_guard::install()?;
     Ok(glibc)
 }
 

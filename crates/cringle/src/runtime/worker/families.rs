@@ -124,6 +124,10 @@ impl Families {
 
 impl Drop for Families {
     fn drop(&mut self) {
+        // Without blocks, no handler keeps a fork away from the pool.
+        if self.mode == ThreadLocals::Shared {
+            return;
+        }
         let families = self.vacant.get_mut().drain(..).chain(self.reserve.take());
         let blocks = families.filter_map(|family| family.into_block());
         with_pool(|pool| pool.extend(blocks));

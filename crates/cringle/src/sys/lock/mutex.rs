@@ -87,6 +87,16 @@ impl<T: ?Sized> Mutex<T> {
         let acquired = self.word.change(FREE, LOCKED);
         acquired.then_some(MutexGuard { mutex: self, not_send: PhantomData })
     }
+
+    /// Unlocks it in a child of `fork`, if a thread of the parent held it.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller is the only thread of the process, and has no guard. What the lock guards
+    /// may be used in any state that it has under the lock.
+    pub(crate) unsafe fn unlock_in_child(&self) {
+        self.word.swap(FREE, Ordering::Relaxed);
+    }
 }
 
 impl<T: Default> Default for Mutex<T> {
