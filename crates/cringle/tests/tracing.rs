@@ -163,6 +163,47 @@ fn main_fiber_runs_in_the_callers_span() {
     assert!(with_message(&records, "in another fiber")[0].spans.is_empty());
 }
 
+/// The destructor of a value for a key, which is called after those of thread-locals. Emits events
+/// on threads, which get the places in the subscriber that are free.
+#[cfg(target_env = "gnu")]
+unsafe extern "C" fn start_threads(_: *mut std::ffi::c_void) {
+    let all_have_places = std::sync::Barrier::new(THREADS);
+    let work = || {
+        drop(info_span!("takes a place").entered());
+        info!("on a thread");
+        all_have_places.wait();
+    };
+    std::thread::scope(|threads| (0..THREADS).for_each(|_| drop(threads.spawn(work))));
+}
+#[cfg(target_env = "gnu")]
+const THREADS: usize = 8;
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn forgotten_span_ends_with_private_thread_locals() {
+    child::must_succeed("forgotten_span_ends_with_private_thread_locals", || {
+        let recorder = Recorder::default();
+        let subscriber = tracing_subscriber::registry().with(recorder.clone());
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        let private = cringle::runtime::ThreadLocals::Private;
+        let builder = cringle::Builder::new().workers(1).thread_locals(private);
+        let forget = || {
+            let mut key = 0;
+            // SAFETY: the key is made before it is used, and the destructor uses no value.
+            unsafe {
+                assert_eq!(libc::pthread_key_create(&mut key, Some(start_threads)), 0);
+                assert_eq!(libc::pthread_setspecific(key, (&raw const key).cast()), 0);
+            }
+            std::mem::forget(info_span!("forgotten").entered());
+        };
+        builder.run(|| fiber::spawn(forget).join().unwrap()).unwrap();
+        let records = recorder.0.lock().unwrap();
+        let on_threads = with_message(&records, "on a thread");
+        assert_eq!(on_threads.len(), THREADS);
+        assert!(on_threads.iter().all(|record| record.spans.is_empty()), "{on_threads:?}");
+    });
+}
+
 /// Events of fibers have the level `DEBUG`, events of operations the level `TRACE`.
 #[test]
 fn library_emits_events_of_fibers_and_operations() {

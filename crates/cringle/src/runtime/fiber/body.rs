@@ -49,6 +49,8 @@ pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
     let result = f();
     destroy_locals(fiber);
+    #[cfg(feature = "tracing")]
+    worker.leave_forgotten_spans(fiber);
     worker.end_thread_locals(fiber);
     // SAFETY: the contract asks nothing of a call that clears.
     unsafe { fiber.set_meta(None) };

@@ -248,12 +248,8 @@ impl Worker {
                 let worker = worker.as_ref();
                 worker.enter_family(family);
                 body();
-                // Leaves the spans that the fiber's code has forgotten to leave: subscribers keep
-                // them by thread. The caller's block has those of the caller.
                 #[cfg(feature = "tracing")]
-                if !worker.uses_callers_locals(family) {
-                    drop(super::spans::Spans::leave());
-                }
+                worker.leave_forgotten_spans(fiber);
                 // What was dropped last may have made thread-locals again.
                 worker.end_thread_locals(fiber);
             })

@@ -217,11 +217,11 @@ impl Worker {
         }
     }
 
-    /// Whether the family uses the thread-locals of the thread that called `run`, and the scheduler
+    /// Whether the fiber uses the thread-locals of the thread that called `run`, and the scheduler
     /// does not.
     #[cfg(feature = "tracing")]
-    pub(super) fn uses_callers_locals(&self, family: FamilyRef) -> bool {
-        self.families.mode == ThreadLocals::Private && family == self.first_family()
+    pub(super) fn uses_callers_locals(&self, fiber: FiberRef) -> bool {
+        self.families.mode == ThreadLocals::Private && fiber.family() == self.first_family()
     }
 
     fn first_family(&self) -> FamilyRef {

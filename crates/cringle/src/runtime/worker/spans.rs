@@ -7,6 +7,7 @@
 //! during the run.
 
 use super::Worker;
+use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
 use std::cell::RefCell;
 use tracing::level_filters::LevelFilter;
@@ -85,6 +86,15 @@ impl Worker {
     /// Enters them again for the caller when the worker has ended.
     pub(super) fn enter_outer_spans_again(&self) {
         enter_all(&self.outer_spans.0.take());
+    }
+
+    /// Leaves the spans that the code of the calling fiber has forgotten to leave. Subscribers keep
+    /// them by thread: afterwards the fiber's thread-locals may end.
+    pub(crate) fn leave_forgotten_spans(&self, fiber: FiberRef) {
+        // The caller's thread-locals have the spans of the caller, too.
+        if !self.uses_callers_locals(fiber) {
+            drop(Spans::leave());
+        }
     }
 
     /// Enters them for the main fiber when it begins.
