@@ -36,8 +36,10 @@ pub(in crate::runtime) struct Families {
     threads_own: usize,
     #[allow(clippy::vec_box, reason = "members refer to a family by its address")]
     vacant: RefCell<Vec<Box<Family>>>,
-    /// For fibers that fail because there is no memory. Its allocator has some.
+    /// For fibers that fail because there is no memory. Its allocator has some, which those of other
+    /// families may lack: so it is always the same one.
     reserve: Cell<Option<Box<Family>>>,
+    reserved: Cell<Option<FamilyRef>>,
     /// The fibers that hold others back.
     holders: Cell<u32>,
 }
@@ -59,6 +61,7 @@ impl Families {
             threads_own: thread_locals::threads_own(),
             vacant: RefCell::default(),
             reserve: Cell::new(None),
+            reserved: Cell::new(None),
             holders: Cell::new(0),
         };
         if mode == ThreadLocals::Private {
@@ -104,14 +107,14 @@ impl Families {
                 drop(std::hint::black_box(Box::new(0u8)));
             });
         }
-        self.reserve.set(Some(Box::new(Family::with_block(block))));
+        let family = Box::new(Family::with_block(block));
+        self.reserved.set(Some(FamilyRef::of(&family)));
+        self.reserve.set(Some(family));
         Ok(())
     }
 
     fn keep(&self, family: Box<Family>) {
-        if let Some(before) = self.reserve.take() {
-            self.reserve.set(Some(before));
-        } else {
+        if self.reserved.get() == Some(FamilyRef::of(&family)) {
             return self.reserve.set(Some(family));
         }
         let mut vacant = self.vacant.borrow_mut();
