@@ -91,6 +91,14 @@ static JOBS: &[Job] = &[
         command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 100000",
     },
     Job {
+        name: "private-foreign",
+        about: "destructors, hooks and callbacks that misbehave, and cancels, optimised, with private \
+                thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_SOAK_CANCELS", "1000000")],
+        command: "cargo test --release -p cringle --all-features \
+                  --test foreign --test foreign_code --test soak",
+    },
+    Job {
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
@@ -105,7 +113,7 @@ static JOBS: &[Job] = &[
     },
     Job {
         name: "foreign-asan",
-        about: "the same under AddressSanitizer",
+        about: "the same, and the tests of fibers, under AddressSanitizer",
         environment: &[
             ("RUSTC_BOOTSTRAP", "1"),
             (
@@ -118,11 +126,11 @@ static JOBS: &[Job] = &[
             ("ASAN_OPTIONS", "detect_leaks=0"),
         ],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan -p cringle \
-                  --all-features --test foreign --test foreign_code --test unwinding",
+                  --all-features --test foreign --test foreign_code --test unwinding --test fiber",
     },
     Job {
         name: "foreign-abort",
-        about: "the same with panics that abort",
+        about: "the foreign code with panics that abort",
         environment: &[("RUSTFLAGS", "-Cpanic=abort")],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/abort -p cringle \
                   --all-features --test foreign",

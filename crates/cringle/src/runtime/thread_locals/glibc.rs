@@ -6,7 +6,7 @@
 use super::libc_state::{self, CloseResolver};
 use super::modules::{FindModule, LinkMap};
 use super::stack_list::StackList;
-use super::thread_pointer;
+use super::{sanitizer, thread_pointer};
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
@@ -77,6 +77,7 @@ impl Glibc {
         if cfg!(target_feature = "crt-static") {
             return Err("glibc is linked statically, and exports nothing".into());
         }
+        sanitizer::check()?;
         thread_pointer::can_be_set()
     }
 

@@ -20,6 +20,7 @@ mod fork_guard;
 mod glibc;
 mod libc_state;
 mod modules;
+mod sanitizer;
 mod self_test;
 mod set_id;
 mod stack_list;

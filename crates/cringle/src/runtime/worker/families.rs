@@ -36,8 +36,8 @@ pub(in crate::runtime) struct Families {
     threads_own: usize,
     #[allow(clippy::vec_box, reason = "members refer to a family by its address")]
     vacant: RefCell<Vec<Box<Family>>>,
-    /// For fibers that fail because there is no memory. Its allocator has some, which those of other
-    /// families may lack: so it is always the same one.
+    /// For fibers that fail because there is no memory. Its allocator has some, that of another
+    /// family may have none: so it is always the same one.
     reserve: Cell<Option<Box<Family>>>,
     reserved: Cell<Option<FamilyRef>>,
     /// The fibers that hold others back.
