@@ -3,6 +3,7 @@
 cringle_interpose::install!();
 
 mod calls;
+mod closed;
 mod common;
 mod files;
 mod handlers;

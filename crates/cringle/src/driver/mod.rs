@@ -29,6 +29,8 @@ pub(crate) use completion::{Completion, OpSlot, Token, Waiter, prefetch};
 pub(crate) use counters::{BUCKETS, Counter, Counts};
 pub(crate) use dispatch::Driver;
 pub(crate) use epoll::Epoll;
+#[cfg(feature = "interpose")]
+pub(crate) use epoll::closing;
 pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{OP_DONE_NAMES, OP_NAMES, Op, OpDescription, Target};

@@ -98,66 +98,6 @@ unsafe fn is_fifo(dir: RawFd, path: *const c_char) -> bool {
     }
 }
 
-/// Closes on this thread, as a destructor of the library does, unless that may wait: for a socket
-/// that lingers, for a server, for a device.
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn close(on: OnFiber, fd: c_int) -> c_int {
-    super::direct::forget(fd);
-    let result = on.call(|call| {
-        if close_waits(fd) && !call.worker().is_simulated() {
-            // SAFETY: by the contract.
-            return unsafe { call.system_call_on_thread(libc::SYS_close, [fd as usize]) };
-        }
-        // SAFETY: by the contract.
-        unsafe { syscall!(SYS_close, fd) }
-    });
-    result as c_int
-}
-
-fn close_waits(fd: RawFd) -> bool {
-    match sys::mode(fd) & libc::S_IFMT {
-        libc::S_IFSOCK => lingers(fd),
-        libc::S_IFREG => is_remote(fd),
-        libc::S_IFCHR => sys::is_terminal(fd),
-        libc::S_IFBLK => true,
-        _ => false,
-    }
-}
-
-fn lingers(fd: RawFd) -> bool {
-    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
-    let mut len = size_of::<libc::linger>() as libc::socklen_t;
-    let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
-    // SAFETY: the variables are borrowed for the call.
-    unsafe { syscall!(SYS_getsockopt, fd, level, option, &raw mut linger, &raw mut len) };
-    linger.l_onoff != 0 && linger.l_linger > 0
-}
-
-/// Whether a server answers when the file is closed.
-fn is_remote(fd: RawFd) -> bool {
-    /// 9P, AFS, Ceph, CIFS (two numbers), FUSE, NFS, SMB.
-    const MAGICS: [u32; 8] = [
-        0x0102_1997,
-        0x5346_414f,
-        0x00c3_6400,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x6573_5546,
-        0x6969,
-        0x517b,
-    ];
-    let mut out = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the structure is borrowed for the call, and all-zero it is valid.
-    let kind = unsafe {
-        syscall!(SYS_fstatfs, fd, out.as_mut_ptr());
-        out.assume_init().f_type as u32
-    };
-    MAGICS.contains(&kind)
-}
-
 /// `fsync` and `fdatasync`.
 ///
 /// # Safety

@@ -4,6 +4,7 @@ pub use super::conditions::{
     pthread_cond_broadcast, pthread_cond_clockwait, pthread_cond_signal, pthread_cond_timedwait,
     pthread_cond_wait,
 };
+pub use super::descriptors::{close, close_range, closefrom, dup2, dup3};
 pub use super::futex::syscall;
 pub use super::locks::{
     pthread_mutex_unlock, pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,

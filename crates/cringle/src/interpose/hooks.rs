@@ -2,8 +2,7 @@
 
 pub use super::connections::{accept4, connect};
 pub use super::files::{
-    close, copy_file_range, flock, openat, openat as openat64, sendfile, sendfile as sendfile64,
-    splice,
+    copy_file_range, flock, openat, openat as openat64, sendfile, sendfile as sendfile64, splice,
 };
 pub use super::locks::{
     pthread_mutex_clocklock, pthread_mutex_lock, pthread_mutex_timedlock, pthread_mutex_trylock,

@@ -7,7 +7,7 @@
 //!
 //! - `call` is the frame of each such call;
 //! - `transfer`, `sockets`, `connections`, `messages`, `ready`, `sleep`, `files`, `processes` and
-//!   `names` are the calls;
+//!   `names` are the calls; `descriptors` closes under waits;
 //! - `queue` is what fibers wait in for futexes (`futex`) and pthread's locks (`locks`,
 //!   `conditions`, `waits`); calls that end such waits are in [`for_all`], because threads make
 //!   them too;
@@ -21,6 +21,7 @@
 mod call;
 mod conditions;
 mod connections;
+mod descriptors;
 mod direct;
 mod files;
 pub mod for_all;
@@ -63,6 +64,7 @@ fn after_fork() {
     extern "C" fn in_child() {
         crate::runtime::worker::Worker::leave_thread();
         queue::forget_all();
+        crate::driver::closing::forget_drivers();
     }
     // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local and a
     // number.

@@ -109,7 +109,6 @@ macro_rules! __interposed_calls {
             fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
             fn creat(path: *const c_char, mode: mode_t) -> c_int;
             fn creat64(path: *const c_char, mode: mode_t) -> c_int;
-            fn close(fd: c_int) -> c_int;
             fn fsync(fd: c_int) -> c_int;
             fn fdatasync(fd: c_int) -> c_int;
             fn flock(fd: c_int, how: c_int) -> c_int;
@@ -217,7 +216,7 @@ macro_rules! __interposed_calls {
 }
 
 /// As [`__interposed_calls`], for the calls that concern fibers whoever makes them: those that end
-/// a wait, and those that release a lock within.
+/// a wait, those that release a lock within, and those that close a descriptor.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_for_all {
@@ -226,6 +225,11 @@ macro_rules! __interposed_for_all {
             fn syscall(
                 number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
             ) -> c_long;
+            fn close(fd: c_int) -> c_int;
+            fn dup2(from: c_int, to: c_int) -> c_int;
+            fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+            fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+            fn closefrom(first: c_int) -> ();
             fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
             fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
             fn pthread_cond_wait(

@@ -1,6 +1,8 @@
 //! The worker's calls: attempts at pushed ops, polls for events, sleep.
 
+use super::closing::Watch;
 use super::flight::Stage;
+use super::moved::Pinned;
 use super::nowait::{self, Outcome};
 use super::offload::Job;
 use super::poller::{BROKEN, Event, IN, OUT};
@@ -71,7 +73,7 @@ impl Epoll {
     }
 
     /// Attempts an op for the first time, or after a pause.
-    fn begin(&mut self, number: u32) {
+    pub(super) fn begin(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
         // First come, first served: ops that wait for the same descriptor are ahead.
         if let Some((fd, direction)) = flight.op.wait_queue()
@@ -79,8 +81,14 @@ impl Epoll {
         {
             return self.apply(number, Outcome::Wait(fd, direction));
         }
+        // An op that has paused.
+        let pin = match flight.pin() {
+            Pinned::Moves(generation) => return self.begin_moved(number, generation),
+            Pinned::Stays(pin) => pin,
+        };
         // SAFETY: I1, by the contract of `push`: the op has not ended.
         let outcome = unsafe { flight.attempt(&mut self.last_file, false) };
+        drop(pin);
         self.apply(number, outcome);
     }
 
@@ -99,9 +107,13 @@ impl Epoll {
     }
 
     /// Appends an op to a wait queue, and arms the descriptor.
-    fn wait_for(&mut self, number: u32, fd: RawFd, direction: Direction) {
+    pub(super) fn wait_for(&mut self, number: u32, fd: RawFd, direction: Direction) {
         self.wait_queues.append(&mut self.flights, fd, direction, number);
-        self.flights.get_mut(number).stage = Stage::Waiting(fd, direction);
+        let flight = self.flights.get_mut(number);
+        flight.stage = Stage::Waiting(fd, direction);
+        if self.has_closing && flight.watch.is_none() {
+            flight.watch = Some(Watch::new(fd));
+        }
         // Arm it even if other ops wait for it already. If unsafe code has closed the descriptor
         // under them, they must not keep this op from the file that has the number now.
         if let Err(errno) = self.arm(fd) {
@@ -118,7 +130,7 @@ impl Epoll {
     }
 
     /// Arms a descriptor for the events that its ops wait for.
-    fn arm(&mut self, fd: RawFd) -> Result<(), i32> {
+    pub(super) fn arm(&mut self, fd: RawFd) -> Result<(), i32> {
         let interest = self.wait_queues.interest(&self.flights, fd);
         self.poller.arm(fd, interest)
     }
@@ -134,19 +146,23 @@ impl Epoll {
             self.retry_queue(fd, Direction::Out);
         }
         self.retry_polls(fd);
-        if self.wait_queues.has_any(fd)
-            && let Err(errno) = self.arm(fd)
-        {
-            self.fail_all(fd, errno);
-        }
+        self.arm_again(fd);
     }
 
     /// Attempts the ops of one queue, until one must wait.
     fn retry_queue(&mut self, fd: RawFd, direction: Direction) {
         while let Some(number) = self.wait_queues.first(fd, direction) {
             let flight = self.flights.get_mut(number);
+            let pin = match flight.pin() {
+                Pinned::Stays(pin) => pin,
+                Pinned::Moves(generation) => {
+                    self.follow(number, fd, generation);
+                    continue;
+                }
+            };
             // SAFETY: I1, by the contract of `push`: the op has not ended.
             let outcome = unsafe { flight.attempt(&mut self.last_file, true) };
+            drop(pin);
             if let Outcome::Wait(..) = outcome {
                 flight.fruitless_events = flight.fruitless_events.saturating_add(1);
                 if flight.fruitless_events <= FRUITLESS_LIMIT || !nowait::is_ready(fd, direction) {
@@ -169,13 +185,36 @@ impl Epoll {
         let mut next = self.wait_queues.first(fd, Direction::Events);
         while let Some(number) = next {
             next = self.flights.next(number);
+            let flight = self.flights.get_mut(number);
+            let pin = match flight.pin() {
+                Pinned::Stays(pin) => pin,
+                Pinned::Moves(generation) => {
+                    self.follow(number, fd, generation);
+                    next = self.wait_queues.first(fd, Direction::Events);
+                    continue;
+                }
+            };
             // SAFETY: I1, by the contract of `push`: the op has not ended.
-            let outcome =
-                unsafe { self.flights.get_mut(number).attempt(&mut self.last_file, true) };
+            let outcome = unsafe { flight.attempt(&mut self.last_file, true) };
+            drop(pin);
             if let Outcome::Done(result) = outcome {
                 self.wait_queues.remove(&mut self.flights, fd, Direction::Events, number);
                 self.end(number, result);
             }
+        }
+    }
+
+    /// Arms a descriptor again for the ops that still wait for it.
+    pub(super) fn arm_again(&mut self, fd: RawFd) {
+        if !self.wait_queues.has_any(fd) || self.arm(fd).is_ok() {
+            return;
+        }
+        // Ops whose descriptor is closed have moved to its duplicate.
+        self.take_moved();
+        if self.wait_queues.has_any(fd)
+            && let Err(errno) = self.arm(fd)
+        {
+            self.fail_all(fd, errno);
         }
     }
 
@@ -201,17 +240,20 @@ impl Epoll {
     }
 
     /// Ends the ops whose jobs have ended.
-    fn take_results(&mut self) {
+    pub(super) fn take_results(&mut self) {
         if !self.results.has_any() {
             return;
         }
         let mut taken = std::mem::take(&mut self.taken);
-        self.results.take(&mut taken);
+        let closed = self.results.take(&mut taken);
         for (number, result) in taken.drain(..) {
             let result = self.flights.get(number).total(result);
             self.end(number, result);
         }
         self.taken = taken;
+        if !closed.is_empty() {
+            self.take_closed(closed);
+        }
     }
 
     /// Schedules another attempt after a pause.
@@ -228,16 +270,16 @@ impl Epoll {
     }
 
     /// Attempts the ops whose pause is over.
-    fn retry_due(&mut self) {
+    pub(super) fn retry_due(&mut self) {
         if self.backing_off.is_empty() {
             return;
         }
         let now = self.last_poll;
-        let all = std::mem::take(&mut self.backing_off);
-        for number in all {
-            match self.flights.get(number).due() {
-                Some(due) if due <= now => self.begin(number),
-                _ => self.backing_off.push(number),
+        let is_due = |number: &u32| self.flights.get(*number).due().is_some_and(|due| due <= now);
+        let due: Vec<u32> = self.backing_off.iter().copied().filter(is_due).collect();
+        for number in due {
+            if self.take_backing_off(number) {
+                self.begin(number);
             }
         }
     }

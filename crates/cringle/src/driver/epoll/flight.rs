@@ -1,12 +1,14 @@
 //! An op between its push and its completion.
 
+use super::closing::Watch;
 use super::offload::Job;
 use super::partial::Remainder;
 use super::wait_queues::{Direction, NONE};
 use crate::driver::nonblocking::Hold;
-use crate::driver::{Completion, Op};
+use crate::driver::{Completion, Op, Target};
+use crate::sys::Owned;
 use slab::Slab;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +24,10 @@ pub(super) struct Flight {
     /// The memory that the rest of the op points to.
     pub(super) rest: Option<Box<Remainder>>,
     pub(super) hold: Option<Hold>,
+    /// From its first wait to its end, where the program's closes are announced.
+    pub(super) watch: Option<Watch>,
+    /// The duplicate that the op waits for since the program has closed its descriptor.
+    pub(super) kept: Option<Arc<Owned>>,
     /// Whether `connect` was called: the next attempt asks for its result.
     pub(super) connecting: bool,
     /// Whether the op was cancelled before its first attempt: it still completes if it need not
@@ -66,6 +72,8 @@ impl Flights {
             done: 0,
             rest: None,
             hold: None,
+            watch: None,
+            kept: None,
             connecting: false,
             cancelled: false,
             fruitless_events: 0,
@@ -102,6 +110,27 @@ impl Flights {
 }
 
 impl Flight {
+    /// Continues the op on a duplicate of its file. Returns the duplicate's number.
+    pub(super) fn move_to(&mut self, file: &Arc<Owned>) -> RawFd {
+        let number = file.as_raw_fd();
+        match &mut self.op {
+            Op::Read { target, .. } | Op::Write { target, .. } => *target = Target::fd(number),
+            Op::ReadVectored { fd, .. }
+            | Op::WriteVectored { fd, .. }
+            | Op::Recv { fd, .. }
+            | Op::RecvMsg { fd, .. }
+            | Op::Send { fd, .. }
+            | Op::SendZc { fd, .. }
+            | Op::SendMsg { fd, .. }
+            | Op::Accept { fd, .. }
+            | Op::Connect { fd, .. }
+            | Op::Poll { fd, .. } => *fd = number,
+            _ => unreachable!("an op that waits for a descriptor"),
+        }
+        (self.watch, self.kept) = (None, Some(Arc::clone(file)));
+        number
+    }
+
     /// The end of its backoff.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.stage {

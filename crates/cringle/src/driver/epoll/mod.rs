@@ -17,8 +17,11 @@
 //! has no flag in shared memory.
 
 mod cancel;
+#[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "only interposed calls use it"))]
+pub(crate) mod closing;
 mod enter;
 mod flight;
+mod moved;
 mod nowait;
 mod nowait_sockets;
 mod offload;
@@ -75,6 +78,8 @@ pub(crate) struct Epoll {
     ended: VecDeque<(u32, i32)>,
     pools: Pools,
     results: Arc<Results>,
+    /// Whether the program announces the descriptors that it closes.
+    has_closing: bool,
     /// An empty list, kept for its allocation.
     taken: Vec<(u32, i32)>,
     last_poll: Instant,
@@ -86,8 +91,14 @@ pub(crate) struct Epoll {
 impl Epoll {
     /// Makes a driver for the calling thread. `wake_fd` is an eventfd that outlives it.
     pub(crate) fn new(wake_fd: RawFd, limit: u32, pools: Pools) -> io::Result<Epoll> {
+        let results = Arc::new(Results::new(wake_fd));
+        let poller = Poller::new(wake_fd)?;
+        let has_closing = crate::sys::is_interposed();
+        if has_closing {
+            closing::add_driver(&results);
+        }
         Ok(Epoll {
-            poller: Poller::new(wake_fd)?,
+            poller,
             id: DriverId::new(),
             limit,
             in_flight: 0,
@@ -97,7 +108,8 @@ impl Epoll {
             backing_off: Vec::new(),
             ended: VecDeque::new(),
             pools,
-            results: Arc::new(Results::new(wake_fd)),
+            results,
+            has_closing,
             taken: Vec::new(),
             last_poll: Instant::now(),
             last_file: LastFile::default(),
@@ -167,6 +179,9 @@ impl Drop for Epoll {
                 self.flights.len()
             ));
             std::process::abort();
+        }
+        if self.has_closing {
+            closing::remove_driver(&self.results);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! A job that no thread has started can be withdrawn; no thread then uses what its op points to
 //! (**I1**). A job that was started is waited for.
 
+use super::closing::Closed;
 use crate::driver::pool::Pool;
 use crate::driver::{Op, blocking};
 use crate::sys;
@@ -92,6 +93,7 @@ pub(super) struct Results {
 #[derive(Default)]
 struct ResultsState {
     ended: Vec<(u32, i32)>,
+    closed: Vec<Closed>,
     is_asleep: bool,
 }
 
@@ -101,12 +103,26 @@ impl Results {
     }
 
     pub(super) fn post(&self, flight: u32, result: i32) {
+        self.post_with(|state| state.ended.push((flight, result)));
+    }
+
+    /// Posts what the program has done with a descriptor. The driver is registered for such posts.
+    #[cfg_attr(
+        not(feature = "interpose"),
+        allow(dead_code, reason = "only interposed calls close so")
+    )]
+    pub(super) fn post_closed(&self, closed: Closed) {
+        self.post_with(|state| state.closed.push(closed));
+    }
+
+    fn post_with(&self, push: impl FnOnce(&mut ResultsState)) {
         let mut state = self.lock();
-        state.ended.push((flight, result));
+        push(&mut state);
         self.has_any.store(true, Ordering::Release);
         if std::mem::replace(&mut state.is_asleep, false) {
             // SAFETY: I9. The worker closes the eventfd only after it has taken this result, for
-            // which it needs the lock that is held here.
+            // which it needs the lock that is held here; or, if this is no result, after it has
+            // left the list of drivers, whose lock is held.
             sys::eventfd_signal(unsafe { BorrowedFd::borrow_raw(self.wake_fd) });
         }
     }
@@ -116,19 +132,21 @@ impl Results {
         self.has_any.load(Ordering::Acquire)
     }
 
-    /// Swaps the results with an empty list. Only the worker calls this.
-    pub(super) fn take(&self, into: &mut Vec<(u32, i32)>) {
+    /// Swaps the results with an empty list, and returns the closed descriptors. Only the worker
+    /// calls this.
+    pub(super) fn take(&self, into: &mut Vec<(u32, i32)>) -> Vec<Closed> {
         debug_assert!(into.is_empty(), "I5: results would be lost");
         let mut state = self.lock();
         self.has_any.store(false, Ordering::Relaxed);
         std::mem::swap(into, &mut state.ended);
+        std::mem::take(&mut state.closed)
     }
 
     /// Declares that the worker sleeps. Returns false, and it must not sleep, if there is a result.
     /// Only the worker calls this.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut state = self.lock();
-        state.is_asleep = state.ended.is_empty();
+        state.is_asleep = state.ended.is_empty() && state.closed.is_empty();
         state.is_asleep
     }
 

@@ -13,6 +13,7 @@ impl Epoll {
         if let Some(hold) = flight.hold.take() {
             hold.release(flight.op.socket().unwrap_or(-1));
         }
+        (flight.watch, flight.kept) = (None, None);
         self.ended.push_back((number, result));
     }
 

@@ -1,6 +1,7 @@
 //! The driver without fibers.
 
 mod backoff;
+mod closing;
 mod nowait;
 mod offload;
 mod sockets;

@@ -1,0 +1,201 @@
+//! Descriptors that another thread closes, or gives another file, while a fiber waits for them: as
+//! a thread does, the fiber receives what arrives at the file later.
+
+use crate::common::{on_both_drivers, on_one_and_two_workers, waits_for};
+use cringle::fiber;
+use libc::*;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Calls `f` on a thread, and waits for it.
+fn on_a_thread(f: impl FnOnce() + Send) {
+    std::thread::scope(|s| {
+        s.spawn(f);
+    });
+}
+
+fn close_number(fd: RawFd) {
+    // SAFETY: no pointers; the test owns the number.
+    assert_eq!(unsafe { close(fd) }, 0);
+}
+
+/// Moves a descriptor to a number that no other test of this process gets.
+fn far_away(fd: impl IntoRawFd, number: RawFd) -> RawFd {
+    let fd = fd.into_raw_fd();
+    // SAFETY: no pointers; the test owns the first number, and the second is free.
+    unsafe {
+        assert_eq!(fcntl(number, F_GETFD), -1, "the number is in use");
+        assert_eq!(dup2(fd, number), number);
+        assert_eq!(close(fd), 0);
+    }
+    number
+}
+
+/// Receives at most three bytes.
+fn receive(fd: RawFd) -> Vec<u8> {
+    let mut buf = [0u8; 3];
+    // SAFETY: the buffer is borrowed for the call.
+    let count = unsafe { recv(fd, buf.as_mut_ptr().cast(), buf.len(), 0) };
+    assert!(count >= 0, "{}", std::io::Error::last_os_error());
+    buf[..count as usize].to_vec()
+}
+
+/// Ways in which a number stops to name its file.
+const WAYS: [fn(RawFd); 4] = [
+    |fd| on_a_thread(|| close_number(fd)),
+    close_number,
+    |fd| {
+        let other = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: no pointers; the test owns the number.
+        assert_eq!(unsafe { dup2(other.as_raw_fd(), fd) }, fd);
+    },
+    // SAFETY: no pointers; the test owns the number.
+    |fd| assert_eq!(unsafe { close_range(fd as u32, fd as u32, 0) }, 0),
+];
+
+#[test]
+fn recv_continues_when_its_descriptor_is_closed() {
+    on_both_drivers(|| {
+        for way in WAYS {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let fd = far_away(ours, 500);
+            let text = waits_for(
+                || receive(fd),
+                || {
+                    way(fd);
+                    theirs.write_all(b"now").unwrap();
+                },
+            );
+            assert_eq!(text, b"now");
+            // The file is closed with its last wait.
+            assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+            // SAFETY: no pointers; the test owns the number. One of the ways has closed it not.
+            unsafe { close(fd) };
+        }
+    });
+}
+
+#[test]
+fn each_wait_continues_when_its_descriptor_is_closed() {
+    on_both_drivers(|| {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let fd = far_away(writer, 510);
+        // SAFETY: no pointers.
+        unsafe { fcntl(fd, F_SETPIPE_SZ, 4096) };
+        let write = || {
+            // SAFETY: the buffer is borrowed for the call.
+            unsafe { write(fd, [7u8; 8192].as_ptr().cast(), 8192) }
+        };
+        let mut all = [0; 8192];
+        let written = waits_for(write, || {
+            close_number(fd);
+            reader.read_exact(&mut all).unwrap();
+        });
+        assert_eq!((written, all), (8192, [7; 8192]));
+
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let fd = far_away(reader, 511);
+        let mut buf = [0u8; 8];
+        let count = waits_for(
+            // SAFETY: the buffer is borrowed for the call.
+            || unsafe { read(fd, buf.as_mut_ptr().cast(), 8) },
+            || {
+                close_number(fd);
+                writer.write_all(b"pipe").unwrap();
+            },
+        );
+        assert_eq!(&buf[..count as usize], b"pipe");
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let fd = far_away(UnixListener::bind(&path).unwrap(), 512);
+        let mut client = None;
+        let accepted = waits_for(
+            // SAFETY: null is allowed.
+            || unsafe { accept(fd, std::ptr::null_mut(), std::ptr::null_mut()) },
+            || {
+                close_number(fd);
+                client = Some(UnixStream::connect(&path).unwrap());
+            },
+        );
+        assert!(accepted >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor is new.
+        let mut accepted = unsafe { UnixStream::from_raw_fd(accepted) };
+        accepted.write_all(b"!").unwrap();
+        client.unwrap().read_exact(&mut [0]).unwrap();
+    });
+}
+
+/// The next file may get the number at once, and fibers may wait for it, too.
+#[test]
+fn waits_for_two_files_of_one_number_stay_apart() {
+    on_both_drivers(|| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (next, mut next_theirs) = UnixStream::pair().unwrap();
+        let fd = far_away(ours, 520);
+        let waiting = &AtomicUsize::new(0);
+        fiber::scope(|s| {
+            let wait = move || {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                receive(fd)
+            };
+            let wait_until = |count| {
+                while waiting.load(Ordering::SeqCst) < count {
+                    fiber::yield_now();
+                }
+                (0..3).for_each(|_| fiber::sleep(std::time::Duration::from_millis(1)));
+            };
+            let old = [s.spawn(wait), s.spawn(wait)];
+            wait_until(2);
+            // SAFETY: no pointers; the test owns the number.
+            on_a_thread(|| assert_eq!(unsafe { dup2(next.as_raw_fd(), fd) }, fd));
+            let new = s.spawn(wait);
+            wait_until(3);
+            next_theirs.write_all(b"new").unwrap();
+            assert_eq!(new.join().unwrap(), b"new");
+            assert!(old.iter().all(|one| !one.is_finished()));
+            theirs.write_all(b"oneold").unwrap();
+            let mut got = old.map(|one| one.join().unwrap());
+            got.sort();
+            assert_eq!(got, [b"old", b"one"]);
+        });
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+        close_number(fd);
+    });
+}
+
+/// A fiber that begins to wait while a thread closes the number gets the bytes or an error.
+#[test]
+fn receive_ends_whenever_its_number_is_closed() {
+    const ROUNDS: usize = 300;
+    on_one_and_two_workers(|| {
+        for round in 0..ROUNDS {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let fd = far_away(ours, 530);
+            let begun = AtomicUsize::new(0);
+            fiber::scope(|s| {
+                let receives = s.spawn(|| {
+                    let mut buf = [0u8; 8];
+                    begun.store(1, Ordering::SeqCst);
+                    // SAFETY: the buffer is borrowed for the call.
+                    unsafe { (recv(fd, buf.as_mut_ptr().cast(), 8, 0), buf) }
+                });
+                std::thread::scope(|threads| {
+                    threads.spawn(|| {
+                        while begun.load(Ordering::SeqCst) == 0 {
+                            std::thread::yield_now();
+                        }
+                        (0..round % 100 * 100).for_each(|_| std::hint::spin_loop());
+                        close_number(fd);
+                        // Nobody may hold the file any more.
+                        let _ = theirs.write_all(b"late");
+                    });
+                    let (count, buf) = receives.join().unwrap();
+                    assert!(count == -1 || &buf[..count as usize] == b"late", "{count}");
+                });
+            });
+        }
+    });
+}

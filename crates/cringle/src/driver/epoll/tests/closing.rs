@@ -1,0 +1,129 @@
+//! Descriptors that the program closes while ops wait for them.
+
+use super::*;
+use crate::driver::epoll::closing::{Closed, add_driver, closing, closing_range};
+use crate::driver::epoll::poller::{Event, IN};
+use crate::driver::epoll::wait_queues::Direction;
+use std::io::PipeWriter;
+use std::os::fd::RawFd;
+
+/// A driver to which the program announces its closes: also those of the other tests.
+fn rig() -> Rig {
+    let mut rig = Rig::new(8);
+    add_driver(&rig.epoll.results);
+    rig.epoll.has_closing = true;
+    rig
+}
+
+/// A reader at a number that no other test of this process gets.
+fn reader_at(number: RawFd) -> (RawFd, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: I9. The test owns this number.
+    unsafe {
+        assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
+    }
+    (number, writer)
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: I9. The test owns this number.
+    assert_eq!(unsafe { libc::close(fd) }, 0);
+}
+
+fn read(rig: &mut Rig, fd: RawFd) -> usize {
+    let target = Target::fd(fd);
+    let number = rig.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR }).unwrap();
+    rig.enter();
+    number
+}
+
+#[test]
+fn wait_continues_on_a_duplicate() {
+    let ways: [fn(RawFd); 2] =
+        [|fd| closing(fd, || close(fd)), |fd| closing_range(fd as u32, fd as u32, || close(fd))];
+    for way in ways {
+        let (fd, mut writer) = reader_at(610);
+        let mut rig = rig();
+        let reads = [read(&mut rig, fd), read(&mut rig, fd)];
+        way(fd);
+        writer.write_all(&[7, 8]).unwrap();
+        rig.until_idle();
+        assert_eq!(reads.map(|number| rig.byte(number)), [7, 8]);
+        assert_eq!(rig.epoll.wait_queues.count, 0);
+        // The duplicate is closed with the last post, which the drivers of other tests have, too.
+        until(|| writer.write(&[9]).is_err());
+    }
+}
+
+/// The event is older than the post: the driver finds the later generation first.
+#[test]
+fn event_of_a_closed_number_finds_the_duplicate() {
+    let (fd, mut writer) = reader_at(620);
+    let mut rig = rig();
+    let reads = read(&mut rig, fd);
+    closing(fd, || close(fd));
+    writer.write_all(&[7]).unwrap();
+    rig.epoll.on_event(&Event { fd, events: IN });
+    rig.until_idle();
+    assert_eq!((rig.result(reads), rig.byte(reads)), (1, 7));
+}
+
+#[test]
+fn paused_op_continues_on_a_duplicate() {
+    let (fd, mut writer) = reader_at(630);
+    let mut rig = rig();
+    let reads = [read(&mut rig, fd), read(&mut rig, fd)];
+    for number in reads.map(|number| rig.number(number)) {
+        let epoll = &mut *rig.epoll;
+        epoll.wait_queues.remove(&mut epoll.flights, fd, Direction::In, number);
+        epoll.back_off(number);
+    }
+    let (next, mut next_writer) = std::io::pipe().unwrap();
+    // SAFETY: I9. The test owns this number.
+    closing(fd, || assert_eq!(unsafe { libc::dup2(next.as_raw_fd(), fd) }, fd));
+    next_writer.write_all(&[9, 9]).unwrap();
+    writer.write_all(&[7, 8]).unwrap();
+    // The pauses are over before the post is taken.
+    rig.epoll.last_poll = Instant::now() + Duration::from_secs(1);
+    rig.epoll.retry_due();
+    rig.until_idle();
+    assert_eq!(reads.map(|number| rig.byte(number)), [7, 8]);
+    close(fd);
+}
+
+#[test]
+fn wait_without_a_duplicate_fails() {
+    let (fd, _writer) = reader_at(640);
+    let mut rig = rig();
+    let reads = read(&mut rig, fd);
+    let generation = u32::MAX >> 8;
+    rig.epoll.results.post_closed(Closed::Moved { fd, generation, file: None });
+    rig.enter();
+    rig.reap();
+    assert_eq!(rig.settled, [], "the wait is of a later generation");
+    rig.epoll.results.post_closed(Closed::Moved { fd, generation: 0, file: None });
+    rig.until_idle();
+    assert_eq!(rig.result(reads), -libc::EBADF);
+    close(fd);
+}
+
+/// An op that begins to wait after the duplicate was made, and before the close.
+#[test]
+fn wait_that_the_close_overtakes_fails() {
+    let (fd, mut writer) = reader_at(650);
+    let mut rig = rig();
+    let first = read(&mut rig, fd);
+    let mut late = 0;
+    closing(fd, || {
+        late = read(&mut rig, fd);
+        close(fd);
+    });
+    until(|| {
+        rig.sleep();
+        !rig.settled.is_empty()
+    });
+    assert_eq!((&rig.settled[..], rig.result(late)), (&[late][..], -libc::EBADF));
+    writer.write_all(&[7]).unwrap();
+    rig.until_idle();
+    assert_eq!(rig.byte(first), 7);
+}

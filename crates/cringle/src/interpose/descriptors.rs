@@ -1,0 +1,130 @@
+//! Calls that close a descriptor, or put another file in its place: of every caller, because fibers
+//! may wait for the file.
+
+use super::call::OnFiber;
+use super::{direct, next};
+use crate::driver::closing::{closing, closing_range};
+use crate::sys::{self, syscall};
+use libc::c_uint;
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
+    direct::forget(fd);
+    // SAFETY: by the contract.
+    closing(fd, || unsafe {
+        match on {
+            Some(on) => close_on_fiber(on, fd),
+            None => next::close(fd),
+        }
+    })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn dup2(_on: Option<OnFiber>, from: c_int, to: c_int) -> c_int {
+    // SAFETY: by the contract.
+    replacing(from, to, || unsafe { next::dup2(from, to) })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn dup3(_on: Option<OnFiber>, from: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: by the contract.
+    replacing(from, to, || unsafe { next::dup3(from, to, flags) })
+}
+
+fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {
+    if from == to {
+        return replace();
+    }
+    direct::forget(to);
+    closing(to, replace)
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn close_range(
+    _on: Option<OnFiber>,
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    let close = || unsafe { next::close_range(first, last, flags) };
+    // With other flags, nothing is closed, or in a table of the calling thread's own.
+    if flags == 0 { closing_range(first, last, close) } else { close() }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
+    // SAFETY: by the contract.
+    closing_range(first.max(0) as c_uint, c_uint::MAX, || unsafe { next::closefrom(first) });
+}
+
+/// Closes on this thread, as a destructor of the library does, unless that may wait: for a socket
+/// that lingers, for a server, for a device.
+///
+/// # Safety
+///
+/// As libc's.
+unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
+    let result = on.call(|call| {
+        if close_waits(fd) && !call.worker().is_simulated() {
+            // SAFETY: by the contract.
+            return unsafe { call.system_call_on_thread(libc::SYS_close, [fd as usize]) };
+        }
+        // SAFETY: by the contract.
+        unsafe { syscall!(SYS_close, fd) }
+    });
+    result as c_int
+}
+
+fn close_waits(fd: RawFd) -> bool {
+    match sys::mode(fd) & libc::S_IFMT {
+        libc::S_IFSOCK => lingers(fd),
+        libc::S_IFREG => is_remote(fd),
+        libc::S_IFCHR => sys::is_terminal(fd),
+        libc::S_IFBLK => true,
+        _ => false,
+    }
+}
+
+fn lingers(fd: RawFd) -> bool {
+    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut len = size_of::<libc::linger>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
+    // SAFETY: the variables are borrowed for the call.
+    unsafe { syscall!(SYS_getsockopt, fd, level, option, &raw mut linger, &raw mut len) };
+    linger.l_onoff != 0 && linger.l_linger > 0
+}
+
+/// Whether a server answers when the file is closed.
+fn is_remote(fd: RawFd) -> bool {
+    /// 9P, AFS, Ceph, CIFS (two numbers), FUSE, NFS, SMB.
+    const MAGICS: [u32; 8] = [
+        0x0102_1997,
+        0x5346_414f,
+        0x00c3_6400,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x6573_5546,
+        0x6969,
+        0x517b,
+    ];
+    let mut out = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the structure is borrowed for the call, and all-zero it is valid.
+    let kind = unsafe {
+        syscall!(SYS_fstatfs, fd, out.as_mut_ptr());
+        out.assume_init().f_type as u32
+    };
+    MAGICS.contains(&kind)
+}
