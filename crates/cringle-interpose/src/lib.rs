@@ -48,6 +48,11 @@
 //! and pipes, `errno` set on failure only. A call of a cancelled fiber fails with `ECANCELED`,
 //! after a deadline with `ETIMEDOUT`. Sleeps end early; waits for locks continue.
 //!
+//! # Threads
+//!
+//! Threads that such code starts are threads of the system, unless
+//! [`Builder::threads`](cringle::Builder::threads) makes them fibers.
+//!
 //! The book's chapter "Code that knows nothing of Cringle" lists the calls, and what cannot be.
 //!
 //! # Requirements
@@ -68,7 +73,9 @@ compile_error!(
 /// What [`install!`] expands to.
 #[doc(hidden)]
 pub mod __private {
-    pub use cringle::interpose::{Routine, for_all, hooks, install, next, on_fiber};
+    pub use cringle::interpose::{
+        C11Start, Routine, Start, for_all, hooks, install, next, on_fiber,
+    };
     pub use cringle::{
         __interposed_aliases as interposed_aliases, __interposed_calls as interposed_calls,
         __interposed_for_all as interposed_for_all,
@@ -105,9 +112,9 @@ macro_rules! install {
     () => {
         const _: () = {
             #[allow(unused_imports)]
-            use $crate::__private::Routine;
-            #[allow(unused_imports)]
             use $crate::__private::libc::*;
+            #[allow(unused_imports)]
+            use $crate::__private::{C11Start, Routine, Start};
 
             $crate::__private::interposed_calls!($crate::__define);
             $crate::__private::interposed_for_all!($crate::__define_for_all);

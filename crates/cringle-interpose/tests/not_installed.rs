@@ -15,3 +15,11 @@ fn a_dependency_alone_interposes_nothing() {
     }
     assert!(!cringle::interpose::is_installed());
 }
+
+#[test]
+fn threads_cannot_be_fibers() {
+    let builder = cringle::Builder::new().threads(cringle::runtime::Threads::Fibers);
+    let error = builder.run(|| ()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("install!"), "{error}");
+}

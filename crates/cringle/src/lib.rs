@@ -85,9 +85,11 @@
 //! rings are denied (Docker's default seccomp profile, `sysctl kernel.io_uring_disabled`), epoll
 //! and threads do the same work, and [`runtime::driver`] returns the reason.
 //!
-//! Three environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring`
-//! or `epoll`) for [`Builder::driver`], `CRINGLE_WATCHDOG` (milliseconds or `off`) for
-//! [`Builder::watchdog`], and `CRINGLE_TRACE` (a file) for [`trace`].
+//! Environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring` or
+//! `epoll`) for [`Builder::driver`], `CRINGLE_THREAD_LOCALS` (`shared` or `private`) for
+//! [`Builder::thread_locals`], `CRINGLE_THREADS` (`system` or `fibers`) for [`Builder::threads`],
+//! `CRINGLE_WATCHDOG` (milliseconds or `off`) for [`Builder::watchdog`], and `CRINGLE_TRACE` (a
+//! file) for [`trace`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]

@@ -16,7 +16,7 @@ const CALLS: &str = "read write readv writev pread pwrite pread64 pwrite64 pread
     accept accept4 poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 nanosleep \
     clock_nanosleep usleep sleep sched_yield sigwait sigtimedwait sigwaitinfo open openat close \
     fsync fdatasync flock fcntl lockf wait waitpid wait4 waitid getaddrinfo getnameinfo syscall \
-    pthread_join pthread_mutex_lock pthread_cond_wait pthread_once sem_wait";
+    pthread_create pthread_detach pthread_join pthread_mutex_lock pthread_cond_wait pthread_once sem_wait";
 
 /// The types of `std::sync` that wait.
 const LOCKS: [&str; 8] =

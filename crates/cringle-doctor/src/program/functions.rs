@@ -35,9 +35,26 @@ pub(super) fn current() -> impl Iterator<Item = &'static str> {
 /// Cringle copies from pipes by `tee` without waiting.
 pub(super) const OF_EVERY_PROGRAM: [&str; 2] = ["pause", "tee"];
 
-/// Functions of locks have hooks for what they wake or leave, too.
+/// Functions of locks have hooks for what they wake or leave, too, and those of threads for what a
+/// thread is on a fiber.
 fn waits(name: &str) -> bool {
-    !["unlock", "try", "signal", "broadcast"].iter().any(|part| name.contains(part))
+    const PARTS: [&str; 11] = [
+        "unlock",
+        "try",
+        "signal",
+        "broadcast",
+        "create",
+        "exit",
+        "detach",
+        "cancel",
+        "kill",
+        "name_np",
+        "getattr",
+    ];
+    const NAMES: [&str; 2] = ["prctl", "sigaltstack"];
+    name == "creat"
+        || name == "creat64"
+        || !NAMES.contains(&name) && !PARTS.iter().any(|part| name.contains(part))
 }
 
 /// The functions by which a program with hooks is recognised.

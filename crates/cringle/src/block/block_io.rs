@@ -7,6 +7,7 @@
 use super::owned::{OwnedBatch, OwnedResults, Submission};
 use super::{Batch, Results};
 use crate::fiber::unblock::call_by;
+use crate::runtime::family::FamilyChoice;
 use crate::runtime::fiber::body::run_root_body;
 use crate::runtime::foreign;
 use crate::runtime::run::Builder;
@@ -373,8 +374,12 @@ impl BlockIo {
         });
         let lane = crate::runtime::worker().unwrap_or(lane) % self.workers;
         let body = Box::new(BatchJob(job));
-        let unstarted =
-            Unstarted { body, stack_bytes: default_stack_bytes(), origin: 0, family: None };
+        let unstarted = Unstarted {
+            body,
+            stack_bytes: default_stack_bytes(),
+            origin: 0,
+            family: FamilyChoice::Own,
+        };
         if self.shared.start_from_outside(lane, unstarted).is_err() {
             unreachable!("the workers run while a submitter holds a pass");
         }

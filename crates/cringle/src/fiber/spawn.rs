@@ -6,7 +6,7 @@ use super::packet::Packet;
 use super::scope::Scope;
 use super::scope_core::Membership;
 use super::scoped_handle::ScopedJoinHandle;
-use crate::runtime::family::SentFamily;
+use crate::runtime::family::{FamilyChoice, SentFamily};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::label::Origin;
 use crate::runtime::shared::{Body, Unstarted};
@@ -402,6 +402,7 @@ impl Builder {
         // SAFETY: I2. The runtime runs every unstarted fiber to its end, and by this function's
         // contract what the body borrows outlives the fiber.
         let body = unsafe { std::mem::transmute::<Box<dyn Body + '_>, Box<dyn Body>>(body) };
+        let family = family.map_or(FamilyChoice::Own, FamilyChoice::Join);
         let unstarted = Unstarted { body, stack_bytes, origin: 0, family };
         match (outside, self.worker) {
             (Some((shared, home)), index) => {

@@ -41,6 +41,14 @@ pub fn on_fiber() -> Option<OnFiber> {
 }
 
 impl OnFiber {
+    pub(super) fn worker(self) -> Here {
+        self.worker
+    }
+
+    pub(super) fn fiber(self) -> FiberRef {
+        self.fiber
+    }
+
     /// Performs the call, and returns its result as libc does: −1 with `errno` for an error.
     #[inline(always)]
     pub(super) fn call(self, body: impl FnOnce(Call) -> isize) -> isize {

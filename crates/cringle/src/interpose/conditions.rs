@@ -87,7 +87,7 @@ unsafe fn wait(
     let Some(clock) = (unsafe { clock_of(condition) }) else { return libc::ENOTSUP };
     on.call_for_code(|call| {
         // SAFETY: by the contract.
-        let deadline = match unsafe { limit(clock).deadline(call) } {
+        let deadline = match unsafe { limit(clock).deadline(call.now()) } {
             Ok(deadline) => deadline,
             Err(code) => return code,
         };

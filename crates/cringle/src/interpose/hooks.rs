@@ -14,10 +14,13 @@ pub use super::messages::{recvmmsg, sendmmsg};
 pub use super::names::{
     getaddrinfo, gethostbyaddr_r, gethostbyname_r, gethostbyname2_r, getnameinfo,
 };
-pub use super::processes::{pthread_join, sigtimedwait, sigwait, wait4, waitid};
+pub use super::processes::{sigtimedwait, sigwait, wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
 pub use super::sleep::{clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
 pub use super::sockets::{recvfrom, recvmsg, sendmsg, sendto};
+pub use super::threads::{
+    prctl, pthread_create, pthread_exit, sigaltstack, thrd_create, thrd_exit,
+};
 pub use super::transfer::{
     pread, pread as pread64, preadv, preadv as preadv64, preadv2, preadv2 as preadv64v2, pwrite,
     pwrite as pwrite64, pwritev, pwritev as pwritev64, pwritev2, pwritev2 as pwritev64v2, read,
@@ -25,8 +28,8 @@ pub use super::transfer::{
 };
 pub use super::waits::{
     mtx_lock, mtx_timedlock, mtx_trylock, pthread_barrier_wait, pthread_spin_lock,
-    pthread_spin_trylock, pthread_timedjoin_np, sem_clockwait, sem_timedwait, sem_trywait,
-    sem_wait, thrd_join, thrd_sleep, thrd_yield,
+    pthread_spin_trylock, sem_clockwait, sem_timedwait, sem_trywait, sem_wait, thrd_sleep,
+    thrd_yield,
 };
 
 use super::{OnFiber, files, next, ready};

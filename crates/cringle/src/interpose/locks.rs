@@ -47,14 +47,14 @@ impl Limit {
     /// # Safety
     ///
     /// The time is valid.
-    pub(super) unsafe fn deadline(self, call: Call) -> Result<Option<Instant>, isize> {
+    pub(super) unsafe fn deadline(self, now: Instant) -> Result<Option<Instant>, isize> {
         let Some((clock, time)) = self.0 else { return Ok(None) };
         if !matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC) {
             return Err(-(libc::EINVAL as isize));
         }
         // SAFETY: by the contract.
         let time = unsafe { duration(time)? }.unwrap_or_default();
-        Ok(call.now().checked_add(remaining(clock, time)))
+        Ok(now.checked_add(remaining(clock, time)))
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) unsafe fn wait_for(
     attempt: impl Fn() -> c_int,
 ) -> isize {
     // SAFETY: by the contract.
-    let deadline = match unsafe { limit.deadline(call) } {
+    let deadline = match unsafe { limit.deadline(call.now()) } {
         Ok(deadline) => deadline,
         Err(code) => return code,
     };

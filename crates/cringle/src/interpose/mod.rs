@@ -11,6 +11,7 @@
 //! - `queue` is what fibers wait in for futexes (`futex`) and pthread's locks (`locks`,
 //!   `conditions`, `waits`); calls that end such waits are in [`for_all`], because threads make
 //!   them too;
+//! - `threads` are threads that are fibers;
 //! - `table` lists the signatures.
 //!
 //! # Invariants
@@ -38,10 +39,12 @@ mod sleep;
 mod slices;
 mod sockets;
 mod table;
+mod threads;
 mod transfer;
 mod waits;
 
 pub use call::{OnFiber, on_fiber};
+pub use threads::{C11Start, Start};
 pub use waits::Routine;
 
 /// Whether libc's blocking calls are interposed in this program.

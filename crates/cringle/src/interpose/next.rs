@@ -13,7 +13,7 @@ macro_rules! define {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
         use super::{Absent, Slot};
         #[allow(unused_imports)]
-        use crate::interpose::Routine;
+        use crate::interpose::{C11Start, Routine, Start};
         use libc::*;
 
         /// Looks up these definitions.

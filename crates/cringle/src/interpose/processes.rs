@@ -1,12 +1,11 @@
 //! Waiting for children, for signals and for threads.
 
 use super::call::{Call, OnFiber, Readiness};
-use super::next;
 use super::ready::duration;
 use crate::process::wait_for_end;
 use crate::sys::syscall;
-use libc::{id_t, idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, timespec};
-use std::ffi::{c_int, c_void};
+use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t, sigset_t, timespec};
+use std::ffi::c_int;
 
 const NO_CHILD: isize = -(libc::ECHILD as isize);
 const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
@@ -164,17 +163,4 @@ unsafe fn wait_for_signal(
         let is_late = || deadline.is_some_and(|at| at <= call.now());
         (result != WOULD_WAIT || is_late()).then_some(result)
     })
-}
-
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_join(on: OnFiber, thread: pthread_t, result: *mut *mut c_void) -> c_int {
-    // SAFETY: no pointers.
-    if unsafe { libc::pthread_equal(thread, libc::pthread_self()) } != 0 {
-        return libc::EDEADLK;
-    }
-    let result = result as usize;
-    // SAFETY: by the contract; the caller's memory is lent until this returns.
-    on.on_thread(move || unsafe { next::pthread_join(thread, result as *mut *mut c_void) })
 }

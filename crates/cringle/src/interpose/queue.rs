@@ -119,6 +119,7 @@ fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
                 return withdraw(waiter, Waited::TimedOut);
             }
             let timer = deadline.map(|at| worker.set_timer(at, fiber));
+            worker.watch_at_end(fiber);
             worker.suspend_on(fiber, Wait::Lock, &subject);
             timer.inspect(|&timer| worker.take_back_timer(timer));
         }

@@ -139,7 +139,6 @@ macro_rules! __interposed_calls {
             fn sigtimedwait(
                 set: *const sigset_t, info: *mut siginfo_t, time: *const timespec
             ) -> c_int;
-            fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
             fn recvmmsg(
                 fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
                 timeout: *mut timespec
@@ -196,9 +195,6 @@ macro_rules! __interposed_calls {
             fn pthread_spin_lock(lock: *mut c_int) -> c_int;
             fn pthread_spin_trylock(lock: *mut c_int) -> c_int;
             fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int;
-            fn pthread_timedjoin_np(
-                thread: pthread_t, result: *mut *mut c_void, time: *const timespec
-            ) -> c_int;
             fn sem_wait(semaphore: *mut sem_t) -> c_int;
             fn sem_trywait(semaphore: *mut sem_t) -> c_int;
             fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int;
@@ -208,9 +204,18 @@ macro_rules! __interposed_calls {
             fn mtx_lock(mutex: *mut pthread_mutex_t) -> c_int;
             fn mtx_trylock(mutex: *mut pthread_mutex_t) -> c_int;
             fn mtx_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
-            fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
             fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int;
             fn thrd_yield() -> ();
+
+            fn pthread_create(
+                thread: *mut pthread_t, attributes: *const pthread_attr_t, start: Start,
+                argument: *mut c_void
+            ) -> c_int;
+            fn pthread_exit(value: *mut c_void) -> ();
+            fn thrd_create(thread: *mut pthread_t, start: C11Start, argument: *mut c_void) -> c_int;
+            fn thrd_exit(value: c_int) -> ();
+            fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+            fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
         }
     };
 }
@@ -253,6 +258,24 @@ macro_rules! __interposed_for_all {
             ) -> c_int;
             fn cnd_signal(condition: *mut pthread_cond_t) -> c_int;
             fn cnd_broadcast(condition: *mut pthread_cond_t) -> c_int;
+
+            fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+            fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+            fn pthread_timedjoin_np(
+                thread: pthread_t, result: *mut *mut c_void, time: *const timespec
+            ) -> c_int;
+            fn pthread_clockjoin_np(
+                thread: pthread_t, result: *mut *mut c_void, clock: clockid_t,
+                time: *const timespec
+            ) -> c_int;
+            fn pthread_detach(thread: pthread_t) -> c_int;
+            fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
+            fn thrd_detach(thread: pthread_t) -> c_int;
+            fn pthread_cancel(thread: pthread_t) -> c_int;
+            fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int;
+            fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
+            fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: size_t) -> c_int;
+            fn pthread_getattr_np(thread: pthread_t, attributes: *mut pthread_attr_t) -> c_int;
         }
     };
 }

@@ -8,10 +8,8 @@ use super::locks::{self, Limit, pthread_mutex_unlock};
 use super::queue;
 use super::{next, sleep};
 use crate::sys::{self, syscall};
-use libc::{
-    clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, pthread_t, sem_t, timespec,
-};
-use std::ffi::{c_int, c_void};
+use libc::{clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, sem_t, timespec};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const ANY: u32 = u32::MAX;
@@ -109,7 +107,7 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
             return result;
         }
         // SAFETY: by the contract.
-        let deadline = match unsafe { limit.deadline(call) } {
+        let deadline = match unsafe { limit.deadline(call.now()) } {
             Ok(deadline) => deadline,
             Err(code) => return code,
         };
@@ -203,42 +201,13 @@ pub unsafe fn pthread_barrier_wait(on: OnFiber, barrier: *mut pthread_barrier_t)
     on.on_thread(move || unsafe { next::pthread_barrier_wait(barrier as *mut pthread_barrier_t) })
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn thrd_join(on: OnFiber, thread: pthread_t, result: *mut c_int) -> c_int {
-    // SAFETY: no pointers.
-    if unsafe { libc::pthread_equal(thread, libc::pthread_self()) } != 0 {
-        return THRD_ERROR;
-    }
-    let result = result as usize;
-    // SAFETY: by the contract; the caller's memory is lent until this returns.
-    on.on_thread(move || unsafe { next::thrd_join(thread, result as *mut c_int) })
-}
-
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_timedjoin_np(
-    on: OnFiber,
-    thread: pthread_t,
-    result: *mut *mut c_void,
-    time: *const timespec,
-) -> c_int {
-    let (result, time) = (result as usize, time as usize);
-    // SAFETY: by the contract; the caller's memory is lent until this returns.
-    on.on_thread(move || unsafe {
-        next::pthread_timedjoin_np(thread, result as *mut *mut c_void, time as *const timespec)
-    })
-}
-
 const THRD_BUSY: c_int = 1;
 const THRD_ERROR: c_int = 2;
 const THRD_NOMEM: c_int = 3;
 const THRD_TIMEDOUT: c_int = 4;
 
 /// C11's result for a result of pthread's.
-fn c11(result: c_int) -> c_int {
+pub(super) fn c11(result: c_int) -> c_int {
     match result {
         0 => 0,
         libc::EBUSY => THRD_BUSY,

@@ -10,6 +10,7 @@ use super::thread_locals::{self, Block};
 use super::unwind_count::UnwindCount;
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// See the module.
 pub(crate) struct Family {
@@ -23,6 +24,8 @@ pub(crate) struct Family {
     holder: Cell<Option<FiberRef>>,
     /// Members that are ready and held back.
     held: ReadyQueue,
+    /// Gets the thread-locals at the end.
+    keeper: Option<Arc<dyn Keeper>>,
 }
 
 /// Whose thread-locals the members use.
@@ -84,6 +87,53 @@ impl SentFamily {
     }
 }
 
+/// The family of a fiber that is not started yet.
+pub(crate) enum FamilyChoice {
+    /// One of its own.
+    Own,
+    /// One of the worker that it is sent to.
+    Join(SentFamily),
+    /// One of its own, with thread-locals that are known before it starts.
+    #[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "for interposed calls"))]
+    Reserved(Reserved),
+}
+
+/// Thread-locals of a fiber that is not started yet. It may go to any worker.
+pub(crate) struct Reserved {
+    block: Cell<Option<Block>>,
+    keeper: Arc<dyn Keeper>,
+}
+
+#[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "for interposed calls"))]
+impl Reserved {
+    pub(crate) fn new(block: Block, keeper: Arc<dyn Keeper>) -> Reserved {
+        Reserved { block: Cell::new(Some(block)), keeper }
+    }
+
+    /// Returns the block of a fiber that will not start.
+    pub(crate) fn cancel(self) -> Block {
+        self.block.into_inner().expect("a fiber that has not started")
+    }
+}
+
+impl Reserved {
+    /// Makes the family, when the fiber starts.
+    pub(super) fn open(&self) -> FamilyRef {
+        let block = self.block.take().expect("a fiber starts once");
+        let mut family = Family::with_block(block);
+        family.keeper = Some(Arc::clone(&self.keeper));
+        FamilyRef::of(Box::leak(Box::new(family)))
+    }
+}
+
+/// What owns the thread-locals of a family whose name for them outlives it, as the handle of a
+/// thread does.
+pub(crate) trait Keeper: Send + Sync {
+    /// The family has ended, and its thread-locals are as new. They are returned if the worker may
+    /// use them for another family now. Is called by the scheduler, beside any fiber.
+    fn take_back(&self, block: Block) -> Option<Block>;
+}
+
 /// Keeps a family and its thread-locals for a fiber that joins it later. That fiber drops it.
 pub(crate) struct Ticket(FamilyRef);
 
@@ -121,6 +171,13 @@ impl Family {
         Family::with(Locals::Own(block), UnwindCount::default())
     }
 
+    /// Returns the family for another founder, unless its keeper takes its thread-locals.
+    pub(super) fn after_keeper(mut self: Box<Family>) -> Option<Box<Family>> {
+        let Some(keeper) = self.keeper.take() else { return Some(self) };
+        let block = self.into_block().expect("a family with a keeper has a block");
+        keeper.take_back(block).map(|block| Box::new(Family::with_block(block)))
+    }
+
     /// Returns the block of a family that has no members.
     pub(super) fn into_block(self) -> Option<Block> {
         match self.locals {
@@ -137,6 +194,7 @@ impl Family {
             unwinding,
             holder: Cell::new(None),
             held: ReadyQueue::default(),
+            keeper: None,
         }
     }
 

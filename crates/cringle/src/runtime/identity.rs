@@ -106,18 +106,27 @@ impl Token {
 
 /// The name and origin of a fiber, shared by the fiber and its handle.
 pub(crate) struct Meta {
-    name: Option<Arc<str>>,
+    name: OnceLock<Arc<str>>,
     spawned: Origin,
     identity: OnceLock<Arc<Identity>>,
 }
 
 impl Meta {
     pub(crate) fn new(name: Option<Arc<str>>, spawned: Origin) -> Meta {
-        Meta { name, spawned, identity: OnceLock::new() }
+        let meta = Meta { name: OnceLock::new(), spawned, identity: OnceLock::new() };
+        if let Some(name) = name {
+            meta.rename(name);
+        }
+        meta
+    }
+
+    /// Names a fiber that has no name.
+    pub(crate) fn rename(&self, name: Arc<str>) {
+        self.name.get_or_init(|| name);
     }
 
     pub(crate) fn shared_name(&self) -> Option<&Arc<str>> {
-        self.name.as_ref()
+        self.name.get()
     }
 
     /// The place that spawned it.
@@ -126,15 +135,15 @@ impl Meta {
     }
 
     pub(crate) fn origins(&self) -> Origins {
-        Origins { name: self.name.clone(), spawned: Some(self.spawned) }
+        Origins { name: self.name.get().cloned(), spawned: Some(self.spawned) }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.name.get().map(|name| &**name)
     }
 
     pub(crate) fn identity(&self) -> &Arc<Identity> {
-        self.identity.get_or_init(|| Identity::new(self.name.clone()))
+        self.identity.get_or_init(|| Identity::new(self.name.get().cloned()))
     }
 }
 

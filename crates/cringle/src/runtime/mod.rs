@@ -35,6 +35,7 @@ pub(crate) mod shared;
 pub(crate) mod stack;
 pub(crate) mod sync;
 pub(crate) mod thread_locals;
+mod threads;
 pub(crate) mod timers;
 mod unwind_count;
 pub(crate) mod unwinding;
@@ -50,6 +51,7 @@ pub use diagnostics::{
 };
 pub use driver_choice::{DriverChoice, NoRing};
 pub use thread_locals::ThreadLocals;
+pub use threads::Threads;
 
 /// How the operations of a thread reach the kernel.
 ///
@@ -121,6 +123,19 @@ pub fn driver() -> Driver {
 /// ```
 pub fn thread_locals() -> Option<ThreadLocals> {
     worker::Worker::with(|worker| worker.map(|worker| worker.thread_locals()))
+}
+
+/// Returns what code of the calling runtime's fibers starts as a thread; `None` outside of
+/// [`run`](crate::run).
+///
+/// ```
+/// use cringle::runtime::{self, Threads};
+///
+/// assert_eq!(cringle::run(runtime::threads), Some(Threads::System));
+/// assert_eq!(runtime::threads(), None);
+/// ```
+pub fn threads() -> Option<Threads> {
+    worker::Worker::with(|worker| worker.map(|worker| worker.shared().threads()))
 }
 
 /// Returns the number of the calling fiber's worker, counted from 0; `None` outside of

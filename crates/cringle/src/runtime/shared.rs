@@ -13,13 +13,14 @@
 use super::cancelled::Reason;
 use super::counters::Counters;
 use super::driver_choice::NoRing;
-use super::family::SentFamily;
+use super::family::FamilyChoice;
 use super::fiber::FiberId;
 use super::inbox::{Bell, Inbox, Posted};
 use super::label::Roster;
 use super::members::Members;
 use super::quiescence::{self, Count, Idlers};
 use super::sync::{AtomicBool, AtomicU64, Ordering};
+use super::threads::Threads;
 use super::waiting_runtime::WaitingRuntime;
 use super::worker::Question;
 use crate::driver::Counts;
@@ -28,7 +29,7 @@ use crate::sys;
 use crate::sys::lock::OnceLock;
 use crossbeam_deque::Stealer;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicUsize};
 use std::sync::{Arc, Barrier};
 
 /// The body of an unstarted fiber. One of the two methods is called, on the fiber's own stack.
@@ -46,8 +47,7 @@ pub(crate) struct Unstarted {
     pub(crate) stack_bytes: usize,
     /// The number of its spawn in a trace; 0 without a trace.
     pub(crate) origin: u64,
-    /// The family that it joins, which is of the worker that it is sent to. `None`: its own.
-    pub(crate) family: Option<SentFamily>,
+    pub(crate) family: FamilyChoice,
 }
 
 /// A message to a worker from another thread.
@@ -169,6 +169,10 @@ pub(crate) struct Shared {
     pub(super) barrier: Barrier,
     /// The cores of `run`'s caller, if each worker is pinned to one of them.
     unpinned: Option<Box<[usize]>>,
+    /// What code of a fiber starts as a thread.
+    threads: Threads,
+    /// The threads that were started as fibers.
+    placed_threads: AtomicUsize,
     /// Runs closures that may block for any time.
     pub(crate) unblock_pool: Arc<Pool>,
     /// Runs the library's own calls for which the ring has no op.
@@ -211,10 +215,29 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             barrier: Barrier::new(count),
             unpinned: is_pinned.then(|| cpus.into()),
+            threads: Threads::default(),
+            placed_threads: AtomicUsize::new(0),
             unblock_pool: Arc::new(Pool::new("cringle-unblock", usize::MAX, cpus)),
             call_pool: Arc::new(Pool::new("cringle-call", call_threads, cpus)),
         };
         Ok((shared, bells))
+    }
+
+    pub(super) fn set_threads(&mut self, threads: Threads) {
+        self.threads = threads;
+    }
+
+    /// What code of a fiber starts as a thread.
+    #[inline]
+    pub(crate) fn threads(&self) -> Threads {
+        self.threads
+    }
+
+    /// The worker of the next thread that is a fiber: each in turn, as the system spreads threads
+    /// over its cores.
+    #[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "for interposed calls"))]
+    pub(crate) fn next_place(&self) -> usize {
+        self.placed_threads.fetch_add(1, Ordering::Relaxed) % self.workers()
     }
 
     /// Calls `f` on the calling worker's thread with the cores of `run`'s caller, if pinning has

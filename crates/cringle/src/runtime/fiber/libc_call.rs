@@ -1,4 +1,4 @@
-//! Whether a fiber is in an interposed call of libc.
+//! What interposed calls of libc need of a fiber.
 
 use super::Fiber;
 
@@ -13,5 +13,20 @@ impl Fiber {
     #[inline(always)]
     pub(crate) fn set_in_libc_call(&self, is_in: bool) {
         self.in_libc_call.set(is_in);
+    }
+
+    /// The lowest address of the fiber's stack, and its size.
+    #[cfg(feature = "interpose")]
+    pub(crate) fn stack_area(&self) -> (usize, usize) {
+        self.stack().area()
+    }
+
+    /// Names a fiber that has begun without a name.
+    #[cfg(feature = "interpose")]
+    pub(in crate::runtime) fn rename(&self, name: std::sync::Arc<str>) {
+        if let Some(meta) = self.meta() {
+            meta.rename(name);
+            self.cold.label.set(meta);
+        }
     }
 }

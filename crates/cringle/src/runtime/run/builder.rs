@@ -8,6 +8,7 @@ use crate::runtime::driver_choice::{DriverChoice, Plan};
 use crate::runtime::foreign;
 use crate::runtime::overflow;
 use crate::runtime::thread_locals::{self, ThreadLocals};
+use crate::runtime::threads::Threads;
 use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
 use crate::sys;
@@ -64,6 +65,8 @@ pub struct Builder {
     watchdog: Option<Option<Duration>>,
     /// `None`: the environment decides.
     thread_locals: Option<ThreadLocals>,
+    /// `None`: the environment decides.
+    threads: Option<Threads>,
     #[cfg(feature = "sim")]
     world: World,
 }
@@ -93,6 +96,7 @@ impl Builder {
             is_open: false,
             watchdog: None,
             thread_locals: None,
+            threads: None,
             #[cfg(feature = "sim")]
             world: World(None),
         }
@@ -235,6 +239,33 @@ impl Builder {
         self
     }
 
+    /// Chooses what a thread is that code of a fiber starts by `std::thread::spawn` or another way
+    /// to libc's `pthread_create` (default: the environment variable `CRINGLE_THREADS`, `system` or
+    /// `fibers`; without it [`Threads::System`]).
+    ///
+    /// With [`Threads::Fibers`] it is a fiber, which has thread-locals of its own and is to all
+    /// code of the process a thread. So a crate that starts a thread for each connection gains what
+    /// fibers give, unmodified. The choice needs a program that interposes libc's calls
+    /// (`cringle_interpose::install!`). The book's chapter "Code that knows nothing of Cringle"
+    /// says how such a thread differs from a thread of the system: above all, one that computes
+    /// holds its worker, and `run` returns only when it has ended.
+    ///
+    /// ```
+    /// use cringle::runtime::Threads;
+    ///
+    /// let result = cringle::Builder::new().threads(Threads::Fibers).run(|| {
+    ///     std::thread::spawn(cringle::runtime::worker).join().unwrap()
+    /// });
+    /// match result {
+    ///     Ok(worker) => assert!(worker.is_some()), // A fiber.
+    ///     Err(e) => eprintln!("{e}"),              // libc's calls are not interposed.
+    /// }
+    /// ```
+    pub fn threads(mut self, threads: Threads) -> Builder {
+        self.threads = Some(threads);
+        self
+    }
+
     /// Polls for direct reads and writes of batches, where the device can.
     pub(crate) fn iopoll(mut self, poll: bool) -> Builder {
         self.ring.iopoll = poll;
@@ -300,6 +331,7 @@ impl Builder {
             is_open: self.is_open,
             watchdog: self.watchdog_limit()?,
             thread_locals,
+            threads: self.threads_to_use()?,
             ring: self.ring,
             origin: Location::caller(),
             cpus,
@@ -359,6 +391,16 @@ impl Builder {
                         chosen; remove one of the two";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        Ok(choice)
+    }
+
+    fn threads_to_use(&self) -> io::Result<Threads> {
+        let choice = match self.threads {
+            Some(choice) => Some(choice),
+            None => Threads::of_environment()?,
+        };
+        let choice = choice.unwrap_or_default();
+        choice.check()?;
         Ok(choice)
     }
 

@@ -18,6 +18,7 @@ use crate::runtime::overflow::SignalStack;
 use crate::runtime::shared::{Shared, Unstarted};
 use crate::runtime::stack::{self, StackPool};
 use crate::runtime::thread_locals::ThreadLocals;
+use crate::runtime::threads::Threads;
 use crate::runtime::worker::{Families, Kin, Worker};
 use crate::sys;
 use crossbeam_deque::Worker as Deque;
@@ -36,6 +37,7 @@ pub(super) struct Setup {
     pub(super) is_open: bool,
     pub(super) watchdog: Option<Duration>,
     pub(super) thread_locals: ThreadLocals,
+    pub(super) threads: Threads,
     pub(super) ring: UringOptions,
     /// The place that called `run`.
     pub(super) origin: Origin,
@@ -79,7 +81,9 @@ impl Setup {
     ) -> Result<T, StartError> {
         let deques: Vec<Deque<Unstarted>> = (0..self.workers).map(|_| Deque::new_fifo()).collect();
         let stealers = deques.iter().map(Deque::stealer).collect();
-        let (shared, bells) = Shared::new(stealers, &self.cpus, self.pin, self.is_open, no_ring)?;
+        let (mut shared, bells) =
+            Shared::new(stealers, &self.cpus, self.pin, self.is_open, no_ring)?;
+        shared.set_threads(self.threads);
         let shared = Arc::new(shared);
         let _listed = dump::list(&shared);
         let _watchdog = self.watchdog.and_then(|limit| Watchdog::start(&shared, limit));

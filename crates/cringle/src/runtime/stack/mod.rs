@@ -22,7 +22,7 @@ const MIN_STACK_BYTES: usize = 16 << 10;
 /// The number of sizes. The largest stacks have half of the address space.
 const CLASSES: usize = 46 - MIN_STACK_BYTES.ilog2() as usize;
 /// C code without stack probes can jump over a page, but hardly over this.
-const GUARD_BYTES: usize = 64 << 10;
+pub(crate) const GUARD_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 
 /// One stack of a pool. Its memory belongs to a slab of the pool, which unmaps it.
@@ -78,6 +78,12 @@ impl StackBounds {
     pub(super) fn range(self) -> Range<usize> {
         // Stacks start somewhere within their last page.
         self.guard..self.guard + GUARD_BYTES + self.bytes + PAGE_BYTES
+    }
+
+    /// The lowest address that a fiber may use, and the bytes from there.
+    #[cfg(feature = "interpose")]
+    pub(super) fn area(self) -> (usize, usize) {
+        (self.guard + GUARD_BYTES, self.bytes + PAGE_BYTES)
     }
 
     /// Whether an access to `address` overflows the stack.

@@ -26,7 +26,7 @@ const NOT_REGISTERED: i32 = -2;
 const DESTRUCTOR_ROUNDS: usize = 4;
 
 /// See the module. It belongs to a worker, or to the pool of the process.
-pub(in crate::runtime) struct Block {
+pub(crate) struct Block {
     thread_pointer: NonNull<u8>,
     glibc: &'static Glibc,
     modules: RefCell<Arc<Modules>>,
@@ -68,6 +68,23 @@ impl Block {
     #[inline]
     pub(in crate::runtime) fn thread_pointer(&self) -> usize {
         self.thread_pointer.addr().get()
+    }
+
+    /// What `pthread_self` returns on the block.
+    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+    pub(crate) fn handle(&self) -> usize {
+        self.descriptor().addr().get()
+    }
+
+    /// Whether a `pthread_t` is that of a block, as opposed to a thread of the system.
+    ///
+    /// # Safety
+    ///
+    /// I15: it is a thread that has not been joined, or a block.
+    pub(super) unsafe fn has_handle(glibc: &Glibc, handle: usize) -> bool {
+        let id = handle.wrapping_add(glibc.descriptor.thread_id) as *const u32;
+        // SAFETY: I15, by the contract. The kernel writes 0 there when a thread ends.
+        (FIRST_ID..=LAST_ID).contains(&unsafe { id.read_volatile() })
     }
 
     fn descriptor(&self) -> NonNull<u8> {

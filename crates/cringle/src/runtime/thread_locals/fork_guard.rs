@@ -25,13 +25,13 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// While it exists, no `fork` copies the process. A thread is in one at a time, and neither calls
 /// foreign code nor waits for it.
-pub(in crate::runtime) struct Section(&'static Count);
+pub(crate) struct Section(&'static Count);
 
 impl Section {
     // A thread that enters counts itself, then looks for a fork; a fork announces itself, then
     // looks at the counts. In the total order of these four, one sees the other.
     #[inline]
-    pub(in crate::runtime) fn enter() -> Section {
+    pub(crate) fn enter() -> Section {
         // The blocks of two workers differ in these bits as good as always.
         let place = (thread_pointer::get() >> 6).wrapping_mul(0x9e37_79b9) >> 16;
         let count = &IN_SECTIONS[place % IN_SECTIONS.len()];

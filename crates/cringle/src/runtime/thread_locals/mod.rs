@@ -26,9 +26,9 @@ mod set_id;
 mod stack_list;
 mod thread_pointer;
 
-pub(super) use block::Block;
+pub(crate) use block::Block;
 pub use choice::ThreadLocals;
-pub(super) use fork_guard::Section;
+pub(crate) use fork_guard::Section;
 pub(super) use set_id::{note_thread, threads_own};
 pub(super) use thread_pointer::on_block;
 
@@ -49,6 +49,17 @@ static CHECK: Mutex<()> = Mutex::new(());
 /// `Unsupported`, with the reason and the remedy.
 pub(crate) fn check() -> io::Result<()> {
     glibc().map(|_| ())
+}
+
+/// Whether a `pthread_t` is that of a block, as opposed to a thread of the system.
+///
+/// # Safety
+///
+/// I15: it is a thread that has not been joined, or a block.
+#[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+pub(crate) unsafe fn is_block(handle: usize) -> bool {
+    // SAFETY: I15, by the contract. Without a checked glibc no block was made.
+    checked_glibc().is_some_and(|glibc| unsafe { Block::has_handle(glibc, handle) })
 }
 
 fn glibc() -> io::Result<&'static Glibc> {

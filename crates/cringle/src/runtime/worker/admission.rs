@@ -6,7 +6,7 @@
 
 use super::Worker;
 use super::postponed::Postponed;
-use crate::runtime::family::FamilyRef;
+use crate::runtime::family::{FamilyChoice, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::shared::{Mail, Unstarted};
 use crate::runtime::stack::{Stack, StackPool};
@@ -141,6 +141,30 @@ impl Worker {
             self.mail(mailbox, Mail::Start(unstarted));
         }
     }
+
+    /// Makes a fiber that the given worker starts. This worker starts its own at once, or returns
+    /// it with the error.
+    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+    pub(crate) fn make_thread(
+        &self,
+        worker: usize,
+        mut unstarted: Unstarted,
+    ) -> Result<(), (Unstarted, io::Error)> {
+        let mailbox = &self.shared.peers[worker].mailbox;
+        if !self.lives_at(mailbox) {
+            self.make_placed(worker, unstarted);
+            return Ok(());
+        }
+        match self.take_place(&unstarted) {
+            Ok(place) => {
+                self.events.spawned(&mut unstarted);
+                self.me().made.bump();
+                self.start_unstarted(unstarted, place, None);
+                Ok(())
+            }
+            Err(e) => Err((unstarted, e)),
+        }
+    }
 }
 
 // Starting, stealing and burying.
@@ -194,16 +218,18 @@ impl Worker {
     /// The place of a fiber that only fails, on the reserved stack.
     pub(super) fn place_for_failure(&self, unstarted: &Unstarted, stack: Stack) -> Place {
         let family = match &unstarted.family {
-            Some(family) => family.open(),
-            None => self.reserved_family(),
+            FamilyChoice::Join(family) => family.open(),
+            FamilyChoice::Reserved(locals) => locals.open(),
+            FamilyChoice::Own => self.reserved_family(),
         };
         Place { stack, family }
     }
 
     fn family_of(&self, unstarted: &Unstarted) -> io::Result<FamilyRef> {
         match &unstarted.family {
-            Some(family) => Ok(family.open()),
-            None => self.founders_family(),
+            FamilyChoice::Join(family) => Ok(family.open()),
+            FamilyChoice::Reserved(locals) => Ok(locals.open()),
+            FamilyChoice::Own => self.founders_family(),
         }
     }
 

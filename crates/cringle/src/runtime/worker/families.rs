@@ -137,6 +137,12 @@ impl Drop for Families {
     }
 }
 
+/// Gives up a block that no code runs on, from any thread.
+#[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+pub(crate) fn release_block(block: Block) {
+    with_pool(|pool| pool.push(block));
+}
+
 /// Takes a block that no code runs on.
 fn take_block() -> io::Result<Block> {
     let Some(block) = with_pool(Vec::pop) else { return Block::new() };
@@ -251,11 +257,25 @@ impl Worker {
         }
     }
 
+    /// Takes thread-locals for a fiber that starts later, on any worker.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for them.
+    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+    pub(crate) fn take_block(&self) -> io::Result<Block> {
+        let vacant = self.families.vacant.borrow_mut().pop();
+        vacant.and_then(|family| family.into_block()).map_or_else(take_block, Ok)
+    }
+
     /// Returns a family that no member has joined.
     pub(super) fn give_back_family(&self, family: FamilyRef) {
         if family != self.first_family() {
-            // SAFETY: I2. It came from `founders_family`, and has no member.
-            self.families.keep(unsafe { family.into_box() });
+            // SAFETY: I2. It came from `founders_family` or was reserved, and has no member.
+            let family = unsafe { family.into_box() };
+            if let Some(family) = family.after_keeper() {
+                self.families.keep(family);
+            }
         }
     }
 

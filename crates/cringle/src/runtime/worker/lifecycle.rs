@@ -6,6 +6,7 @@
 
 use super::Worker;
 use crate::runtime::cancelled::Reason;
+use crate::runtime::fiber::{FiberRef, RunState};
 use std::cell::Cell;
 
 /// The parts of the runtime's state that this worker has acted on.
@@ -49,6 +50,17 @@ impl Worker {
     fn cancel_roots(&self) {
         for fiber in self.table.fibers().into_iter().filter(|fiber| fiber.is_root()) {
             self.cancel_fiber(fiber.id(), Reason::Cancelled);
+            // A shielded wait: `run` returns only after it.
+            if matches!(fiber.state(), RunState::Waiting(_)) && !fiber.is_cancelled() {
+                self.watch_at_end(fiber);
+            }
+        }
+    }
+
+    /// Has a wait that no cancel ends reported if `run` waits for it for long.
+    pub(crate) fn watch_at_end(&self, fiber: FiberRef) {
+        if self.shared.is_stopping() {
+            self.watch_for_end(fiber);
         }
     }
 }

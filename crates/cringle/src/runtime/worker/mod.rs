@@ -65,6 +65,8 @@ use crossbeam_deque::Worker as Deque;
 use current::Current;
 use events::Events;
 pub(super) use families::Families;
+#[cfg(feature = "interpose")]
+pub(crate) use families::release_block;
 use fiber_table::FiberTable;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
@@ -232,6 +234,15 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Names a fiber that has begun without a name.
+    #[cfg(feature = "interpose")]
+    pub(crate) fn rename(&self, fiber: FiberRef, name: Arc<str>) {
+        fiber.rename(name);
+        if let Some(meta) = fiber.meta() {
+            self.events.named(fiber, meta);
+        }
     }
 
     /// The part of this worker that others see.

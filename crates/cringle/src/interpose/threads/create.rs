@@ -1,0 +1,205 @@
+//! Starting a fiber as a thread, and its end.
+
+use super::super::call::{Call, OnFiber};
+use super::super::{next, queue, waits};
+use super::attributes::Attributes;
+use super::own;
+use super::registry::{self, Progress, Thread};
+use crate::runtime::cancelled::Cancelled;
+use crate::runtime::family::{FamilyChoice, Keeper, Reserved};
+use crate::runtime::fiber::body::run_body;
+use crate::runtime::identity::Meta;
+use crate::runtime::shared::{Body, Unstarted};
+use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
+use crate::runtime::worker::{Worker, release_block};
+use crate::runtime::{Threads, unwinding};
+use libc::{pthread_attr_t, pthread_t};
+use std::ffi::{c_int, c_void};
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The function that a thread of pthread's starts with.
+pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+/// The function that a thread of C11's starts with.
+pub type C11Start = extern "C-unwind" fn(*mut c_void) -> c_int;
+
+/// `PTHREAD_CANCELED`.
+const CANCELED: usize = usize::MAX;
+const AGAIN: isize = -(libc::EAGAIN as isize);
+
+#[derive(Clone, Copy)]
+enum Routine {
+    Posix(Start),
+    C11(C11Start),
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_create(
+    on: OnFiber,
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    if on.worker().shared().threads() == Threads::Fibers {
+        // SAFETY: by the contract.
+        if let Some(wanted) = unsafe { Attributes::read(attributes) } {
+            // SAFETY: by the contract.
+            return unsafe { create(on, thread, wanted, Routine::Posix(start), argument) };
+        }
+    }
+    // SAFETY: by the contract.
+    unsafe { next::pthread_create(thread, attributes, start, argument) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_create(
+    on: OnFiber,
+    thread: *mut pthread_t,
+    start: C11Start,
+    argument: *mut c_void,
+) -> c_int {
+    if on.worker().shared().threads() == Threads::System {
+        // SAFETY: by the contract.
+        return unsafe { next::thrd_create(thread, start, argument) };
+    }
+    // SAFETY: by the contract.
+    unsafe {
+        let wanted = Attributes::read(std::ptr::null()).expect("the default attributes");
+        waits::c11(create(on, thread, wanted, Routine::C11(start), argument))
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+unsafe fn create(
+    on: OnFiber,
+    thread: *mut pthread_t,
+    wanted: Attributes,
+    start: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    let argument = argument.expose_provenance();
+    on.call_for_code(|call| {
+        // A fiber's calls need more of it than a system call does.
+        let stack_bytes = wanted.stack_bytes.max(default_stack_bytes());
+        if check_stack_bytes(stack_bytes).is_err() {
+            return AGAIN;
+        }
+        let Ok(block) = call.worker().take_block() else { return AGAIN };
+        let handle = block.handle() as pthread_t;
+        let record = registry::add(handle, wanted.is_detached);
+        // SAFETY: by the contract. The thread may read it as soon as it runs.
+        unsafe { *thread = handle };
+        let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
+        let unstarted = Unstarted {
+            body: Box::new(ThreadBody { thread: Arc::clone(&record), start, argument }),
+            stack_bytes,
+            origin: 0,
+            family: FamilyChoice::Reserved(Reserved::new(block, keeper)),
+        };
+        match call.worker().make_thread(call.worker().shared().next_place(), unstarted) {
+            Ok(()) => wait_for_start(call, &record),
+            Err((unstarted, _)) => {
+                record.forget();
+                if let FamilyChoice::Reserved(locals) = unstarted.family {
+                    release_block(locals.cancel());
+                }
+                AGAIN
+            }
+        }
+    })
+}
+
+/// Waits until another worker has a stack for the thread. On this one it has been found already.
+fn wait_for_start(call: Call, thread: &Thread) -> isize {
+    loop {
+        let is_new = || matches!(thread.lock().progress, Progress::New);
+        if !is_new() {
+            let has_failed = matches!(thread.lock().progress, Progress::Failed);
+            return if has_failed { AGAIN } else { 0 };
+        }
+        queue::wait(call, thread.address(), u32::MAX, None, is_new, || true);
+    }
+}
+
+struct ThreadBody {
+    thread: Arc<Thread>,
+    start: Routine,
+    /// A pointer that the caller of `pthread_create` sends to the thread.
+    argument: usize,
+}
+
+impl Body for ThreadBody {
+    fn run(self: Box<Self>) {
+        let ThreadBody { thread, start, argument } = *self;
+        let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+        worker.enter_root(fiber);
+        let mut state = thread.lock();
+        state.progress = Progress::Running;
+        state.stack = fiber.stack_area();
+        thread.announce(state);
+        let meta = Meta::new(None, Location::caller());
+        let argument = std::ptr::with_exposed_provenance_mut(argument);
+        let result = run_body(&meta, || match start {
+            Routine::Posix(start) => start(argument).expose_provenance(),
+            Routine::C11(start) => start(argument) as usize,
+        });
+        thread.lock().value = result.unwrap_or_else(value_of);
+    }
+
+    fn fail(self: Box<Self>, _: std::io::Error) {
+        let mut state = self.thread.lock();
+        state.progress = Progress::Failed;
+        // The block goes back at once.
+        state.is_detached = true;
+        self.thread.announce(state);
+    }
+}
+
+/// The payload of an unwinding by `pthread_exit`.
+struct Exit(usize);
+
+/// The value of a thread whose start routine was unwound.
+fn value_of(payload: Box<dyn std::any::Any + Send>) -> usize {
+    match payload.downcast::<Exit>() {
+        Ok(exit) => exit.0,
+        Err(payload) if payload.is::<Cancelled>() => CANCELED,
+        Err(_) => {
+            crate::sys::report(format_args!(
+                "a panic left the start routine of a thread; aborting"
+            ));
+            std::process::abort();
+        }
+    }
+}
+
+/// Unwinds the calling thread to its start routine. A `catch_unwind` of Rust code in between ends
+/// that: it returns an error.
+///
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_exit(_: OnFiber, value: *mut c_void) {
+    if registry::find(own()).is_none() {
+        crate::sys::report(format_args!(
+            "pthread_exit was called on a fiber that pthread_create has not started; return from \
+             its closure instead; aborting"
+        ));
+        std::process::abort();
+    }
+    unwinding::resume(Box::new(Exit(value.expose_provenance())))
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_exit(on: OnFiber, value: c_int) {
+    // SAFETY: by the contract.
+    unsafe { pthread_exit(on, std::ptr::without_provenance_mut(value as usize)) };
+}

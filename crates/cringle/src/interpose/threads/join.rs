@@ -1,0 +1,271 @@
+//! Waiting for a thread, and detaching it.
+//!
+//! A fiber waits for a thread of the system on a thread of the pool. The wait for a thread that is
+//! a fiber is that of a futex. No cancel ends either.
+
+use super::super::call::OnFiber;
+use super::super::locks::Limit;
+use super::super::{next, queue, waits};
+use super::registry::{self, Progress, Thread};
+use super::{is_fibers, own};
+use crate::runtime::worker::release_block;
+use libc::{clockid_t, pthread_t, timespec};
+use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
+
+/// How long a caller waits.
+#[derive(Clone, Copy)]
+enum Patience {
+    None,
+    Until(Limit),
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_join(
+    on: Option<OnFiber>,
+    thread: pthread_t,
+    result: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_fibers(thread) {
+            return join(on, thread, result, Patience::Until(Limit::NONE));
+        }
+        let result = result as usize;
+        let call = move || next::pthread_join(thread, result as *mut *mut c_void);
+        wait_for_system(on, thread, call)
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_tryjoin_np(
+    _: Option<OnFiber>,
+    thread: pthread_t,
+    result: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        match is_fibers(thread) {
+            true => join(None, thread, result, Patience::None),
+            false => next::pthread_tryjoin_np(thread, result),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_timedjoin_np(
+    on: Option<OnFiber>,
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_fibers(thread) {
+            return join(on, thread, result, until(libc::CLOCK_REALTIME, time));
+        }
+        let (result, time) = (result as usize, time as usize);
+        wait_for_system(on, thread, move || {
+            let (result, time) = (result as *mut *mut c_void, time as *const timespec);
+            next::pthread_timedjoin_np(thread, result, time)
+        })
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_clockjoin_np(
+    on: Option<OnFiber>,
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    clock: clockid_t,
+    time: *const timespec,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_fibers(thread) {
+            return join(on, thread, result, until(clock, time));
+        }
+        let (result, time) = (result as usize, time as usize);
+        wait_for_system(on, thread, move || {
+            let (result, time) = (result as *mut *mut c_void, time as *const timespec);
+            next::pthread_clockjoin_np(thread, result, clock, time)
+        })
+    }
+}
+
+fn until(clock: clockid_t, time: *const timespec) -> Patience {
+    Patience::Until(if time.is_null() { Limit::NONE } else { Limit::at(clock, time) })
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_join(on: Option<OnFiber>, thread: pthread_t, result: *mut c_int) -> c_int {
+    let mut value = std::ptr::null_mut();
+    // SAFETY: by the contract. C11's threads are pthread's.
+    unsafe {
+        let code = pthread_join(on, thread, &mut value);
+        if code == 0 && !result.is_null() {
+            *result = value.addr() as c_int;
+        }
+        waits::c11(code)
+    }
+}
+
+/// Waits for a thread of the system: on a fiber, by a thread of the pool.
+///
+/// # Safety
+///
+/// As the call's: the caller's memory is lent until this returns.
+unsafe fn wait_for_system(
+    on: Option<OnFiber>,
+    thread: pthread_t,
+    call: impl FnOnce() -> c_int + Send,
+) -> c_int {
+    match on {
+        None => call(),
+        Some(_) if thread == own() => libc::EDEADLK,
+        Some(on) => on.on_thread(call),
+    }
+}
+
+/// Waits for a thread that is a fiber.
+///
+/// # Safety
+///
+/// As libc's.
+unsafe fn join(
+    on: Option<OnFiber>,
+    handle: pthread_t,
+    result: *mut *mut c_void,
+    patience: Patience,
+) -> c_int {
+    if handle == own() {
+        return libc::EDEADLK;
+    }
+    // Of another fiber there is no end to wait for.
+    let Some(thread) = registry::find(handle) else { return libc::EINVAL };
+    {
+        let mut state = thread.lock();
+        if state.is_detached || state.is_joined {
+            return libc::EINVAL;
+        }
+        state.is_joined = true;
+    }
+    let code = match (patience, on) {
+        (Patience::None, _) if is_over(&thread) => 0,
+        (Patience::None, _) => libc::EBUSY,
+        // SAFETY: by the contract.
+        (Patience::Until(limit), Some(on)) => unsafe { wait_on_fiber(on, &thread, limit) },
+        // SAFETY: by the contract.
+        (Patience::Until(limit), None) => unsafe { wait_on_thread(&thread, limit) },
+    };
+    if code != 0 {
+        thread.lock().is_joined = false;
+        return code;
+    }
+    let value = release(&thread);
+    if !result.is_null() {
+        // SAFETY: by the contract.
+        unsafe { *result = std::ptr::with_exposed_provenance_mut(value) };
+    }
+    0
+}
+
+fn is_over(thread: &Thread) -> bool {
+    matches!(thread.lock().progress, Progress::Ended(_))
+}
+
+/// Gives up the block of a thread that has ended. Returns the thread's value.
+fn release(thread: &Thread) -> usize {
+    let mut state = thread.lock();
+    let value = state.value;
+    let progress = std::mem::replace(&mut state.progress, Progress::Running);
+    drop(state);
+    thread.forget();
+    if let Progress::Ended(block) = progress {
+        release_block(block);
+    }
+    value
+}
+
+/// # Safety
+///
+/// The limit's time is valid.
+unsafe fn wait_on_fiber(on: OnFiber, thread: &Thread, limit: Limit) -> c_int {
+    on.call_for_code(|call| {
+        // SAFETY: by the contract.
+        let deadline = match unsafe { limit.deadline(call.now()) } {
+            Ok(deadline) => deadline,
+            Err(code) => return code,
+        };
+        while !is_over(thread) {
+            if deadline.is_some_and(|at| call.now() >= at) {
+                return -(libc::ETIMEDOUT as isize);
+            }
+            let goes_on = || !is_over(thread);
+            queue::wait(call, thread.address(), u32::MAX, deadline, goes_on, || true);
+        }
+        0
+    })
+}
+
+/// # Safety
+///
+/// The limit's time is valid.
+unsafe fn wait_on_thread(thread: &Thread, limit: Limit) -> c_int {
+    // SAFETY: by the contract.
+    let deadline = match unsafe { limit.deadline(Instant::now()) } {
+        Ok(deadline) => deadline,
+        Err(code) => return -code as c_int,
+    };
+    let mut state = thread.lock();
+    while !matches!(state.progress, Progress::Ended(_)) {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return libc::ETIMEDOUT;
+        }
+        state = thread.wait(state, left);
+    }
+    0
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_detach(_: Option<OnFiber>, handle: pthread_t) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if !is_fibers(handle) {
+            return next::pthread_detach(handle);
+        }
+    }
+    let Some(thread) = registry::find(handle) else { return libc::EINVAL };
+    let mut state = thread.lock();
+    if state.is_detached || state.is_joined {
+        return libc::EINVAL;
+    }
+    state.is_detached = true;
+    let has_ended = matches!(state.progress, Progress::Ended(_));
+    drop(state);
+    if has_ended {
+        release(&thread);
+    }
+    0
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_detach(on: Option<OnFiber>, thread: pthread_t) -> c_int {
+    // SAFETY: by the contract.
+    waits::c11(unsafe { pthread_detach(on, thread) })
+}

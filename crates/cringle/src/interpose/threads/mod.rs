@@ -1,0 +1,45 @@
+//! Threads that are fibers, under [`Threads::Fibers`](crate::runtime::Threads::Fibers).
+//!
+//! `pthread_create` on a fiber starts a fiber. Its `pthread_t` is the descriptor in its block of
+//! thread-locals, which is what `pthread_self` returns there; so the block is taken before the
+//! fiber starts, and goes back when the thread was joined, or has ended detached. Until then the
+//! thread is in the [`registry`], whichever runtime it belongs to.
+//!
+//! libc knows the block as a thread that the kernel does not know. So every function that takes a
+//! `pthread_t` and would free it, wait for it or signal it, is answered here for all callers
+//! (`join`, `kernel`).
+
+mod attributes;
+mod create;
+mod join;
+mod kernel;
+mod registry;
+
+pub use create::{C11Start, Start, pthread_create, pthread_exit, thrd_create, thrd_exit};
+pub use join::{
+    pthread_clockjoin_np, pthread_detach, pthread_join, pthread_timedjoin_np, pthread_tryjoin_np,
+    thrd_detach, thrd_join,
+};
+pub use kernel::{
+    prctl, pthread_cancel, pthread_getattr_np, pthread_getname_np, pthread_kill,
+    pthread_setname_np, sigaltstack,
+};
+
+use crate::runtime::thread_locals::is_block;
+use libc::pthread_t;
+
+/// The calling thread or fiber.
+fn own() -> pthread_t {
+    // SAFETY: the call has no contract.
+    unsafe { libc::pthread_self() }
+}
+
+/// Whether a handle is a fiber's, as opposed to that of a thread of the system.
+///
+/// # Safety
+///
+/// The handle is valid, as libc's functions demand.
+unsafe fn is_fibers(thread: pthread_t) -> bool {
+    // SAFETY: by the contract.
+    thread != 0 && unsafe { is_block(thread as usize) }
+}

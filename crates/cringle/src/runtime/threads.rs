@@ -1,0 +1,48 @@
+//! The choice of what a thread is that code of a fiber starts: by the program and the environment.
+
+use crate::sys;
+use std::io;
+
+const VARIABLE: &str = "CRINGLE_THREADS";
+
+/// What libc's `pthread_create` starts on a fiber, and so `std::thread::spawn`: see
+/// [`Builder::threads`](crate::Builder::threads).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Threads {
+    /// A thread of the system, beside the fibers.
+    #[default]
+    System,
+    /// A fiber with thread-locals of its own. Only in a program that interposes libc's calls, which
+    /// `cringle_interpose::install!` does.
+    Fibers,
+}
+
+impl Threads {
+    /// The choice of the environment variable `CRINGLE_THREADS`, if it is set. A program that does
+    /// not interpose libc's calls has no choice.
+    pub(super) fn of_environment() -> io::Result<Option<Threads>> {
+        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        if !sys::is_interposed() {
+            return Ok(None);
+        }
+        match value.to_str() {
+            Some("") => Ok(None),
+            Some("system") => Ok(Some(Threads::System)),
+            Some("fibers") => Ok(Some(Threads::Fibers)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{VARIABLE} is {value:?}, must be `system` or `fibers`; or unset it"),
+            )),
+        }
+    }
+
+    /// Checks that threads can be fibers, if they are to be.
+    pub(super) fn check(self) -> io::Result<()> {
+        if self == Threads::System || sys::is_interposed() {
+            return Ok(());
+        }
+        let text = "Threads::Fibers was chosen, but this program does not interpose libc's calls; \
+                    call `cringle_interpose::install!` in main.rs, or choose Threads::System";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+}
