@@ -70,9 +70,12 @@ compile_error!(
     "cringle-interpose needs a dynamically linked C library: build without `crt-static`"
 );
 
-/// What [`install!`] expands to.
+mod program;
+
+/// What [`install!`] and [`main!`] expand to.
 #[doc(hidden)]
 pub mod __private {
+    pub use cringle::Builder;
     pub use cringle::interpose::{
         C11Start, Routine, Start, for_all, hooks, install, next, on_fiber,
     };
@@ -81,6 +84,8 @@ pub mod __private {
         __interposed_for_all as interposed_for_all,
     };
     pub use libc;
+
+    pub use crate::program::run;
 }
 
 /// Defines libc's blocking calls in this program: to be called once, in `main.rs`, outside of any
@@ -136,6 +141,49 @@ macro_rules! install {
             #[unsafe(link_section = ".preinit_array")]
             static INSTALL: extern "C" fn() = $crate::__private::install;
         };
+    };
+}
+
+/// Calls [`install!`], and defines `main` so that its body runs on a fiber.
+///
+/// A [`Builder`](cringle::Builder) before the function chooses more than the defaults. `main` may
+/// return what any `main` may return.
+///
+/// ```
+/// use std::thread;
+/// use std::time::Duration;
+///
+/// cringle_interpose::main!(
+///     cringle::Builder::new().threads(cringle::runtime::Threads::Fibers),
+///     fn main() {
+///         // Fibers, all of them, on a worker for each core.
+///         let sleep = || thread::sleep(Duration::from_millis(10));
+///         let threads: Vec<_> = (0..1000).map(|_| thread::spawn(sleep)).collect();
+///         threads.into_iter().for_each(|thread| thread.join().unwrap());
+///     }
+/// );
+/// ```
+///
+/// When `main` returns, fibers that have not ended are cancelled, and the process ends after them,
+/// as with [`run`](cringle::run). If threads that are fibers have not ended, the process ends at
+/// once, as it does with threads: by [`cringle::process::exit`].
+///
+/// # Errors
+///
+/// A runtime that cannot start is reported on standard error, with exit status 1. A panic of `main`
+/// gives status 101.
+#[macro_export]
+macro_rules! main {
+    (fn main() $(-> $result:ty)? $body:block) => {
+        $crate::main!($crate::__private::Builder::new(), fn main() $(-> $result)? $body);
+    };
+    ($builder:expr, fn main() $(-> $result:ty)? $body:block) => {
+        $crate::install!();
+
+        fn main() -> ::std::process::ExitCode {
+            fn body() $(-> $result)? $body
+            $crate::__private::run($builder, body)
+        }
     };
 }
 

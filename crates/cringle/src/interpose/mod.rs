@@ -44,7 +44,7 @@ mod transfer;
 mod waits;
 
 pub use call::{OnFiber, on_fiber};
-pub use threads::{C11Start, Start};
+pub use threads::{C11Start, Start, has_threads};
 pub use waits::Routine;
 
 /// Whether libc's blocking calls are interposed in this program.

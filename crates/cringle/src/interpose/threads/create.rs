@@ -17,6 +17,7 @@ use libc::{pthread_attr_t, pthread_t};
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The function that a thread of pthread's starts with.
 pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -98,7 +99,12 @@ unsafe fn create(
         unsafe { *thread = handle };
         let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
         let unstarted = Unstarted {
-            body: Box::new(ThreadBody { thread: Arc::clone(&record), start, argument }),
+            body: Box::new(ThreadBody {
+                thread: Arc::clone(&record),
+                _alive: Alive::new(),
+                start,
+                argument,
+            }),
             stack_bytes,
             origin: 0,
             family: FamilyChoice::Reserved(Reserved::new(block, keeper)),
@@ -128,8 +134,33 @@ fn wait_for_start(call: Call, thread: &Thread) -> isize {
     }
 }
 
+/// The threads that are fibers and have not ended.
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether threads that are fibers have not ended. At the end of `main` a process ends them.
+pub fn has_threads() -> bool {
+    ALIVE.load(Ordering::SeqCst) > 0
+}
+
+/// Counts a thread until it ends.
+struct Alive;
+
+impl Alive {
+    fn new() -> Alive {
+        ALIVE.fetch_add(1, Ordering::SeqCst);
+        Alive
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 struct ThreadBody {
     thread: Arc<Thread>,
+    _alive: Alive,
     start: Routine,
     /// A pointer that the caller of `pthread_create` sends to the thread.
     argument: usize,
@@ -137,7 +168,7 @@ struct ThreadBody {
 
 impl Body for ThreadBody {
     fn run(self: Box<Self>) {
-        let ThreadBody { thread, start, argument } = *self;
+        let ThreadBody { thread, _alive, start, argument } = *self;
         let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
         worker.enter_root(fiber);
         let mut state = thread.lock();

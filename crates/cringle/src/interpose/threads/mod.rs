@@ -15,7 +15,9 @@ mod join;
 mod kernel;
 mod registry;
 
-pub use create::{C11Start, Start, pthread_create, pthread_exit, thrd_create, thrd_exit};
+pub use create::{
+    C11Start, Start, has_threads, pthread_create, pthread_exit, thrd_create, thrd_exit,
+};
 pub use join::{
     pthread_clockjoin_np, pthread_detach, pthread_join, pthread_timedjoin_np, pthread_tryjoin_np,
     thrd_detach, thrd_join,
