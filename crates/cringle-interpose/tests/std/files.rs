@@ -110,3 +110,39 @@ fn calls_that_never_wait_let_others_run() {
         });
     });
 }
+
+/// A program's lock, such as SQLite's, may be held over the write: other fibers would wait for it.
+#[test]
+fn small_writes_to_files_do_not_suspend() {
+    on_both_drivers(|| {
+        let (turns, is_done) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let mut file = tempfile::tempfile().unwrap();
+        fiber::scope(|s| {
+            s.spawn(|| {
+                while !is_done.load(Ordering::SeqCst) {
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    fiber::yield_now();
+                }
+            });
+            let writer = s.spawn(|| {
+                fiber::yield_now();
+                let before = turns.load(Ordering::SeqCst);
+                for n in 0..20u8 {
+                    file.write_all(&[n; 3000]).unwrap();
+                    file.write_all_at(&[n; 40], u64::from(n) * 3000).unwrap();
+                }
+                let after = turns.load(Ordering::SeqCst);
+                is_done.store(true, Ordering::SeqCst);
+                assert_eq!(after, before);
+                let mut all = Vec::new();
+                file.rewind().unwrap();
+                file.read_to_end(&mut all).unwrap();
+                assert!(
+                    all.len() == 60_000 && all.chunks(3000).zip(0u8..).all(|(c, n)| c == [n; 3000])
+                );
+            });
+            writer.join().unwrap();
+        });
+        assert!(turns.load(Ordering::SeqCst) > 0);
+    });
+}

@@ -2,7 +2,7 @@
 //! may wait for the file.
 
 use super::call::OnFiber;
-use super::{direct, next};
+use super::{modes, next};
 use crate::driver::closing::{closing, closing_range};
 use crate::sys::{self, syscall};
 use libc::c_uint;
@@ -13,7 +13,7 @@ use std::os::fd::RawFd;
 ///
 /// As libc's.
 pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
-    direct::forget(fd);
+    modes::forget(fd);
     // SAFETY: by the contract.
     closing(fd, || unsafe {
         match on {
@@ -43,7 +43,7 @@ fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {
     if from == to {
         return replace();
     }
-    direct::forget(to);
+    modes::forget(to);
     closing(to, replace)
 }
 
@@ -91,7 +91,7 @@ unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
 fn close_waits(fd: RawFd) -> bool {
     match sys::mode(fd) & libc::S_IFMT {
         libc::S_IFSOCK => lingers(fd),
-        libc::S_IFREG => is_remote(fd),
+        libc::S_IFREG => modes::is_remote(fd),
         libc::S_IFCHR => sys::is_terminal(fd),
         libc::S_IFBLK => true,
         _ => false,
@@ -105,26 +105,4 @@ fn lingers(fd: RawFd) -> bool {
     // SAFETY: the variables are borrowed for the call.
     unsafe { syscall!(SYS_getsockopt, fd, level, option, &raw mut linger, &raw mut len) };
     linger.l_onoff != 0 && linger.l_linger > 0
-}
-
-/// Whether a server answers when the file is closed.
-fn is_remote(fd: RawFd) -> bool {
-    /// 9P, AFS, Ceph, CIFS (two numbers), FUSE, NFS, SMB.
-    const MAGICS: [u32; 8] = [
-        0x0102_1997,
-        0x5346_414f,
-        0x00c3_6400,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x6573_5546,
-        0x6969,
-        0x517b,
-    ];
-    let mut out = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the structure is borrowed for the call, and all-zero it is valid.
-    let kind = unsafe {
-        syscall!(SYS_fstatfs, fd, out.as_mut_ptr());
-        out.assume_init().f_type as u32
-    };
-    MAGICS.contains(&kind)
 }

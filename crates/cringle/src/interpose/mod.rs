@@ -23,13 +23,14 @@ mod call;
 mod conditions;
 mod connections;
 mod descriptors;
-mod direct;
+
 mod files;
 pub mod for_all;
 mod futex;
 pub mod hooks;
 mod locks;
 mod messages;
+mod modes;
 mod names;
 pub mod next;
 mod processes;

@@ -7,7 +7,7 @@
 
 use super::call::{Call, OnFiber};
 use super::slices::Slices;
-use super::{direct, sockets};
+use super::{modes, sockets};
 use crate::fs::File;
 use crate::sys;
 use libc::{iovec, off_t, size_t, ssize_t};
@@ -17,6 +17,8 @@ use std::os::fd::RawFd;
 const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
 const NOWAIT_UNSUPPORTED: isize = -(libc::EOPNOTSUPP as isize);
 const BROKEN_PIPE: isize = -(libc::EPIPE as isize);
+/// The most bytes of a write that the worker's thread makes by the plain call.
+const SMALL: usize = 64 << 10;
 
 /// A read or a write of an interposed call.
 struct Transfer {
@@ -248,11 +250,16 @@ impl Transfer {
             return Attempt::Rest(0);
         }
         let mut done = 0;
+        let mut flags = if self.is_known_as_plain() { 0 } else { libc::RWF_NOWAIT };
         loop {
             // SAFETY: by the contract. The kernel has accepted the buffers where they are counted.
             unsafe {
-                let result = self.slices.call(self.fd, self.offset, libc::RWF_NOWAIT, self.write);
+                let result = self.slices.call(self.fd, self.offset, flags, self.write);
                 match result {
+                    NOWAIT_UNSUPPORTED if flags != 0 && self.is_plain_write() => {
+                        flags = 0;
+                        continue;
+                    }
                     WOULD_WAIT | NOWAIT_UNSUPPORTED => return Attempt::Rest(done),
                     // The next call reports the error.
                     ..=-1 if done > 0 => return Attempt::Done(done as isize),
@@ -269,6 +276,26 @@ impl Transfer {
                 self.skip(count);
             }
         }
+    }
+
+    /// Whether the last calls on this number were small writes to a file that takes them by the
+    /// plain call. At the cursor the file is asked each time: a pipe that has the number now could
+    /// wait for ever.
+    fn is_known_as_plain(&self) -> bool {
+        let is_small = self.slices.only_len().is_some_and(|len| len <= SMALL);
+        self.write && is_small && self.offset >= 0 && modes::is_known_as_plain(self.fd)
+    }
+
+    /// Whether this is a small write to the page cache of a file whose writes cannot be attempted,
+    /// as on ext4. It takes less time than the ways through a kernel thread or the pool, and the
+    /// fiber keeps its turn: it may hold a lock of the program's.
+    ///
+    /// # Safety
+    ///
+    /// The kernel has accepted the buffers.
+    unsafe fn is_plain_write(&self) -> bool {
+        // SAFETY: by the contract.
+        self.write && unsafe { self.slices.len() } <= SMALL && modes::takes_plain_writes(self.fd)
     }
 
     /// # Safety
@@ -312,7 +339,7 @@ impl Transfer {
             }
             None => true,
         };
-        may_be && direct::is_direct(self.fd)
+        may_be && modes::is_direct(self.fd)
     }
 
     /// Performs the rest, after `done` bytes, while the fiber waits.
