@@ -129,6 +129,26 @@ fn read_timeout_of_a_std_socket_holds() {
     });
 }
 
+/// Its timeout is looked up meanwhile.
+#[test]
+fn a_long_receive_is_one_op() {
+    let entries = || cringle::runtime::stats().expect("within run").workers[0].entries.sum();
+    on_both_drivers(|| {
+        for timeout in [None, Some(Duration::from_secs(60))] {
+            let (ours, mut theirs) = tcp_pair();
+            ours.set_read_timeout(timeout).unwrap();
+            // The first op on a socket may also prepare it.
+            theirs.write_all(b"x").unwrap();
+            assert_eq!((&ours).read(&mut [0; 8]).unwrap(), 1);
+            let before = entries();
+            let write = || theirs.write_all(b"yz").unwrap();
+            assert_eq!(waits_for(|| (&ours).read(&mut [0; 8]).unwrap(), write), 2);
+            let made = entries() - before;
+            assert!(made <= 1, "{made} entries of the ring");
+        }
+    });
+}
+
 /// Writes until an error, which must be `WouldBlock`, after some bytes were sent.
 #[track_caller]
 fn write_until_it_would_wait(mut stream: &TcpStream, buf: &[u8]) {

@@ -3,6 +3,8 @@
 use crate::driver::{Op, blocking, means_cancelled};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::wait_target::{TargetInfo, WaitTarget};
+#[cfg(feature = "interpose")]
+use crate::runtime::worker::Review;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
 use std::io;
@@ -41,6 +43,32 @@ pub(crate) fn perform_within(
             return outcome(worker, fiber, result).map(Some);
         }
         if worker.now() >= at {
+            return Ok(None);
+        }
+        worker.yield_now(fiber);
+    }
+}
+
+/// [`perform_within`], with a deadline that is looked up only if the op has not ended at a time
+/// before. `look_up` is called by the scheduler, and only makes system calls.
+#[cfg(feature = "interpose")]
+pub(crate) fn perform_reviewed(
+    worker: Here,
+    fiber: FiberRef,
+    op: Op,
+    at: std::time::Instant,
+    look_up: &dyn Fn() -> Option<std::time::Instant>,
+) -> io::Result<Option<usize>> {
+    if worker.refuses(fiber) {
+        return Err(fiber.cancel_error());
+    }
+    let review = Review::new(look_up);
+    loop {
+        let result = worker.perform_one_reviewed(fiber, op, at, &review);
+        if !was_dropped(worker, fiber, result) {
+            return outcome(worker, fiber, result).map(Some);
+        }
+        if review.deadline().is_some_and(|at| worker.now() >= at) {
             return Ok(None);
         }
         worker.yield_now(fiber);

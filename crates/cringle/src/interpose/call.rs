@@ -223,6 +223,24 @@ impl Call {
         }
     }
 
+    /// [`perform_until`](Self::perform_until), with a deadline that is looked up only if the op has
+    /// not ended at a time before. `look_up` only makes system calls.
+    #[inline]
+    pub(super) fn perform_reviewed(
+        self,
+        op: Op,
+        at: Instant,
+        look_up: &dyn Fn() -> Option<Instant>,
+    ) -> Option<isize> {
+        loop {
+            match op::perform_reviewed(self.worker(), self.fiber(), op, at, look_up) {
+                Ok(count) => return Some(count? as isize),
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(e) => return Some(self.code(&e)),
+            }
+        }
+    }
+
     /// Waits until a descriptor has one of these events of `poll(2)`, or a hang-up or an error; or
     /// until the deadline.
     pub(super) fn ready(self, fd: RawFd, events: i16, deadline: Option<Instant>) -> Readiness {

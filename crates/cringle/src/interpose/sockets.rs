@@ -36,11 +36,8 @@ pub(super) fn deadline(call: Call, fd: RawFd, option: c_int) -> Option<Instant> 
 /// lookup would cost a system call for each wait.
 fn receive(call: Call, fd: RawFd, op: Op) -> Option<isize> {
     let begun = call.now();
-    if let Some(result) = call.perform_until(op, Some(begun + SHORT)) {
-        return Some(result);
-    }
-    let limit = timeout(fd, libc::SO_RCVTIMEO);
-    call.perform_until(op, limit.and_then(|limit| begun.checked_add(limit)))
+    let deadline = || timeout(fd, libc::SO_RCVTIMEO).and_then(|limit| begun.checked_add(limit));
+    call.perform_reviewed(op, begun + SHORT, &deadline)
 }
 
 /// Returns a socket's timeout.

@@ -6,6 +6,8 @@
 
 use super::fiber::FiberRef;
 use super::region::Region;
+#[cfg(feature = "interpose")]
+use super::worker::Review;
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -22,6 +24,10 @@ pub(crate) enum Alarm {
     Expire(FiberRef, NonNull<Region>),
     /// Asks the kernel to end the ops that the fiber waits for.
     GiveUp(FiberRef),
+    /// Looks up when to do that. The review lies in a frame that takes the timer back before it
+    /// goes.
+    #[cfg(feature = "interpose")]
+    Review(FiberRef, NonNull<Review<'static>>),
     /// Reports cancelled fibers that still wait.
     ReportStubborn,
     /// Retries to start postponed fibers.

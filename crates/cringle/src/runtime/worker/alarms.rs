@@ -79,6 +79,8 @@ impl Worker {
                 Alarm::Wake(fiber) => self.make_ready(fiber, Cause::Timer),
                 Alarm::Expire(fiber, region) => self.expire(fiber, region),
                 Alarm::GiveUp(fiber) => self.give_up_ops(fiber),
+                #[cfg(feature = "interpose")]
+                Alarm::Review(fiber, review) => self.review(fiber, review),
                 Alarm::ReportStubborn => self.report_stubborn(),
                 Alarm::RetryStarts => self.retry_starts(),
             }

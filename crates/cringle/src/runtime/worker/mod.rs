@@ -33,6 +33,8 @@ mod idle_spin;
 mod lifecycle;
 mod perform;
 mod postponed;
+#[cfg(feature = "interpose")]
+mod review;
 mod room;
 mod schedule;
 #[cfg(feature = "sim")]
@@ -70,6 +72,8 @@ pub(crate) use families::release_block;
 use fiber_table::FiberTable;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
+#[cfg(feature = "interpose")]
+pub(crate) use review::Review;
 use room::RoomLine;
 use schedule::Schedule;
 use std::cell::{Cell, RefCell};

@@ -75,7 +75,7 @@ impl Worker {
 
     /// Suspends the fiber until nothing is owed to the waiter.
     #[inline(always)]
-    fn settle(&self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
+    pub(super) fn settle(&self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
         if waiter.is_settled() {
             return;
         }

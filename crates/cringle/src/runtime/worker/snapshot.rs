@@ -122,6 +122,8 @@ impl Worker {
                 Alarm::Expire(fiber, _) => {
                     shorten(&mut times.entry(fiber.tag()).or_default().deadline, left);
                 }
+                #[cfg(feature = "interpose")]
+                Alarm::Review(..) => {}
                 Alarm::ReportStubborn | Alarm::RetryStarts => {}
             }
         });

@@ -1,0 +1,86 @@
+//! Ops whose deadline is looked up late: most end before, and the lookup costs a system call.
+//!
+//! When the timer fires, the worker looks the deadline up while the op stays in the kernel.
+
+use super::Worker;
+use crate::driver::{Completion, Op, Waiter};
+use crate::runtime::fiber::{FiberRef, WaitedOps};
+use crate::runtime::lent_frame::LentFrame;
+use crate::runtime::timers::{Alarm, TimerId};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+/// The deadline of an op, and how to look it up. It lies in the frame of the waiting fiber.
+pub(crate) struct Review<'a> {
+    look_up: &'a dyn Fn() -> Option<Instant>,
+    deadline: Cell<Option<Instant>>,
+    timer: Cell<Option<TimerId>>,
+}
+
+impl<'a> Review<'a> {
+    /// `look_up` is called by the scheduler, and only makes system calls.
+    pub(crate) fn new(look_up: &'a dyn Fn() -> Option<Instant>) -> Review<'a> {
+        Review { look_up, deadline: Cell::new(None), timer: Cell::new(None) }
+    }
+
+    /// The deadline, if it was looked up and there is one.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline.get()
+    }
+
+    /// Looks the deadline up, and returns whether it has passed.
+    fn is_over(&self, now: Instant) -> bool {
+        self.deadline.set((self.look_up)());
+        self.deadline().is_some_and(|at| at <= now)
+    }
+}
+
+impl Worker {
+    /// Performs one op that waits for a peer. Its deadline is looked up at the given time, and the
+    /// kernel is asked to end the op when it has passed.
+    pub(crate) fn perform_one_reviewed(
+        &self,
+        fiber: FiberRef,
+        op: Op,
+        at: Instant,
+        review: &Review<'_>,
+    ) -> i32 {
+        debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
+        let waiter = Waiter::new(fiber.token());
+        let completion = Completion::new();
+        let lent = LentFrame::begin();
+        // SAFETY: I1, I12. All of it stays in this frame until nothing is owed to the waiter.
+        while unsafe { self.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
+            if self.is_interrupted(fiber) || self.now() >= at && review.is_over(self.now()) {
+                lent.end();
+                return -libc::ECANCELED;
+            }
+            self.yield_now(fiber);
+        }
+        // The lifetime is erased: the timer is taken back below.
+        let pointer = NonNull::from(review).cast();
+        review.timer.set(Some(self.set_alarm(at, Alarm::Review(fiber, pointer))));
+        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        if let Some(timer) = review.timer.take() {
+            self.take_back_timer(timer);
+        }
+        lent.end();
+        completion.result()
+    }
+
+    /// Is called by the timer.
+    #[cold]
+    pub(super) fn review(&self, fiber: FiberRef, review: NonNull<Review<'static>>) {
+        // SAFETY: I12. `perform_one_reviewed` takes the timer back before it returns.
+        let review = unsafe { review.as_ref() };
+        if let Some(fired) = review.timer.take() {
+            self.take_back_timer(fired);
+        }
+        if review.is_over(self.now()) {
+            self.give_up_ops(fiber);
+        } else if let Some(at) = review.deadline() {
+            review.timer.set(Some(self.set_alarm(at, Alarm::GiveUp(fiber))));
+        }
+    }
+}
