@@ -113,7 +113,7 @@ static JOBS: &[Job] = &[
     },
     Job {
         name: "foreign-asan",
-        about: "the same, and the tests of fibers, under AddressSanitizer",
+        about: "the same under AddressSanitizer",
         environment: &[
             ("RUSTC_BOOTSTRAP", "1"),
             (
@@ -126,11 +126,11 @@ static JOBS: &[Job] = &[
             ("ASAN_OPTIONS", "detect_leaks=0"),
         ],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan -p cringle \
-                  --all-features --test foreign --test foreign_code --test unwinding --test fiber",
+                  --all-features --test foreign --test foreign_code --test unwinding",
     },
     Job {
         name: "foreign-abort",
-        about: "the foreign code with panics that abort",
+        about: "the same with panics that abort",
         environment: &[("RUSTFLAGS", "-Cpanic=abort")],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/abort -p cringle \
                   --all-features --test foreign",

@@ -435,3 +435,13 @@ fn panic_message_may_wait_for_run_elsewhere() {
         });
     });
 }
+
+/// AddressSanitizer would end the process at the first panic of such a fiber.
+#[test]
+#[cfg(cringle_sanitizer)]
+fn private_thread_locals_are_refused_under_a_sanitizer() {
+    let private = cringle::runtime::ThreadLocals::Private;
+    let e = cringle::Builder::new().thread_locals(private).run(|| ()).unwrap_err();
+    assert_eq!(e.kind(), std::io::ErrorKind::Unsupported);
+    assert!(e.to_string().contains("built with AddressSanitizer"), "{e}");
+}

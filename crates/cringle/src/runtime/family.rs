@@ -244,6 +244,17 @@ impl Family {
         }
     }
 
+    /// Whether the calling fiber is the last member, and thread-locals have destructors to run.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller is a member.
+    #[inline]
+    pub(super) unsafe fn has_destructors(&self) -> bool {
+        // SAFETY: I14. The caller runs on the block.
+        self.own_block_of_last().is_some_and(|block| unsafe { block.has_destructors() })
+    }
+
     /// Runs the destructors of the thread-locals if the calling fiber is the last member, as a
     /// thread does at its end.
     ///
@@ -251,9 +262,29 @@ impl Family {
     ///
     /// I14: the caller is a member.
     pub(super) unsafe fn run_destructors(&self) {
-        if let (Locals::Own(block), 1) = (&self.locals, self.members.get()) {
+        if let Some(block) = self.own_block_of_last() {
             // SAFETY: I14. The caller runs on the block.
             unsafe { block.run_destructors() };
+        }
+    }
+
+    /// Releases what libc keeps of the family, if the calling fiber is the last member.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller is a member, and the last code to run on the block.
+    #[inline]
+    pub(super) unsafe fn release(&self) {
+        if let Some(block) = self.own_block_of_last() {
+            // SAFETY: I14. The caller runs on the block.
+            unsafe { block.release() };
+        }
+    }
+
+    fn own_block_of_last(&self) -> Option<&Block> {
+        match (&self.locals, self.members.get()) {
+            (Locals::Own(block), 1) => Some(block),
+            _ => None,
         }
     }
 

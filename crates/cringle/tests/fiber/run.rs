@@ -463,13 +463,3 @@ fn simultaneously_idle_workers_see_the_end() {
         run.unwrap();
     }
 }
-
-/// A sanitizer would end the process at the first panic of such a fiber.
-#[test]
-#[cfg(cringle_sanitizer)]
-fn private_thread_locals_are_refused_under_a_sanitizer() {
-    let private = cringle::runtime::ThreadLocals::Private;
-    let e = Builder::new().thread_locals(private).run(|| ()).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Unsupported);
-    assert!(e.to_string().contains("built with AddressSanitizer"), "{e}");
-}

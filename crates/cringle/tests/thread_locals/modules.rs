@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A library with a variable in each model of thread-locals: in the block itself, and apart.
 const LIBRARY: &str = r#"
@@ -78,6 +79,31 @@ fn loaded_beside_live_and_pooled_blocks() {
             for _ in 0..3 {
                 load_use_and_unload(&path);
             }
+        });
+    });
+}
+
+#[test]
+fn loaded_while_fibers_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = compile(folder.path()) else { return println!("skipped: no `cc`") };
+    child::must_succeed("loaded_while_fibers_end", || {
+        let is_over = &AtomicBool::new(false);
+        on_workers(2, || {
+            fiber::scope(|s| {
+                let end_fibers = move || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        fiber::scope(|s| (0..64).for_each(|_| drop(s.spawn(|| ()))));
+                    }
+                };
+                let on = |worker| fiber::Builder::new().worker(worker);
+                on(1).spawn_scoped(s, end_fibers).unwrap();
+                let load = || {
+                    (0..child::scaled(30, 3000)).for_each(|_| load_use_and_unload(&path));
+                    is_over.store(true, Ordering::SeqCst);
+                };
+                on(0).spawn_scoped(s, load).unwrap();
+            });
         });
     });
 }

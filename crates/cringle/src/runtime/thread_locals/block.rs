@@ -4,6 +4,7 @@
 //! only the end of a thread could free, and a block is in a list of glibc's. So a block is used
 //! again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
 
+use super::destructor_list;
 use super::fork_guard;
 use super::glibc::Glibc;
 use super::libc_state;
@@ -56,7 +57,7 @@ impl Block {
             let text = "no memory for the thread-locals of a fiber; run fewer fibers at once";
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
         };
-        let modules = RefCell::new(Modules::now(&glibc.link_map));
+        let modules = RefCell::new(Modules::now(glibc));
         let generation = Cell::new(fork_guard::generation());
         let block = Block { thread_pointer, glibc, modules, generation };
         // SAFETY: I14. The block was just made.
@@ -167,19 +168,53 @@ impl Block {
         unsafe { libc_state::begin() };
     }
 
-    /// Calls the destructors of the thread-locals, and of the values for keys. Then releases what
-    /// libc keeps for the code that ran on the block.
+    /// Finds where libc keeps the list of destructors, once in a process.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block, and no other code has.
+    pub(super) unsafe fn find_destructor_list(&self) {
+        // SAFETY: I14, by the contract.
+        let found = unsafe { destructor_list::find(self.glibc, self.thread_pointer) };
+        self.glibc.destructor_list.store(found.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether there is something for [`run_destructors`](Self::run_destructors) to do.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    pub(in crate::runtime) unsafe fn has_destructors(&self) -> bool {
+        let list = self.glibc.destructor_list.load(Ordering::Relaxed);
+        // SAFETY: I14, I15. The caller runs on the block, and the head lies there.
+        list == 0
+            || unsafe { self.thread_pointer.byte_offset(list).cast::<usize>().read() } != 0
+            || unsafe { self.has_key_values() }
+    }
+
+    /// Calls the destructors of the thread-locals, and of the values for keys.
     ///
     /// # Safety
     ///
     /// I14: the caller runs on the block.
     pub(in crate::runtime) unsafe fn run_destructors(&self) {
+        // SAFETY: I14. The caller runs on the block, as a thread does at its end.
+        unsafe { self.destroy_values() };
+    }
+
+    /// Releases what libc keeps for the code that ran on the block. No destructor may be left.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    pub(in crate::runtime) unsafe fn release(&self) {
         let resolver = self.glibc.resolver.as_ref();
         let resolver = resolver.map(|resolver| self.descriptor_at(resolver.state));
-        // SAFETY: I14. The caller runs on the block, as a thread does at its end.
+        let cancel_state = self.descriptor_at(self.glibc.descriptor.cancel_state).cast::<u32>();
+        // SAFETY: I14. The caller runs on the block.
         unsafe {
-            self.destroy_values();
-            libc_state::end(resolver, self.glibc.close_resolver);
+            let was_changed = cancel_state.read_volatile() != EXITING;
+            libc_state::end(resolver, self.glibc.close_resolver, was_changed);
         }
     }
 
@@ -202,6 +237,25 @@ impl Block {
         // A destructor of a value may have made thread-locals.
         // SAFETY: as above.
         unsafe { (self.glibc.call_destructors)() };
+    }
+
+    /// Whether there is a value for a key, with a destructor or without.
+    ///
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    unsafe fn has_key_values(&self) -> bool {
+        let keys = &self.glibc.keys;
+        (0..keys.blocks).any(|block| {
+            let values = self.key_values(block);
+            let data = |place: usize| {
+                let at = place * keys.value_bytes + keys.value_data;
+                // SAFETY: I14. The offsets are those of this glibc.
+                unsafe { values.byte_add(at).cast::<usize>().read() }
+            };
+            !values.is_null()
+                && (0..keys.values_in_block).fold(0, |all, place| all | data(place)) != 0
+        })
     }
 
     /// Calls the destructor of each value. Returns whether there was one with a destructor.
@@ -309,12 +363,15 @@ impl Block {
     ///
     /// I14: no code runs on the block, and none that did goes on.
     pub(in crate::runtime) unsafe fn reset(&self) {
+        let mut modules = self.modules.borrow_mut();
         // SAFETY: I14, by the contract.
         unsafe {
+            if modules.lie_in_blocks() && modules.reset(self.glibc, self.thread_pointer()) {
+                return;
+            }
             self.free_loaded_later();
-            let mut modules = self.modules.borrow_mut();
-            while !modules.reset(self.thread_pointer()) {
-                *modules = Modules::now(&self.glibc.link_map);
+            while !modules.reset(self.glibc, self.thread_pointer()) {
+                *modules = Modules::now(self.glibc);
             }
         }
     }

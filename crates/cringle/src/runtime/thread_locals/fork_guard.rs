@@ -2,8 +2,9 @@
 //!
 //! A child has a copy of each lock, in the state of the moment. One that another thread held stays
 //! locked for ever. glibc's `fork` takes or resets its own locks but one: that of
-//! `dl_iterate_phdr`, which a worker holds at the end of each family. So that lock and those of
-//! this module are used within a [`Section`], and a `fork` waits until no thread is in one.
+//! `dl_iterate_phdr`, which a worker holds while it lists the modules, and at the end of a family
+//! after `dlopen`. So that lock and those of this module are used within a [`Section`], and a
+//! `fork` waits until no thread is in one.
 //!
 //! glibc empties its list of threads in the child. If the caller of `fork` ran on a block, that is
 //! the descriptor of the child's only thread from then on.

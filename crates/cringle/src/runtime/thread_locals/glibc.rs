@@ -5,10 +5,12 @@
 
 use super::libc_state::{self, CloseResolver};
 use super::modules::{FindModule, LinkMap};
+use super::slots::SlotTable;
 use super::stack_list::StackList;
 use super::{sanitizer, thread_pointer};
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicIsize;
 
 /// See the module.
 pub(super) struct Glibc {
@@ -21,10 +23,14 @@ pub(super) struct Glibc {
     pub(super) keys: Keys,
     pub(super) descriptor: Descriptor,
     pub(super) stack_list: StackList,
+    pub(super) slots: SlotTable,
     /// `None` until [`find_resolver`](Self::find_resolver).
     pub(super) resolver: Option<Resolver>,
     /// Where the kernel's area for restartable sequences lies, from the thread pointer.
     pub(super) rseq: Option<isize>,
+    /// Where the head of the list of destructors lies, from the thread pointer. 0 if it is not
+    /// known.
+    pub(super) destructor_list: AtomicIsize,
 }
 
 /// Offsets within the descriptor of a thread (`struct pthread`).
@@ -101,7 +107,9 @@ impl Glibc {
                 keys: Keys::find()?,
                 descriptor: Descriptor::find()?,
                 stack_list: StackList::find()?,
+                slots: SlotTable::find()?,
                 resolver: None,
+                destructor_list: AtomicIsize::new(0),
                 rseq: symbol(c"__rseq_offset").ok().map(|offset| offset.cast::<isize>().read()),
             })
         }

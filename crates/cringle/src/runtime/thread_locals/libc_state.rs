@@ -61,15 +61,21 @@ pub(super) unsafe fn begin() {
 /// # Safety
 ///
 /// I14: the caller runs on the block, `resolver` is its state of the resolver.
-pub(super) unsafe fn end(resolver: Option<NonNull<u8>>, close: CloseResolver) {
+pub(super) unsafe fn end(
+    resolver: Option<NonNull<u8>>,
+    close: CloseResolver,
+    cancel_state_was_changed: bool,
+) {
     // SAFETY: I14. The calls change the state of the calling thread. The second one of `dlerror`
     // frees the text that the first one returns.
     unsafe {
         if !dlerror().is_null() {
             dlerror();
         }
-        pthread_setcancelstate(ENABLED, std::ptr::null_mut());
-        pthread_setcanceltype(DEFERRED, std::ptr::null_mut());
+        if cancel_state_was_changed {
+            pthread_setcancelstate(ENABLED, std::ptr::null_mut());
+            pthread_setcanceltype(DEFERRED, std::ptr::null_mut());
+        }
         let Some(state) = resolver else { return };
         let first = state.cast::<Resolver>().read();
         if first == Resolver::default() {

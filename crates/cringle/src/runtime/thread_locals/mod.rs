@@ -16,6 +16,7 @@
 
 mod block;
 mod choice;
+mod destructor_list;
 mod fork_guard;
 mod glibc;
 mod libc_state;
@@ -23,6 +24,7 @@ mod modules;
 mod sanitizer;
 mod self_test;
 mod set_id;
+mod slots;
 mod stack_list;
 mod thread_pointer;
 

@@ -1,7 +1,8 @@
 //! The initial values of the thread-locals of each loaded module.
 
 use super::fork_guard::Section;
-use super::glibc::symbol;
+use super::glibc::{Glibc, symbol};
+use super::slots::Slots;
 use crate::sys::lock::Mutex;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -10,23 +11,25 @@ use std::sync::Arc;
 pub(super) struct Module {
     /// From the thread pointer.
     offset: isize,
-    image: *const u8,
-    /// The bytes that the image initialises. The rest is zero.
-    initialised: usize,
+    image: Image,
     bytes: usize,
+}
+
+/// The initial values of a module's thread-locals. Those behind it are zero.
+struct Image {
+    /// Constant data of the module: once it is relocated, and while it is loaded.
+    address: usize,
+    copy: Box<[u8]>,
 }
 
 /// The modules but libc and the loader, whose state a block keeps for its next fiber.
 pub(super) struct Modules {
     all: Vec<Module>,
     changes: Changes,
+    /// The loader's table, if each change of the modules above changes it. While a module has its
+    /// thread-locals apart from the blocks, they may get a place in all without a change there.
+    slots: Option<Slots>,
 }
-
-// SAFETY: I15. The images are constant data of modules that are loaded: `Modules::reset` checks
-// that none was unloaded since.
-unsafe impl Send for Modules {}
-// SAFETY: as above.
-unsafe impl Sync for Modules {}
 
 /// The numbers of modules that were loaded and unloaded so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -37,36 +40,49 @@ struct Changes {
 
 impl Modules {
     /// The modules that are loaded now.
-    pub(super) fn now(link_map: &LinkMap) -> Arc<Modules> {
+    pub(super) fn now(glibc: &Glibc) -> Arc<Modules> {
         static LAST: Mutex<Option<Arc<Modules>>> = Mutex::new(None);
         let changes = Changes::now();
         let last = || LAST.lock();
         {
             let _section = Section::enter();
-            if let Some(modules) = last().as_ref().filter(|modules| modules.changes == changes) {
+            let is_current =
+                |modules: &&Arc<Modules>| modules.changes == changes && modules.has_table(glibc);
+            if let Some(modules) = last().as_ref().filter(is_current) {
                 return Arc::clone(modules);
             }
         }
-        let modules = Arc::new(Modules::list(link_map));
+        let modules = Arc::new(Modules::list(glibc));
         let _section = Section::enter();
         last().replace(Arc::clone(&modules));
         modules
     }
 
-    /// Whether these are the modules that are loaded now.
-    fn are_current(&self) -> bool {
-        self.changes == Changes::now()
+    /// Whether the loader's table is still as it was listed, if it counts.
+    fn has_table(&self, glibc: &Glibc) -> bool {
+        self.slots.as_ref().is_none_or(|slots| glibc.slots.is(slots))
     }
 
-    fn list(link_map: &LinkMap) -> Modules {
+    /// Whether the thread-locals of each module lie in every block, none apart.
+    #[inline]
+    pub(super) fn lie_in_blocks(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    fn list(glibc: &Glibc) -> Modules {
         loop {
+            let slots = glibc.slots.copy();
             let mut listing = Listing::new();
             // SAFETY: I15. The callback gets the value that it expects.
             unsafe { iterate(list_module, &mut listing) };
             // Not within the callback: the loader takes its locks in the other order elsewhere.
-            let all = listing.found.iter().filter_map(|found| found.placed(link_map)).collect();
-            let modules = Modules { all, changes: listing.changes };
-            if modules.are_current() {
+            let link_map = &glibc.link_map;
+            let placed = listing.found.into_iter().filter_map(|found| found.placed(link_map));
+            let all: Vec<_> = placed.collect();
+
+            let slots = slots.filter(|slots| slots.modules() == all.len() + listing.left_out.len());
+            let modules = Modules { all, changes: listing.changes, slots };
+            if modules.changes == Changes::now() && modules.has_table(glibc) {
                 return modules;
             }
         }
@@ -78,13 +94,43 @@ impl Modules {
     /// # Safety
     ///
     /// I14: the block at this thread pointer is whole, and no code runs on it.
-    pub(super) unsafe fn reset(&self, thread_pointer: usize) -> bool {
+    pub(super) unsafe fn reset(&self, glibc: &Glibc, thread_pointer: usize) -> bool {
+        if let Some(slots) = &self.slots {
+            return glibc.stack_list.with_lock(|| {
+                let is_current = glibc.slots.is(slots);
+                if is_current {
+                    // The modules may be unloaded meanwhile, but not yet replaced by others: the
+                    // loader initialises the variables of a module under this lock, after it has
+                    // relocated it and then changed the table. So the copies are right, too.
+                    // SAFETY: I14, by the contract.
+                    unsafe { self.write(thread_pointer, |image| image.copy.as_ptr()) };
+                }
+                is_current
+            });
+        }
         let mut reset = Reset { modules: self, thread_pointer, is_done: false };
         // Within the callback no module is unloaded. One that is loaded meanwhile is initialised in
         // all blocks, afterwards.
         // SAFETY: I15. The callback gets the value that it expects.
         unsafe { iterate(reset_block, &mut reset) };
         reset.is_done
+    }
+
+    /// Copies what `from` returns of each image.
+    ///
+    /// # Safety
+    ///
+    /// I14: as for [`reset`](Self::reset), and these modules have their places in the blocks.
+    unsafe fn write(&self, thread_pointer: usize, from: impl Fn(&Image) -> *const u8) {
+        for Module { offset, image, bytes } in &self.all {
+            let to = thread_pointer.wrapping_add_signed(*offset) as *mut u8;
+            let length = image.copy.len();
+            // SAFETY: I14, by the contract. Each block has room for these modules at these offsets.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from(image), to, length);
+                std::ptr::write_bytes(to.add(length), 0, bytes - length);
+            }
+        }
     }
 }
 
@@ -116,14 +162,10 @@ unsafe extern "C" fn reset_block(
     // SAFETY: the contract of `dl_iterate_phdr`, and the value that `Modules::reset` passes.
     let (info, reset) = unsafe { (&*info, &mut *reset.cast::<Reset<'_>>()) };
     reset.is_done = Changes::of(info) == reset.modules.changes;
-    for module in reset.modules.all.iter().filter(|_| reset.is_done) {
-        let to = reset.thread_pointer.wrapping_add_signed(module.offset) as *mut u8;
-        // SAFETY: I14, by the contract of `Modules::reset`. Each block has room for these modules,
-        // at these offsets, and they are loaded.
-        unsafe {
-            std::ptr::copy_nonoverlapping(module.image, to, module.initialised);
-            std::ptr::write_bytes(to.add(module.initialised), 0, module.bytes - module.initialised);
-        }
+    if reset.is_done {
+        // Not the copies: they may have been made before the module was relocated.
+        // SAFETY: I14, by the contract of `Modules::reset`. The modules are loaded.
+        unsafe { reset.modules.write(reset.thread_pointer, |image| image.address as *const u8) };
     }
     1
 }
@@ -170,14 +212,16 @@ pub(super) struct LinkMap {
 
 /// A module with thread-locals, as the loader lists it.
 struct Found {
-    image: usize,
-    initialised: usize,
+    /// An address in it.
+    address: usize,
+    image: Image,
     bytes: usize,
 }
 
 struct Listing {
     /// Addresses in the modules that are left out.
     kept: [usize; 2],
+    left_out: Vec<Found>,
     found: Vec<Found>,
     changes: Changes,
 }
@@ -186,14 +230,14 @@ impl Listing {
     fn new() -> Listing {
         let kept = [symbol(c"__errno_location"), symbol(c"_dl_allocate_tls")];
         let kept = kept.map(|symbol| symbol.map_or(0, |symbol| symbol.addr().get()));
-        Listing { kept, found: Vec::new(), changes: Changes::default() }
+        Listing { kept, left_out: Vec::new(), found: Vec::new(), changes: Changes::default() }
     }
 }
 
 impl Found {
     /// The module, if its thread-locals lie in every block.
-    fn placed(&self, link_map: &LinkMap) -> Option<Module> {
-        let offset = link_map.tls_offset_of(self.image)?;
+    fn placed(self, link_map: &LinkMap) -> Option<Module> {
+        let offset = link_map.tls_offset_of(self.address)?;
         // glibc's marks: none, and apart from the block.
         if matches!(offset as isize, -2..=0) {
             return None;
@@ -201,14 +245,25 @@ impl Found {
         Some(Module {
             // On x86-64 they lie below the thread pointer, on aarch64 above.
             offset: if cfg!(target_arch = "x86_64") { -(offset as isize) } else { offset as isize },
-            image: self.image as *const u8,
-            initialised: self.initialised,
+            image: self.image,
             bytes: self.bytes,
         })
     }
 }
 
 impl LinkMap {
+    /// Where libc's own thread-locals lie, from the thread pointer, and their bytes.
+    pub(super) fn thread_locals_of_libc(&self) -> Option<(isize, usize)> {
+        let offset = self.tls_offset_of(symbol(c"__errno_location").ok()?.addr().get())?;
+        let mut listing = Listing::new();
+        // SAFETY: I15. The callback gets the value that it expects.
+        unsafe { iterate(list_module, &mut listing) };
+        let mut left_out = listing.left_out.into_iter();
+        let of_libc = left_out.find(|found| self.tls_offset_of(found.address) == Some(offset))?;
+        let placed = of_libc.placed(self)?;
+        Some((placed.offset, placed.bytes))
+    }
+
     /// The offset of the thread-locals of the module in which this address lies.
     fn tls_offset_of(&self, address: usize) -> Option<usize> {
         const RTLD_DL_LINKMAP: c_int = 2;
@@ -244,14 +299,32 @@ unsafe extern "C" fn list_module(
                 && (begin..begin.wrapping_add(segment.p_memsz as usize)).contains(&address)
         })
     };
-    if let Some(template) = segments.iter().find(|segment| segment.p_type == libc::PT_TLS)
-        && !listing.kept.into_iter().any(contains)
-    {
-        listing.found.push(Found {
-            image: base.wrapping_add(template.p_vaddr as usize),
-            initialised: template.p_filesz as usize,
-            bytes: template.p_memsz as usize,
-        });
+    if let Some(template) = segments.iter().find(|segment| segment.p_type == libc::PT_TLS) {
+        let image = base.wrapping_add(template.p_vaddr as usize);
+        let length = template.p_filesz as usize;
+        // SAFETY: I15. The initial values, which no code changes after the module is relocated. A
+        // module that is not relocated is not in the loader's table yet.
+        let copy = unsafe { std::slice::from_raw_parts(image as *const u8, length) }.into();
+        let image = Image { address: image, copy };
+        let bytes = template.p_memsz as usize;
+        // One that `dladdr1` finds: the template may be empty, and lie behind the module's end.
+        let loaded = segments.iter().find(|segment| segment.p_type == libc::PT_LOAD);
+        let address = base.wrapping_add(loaded.map_or(0, |segment| segment.p_vaddr as usize));
+        let is_kept = listing.kept.into_iter().any(contains);
+        let list = if is_kept { &mut listing.left_out } else { &mut listing.found };
+        list.push(Found { address, image, bytes });
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else each end of a fiber takes the loader's lock.
+    #[test]
+    #[cfg(all(target_env = "gnu", not(cringle_sanitizer)))]
+    fn changes_of_a_programs_modules_are_seen_in_the_table() {
+        assert!(Modules::now(super::super::glibc().unwrap()).slots.is_some());
+    }
 }

@@ -92,6 +92,8 @@ fn check_block(glibc: &'static Glibc) -> Result<(), String> {
 fn look_around(block: &Block) -> Result<(), String> {
     // SAFETY: I14. This code runs on the block.
     unsafe { block.begin() };
+    // SAFETY: I14, as above.
+    unsafe { block.find_destructor_list() };
     expect(PROBE.get() == UNTOUCHED, "a thread-local has not its initial value")?;
     PROBE.set(TOUCHED);
     // SAFETY: I15. Calls of libc with values of their types.

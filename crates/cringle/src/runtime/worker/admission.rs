@@ -276,8 +276,7 @@ impl Worker {
                 body();
                 #[cfg(feature = "tracing")]
                 worker.leave_forgotten_spans(fiber);
-                // What was dropped last may have made thread-locals again.
-                worker.end_thread_locals(fiber);
+                worker.leave_family(fiber);
             })
         };
         fiber.occupy(coroutine, bounds, family);

@@ -169,6 +169,7 @@ impl SchedulerBlock {
                     block.begin();
                     let result = f();
                     block.run_destructors();
+                    block.release();
                     result
                 })
             },
@@ -289,15 +290,34 @@ impl Worker {
     /// Runs the destructors of thread-locals, if the calling fiber is the last of its family.
     #[inline]
     pub(crate) fn end_thread_locals(&self, fiber: FiberRef) {
-        if self.families.mode == ThreadLocals::Shared || fiber.family().members() > 1 {
+        if self.families.mode == ThreadLocals::Shared {
             return;
         }
+        // SAFETY: I14. The caller is a member.
+        if unsafe { fiber.family().has_destructors() } {
+            Worker::run_destructors(fiber);
+        }
+    }
+
+    #[cold]
+    fn run_destructors(fiber: FiberRef) {
         // SAFETY: I14. The caller is a member.
         let run = || unsafe { fiber.family().run_destructors() };
         if let Err(_payload) = foreign::call(run) {
             // As std does. The payload is not dropped, because that may panic too.
             crate::sys::report(format_args!("the destructor of a thread-local panicked; aborting"));
             std::process::abort();
+        }
+    }
+
+    /// Is called last on a fiber's stack.
+    #[inline]
+    pub(super) fn leave_family(&self, fiber: FiberRef) {
+        // What was dropped last may have made thread-locals again.
+        self.end_thread_locals(fiber);
+        if self.families.mode == ThreadLocals::Private {
+            // SAFETY: I14. The caller is a member, whose code has ended.
+            unsafe { fiber.family().release() };
         }
     }
 
