@@ -1,6 +1,7 @@
 //! Where libc keeps the list of a thread's destructors (`tls_dtor_list`): those of the
-//! thread-locals that were used. It is a thread-local of libc's own, so it is found by a registration, which adds
-//! to it. With its place known, a fiber that has used no such thread-local ends faster.
+//! thread-locals that were used. It is a thread-local of libc's own, so it is found by a
+//! registration, which adds to it. With its place known, a fiber that has used no such thread-local
+//! ends faster.
 
 use super::glibc::{Glibc, symbol};
 use std::ffi::{c_int, c_void};
