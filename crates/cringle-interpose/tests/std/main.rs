@@ -5,6 +5,7 @@ cringle_interpose::install!();
 mod calls;
 mod closed;
 mod common;
+mod connections;
 mod files;
 mod handlers;
 mod locks;

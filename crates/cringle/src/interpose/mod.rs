@@ -68,6 +68,7 @@ fn after_fork() {
     extern "C" fn in_child() {
         crate::runtime::worker::Worker::leave_thread();
         queue::forget_all();
+        waits::count_fork();
         crate::driver::closing::forget_drivers();
     }
     // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local and a

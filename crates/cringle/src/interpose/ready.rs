@@ -160,11 +160,13 @@ impl Instance {
             return Err(fd);
         }
         let instance = Instance(fd as RawFd);
-        for one in set.iter().filter(|one| one.fd >= 0) {
-            // A descriptor may occur several times.
-            let same = set.iter().filter(|other| other.fd == one.fd);
-            let events = same.fold(0, |events, other| events | other.events);
-            instance.add(one.fd, events)?;
+        let mut sorted: Vec<(RawFd, i16)> =
+            set.iter().filter(|one| one.fd >= 0).map(|one| (one.fd, one.events)).collect();
+        // A descriptor may occur several times.
+        sorted.sort_unstable();
+        for same in sorted.chunk_by(|one, other| one.0 == other.0) {
+            let events = same.iter().fold(0, |events, one| events | one.1);
+            instance.add(same[0].0, events)?;
         }
         Ok(instance)
     }

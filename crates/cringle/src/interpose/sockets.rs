@@ -266,6 +266,13 @@ pub unsafe fn sendto(
     addr: *const sockaddr,
     addr_len: socklen_t,
 ) -> ssize_t {
+    if flags & libc::MSG_FASTOPEN != 0 && flags & AT_ONCE == 0 && !addr.is_null() {
+        let mut slice = iovec { iov_base: buf.cast_mut(), iov_len: len };
+        let mut message = header(&raw mut slice, 1);
+        (message.msg_name, message.msg_namelen) = (addr.cast_mut().cast(), addr_len);
+        // SAFETY: by the contract.
+        return unsafe { sendmsg(on, fd, &raw const message, flags) };
+    }
     on.call(|call| {
         // SAFETY: by the contract, of any part of the buffer.
         let send = |done: usize| unsafe {
@@ -277,7 +284,7 @@ pub unsafe fn sendto(
             let flags = flags | libc::MSG_WAITALL;
             Op::Send { fd, buf, len: len.min(MAX_RW_BYTES) as u32, flags }
         };
-        let outgoing = Outgoing { call, fd, flags, len: || len };
+        let outgoing = Outgoing { call, fd, flags, len: || len, first: 0 };
         if addr.is_null() {
             return outgoing
                 .send(send, |done, deadline| call.perform_until(rest_op(done), deadline));
@@ -302,6 +309,16 @@ pub unsafe fn sendmsg(on: OnFiber, fd: c_int, message: *const msghdr, flags: c_i
     // SAFETY: as above.
     let len = || unsafe { slices().len() };
     on.call(|call| {
+        let (flags, first) = match flags & libc::MSG_FASTOPEN {
+            0 => (flags, 0),
+            // Other sockets ignore the flag.
+            _ if !sys::is_stream_socket(fd) => (flags, 0),
+            // SAFETY: by the contract.
+            _ => match unsafe { open_fast(call, fd, message, flags) } {
+                Err(result) => return result,
+                Ok(first) => (flags & !libc::MSG_FASTOPEN, first),
+            },
+        };
         // The control messages go with the first bytes.
         let rest_of = |done: usize, send: &mut dyn FnMut(*const msghdr) -> Option<isize>| {
             if done == 0 {
@@ -320,13 +337,57 @@ pub unsafe fn sendmsg(on: OnFiber, fd: c_int, message: *const msghdr, flags: c_i
             let send = &mut |message| unsafe { Some(syscall!(SYS_sendmsg, fd, message, flags)) };
             rest_of(done, send).unwrap_or(WOULD_WAIT)
         };
-        Outgoing { call, fd, flags, len }.send(attempt, |done, deadline| {
+        Outgoing { call, fd, flags, len, first }.send(attempt, |done, deadline| {
             let flags = flags | libc::MSG_WAITALL;
             let send =
                 &mut |message| call.perform_until(Op::SendMsg { fd, message, flags }, deadline);
             rest_of(done, send)
         })
     })
+}
+
+/// Begins a connection by its first bytes, and waits until it is made. Returns the bytes that were
+/// sent with its first packet; the rest is sent without the flag. The error is the call's result.
+///
+/// # Safety
+///
+/// As `sendmsg`'s.
+unsafe fn open_fast(
+    call: Call,
+    fd: RawFd,
+    message: *const msghdr,
+    flags: c_int,
+) -> Result<usize, isize> {
+    const IN_PROGRESS: isize = -(libc::EINPROGRESS as isize);
+    const IS_CONNECTED: isize = -(libc::EISCONN as isize);
+    if let Some(refusal) = call.refusal() {
+        return Err(refusal);
+    }
+    // SAFETY: by the contract.
+    let attempt = unsafe { syscall!(SYS_sendmsg, fd, message, flags | libc::MSG_DONTWAIT) };
+    if flags & AT_ONCE != 0 || is_nonblocking(fd) || attempt < 0 && attempt != IN_PROGRESS {
+        return Err(attempt);
+    }
+    match call.ready(fd, libc::POLLOUT, deadline(call, fd, libc::SO_SNDTIMEO)) {
+        Readiness::Ready => {}
+        _ if attempt > 0 => return Err(attempt),
+        Readiness::TimedOut => return Err(IN_PROGRESS),
+        Readiness::Failed(code) => return Err(code),
+    }
+    // SAFETY: by the contract; the kernel has read the address. The connection is made or has
+    // failed, so the call does not wait.
+    match unsafe { syscall!(SYS_connect, fd, (*message).msg_name, (*message).msg_namelen) } {
+        0 | IS_CONNECTED => {}
+        _ if attempt > 0 => return Err(attempt),
+        code => return Err(code),
+    }
+    // SAFETY: by the contract; the kernel has accepted the buffers.
+    let len = unsafe { Slices::many((*message).msg_iov, (*message).msg_iovlen as c_int).len() };
+    match attempt {
+        // An empty message connects.
+        _ if len == 0 || attempt >= len as isize => Err(attempt.max(0)),
+        _ => Ok(attempt.max(0) as usize),
+    }
 }
 
 /// Returns a message header with these slices and nothing else.
@@ -346,6 +407,8 @@ struct Outgoing<L> {
     flags: c_int,
     /// The number of bytes, once the kernel has accepted the buffers.
     len: L,
+    /// The bytes that are sent already.
+    first: usize,
 }
 
 impl<L: Fn() -> usize> Outgoing<L> {
@@ -362,8 +425,8 @@ impl<L: Fn() -> usize> Outgoing<L> {
         if let Some(refusal) = call.refusal() {
             return refusal;
         }
-        let mut done = 0;
-        if call.may_attempt_write(fd) {
+        let mut done = self.first;
+        if done == 0 && call.may_attempt_write(fd) {
             let result = attempt(0);
             let is_all = result >= 0 && result as usize >= (self.len)();
             if is_all || result < 0 && result != WOULD_WAIT {

@@ -274,6 +274,11 @@ impl Transfer {
                     return Attempt::Done(done as isize);
                 }
                 self.skip(count);
+                if sys::mode(self.fd) & libc::S_IFMT == libc::S_IFSOCK {
+                    // It is full. If its peer closes it now, another attempt would raise `SIGPIPE`,
+                    // which a call that has sent a part does not.
+                    return Attempt::Rest(done);
+                }
             }
         }
     }

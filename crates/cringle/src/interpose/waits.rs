@@ -14,10 +14,20 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 const ANY: u32 = u32::MAX;
 
-/// The states of a `pthread_once_t`, with libc's numbers.
+/// The states of a `pthread_once_t`, with libc's numbers. While the routine runs, the rest of the
+/// number counts the forks of the process before.
 const NEW: i32 = 0;
 const RUNNING: i32 = 1;
 const DONE: i32 = 2;
+const FORK: i32 = 4;
+
+/// The forks of this process and its ancestors, times [`FORK`].
+static FORKS: AtomicI32 = AtomicI32::new(0);
+
+/// Has the routines that other threads of the parent have begun run again, in a forked child.
+pub(super) fn count_fork() {
+    FORKS.fetch_add(FORK, Ordering::Relaxed);
+}
 
 /// A function that initialises.
 pub type Routine = extern "C-unwind" fn();
@@ -40,8 +50,10 @@ pub unsafe fn pthread_once(on: Option<OnFiber>, control: *mut c_int, routine: Ro
 
 #[cold]
 fn initialize(on: Option<OnFiber>, word: &AtomicI32, routine: Routine) {
+    let running = FORKS.load(Ordering::Relaxed) | RUNNING;
+    let mut idle = NEW;
     loop {
-        match word.compare_exchange(NEW, RUNNING, Ordering::Acquire, Ordering::Acquire) {
+        match word.compare_exchange(idle, running, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 let mut attempt = Attempt { word, outcome: NEW };
                 routine();
@@ -49,7 +61,12 @@ fn initialize(on: Option<OnFiber>, word: &AtomicI32, routine: Routine) {
                 return;
             }
             Err(DONE) => return,
-            Err(state) => wait_for_other(on, word, state),
+            Err(state) if state == running => {
+                wait_for_other(on, word, state);
+                idle = NEW;
+            }
+            // New, or run by a thread that this process has not.
+            Err(state) => idle = state,
         }
     }
 }

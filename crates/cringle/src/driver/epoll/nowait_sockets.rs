@@ -12,6 +12,8 @@ use crate::sys::{self, syscall};
 use std::os::fd::RawFd;
 
 const IN_PROGRESS: i32 = -libc::EINPROGRESS;
+const ALREADY: i32 = -libc::EALREADY;
+const IS_CONNECTED: i32 = -libc::EISCONN;
 
 impl Flight {
     /// Sends or receives; on a stream with `MSG_WAITALL`, until everything is moved. As on a ring,
@@ -58,13 +60,15 @@ impl Flight {
         unsafe { (*message).msg_controllen > 0 }
     }
 
-    /// Calls `recv`, `send`, `recvmsg` or `sendmsg` with `MSG_DONTWAIT`.
+    /// Calls `recv`, `send`, `recvmsg` or `sendmsg` with `MSG_DONTWAIT`. As on a ring, a send
+    /// raises no `SIGPIPE`.
     ///
     /// # Safety
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_socket(&mut self) -> i32 {
         const NOW: i32 = libc::MSG_DONTWAIT;
+        const SEND: i32 = NOW | libc::MSG_NOSIGNAL;
         // SAFETY: by the contract.
         let result = retry(|| unsafe {
             match self.op {
@@ -72,13 +76,13 @@ impl Flight {
                     syscall!(SYS_recvfrom, fd, buf, len, flags | NOW, 0, 0)
                 }
                 Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
-                    syscall!(SYS_sendto, fd, buf, len, flags | NOW, 0, 0)
+                    syscall!(SYS_sendto, fd, buf, len, flags | SEND, 0, 0)
                 }
                 Op::RecvMsg { fd, message, flags } => {
                     syscall!(SYS_recvmsg, fd, message, flags | NOW)
                 }
                 Op::SendMsg { fd, message, flags } => {
-                    syscall!(SYS_sendmsg, fd, message, flags | NOW)
+                    syscall!(SYS_sendmsg, fd, message, flags | SEND)
                 }
                 _ => unreachable!("an op on a socket"),
             }
@@ -112,17 +116,22 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     pub(super) unsafe fn connect(&mut self, fd: RawFd) -> Outcome {
-        if self.connecting {
+        let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
+        // SAFETY: by the contract.
+        if self.connecting && !unsafe { is_of_internet(fd, addr) } {
             return connect_result(fd).map_or(Outcome::Wait(fd, Direction::Out), Outcome::Done);
         }
         self.hold(fd);
-        let Op::Connect { addr, addr_len, .. } = self.op else { unreachable!("a connect") };
         // SAFETY: by the contract.
         match retry(|| unsafe { syscall!(SYS_connect, fd, addr, addr_len) }) {
             IN_PROGRESS => {
                 self.connecting = true;
                 Outcome::Wait(fd, Direction::Out)
             }
+            // The call that finds the result ends the state in which the socket connects. Otherwise
+            // the program's next `connect` would.
+            ALREADY if self.connecting => Outcome::Wait(fd, Direction::Out),
+            IS_CONNECTED if self.connecting => Outcome::Done(0),
             result => Outcome::Done(result),
         }
     }
@@ -134,7 +143,19 @@ impl Flight {
     }
 }
 
-/// The result of a `connect` in progress; `None` if it has not ended.
+/// Whether a stream socket is connected to an address of the Internet.
+///
+/// # Safety
+///
+/// The address is null or valid.
+unsafe fn is_of_internet(fd: RawFd, addr: *const libc::sockaddr_storage) -> bool {
+    // SAFETY: by the contract.
+    let family = unsafe { addr.as_ref() }.map(|addr| i32::from(addr.ss_family));
+    matches!(family, Some(libc::AF_INET | libc::AF_INET6)) && sys::is_stream_socket(fd)
+}
+
+/// The result of a `connect` in progress, of a socket that is not of the Internet; `None` if it has
+/// not ended.
 fn connect_result(fd: RawFd) -> Option<i32> {
     if !is_ready(fd, Direction::Out) {
         return None;
