@@ -12,6 +12,7 @@ mod locks;
 mod modes;
 mod pthread;
 mod same;
+mod shared;
 mod sockets;
 mod threads;
 mod time;
