@@ -148,6 +148,12 @@ static JOBS: &[Job] = &[
         command: "cargo test --release -p cringle-cli --test cp no_fault -- --nocapture",
     },
     Job {
+        name: "threads",
+        about: "a million threads that are fibers, joined or detached",
+        environment: &[("CRINGLE_SPAWNED", "250000")],
+        command: "cargo test -p cringle-interpose --test threads handles",
+    },
+    Job {
         name: "crates",
         about: "1,000 fibers with unmodified crates against real servers",
         environment: &[

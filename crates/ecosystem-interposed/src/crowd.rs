@@ -10,7 +10,7 @@
 
 use crate::WAIT;
 use cringle::fiber;
-use cringle::runtime::ThreadLocals;
+use cringle::runtime::{ThreadLocals, Threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -103,8 +103,7 @@ where
     F: Fn(usize, &Waits) + Send + Sync + 'static,
 {
     raise_limit();
-    let (sender, receiver) = mpsc::channel();
-    let runner = thread::spawn(move || {
+    wait_for(name, move || {
         let job = Arc::new(job);
         let start = Instant::now();
         let workers = number("CRINGLE_CROWD_WORKERS", 1);
@@ -125,6 +124,14 @@ where
         let (waits, free) = (waits.waits.load(Relaxed), waits.free.load(Relaxed));
         assert!(waits > 0, "{name}: no job waited");
         assert!(free * 2 >= waits, "{name}: the ticker ran during {free} of {waits} waits");
+    });
+}
+
+/// Runs `f` on a thread, and ends the process with a dump if it hangs.
+fn wait_for(name: &str, f: impl FnOnce() + Send + 'static) {
+    let (sender, receiver) = mpsc::channel();
+    let runner = thread::spawn(move || {
+        f();
         sender.send(()).unwrap();
     });
     let limit = Duration::from_secs(number("CRINGLE_CROWD_LIMIT", LIVENESS_LIMIT_S) as u64);
@@ -213,6 +220,21 @@ fn report(name: &str, on: &str, waits: &Waits, took: Duration, failures: Vec<Str
     );
     let count = failures.len();
     assert!(failures.is_empty(), "{name}: {count} jobs failed, the first: {}", failures[0]);
+}
+
+/// Calls `f` in a runtime whose threads are fibers, or where jobs run on threads on a thread. It
+/// counts as hanging after the limit of a crowd.
+pub fn with_threads_as_fibers(name: &'static str, f: impl FnOnce() + Send + 'static) {
+    raise_limit();
+    let runner = move || {
+        if !on_fibers() {
+            return f();
+        }
+        let workers = number("CRINGLE_CROWD_WORKERS", 1);
+        let builder = cringle::Builder::new().workers(workers).threads(Threads::Fibers);
+        builder.run(f).unwrap();
+    };
+    wait_for(name, runner);
 }
 
 /// Raises the limit of descriptors to what this user may have: a crowd has several for each job.

@@ -6,9 +6,9 @@ mod http;
 mod server;
 mod smtp;
 
-pub use crowd::{Waits, at_most, crowd, on_fibers};
+pub use crowd::{Waits, at_most, crowd, on_fibers, with_threads_as_fibers};
 pub use http::HttpServer;
-pub use server::{Database, Server};
+pub use server::{Database, Server, listener};
 pub use smtp::MailSink;
 
 use std::time::Duration;

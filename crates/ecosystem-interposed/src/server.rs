@@ -215,7 +215,7 @@ fn started(
 const BACKLOG: i32 = 4096;
 
 /// Listens on loopback for a crowd.
-pub(crate) fn listener() -> TcpListener {
+pub fn listener() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: a system call without pointers, on a descriptor that is open.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) }, 0);

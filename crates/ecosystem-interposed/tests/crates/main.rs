@@ -19,3 +19,5 @@ mod processes;
 mod redis_server;
 #[cfg(feature = "rusqlite")]
 mod sqlite;
+#[cfg(any(feature = "rayon", feature = "tiny_http"))]
+mod threads;
