@@ -9,6 +9,7 @@ mod tools;
 mod credentials;
 mod families;
 mod forks;
+mod keys;
 mod libc_calls;
 mod many;
 mod modules;

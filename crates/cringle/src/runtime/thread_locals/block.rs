@@ -234,9 +234,26 @@ impl Block {
                 return;
             }
         }
-        // A destructor of a value may have made thread-locals.
+        // A destructor of a value may have made thread-locals. As in libc, values that are left are
+        // forgotten: the next family must not see them.
         // SAFETY: as above.
-        unsafe { (self.glibc.call_destructors)() };
+        unsafe {
+            (self.glibc.call_destructors)();
+            self.forget_key_values();
+        }
+    }
+
+    /// # Safety
+    ///
+    /// I14: the caller runs on the block.
+    unsafe fn forget_key_values(&self) {
+        let keys = &self.glibc.keys;
+        for values in (0..keys.blocks).map(|block| self.key_values(block)) {
+            if !values.is_null() {
+                // SAFETY: I14. All zeros are values that were not set.
+                unsafe { values.write_bytes(0, keys.values_in_block * keys.value_bytes) };
+            }
+        }
     }
 
     /// Whether there is a value for a key, with a destructor or without.

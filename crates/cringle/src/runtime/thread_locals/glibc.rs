@@ -162,7 +162,7 @@ impl Keys {
             value_sequence: offset(c"_thread_db_pthread_key_data_seq")?,
             value_data: offset(c"_thread_db_pthread_key_data_data")?,
             values_in_block: count(c"_thread_db_pthread_key_data_level2_data")?,
-            blocks: count(c"_thread_db_pthread_specific")?,
+            blocks: pointers(c"_thread_db_pthread_specific")?,
         })
     }
 }
@@ -197,6 +197,12 @@ pub(super) fn offset(name: &CStr) -> Result<usize, String> {
 
 fn count(name: &CStr) -> Result<usize, String> {
     Ok(field(name)?[1] as usize)
+}
+
+/// How many pointers fit in a field. Glibc names an array of them as one element, or element-wise.
+fn pointers(name: &CStr) -> Result<usize, String> {
+    let [bits, elements, _] = field(name)?;
+    Ok((bits as usize * elements as usize) / usize::BITS as usize)
 }
 
 /// Where a descriptor has the head of the list of held robust mutexes. Empty, it refers to itself,
