@@ -5,7 +5,7 @@
 //! their last completion (**I1**). From a region the cancel spreads to the fibers of the scopes
 //! within it.
 
-use super::Worker;
+use super::{Here, Worker};
 use crate::runtime::cancelled::{self, Reason};
 use crate::runtime::fiber::{FiberId, FiberRef, RunState};
 use crate::runtime::members::{Address, MemberSlot, Members};
@@ -49,7 +49,7 @@ impl CancelQueue {
 }
 
 // The calls of a cancelled fiber.
-impl Worker {
+impl Here {
     /// Whether the next call of this fiber, one shaped to block, is refused because the fiber is
     /// cancelled.
     ///
@@ -57,18 +57,18 @@ impl Worker {
     /// beside a loop which ignores its errors. After [`MAX_REFUSALS`] the fiber is unwound, so that
     /// such a loop ends.
     #[inline]
-    pub(crate) fn refuses(&self, fiber: FiberRef) -> bool {
+    pub(crate) fn refuses(self, fiber: FiberRef) -> bool {
         fiber.is_cancelled() && self.refuses_cancelled(fiber, true)
     }
 
     /// [`refuses`](Self::refuses) for a call that never suspends.
     #[inline]
-    pub(crate) fn refuses_at_once(&self, fiber: FiberRef) -> bool {
+    pub(crate) fn refuses_at_once(self, fiber: FiberRef) -> bool {
         fiber.is_cancelled() && self.refuses_cancelled(fiber, false)
     }
 
     #[cold]
-    fn refuses_cancelled(&self, fiber: FiberRef, spends: bool) -> bool {
+    fn refuses_cancelled(self, fiber: FiberRef, spends: bool) -> bool {
         if self.surely_unwinds(fiber) {
             return false;
         }
@@ -81,7 +81,9 @@ impl Worker {
         }
         true
     }
+}
 
+impl Worker {
     /// Handles due timers and received messages, which may cancel the caller. For a fiber that
     /// computes for long and thereby keeps its worker from doing so.
     pub(crate) fn look_for_cancel(&self) {

@@ -15,14 +15,14 @@
 //! that unwinds yields too: its destructor may poll for the work of another fiber of the worker
 //! (**I8**).
 
-use super::Worker;
+use super::{Here, Worker};
 use crate::runtime::fiber::{FiberRef, RunState};
 use crate::runtime::stack;
 
-impl Worker {
+impl Here {
     /// Spends from the budget, at the begin of a call shaped to block. May yield.
     #[inline(always)]
-    pub(crate) fn spend(&self, fiber: FiberRef) {
+    pub(crate) fn spend(self, fiber: FiberRef) {
         if !fiber.budget().spend() {
             self.let_others_run(fiber);
         }
@@ -30,13 +30,13 @@ impl Worker {
 
     /// Counts a call that never waits.
     #[inline(always)]
-    pub(crate) fn count(&self, fiber: FiberRef) {
+    pub(crate) fn count(self, fiber: FiberRef) {
         fiber.budget().spend();
     }
 
     /// Counts a `try_…` call at its end. May yield after a failure.
     #[inline(always)]
-    pub(crate) fn tried(&self, fiber: FiberRef, succeeded: bool) {
+    pub(crate) fn tried(self, fiber: FiberRef, succeeded: bool) {
         if succeeded {
             fiber.budget().succeed();
         } else if !fiber.budget().fail() {
@@ -45,7 +45,7 @@ impl Worker {
     }
 
     #[cold]
-    fn let_others_run(&self, fiber: FiberRef) {
+    fn let_others_run(self, fiber: FiberRef) {
         if self.can_yield(fiber) {
             self.yield_now(fiber);
         }
@@ -53,14 +53,14 @@ impl Worker {
 
     /// Whether the caller is the fiber itself. Not so for code that is called while the fiber is
     /// being suspended, or on another stack.
-    fn can_yield(&self, fiber: FiberRef) -> bool {
+    fn can_yield(self, fiber: FiberRef) -> bool {
         let is_running = self.current.get() == Some(fiber) && fiber.state() == RunState::Runnable;
         is_running && fiber.stack().range().contains(&stack::pointer())
     }
 
     /// Yields because the fiber has used up its budget of inline calls. The yield refills it.
     #[cold]
-    pub(crate) fn refresh_budget(&self, fiber: FiberRef) {
+    pub(crate) fn refresh_budget(self, fiber: FiberRef) {
         self.yield_now(fiber);
     }
 }

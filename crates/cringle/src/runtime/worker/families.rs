@@ -11,7 +11,7 @@
 //! of a family waits in an interposed call, no other member runs ([`Worker::hold_family`]).
 
 use super::events::Events;
-use super::{CURRENT, Worker};
+use super::{CURRENT, Here, Worker};
 use crate::runtime::family::{Family, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
@@ -332,11 +332,11 @@ impl Worker {
 }
 
 // Holding others back.
-impl Worker {
+impl Here {
     /// Holds the other members of the fiber's family back until the result is dropped. The caller
     /// is the fiber.
     #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
-    pub(crate) fn hold_family(&self, fiber: FiberRef) -> HeldFamily<'_> {
+    pub(crate) fn hold_family(self, fiber: FiberRef) -> HeldFamily {
         let family = fiber.family();
         let is_needed = self.families.mode == ThreadLocals::Private
             && family.members() > 1
@@ -347,7 +347,9 @@ impl Worker {
         }
         HeldFamily { worker: self, family: is_needed.then_some(family) }
     }
+}
 
+impl Worker {
     /// Puts a fiber that is about to run aside, if another member of its family holds it back.
     #[cold]
     pub(super) fn holds_back(&self, fiber: FiberRef) -> bool {
@@ -361,12 +363,12 @@ impl Worker {
 }
 
 /// While it exists, the other members of a family do not run.
-pub(crate) struct HeldFamily<'a> {
-    worker: &'a Worker,
+pub(crate) struct HeldFamily {
+    worker: Here,
     family: Option<FamilyRef>,
 }
 
-impl Drop for HeldFamily<'_> {
+impl Drop for HeldFamily {
     fn drop(&mut self) {
         let Some(family) = self.family else { return };
         let holders = &self.worker.families.holders;

@@ -78,6 +78,7 @@ use room::RoomLine;
 use schedule::Schedule;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
@@ -111,18 +112,23 @@ pub(crate) struct Worker {
     outer_spans: spans::OuterSpans,
 }
 
-/// The worker of the calling thread, for code on one of its fibers. It is not `Send`, and fibers
-/// stay on their worker, so it may be kept over a suspension.
+/// The worker of the calling thread, for code on one of its fibers. It may be kept over a
+/// suspension, after which it is the worker that has resumed the fiber: it looks the worker up at
+/// each use (**I14**). So whatever suspends its caller is a method of this type, and takes no
+/// borrow of a worker along.
 #[derive(Clone, Copy)]
-pub(crate) struct Here(NonNull<Worker>);
+pub(crate) struct Here(PhantomData<*const Worker>);
 
 impl std::ops::Deref for Here {
     type Target = Worker;
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &Worker {
-        // SAFETY: I2, I3. The worker outlives its fibers, and this value stays on its thread.
-        unsafe { self.0.as_ref() }
+        let worker = CURRENT.get();
+        debug_assert!(worker.is_some(), "a thread that was a worker's leaves it for good");
+        // SAFETY: I2, I3. `Worker::here` has found a worker on this thread, where this value stays;
+        // its fibers find one whenever they run. The worker outlives its fibers.
+        unsafe { worker.unwrap_unchecked().as_ref() }
     }
 }
 
@@ -131,7 +137,7 @@ impl Worker {
     /// The worker of this thread, if it is one.
     #[inline]
     pub(crate) fn here() -> Option<Here> {
-        CURRENT.get().map(Here)
+        CURRENT.get().map(|_| Here(PhantomData))
     }
 
     /// The worker of this thread and the fiber that runs on it. Every call of the library starts

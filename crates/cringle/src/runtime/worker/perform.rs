@@ -4,17 +4,17 @@
 //! Ops, completions and the waiter lie in the caller's frame until then (**I1**), and nothing
 //! unwinds out of that frame meanwhile (**I12**). Inlining is as in [`suspend`](super::suspend).
 
-use super::Worker;
+use super::{Here, Worker};
 use crate::driver::{Completion, Op, OpSlot, Waiter};
 use crate::runtime::fiber::{FiberRef, RunState, Wait, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
 use std::time::Instant;
 
-impl Worker {
+impl Here {
     /// Performs one op, and returns its result: a count, or a negated errno.
     #[inline(always)]
-    pub(crate) fn perform_one(&self, fiber: FiberRef, op: Op) -> i32 {
+    pub(crate) fn perform_one(self, fiber: FiberRef, op: Op) -> i32 {
         let waiter = Waiter::new(fiber.token());
         let completion = Completion::new();
         let lent = LentFrame::begin();
@@ -27,7 +27,7 @@ impl Worker {
     /// Performs one op that waits for a peer. At the given time the kernel is asked to end it. That
     /// is no cancel of the fiber, and reaches nothing else.
     #[cold]
-    pub(crate) fn perform_one_until(&self, fiber: FiberRef, op: Op, at: Instant) -> i32 {
+    pub(crate) fn perform_one_until(self, fiber: FiberRef, op: Op, at: Instant) -> i32 {
         debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
         let waiter = Waiter::new(fiber.token());
         let completion = Completion::new();
@@ -48,7 +48,7 @@ impl Worker {
     }
 
     /// Performs these ops, and returns when all of them have ended.
-    pub(crate) fn perform(&self, fiber: FiberRef, slots: &[OpSlot]) {
+    pub(crate) fn perform(self, fiber: FiberRef, slots: &[OpSlot]) {
         let waiter = Waiter::new(fiber.token());
         let lent = LentFrame::begin();
         // As many at once as there is room for, the others one by one, in line with other fibers.
@@ -65,17 +65,9 @@ impl Worker {
         lent.end();
     }
 
-    /// Asks the kernel to end the ops that a fiber waits for.
-    #[cold]
-    pub(super) fn give_up_ops(&self, fiber: FiberRef) {
-        let Some(ops) = fiber.waited_ops() else { return };
-        let mut driver = self.driver.borrow_mut();
-        ops.for_each(|completion| driver.cancel(completion));
-    }
-
     /// Suspends the fiber until nothing is owed to the waiter.
     #[inline(always)]
-    pub(super) fn settle(&self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
+    pub(super) fn settle(self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
         if waiter.is_settled() {
             return;
         }
@@ -93,7 +85,7 @@ impl Worker {
     /// Pushes an op, at once or after a wait for room. Refuses the op if the fiber is cancelled in
     /// that wait.
     #[inline(always)]
-    fn push_or_refuse(&self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
+    fn push_or_refuse(self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
         // SAFETY: I1, I12. The callers' frames hold all of it until nothing is owed to the waiter,
         // and nothing unwinds out of them before.
         let pushed = (self.room.is_empty() || op.waits_for_peer())
@@ -108,7 +100,7 @@ impl Worker {
     /// Waits in line for room, then pushes.
     #[cold]
     fn push_when_possible(
-        &self,
+        self,
         fiber: FiberRef,
         op: &Op,
         completion: &Completion,
@@ -128,5 +120,15 @@ impl Worker {
                 return;
             }
         }
+    }
+}
+
+impl Worker {
+    /// Asks the kernel to end the ops that a fiber waits for.
+    #[cold]
+    pub(super) fn give_up_ops(&self, fiber: FiberRef) {
+        let Some(ops) = fiber.waited_ops() else { return };
+        let mut driver = self.driver.borrow_mut();
+        ops.for_each(|completion| driver.cancel(completion));
     }
 }

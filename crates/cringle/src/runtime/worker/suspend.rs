@@ -5,15 +5,15 @@
 //! before the switch is mispredicted. So the code between a caller's own function and the switch is
 //! inlined into one function (`inline(always)`), and rare code is kept out of it (`cold`).
 
-use super::Worker;
+use super::{Here, Worker};
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::wait_target::WaitTarget;
 
-impl Worker {
+impl Here {
     /// Suspends the running fiber until it is made ready.
     #[inline(always)]
-    pub(crate) fn suspend(&self, fiber: FiberRef, wait: Wait) {
+    pub(crate) fn suspend(self, fiber: FiberRef, wait: Wait) {
         debug_assert_eq!(self.current.get(), Some(fiber), "only the running fiber suspends itself");
         fiber.set_state(RunState::Waiting(wait));
         self.events.suspended(fiber, wait);
@@ -23,7 +23,7 @@ impl Worker {
 
     /// [`suspend`](Self::suspend) with a description of the object that the fiber waits for.
     #[inline(always)]
-    pub(crate) fn suspend_on(&self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
+    pub(crate) fn suspend_on(self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         let lent = LentFrame::begin();
         // SAFETY: I2, I12. The caller lends the target until this returns, and it is taken back
         // below; nothing unwinds in between.
@@ -36,7 +36,7 @@ impl Worker {
 
     /// [`suspend_on`](Self::suspend_on) for a wait that only the end of other fibers of this
     /// runtime ends.
-    pub(crate) fn suspend_for_fibers(&self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
+    pub(crate) fn suspend_for_fibers(self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         self.admission.begin_wait_for_fibers();
         self.suspend_on(fiber, wait, target);
         self.admission.end_wait_for_fibers();
@@ -44,7 +44,7 @@ impl Worker {
 
     /// Lets the other ready fibers run, and the worker look at the kernel.
     #[inline(always)]
-    pub(crate) fn yield_now(&self, fiber: FiberRef) {
+    pub(crate) fn yield_now(self, fiber: FiberRef) {
         self.events.yielded();
         self.schedule.ready().push(fiber);
         self.switch_out(fiber);
@@ -52,7 +52,7 @@ impl Worker {
 
     /// Switches to the scheduler, and returns when the fiber is resumed.
     #[inline(always)]
-    pub(super) fn switch_out(&self, fiber: FiberRef) {
+    pub(super) fn switch_out(self, fiber: FiberRef) {
         fiber.budget().refill();
         let lent = LentFrame::begin();
         // std counts panics by thread, and other fibers run meanwhile (I8).
@@ -67,7 +67,9 @@ impl Worker {
         }
         lent.end();
     }
+}
 
+impl Worker {
     /// Whether no other work could run if this fiber waited: no fiber is ready, and nothing is
     /// queued for the kernel. Then a call that does not block is cheaper than the ring.
     #[inline]

@@ -1,9 +1,10 @@
 //! The region and the deadline that the calling fiber is in, as guards in its frame.
 
-use super::{Here, Worker};
+use super::Here;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::region::Region;
 use crate::runtime::timers::{Alarm, TimerId};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -52,7 +53,7 @@ impl<'a> Within<'a> {
             self.worker.expire(self.fiber, region);
         }
         let timer = self.worker.set_alarm(deadline, Alarm::Expire(self.fiber, region));
-        Deadline { worker: &self.worker, timer }
+        Deadline { worker: self.worker, timer, region: PhantomData }
     }
 }
 
@@ -76,8 +77,9 @@ impl Drop for Within<'_> {
 
 /// The alarm of a region, until this is dropped.
 pub(crate) struct Deadline<'a> {
-    worker: &'a Worker,
+    worker: Here,
     timer: TimerId,
+    region: PhantomData<&'a Region>,
 }
 
 impl Drop for Deadline<'_> {
