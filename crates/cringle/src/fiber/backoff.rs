@@ -27,9 +27,7 @@ impl Backoff {
         } else {
             let doublings = (self.rounds - YIELDS).min(16);
             let pause = (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
-            let timer = worker.set_timer(worker.now() + pause, fiber);
-            worker.suspend(fiber, Wait::Sleep);
-            worker.take_back_timer(timer);
+            worker.suspend_until(fiber, Wait::Sleep, Some(worker.now() + pause));
         }
         self.rounds += 1;
         Ok(())

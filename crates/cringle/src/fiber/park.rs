@@ -147,9 +147,7 @@ fn sleep_till_unless(
         if deadline.is_some_and(|at| now() >= at) {
             return false;
         }
-        let timer = deadline.map(|at| worker.set_timer(at, fiber));
-        worker.suspend(fiber, Wait::Sleep);
-        timer.inspect(|&timer| worker.take_back_timer(timer));
+        worker.suspend_until(fiber, Wait::Sleep, deadline);
     }
 }
 
@@ -281,8 +279,6 @@ fn park_once(worker: Here, fiber: FiberRef, deadline: Option<Instant>) -> bool {
     if identity.take_token_or_park() {
         return true;
     }
-    let timer = deadline.map(|at| worker.set_timer(at, fiber));
-    worker.suspend(fiber, Wait::Park);
-    timer.inspect(|&timer| worker.take_back_timer(timer));
+    worker.suspend_until(fiber, Wait::Park, deadline);
     identity.unparked()
 }

@@ -118,10 +118,8 @@ fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
             if deadline.is_some_and(|at| call.now() >= at) {
                 return withdraw(waiter, Waited::TimedOut);
             }
-            let timer = deadline.map(|at| worker.set_timer(at, fiber));
             worker.watch_at_end(fiber);
-            worker.suspend_on(fiber, Wait::Lock, &subject);
-            timer.inspect(|&timer| worker.take_back_timer(timer));
+            worker.suspend_on_until(fiber, Wait::Lock, &subject, deadline);
         }
     })
 }

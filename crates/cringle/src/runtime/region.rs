@@ -14,6 +14,7 @@
 
 use super::cancelled::{Elapsed, Reason};
 use super::members::Members;
+use super::timers::TimerId;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) struct Region {
     /// The reason of its first cancel.
     cause: Cell<Option<Reason>>,
     deadline: Option<Elapsed>,
+    /// The timer of the deadline, until it is taken back.
+    alarm: Cell<Option<TimerId>>,
     members: Option<Arc<Members>>,
 }
 
@@ -61,6 +64,16 @@ impl Region {
     #[inline]
     pub(super) fn deadline(&self) -> Option<Elapsed> {
         self.deadline
+    }
+
+    /// Notes the timer of the deadline.
+    pub(super) fn set_alarm(&self, alarm: TimerId) {
+        self.alarm.set(Some(alarm));
+    }
+
+    /// Returns the timer of the deadline, to be taken back.
+    pub(super) fn take_alarm(&self) -> Option<TimerId> {
+        self.alarm.take()
     }
 
     pub(crate) fn cause(&self) -> Option<Reason> {

@@ -259,10 +259,8 @@ impl Caller {
     pub(super) fn suspend(self, options: &WaitOptions, subject: &dyn WaitTarget) {
         match (self.0, options.deadline) {
             (Some((worker, fiber)), None) => worker.suspend_on(fiber, options.wait, subject),
-            (Some((worker, fiber)), Some(at)) => {
-                let timer = worker.set_timer(at, fiber);
-                worker.suspend_on(fiber, options.wait, subject);
-                worker.take_back_timer(timer);
+            (Some((worker, fiber)), until) => {
+                worker.suspend_on_until(fiber, options.wait, subject, until);
             }
             (None, None) => std::thread::park(),
             (None, Some(at)) => std::thread::park_timeout(at.saturating_duration_since(now())),

@@ -25,6 +25,7 @@ use super::label::Label;
 use super::region::Regions;
 use super::stack::{Stack, StackBounds};
 use super::thread_locals;
+use super::timers::TimerId;
 use super::unwinding::Unwinding;
 use super::wait_target::{FiberTag, ScopeOrigin, WaitTarget};
 use budget::Budget;
@@ -142,6 +143,8 @@ pub(crate) struct Fiber {
     /// The ops it waits for, in the state `Waiting(Ops)`.
     ops: Cell<WaitedOps>,
     budget: Budget,
+    /// The timer that ends its wait.
+    wait_alarm: Cell<Option<TimerId>>,
     /// The place among the ops in flight that it waited for is granted.
     granted: Cell<bool>,
     /// A cancel reaches the region that the fiber is in.
@@ -199,6 +202,7 @@ impl Fiber {
             yielder: Cell::new(std::ptr::null()),
             ops: Cell::new(WaitedOps::none()),
             budget: Budget::new(),
+            wait_alarm: Cell::new(None),
             granted: Cell::new(false),
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
@@ -345,7 +349,7 @@ impl Fiber {
     }
 }
 
-// The budget of inline calls, and the place among the ops in flight.
+// The budget of inline calls, the timer of a wait, and the place among the ops in flight.
 impl Fiber {
     #[inline(always)]
     pub(super) fn budget(&self) -> &Budget {
@@ -356,6 +360,19 @@ impl Fiber {
     #[inline]
     pub(crate) fn spend_inline(&self) -> bool {
         self.budget.spend_inline()
+    }
+
+    /// Notes the timer that ends the wait which begins next.
+    #[inline]
+    pub(super) fn set_wait_alarm(&self, alarm: TimerId) {
+        let before = self.wait_alarm.replace(Some(alarm));
+        debug_assert!(before.is_none(), "a fiber is in one wait at a time");
+    }
+
+    /// Returns the timer of the wait, to be taken back.
+    #[inline]
+    pub(super) fn take_wait_alarm(&self) -> Option<TimerId> {
+        self.wait_alarm.take()
     }
 
     pub(super) fn grant(&self) {

@@ -54,20 +54,22 @@ impl Alarms {
 }
 
 impl Worker {
-    /// Sets a timer that wakes a fiber. It is to be [taken back](Self::take_back_timer) when the
-    /// wait has ended.
-    pub(crate) fn set_timer(&self, at: Instant, fiber: FiberRef) -> TimerId {
-        self.set_alarm(at, Alarm::Wake(fiber))
-    }
-
+    /// Sets a timer. It is to be [taken back](Self::take_back_timer).
     pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
         self.events.timer_set(&self.driver, at);
         self.alarms.set(at, alarm)
     }
 
     /// Takes back a timer, fired or not.
-    pub(crate) fn take_back_timer(&self, id: TimerId) {
+    pub(super) fn take_back_timer(&self, id: TimerId) {
         self.alarms.take_back(id);
+    }
+
+    /// Takes back the timer of a fiber's wait, which has ended.
+    pub(super) fn take_back_wait_alarm(&self, fiber: FiberRef) {
+        if let Some(alarm) = fiber.take_wait_alarm() {
+            self.alarms.take_back(alarm);
+        }
     }
 
     /// Does what is due.

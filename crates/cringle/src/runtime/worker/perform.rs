@@ -40,9 +40,9 @@ impl Here {
             }
             self.yield_now(fiber);
         }
-        let timer = self.set_alarm(at, Alarm::GiveUp(fiber));
+        fiber.set_wait_alarm(self.set_alarm(at, Alarm::GiveUp(fiber)));
         self.settle(fiber, &waiter, WaitedOps::one(&completion));
-        self.take_back_timer(timer);
+        self.take_back_wait_alarm(fiber);
         lent.end();
         completion.result()
     }

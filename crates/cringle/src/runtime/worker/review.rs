@@ -2,11 +2,11 @@
 //!
 //! When the timer fires, the worker looks the deadline up while the op stays in the kernel.
 
-use super::Worker;
+use super::{Here, Worker};
 use crate::driver::{Completion, Op, Waiter};
 use crate::runtime::fiber::{FiberRef, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
-use crate::runtime::timers::{Alarm, TimerId};
+use crate::runtime::timers::Alarm;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::time::Instant;
@@ -15,13 +15,12 @@ use std::time::Instant;
 pub(crate) struct Review<'a> {
     look_up: &'a dyn Fn() -> Option<Instant>,
     deadline: Cell<Option<Instant>>,
-    timer: Cell<Option<TimerId>>,
 }
 
 impl<'a> Review<'a> {
     /// `look_up` is called by the scheduler, and only makes system calls.
     pub(crate) fn new(look_up: &'a dyn Fn() -> Option<Instant>) -> Review<'a> {
-        Review { look_up, deadline: Cell::new(None), timer: Cell::new(None) }
+        Review { look_up, deadline: Cell::new(None) }
     }
 
     /// The deadline, if it was looked up and there is one.
@@ -36,11 +35,11 @@ impl<'a> Review<'a> {
     }
 }
 
-impl Worker {
+impl Here {
     /// Performs one op that waits for a peer. Its deadline is looked up at the given time, and the
     /// kernel is asked to end the op when it has passed.
     pub(crate) fn perform_one_reviewed(
-        &self,
+        self,
         fiber: FiberRef,
         op: Op,
         at: Instant,
@@ -60,27 +59,25 @@ impl Worker {
         }
         // The lifetime is erased: the timer is taken back below.
         let pointer = NonNull::from(review).cast();
-        review.timer.set(Some(self.set_alarm(at, Alarm::Review(fiber, pointer))));
+        fiber.set_wait_alarm(self.set_alarm(at, Alarm::Review(fiber, pointer)));
         self.settle(fiber, &waiter, WaitedOps::one(&completion));
-        if let Some(timer) = review.timer.take() {
-            self.take_back_timer(timer);
-        }
+        self.take_back_wait_alarm(fiber);
         lent.end();
         completion.result()
     }
+}
 
+impl Worker {
     /// Is called by the timer.
     #[cold]
     pub(super) fn review(&self, fiber: FiberRef, review: NonNull<Review<'static>>) {
         // SAFETY: I12. `perform_one_reviewed` takes the timer back before it returns.
         let review = unsafe { review.as_ref() };
-        if let Some(fired) = review.timer.take() {
-            self.take_back_timer(fired);
-        }
+        self.take_back_wait_alarm(fiber);
         if review.is_over(self.now()) {
             self.give_up_ops(fiber);
         } else if let Some(at) = review.deadline() {
-            review.timer.set(Some(self.set_alarm(at, Alarm::GiveUp(fiber))));
+            fiber.set_wait_alarm(self.set_alarm(at, Alarm::GiveUp(fiber)));
         }
     }
 }

@@ -8,7 +8,9 @@
 use super::{Here, Worker};
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::lent_frame::LentFrame;
+use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::WaitTarget;
+use std::time::Instant;
 
 impl Here {
     /// Suspends the running fiber until it is made ready.
@@ -32,6 +34,32 @@ impl Here {
         // SAFETY: the contract asks nothing of a call that takes back.
         unsafe { fiber.set_target(None) };
         lent.end();
+    }
+
+    /// [`suspend`](Self::suspend) until this time at most.
+    pub(crate) fn suspend_until(self, fiber: FiberRef, wait: Wait, until: Option<Instant>) {
+        self.set_wait_alarm(fiber, until);
+        self.suspend(fiber, wait);
+        self.take_back_wait_alarm(fiber);
+    }
+
+    /// [`suspend_on`](Self::suspend_on) until this time at most.
+    pub(crate) fn suspend_on_until(
+        self,
+        fiber: FiberRef,
+        wait: Wait,
+        target: &dyn WaitTarget,
+        until: Option<Instant>,
+    ) {
+        self.set_wait_alarm(fiber, until);
+        self.suspend_on(fiber, wait, target);
+        self.take_back_wait_alarm(fiber);
+    }
+
+    fn set_wait_alarm(self, fiber: FiberRef, until: Option<Instant>) {
+        if let Some(at) = until {
+            fiber.set_wait_alarm(self.set_alarm(at, Alarm::Wake(fiber)));
+        }
     }
 
     /// [`suspend_on`](Self::suspend_on) for a wait that only the end of other fibers of this

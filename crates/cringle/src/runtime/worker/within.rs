@@ -3,8 +3,7 @@
 use super::Here;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::region::Region;
-use crate::runtime::timers::{Alarm, TimerId};
-use std::marker::PhantomData;
+use crate::runtime::timers::Alarm;
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -52,8 +51,9 @@ impl<'a> Within<'a> {
         if deadline <= now {
             self.worker.expire(self.fiber, region);
         }
-        let timer = self.worker.set_alarm(deadline, Alarm::Expire(self.fiber, region));
-        Deadline { worker: self.worker, timer, region: PhantomData }
+        let alarm = Alarm::Expire(self.fiber, region);
+        self.region.set_alarm(self.worker.set_alarm(deadline, alarm));
+        Deadline { worker: self.worker, region: self.region }
     }
 }
 
@@ -78,13 +78,14 @@ impl Drop for Within<'_> {
 /// The alarm of a region, until this is dropped.
 pub(crate) struct Deadline<'a> {
     worker: Here,
-    timer: TimerId,
-    region: PhantomData<&'a Region>,
+    region: &'a Region,
 }
 
 impl Drop for Deadline<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.worker.take_back_timer(self.timer);
+        if let Some(alarm) = self.region.take_alarm() {
+            self.worker.take_back_timer(alarm);
+        }
     }
 }

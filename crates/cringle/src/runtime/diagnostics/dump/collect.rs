@@ -102,11 +102,7 @@ impl Inquiry {
         while self.is_expected(&patience) {
             let until = now() + LOOK;
             match current {
-                Some((worker, fiber)) => {
-                    let timer = worker.set_timer(until, fiber);
-                    worker.suspend(fiber, Wait::Answers);
-                    worker.take_back_timer(timer);
-                }
+                Some((worker, fiber)) => worker.suspend_until(fiber, Wait::Answers, Some(until)),
                 None => std::thread::park_timeout(until.saturating_duration_since(now())),
             }
             let now = now();
