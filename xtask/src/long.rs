@@ -99,6 +99,26 @@ static JOBS: &[Job] = &[
                   --test foreign --test foreign_code --test soak",
     },
     Job {
+        name: "moving",
+        about: "the tests of the library with fibers that move between workers at every chance",
+        environment: &[("CRINGLE_BALANCE", "restless")],
+        command: "cargo test -p cringle --all-features --tests",
+    },
+    Job {
+        name: "moving-epoll",
+        about: "the same on epoll",
+        environment: &[("CRINGLE_BALANCE", "restless"), ("CRINGLE_DRIVER", "epoll")],
+        command: "cargo test -p cringle --all-features --tests",
+    },
+    Job {
+        name: "moving-foreign",
+        about: "destructors, hooks and callbacks that misbehave, and cancels, optimised, with fibers \
+                that move",
+        environment: &[("CRINGLE_BALANCE", "restless"), ("CRINGLE_SOAK_CANCELS", "1000000")],
+        command: "cargo test --release -p cringle --all-features \
+                  --test foreign --test foreign_code --test soak",
+    },
+    Job {
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],

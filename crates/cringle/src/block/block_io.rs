@@ -378,6 +378,7 @@ impl BlockIo {
             body,
             stack_bytes: default_stack_bytes(),
             origin: 0,
+            is_placed: true,
             family: FamilyChoice::Own,
         };
         if self.shared.start_from_outside(lane, unstarted).is_err() {

@@ -3,10 +3,10 @@
 
 use super::AlignedBuf;
 use crate::driver::DriverId;
+use crate::fiber::{Pin, pin};
 use crate::fs::File;
 use crate::runtime::worker::Worker;
 use std::io;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -43,7 +43,8 @@ pub struct FixedFile {
     ring: DriverId,
     slot: u32,
     off_ring: bool,
-    not_send: PhantomData<*const ()>,
+    /// The slot is one of a single ring. Dropped after it was released there.
+    _pin: Pin,
 }
 
 impl FixedFile {
@@ -69,7 +70,7 @@ impl FixedFile {
         let mut driver = worker.driver().borrow_mut();
         let slot = driver.register_file(file.fd())?;
         let (ring, off_ring) = (driver.id(), file.is_off_ring());
-        Ok(FixedFile { ring, slot, off_ring, not_send: PhantomData })
+        Ok(FixedFile { ring, slot, off_ring, _pin: pin() })
     }
 
     /// Whether a ring would read and write the file at the wrong offsets.
@@ -153,6 +154,8 @@ struct Region {
     memory: AlignedBuf,
     ring: DriverId,
     slot: u16,
+    /// As in [`FixedFile`].
+    _pin: Pin,
 }
 
 impl FixedBufs {
@@ -191,7 +194,7 @@ impl FixedBufs {
         // SAFETY: I4. The region owns the memory, and unregisters the slot before it frees the
         // memory. If the ring is closed by then, the registration has ended with it.
         let slot = unsafe { driver.register_buffer(memory.as_non_null().as_ptr(), total) }?;
-        let region = Rc::new(Region { memory, ring: driver.id(), slot });
+        let region = Rc::new(Region { memory, ring: driver.id(), slot, _pin: pin() });
         let buf =
             |index| FixedBuf { region: Rc::clone(&region), offset: index * stride, len: bytes };
         Ok(FixedBufs((0..count).map(buf).collect()))

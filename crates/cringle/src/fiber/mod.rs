@@ -42,6 +42,7 @@ mod local;
 pub(crate) mod op;
 mod packet;
 mod park;
+mod pin;
 mod protect;
 mod scope;
 mod scope_core;
@@ -61,6 +62,7 @@ pub use park::{
     park, park_cancellable, park_timeout, park_timeout_cancellable, sleep, sleep_cancellable,
     yield_now, yield_now_cancellable,
 };
+pub use pin::{Pin, pin};
 pub use protect::protect;
 pub use scope::{Scope, scope};
 pub use scoped_handle::ScopedJoinHandle;

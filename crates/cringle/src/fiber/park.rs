@@ -275,7 +275,12 @@ fn park_until_cancellable(
 fn park_once(worker: Here, fiber: FiberRef, deadline: Option<Instant>) -> bool {
     worker.spend(fiber);
     let identity = fiber.meta().expect("a running fiber").identity();
-    identity.set_home(|| worker.waker(fiber));
+    let waker = || worker.waker(fiber);
+    if worker.moves_fibers() {
+        identity.set_host(worker.index(), waker);
+    } else {
+        identity.set_home(waker);
+    }
     if identity.take_token_or_park() {
         return true;
     }

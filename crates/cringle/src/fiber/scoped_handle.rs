@@ -109,6 +109,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         if !self.packet.wait(interrupted) {
             return None;
         }
+        self.heed_cancel();
         // Both were cancelled: the payload goes to the code that cancelled the caller.
         if interrupted() && self.packet.was_cancelled() {
             return None;
@@ -118,6 +119,19 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
             self.core.claim(payload.is::<Cancelled>());
         }
         Some(result)
+    }
+
+    /// A cancel of the scope reaches the caller before the end of a cancelled member does. Its
+    /// message may still be on its way to a caller that has moved.
+    fn heed_cancel(&self) {
+        let members = self.core.members();
+        if self.packet.was_cancelled()
+            && let Some((worker, fiber)) = Worker::current()
+            && worker.moves_fibers()
+            && let Some(reason) = members.cause()
+        {
+            worker.cancel_in_scope(fiber.id(), members, reason);
+        }
     }
 
     /// Returns the fiber, for its name or to unpark it.

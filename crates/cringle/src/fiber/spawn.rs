@@ -403,7 +403,8 @@ impl Builder {
         // contract what the body borrows outlives the fiber.
         let body = unsafe { std::mem::transmute::<Box<dyn Body + '_>, Box<dyn Body>>(body) };
         let family = family.map_or(FamilyChoice::Own, FamilyChoice::Join);
-        let unstarted = Unstarted { body, stack_bytes, origin: 0, family };
+        let is_placed = self.worker.is_some();
+        let unstarted = Unstarted { body, stack_bytes, origin: 0, is_placed, family };
         match (outside, self.worker) {
             (Some((shared, home)), index) => {
                 let started = shared.start_from_outside(index.unwrap_or(home), unstarted);

@@ -134,7 +134,10 @@ pub fn sleep(on: OnFiber, seconds: c_uint) -> c_uint {
 /// `sched_yield`.
 pub fn sched_yield(on: OnFiber) -> c_int {
     let result = on.call(|call| {
+        // An allocator may wait for its lock so.
+        call.fiber().family().pin();
         call.worker().yield_now(call.fiber());
+        call.fiber().family().unpin();
         0
     });
     result as c_int

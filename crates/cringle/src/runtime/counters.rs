@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     pub(super) room_waits: Counter,
     /// Unstarted fibers taken from other workers.
     pub(super) steals: Counter,
+    /// Started fibers that came from other workers.
+    pub(super) moves: Counter,
     pub(super) sleeps: Counter,
     /// Sleeping workers that this one has woken.
     pub(super) wakes: Counter,
@@ -37,19 +39,24 @@ impl Counters {
         self.thread.store(crate::sys::thread_number(), Ordering::Relaxed);
     }
 
+    /// The times for which the worker's thread has had a processor, and has waited for one. `None`
+    /// if `/proc` has no answer.
+    pub(super) fn processor_times(&self) -> Option<(Duration, Duration)> {
+        let thread = self.thread.load(Ordering::Relaxed);
+        let path = format!("/proc/self/task/{thread}/schedstat");
+        let times = plainly(|| std::fs::read_to_string(path)).ok()?;
+        let mut times = times.split_whitespace().map(|ns| ns.parse().map(Duration::from_nanos));
+        Some((times.next()?.ok()?, times.next()?.ok()?))
+    }
+
     /// Asks the kernel about the worker's thread. `None` if `/proc` has no answer, or the worker
     /// has ended.
     pub(super) fn thread_times(&self) -> Option<ThreadTimes> {
         let thread = self.thread.load(Ordering::Relaxed);
-        let read = |file| {
-            let path = format!("/proc/self/task/{thread}/{file}");
-            plainly(|| std::fs::read_to_string(path)).ok()
-        };
-        let (stat, times) = (read("stat")?, read("schedstat")?);
+        let path = format!("/proc/self/task/{thread}/stat");
+        let stat = plainly(|| std::fs::read_to_string(path)).ok()?;
         let (_, after_name) = stat.rsplit_once(") ")?;
-        let mut times =
-            times.split_whitespace().map(|field| field.parse().map(Duration::from_nanos));
-        let (ran, waited) = (times.next()?.ok()?, times.next()?.ok()?);
+        let (ran, waited) = self.processor_times()?;
         Some(ThreadTimes { is_blocked: !after_name.starts_with('R'), ran, waited })
     }
 }

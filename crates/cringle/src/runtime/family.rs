@@ -3,7 +3,7 @@
 //! A fiber that is started with `Send` bounds founds a family, and the fibers that it starts with
 //! `spawn_local` belong to it, and theirs: what is not `Send` may be passed among them, as within a
 //! thread. Where thread-locals are [shared](super::thread_locals::ThreadLocals::Shared), all fibers
-//! of a worker are one family. A family stays on its worker (**I3**).
+//! of a worker are one family. A family belongs to one worker at a time (**I3**).
 
 use super::fiber::{FiberRef, ReadyQueue};
 use super::thread_locals::{self, Block};
@@ -20,6 +20,10 @@ pub(crate) struct Family {
     /// The first member has begun.
     has_begun: Cell<bool>,
     unwinding: UnwindCount,
+    /// What keeps it on its worker.
+    pins: Cell<u32>,
+    /// The worker that its thread-locals know.
+    known: Cell<u32>,
     /// The member that holds the others back: see `worker/families.rs`.
     holder: Cell<Option<FiberRef>>,
     /// Members that are ready and held back.
@@ -192,6 +196,8 @@ impl Family {
             members: Cell::new(0),
             has_begun: Cell::new(false),
             unwinding,
+            pins: Cell::new(0),
+            known: Cell::new(u32::MAX),
             holder: Cell::new(None),
             held: ReadyQueue::default(),
             keeper: None,
@@ -221,6 +227,34 @@ impl Family {
     pub(super) fn remove_member(&self) -> bool {
         self.members.set(self.members.get() - 1);
         self.members.get() == 0
+    }
+
+    /// Keeps the family on its worker until [`unpin`](Self::unpin).
+    pub(crate) fn pin(&self) {
+        self.pins.set(self.pins.get() + 1);
+    }
+
+    pub(crate) fn unpin(&self) {
+        self.pins.set(self.pins.get() - 1);
+    }
+
+    /// Notes the worker that its thread-locals know. False if they know that one already.
+    pub(super) fn learn(&self, worker: u32) -> bool {
+        self.known.replace(worker) != worker
+    }
+
+    /// Whether its thread-locals are its own, and end with it.
+    pub(crate) fn has_own_locals(&self) -> bool {
+        matches!(self.locals, Locals::Own(_))
+    }
+
+    /// Whether its only member may go on on another worker.
+    #[inline]
+    pub(super) fn may_move(&self) -> bool {
+        self.has_own_locals()
+            && self.members.get() == 1
+            && self.pins.get() == 0
+            && self.has_begun.get()
     }
 
     #[inline(always)]
@@ -292,6 +326,7 @@ impl Family {
     pub(super) fn reset(&self) {
         debug_assert!(self.members.get() == 0 && self.holder.get().is_none());
         self.has_begun.set(false);
+        self.pins.set(0);
         self.unwinding.begin_era();
         if let Locals::Own(block) = &self.locals {
             // SAFETY: I14. The last member has ended, so no code runs on the block.

@@ -5,7 +5,7 @@ use super::label::{Origin, Origins};
 use super::sync::{AtomicU8, Ordering};
 use super::wait_target::{TargetInfo, WaitTarget};
 use super::waker::Waker;
-use crate::sys::lock::OnceLock;
+use crate::sys::lock::{Mutex, OnceLock};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +20,8 @@ pub(crate) struct Identity {
     name: Option<Arc<str>>,
     token: Token,
     home: OnceLock<Waker>,
+    /// The same where fibers move, and the number of the worker that it names.
+    host: Mutex<Option<(u32, Waker)>>,
 }
 
 impl Identity {
@@ -31,6 +33,7 @@ impl Identity {
             name,
             token: Token::new(),
             home: OnceLock::new(),
+            host: Mutex::new(None),
         })
     }
 
@@ -47,13 +50,30 @@ impl Identity {
         self.home.get_or_init(home);
     }
 
+    /// Sets the handle that wakes the fiber where fibers move. The fiber calls this before it
+    /// parks, with the number of its worker.
+    pub(crate) fn set_host(&self, worker: u32, waker: impl FnOnce() -> Waker) {
+        let mut host = self.host.lock();
+        if host.as_ref().is_none_or(|(known, _)| *known != worker) {
+            *host = Some((worker, waker()));
+        }
+    }
+
     /// Makes the token available, and wakes the fiber if it is parked. Everything before this call
     /// happens before the return of the `park` that takes the token.
     pub(crate) fn unpark(&self) {
         if self.token.make_available() {
-            let home = self.home.get().expect("a parked fiber has set its home");
-            home.wake();
+            match self.home.get() {
+                Some(home) => home.wake(),
+                None => self.last_host().wake(),
+            }
         }
+    }
+
+    fn last_host(&self) -> Waker {
+        let host = self.host.lock();
+        let (_, waker) = host.as_ref().expect("a parked fiber has set its home or host");
+        waker.clone()
     }
 
     /// See [`Token::take_or_park`].

@@ -6,6 +6,7 @@
 //!
 //! A lost wake-up shows as a deadlock, because each model waits for an event that must occur.
 
+use super::fiber::Transit;
 use super::identity::Token;
 use super::inbox::{Bell, Inbox, Posted};
 use super::quiescence::{Count, Idlers, is_over};
@@ -317,5 +318,66 @@ fn loom_no_worker_sees_the_end_too_early() {
         all[0].1.bump();
         other.join().unwrap();
         observer.join().unwrap();
+    });
+}
+
+/// A fiber on the way to worker 1, and a worker that is not its host and sends it a message.
+fn to_traveller(transit: &Transit<u32>, message: u32, is_needed: bool) -> Option<usize> {
+    transit.leave(message, is_needed).map(|(host, _)| host)
+}
+
+/// A message for a fiber on the way is read on arrival, or sent on to the new host: once.
+#[test]
+fn loom_message_for_traveller_is_read_once() {
+    every(|| {
+        let transit = Arc::new(Transit::new(0));
+        transit.depart();
+        let theirs = Arc::clone(&transit);
+        let sender = thread::spawn(move || to_traveller(&theirs, 7, true));
+        let held = transit.arrive(1);
+        let sent_on = sender.join().unwrap();
+        match sent_on {
+            None => assert_eq!(held, [7]),
+            Some(host) => assert!(host == 1 && held.is_empty()),
+        }
+    });
+}
+
+/// The host gives a fiber away while a message is on its way to it.
+#[test]
+fn loom_message_for_departing_fiber_finds_its_host() {
+    every(|| {
+        let transit = Arc::new(Transit::new(0));
+        let theirs = Arc::clone(&transit);
+        let sender = thread::spawn(move || to_traveller(&theirs, 7, true));
+        transit.depart();
+        let held = transit.arrive(1);
+        match sender.join().unwrap() {
+            None => assert_eq!(held, [7]),
+            // Worker 0 reads the message in its next turn, and sends it on.
+            Some(0) => assert_eq!(to_traveller(&transit, 7, true), Some(1)),
+            Some(host) => assert_eq!(host, 1),
+        }
+    });
+}
+
+/// A wake-up for a fiber on the way is dropped. Then the fiber sees what its sender did before.
+#[test]
+fn loom_dropped_wake_up_is_seen_by_the_next_check() {
+    every(|| {
+        let transit = Arc::new(Transit::new(0));
+        let condition = Arc::new(AtomicBool::new(false));
+        transit.depart();
+        let (theirs, its) = (Arc::clone(&transit), Arc::clone(&condition));
+        let waker = thread::spawn(move || {
+            its.store(true, Ordering::Relaxed);
+            to_traveller(&theirs, 0, false)
+        });
+        transit.arrive(1);
+        let seen = condition.load(Ordering::Relaxed);
+        match waker.join().unwrap() {
+            None => assert!(seen, "the fiber waits for ever"),
+            Some(host) => assert_eq!(host, 1, "the wake-up follows the fiber"),
+        }
     });
 }

@@ -59,7 +59,7 @@ impl Members {
 
     /// The place that opened the scope, and the owner.
     pub(super) fn origin(&self) -> ScopeOrigin {
-        let owner = self.owner.as_ref().map(|owner| (owner.home.worker, owner.id));
+        let owner = self.owner.as_ref().map(|owner| owner.id);
         ScopeOrigin { opened: self.opened, owner }
     }
 
@@ -155,7 +155,7 @@ impl Address {
 
     fn send(&self, message: Mail) {
         Worker::with(|worker| match worker {
-            Some(worker) if worker.lives_at(&self.home) => worker.handle(message),
+            Some(worker) if worker.reaches(&self.home) => worker.handle(message),
             Some(worker) => worker.mail(&self.home, message),
             // An error says that the worker has ended, and so has the fiber.
             None => drop(self.home.inbox.send(message)),

@@ -9,9 +9,11 @@
 //! | see which fiber waits for what | [`dump()`], [`dump_all`], [`dump_with_backtraces`] |
 //! | read the counters | [`stats`] |
 //!
-//! The runtime owns every started fiber (**I2**), resumes it only on the worker that started it and
+//! The runtime owns every started fiber (**I2**), resumes it only on the worker that hosts it and
 //! only while it is suspended (**I3**), and leaves nothing behind when it ends (**I9**).
 
+mod balance;
+mod block_index;
 pub(crate) mod cancelled;
 mod counters;
 mod diagnostics;
@@ -45,6 +47,7 @@ pub(crate) mod waker;
 pub(crate) mod worker;
 
 pub use crate::driver::{Feature, Features};
+pub use balance::Balance;
 pub use diagnostics::{
     Dump, EntryCounts, FiberReport, FiberState, Holder, OpenedScope, PoolStats, SilentWorker,
     Stats, WaitsFor, Who, WorkerStats, dump, dump_all, dump_with_backtraces, stats,

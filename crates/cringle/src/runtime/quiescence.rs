@@ -67,6 +67,12 @@ impl Idlers {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Whether a worker may sleep, without order among other accesses.
+    #[inline]
+    pub(super) fn seem_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
     /// For a spawner, after it has published its fiber: whether a worker may sleep.
     #[inline]
     pub(super) fn any(&self) -> bool {

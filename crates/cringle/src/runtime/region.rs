@@ -32,6 +32,8 @@ pub(crate) struct Region {
     deadline: Option<Elapsed>,
     /// The timer of the deadline, until it is taken back.
     alarm: Cell<Option<TimerId>>,
+    /// The timer was taken back for a move of the fiber, and is to be set again.
+    packed: Cell<bool>,
     members: Option<Arc<Members>>,
 }
 
@@ -73,6 +75,12 @@ impl Region {
 
     /// Returns the timer of the deadline, to be taken back.
     pub(super) fn take_alarm(&self) -> Option<TimerId> {
+        self.alarm.take()
+    }
+
+    /// Returns the timer of the deadline, to be taken back for a move of the fiber.
+    pub(super) fn pack_alarm(&self) -> Option<TimerId> {
+        self.packed.set(self.alarm.get().is_some() && self.cause.get().is_none());
         self.alarm.take()
     }
 
@@ -173,6 +181,16 @@ impl Regions {
             Some(region)
         });
         inner.chain(std::iter::once(&self.body))
+    }
+
+    /// The regions with a deadline.
+    pub(super) fn with_alarms(&self) -> impl Iterator<Item = &Region> {
+        self.outwards().filter(|region| region.deadline.is_some())
+    }
+
+    /// The regions whose timers are to be set again.
+    pub(super) fn with_packed_alarms(&self) -> impl Iterator<Item = &Region> {
+        self.outwards().filter(|region| region.packed.replace(false))
     }
 
     /// Why the fiber is cancelled at the place where it is: the outermost cause that reaches it.

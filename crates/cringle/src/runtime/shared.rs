@@ -10,11 +10,12 @@
 //! 3. All workers meet at a barrier. After it no worker sends to another.
 //! 4. Each worker closes its ring, and then its mailbox (**I9**).
 
+use super::block_index::BlockIndex;
 use super::cancelled::Reason;
 use super::counters::Counters;
 use super::driver_choice::NoRing;
 use super::family::FamilyChoice;
-use super::fiber::FiberId;
+use super::fiber::{Fiber, FiberId};
 use super::inbox::{Bell, Inbox, Posted};
 use super::label::Roster;
 use super::members::Members;
@@ -22,15 +23,17 @@ use super::quiescence::{self, Count, Idlers};
 use super::sync::{AtomicBool, AtomicU64, Ordering};
 use super::threads::Threads;
 use super::waiting_runtime::WaitingRuntime;
-use super::worker::Question;
+use super::worker::{Cores, Husk, Question, Traveller};
 use crate::driver::Counts;
 use crate::driver::pool::Pool;
 use crate::sys;
-use crate::sys::lock::OnceLock;
+use crate::sys::lock::{Mutex, MutexGuard, OnceLock};
 use crossbeam_deque::Stealer;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicUsize};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Barrier};
+use std::time::Instant;
 
 /// The body of an unstarted fiber. One of the two methods is called, on the fiber's own stack.
 pub(crate) trait Body: Send {
@@ -47,13 +50,16 @@ pub(crate) struct Unstarted {
     pub(crate) stack_bytes: usize,
     /// The number of its spawn in a trace; 0 without a trace.
     pub(crate) origin: u64,
+    /// The program has chosen its worker, where it stays.
+    pub(crate) is_placed: bool,
     pub(crate) family: FamilyChoice,
 }
 
 /// A message to a worker from another thread.
 pub(crate) enum Mail {
-    /// Wake this fiber: its wait may have ended.
-    Wake(FiberId),
+    /// Wake this fiber: its wait may have ended. If a fiber wakes it, the number of that one's
+    /// worker.
+    Wake(FiberId, Option<u32>),
     /// Start this fiber here.
     Start(Unstarted),
     /// Cancel this fiber.
@@ -64,6 +70,10 @@ pub(crate) enum Mail {
     TrimStacks,
     /// Answer this question about your fibers.
     Ask(Box<dyn Question>),
+    /// Run this fiber from now on.
+    Arrive(Traveller),
+    /// Release what remains of this fiber of yours.
+    Bury(Husk),
 }
 
 /// The eventfd by which a thread without a ring wakes a worker.
@@ -114,10 +124,27 @@ fn explain(e: std::io::Error) -> std::io::Error {
     std::io::Error::new(e.kind(), text)
 }
 
+/// The ends of a worker's queues from which the others take.
+pub(super) struct Stealers {
+    pub(super) unstarted: Stealer<Unstarted>,
+    pub(super) offered: Stealer<Traveller>,
+}
+
 /// The part of a worker that the others see.
 pub(super) struct Peer {
     pub(super) mailbox: Arc<MailBox>,
     pub(super) stealer: Stealer<Unstarted>,
+    /// The ready fibers that it has offered to others.
+    pub(super) offered: Stealer<Traveller>,
+    /// It has more of them than it should run alone.
+    needs_help: AtomicBool,
+    /// Until when it offers fibers: nanoseconds since `epoch`.
+    pressed_until: AtomicU64,
+    epoch: Instant,
+    /// The part of a core that it has used of late, in thousandths.
+    busy: AtomicU32,
+    /// The blocks of the fibers that it has started, if fibers move.
+    pub(super) blocks: BlockIndex,
     pub(super) made: Count,
     pub(super) ended: Count,
     pub(super) counters: Arc<Counters>,
@@ -127,16 +154,53 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    fn new(mailbox: Arc<MailBox>, stealer: Stealer<Unstarted>) -> Peer {
+    fn new(mailbox: Arc<MailBox>, Stealers { unstarted: stealer, offered }: Stealers) -> Peer {
         Peer {
             mailbox,
             stealer,
+            offered,
+            needs_help: AtomicBool::new(false),
+            pressed_until: AtomicU64::new(0),
+            epoch: Instant::now(),
+            busy: AtomicU32::new(0),
+            blocks: BlockIndex::default(),
             made: Count::default(),
             ended: Count::default(),
             counters: Arc::default(),
             driver: OnceLock::new(),
             roster: Roster::default(),
         }
+    }
+
+    /// Whether others should take what it has offered.
+    #[inline]
+    pub(super) fn needs_help(&self) -> bool {
+        self.needs_help.load(Ordering::Relaxed) && !self.offered.is_empty()
+    }
+
+    /// For the worker itself.
+    pub(super) fn calls_for_help(&self, calls: bool) {
+        self.needs_help.store(calls, Ordering::Relaxed);
+    }
+
+    /// For the worker itself: has had too much to do, and offers fibers until then.
+    pub(super) fn set_pressed_until(&self, until: Instant) {
+        let ns = until.saturating_duration_since(self.epoch).as_nanos() as u64;
+        self.pressed_until.store(ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn busy(&self) -> u32 {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// For the worker itself.
+    pub(super) fn set_busy(&self, busy: u32) {
+        self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_pressed(&self, now: Instant) -> bool {
+        let ns = now.saturating_duration_since(self.epoch).as_nanos() as u64;
+        ns < self.pressed_until.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_driver_counts(&self, counts: &Arc<Counts>) {
@@ -160,6 +224,7 @@ pub(crate) struct Shared {
     /// Fibers made by threads outside of the runtime.
     made_outside: AtomicU64,
     idlers: Idlers,
+    cores: Mutex<Cores>,
     /// All fibers are cancelled, outside of protected calls.
     cancelled: AtomicBool,
     stopping: AtomicBool,
@@ -187,7 +252,7 @@ const CALL_THREADS_FOR_ALL: usize = 32;
 impl Shared {
     /// Returns the shared state for workers with these queues, and the eventfd of each worker.
     pub(super) fn new(
-        stealers: Vec<Stealer<Unstarted>>,
+        stealers: Vec<Stealers>,
         cpus: &[usize],
         is_pinned: bool,
         is_open: bool,
@@ -209,6 +274,7 @@ impl Shared {
             waiting_runtime: WaitingRuntime::current(),
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
+            cores: Mutex::new(Cores::default()),
             cancelled: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -379,8 +445,37 @@ impl Shared {
         self.idlers.leave();
     }
 
-    /// Whether another worker has unstarted fibers.
-    pub(super) fn has_unstarted_elsewhere(&self, thief: u32) -> bool {
-        self.peers.iter().any(|peer| peer.mailbox.worker != thief && !peer.stealer.is_empty())
+    /// Whether another worker has fibers for this one to take.
+    pub(super) fn has_work_elsewhere(&self, thief: u32) -> bool {
+        let mut others = self.peers.iter().filter(|peer| peer.mailbox.worker != thief);
+        others.any(|peer| !peer.stealer.is_empty() || peer.needs_help())
+    }
+
+    /// Whether the cores of the machine are busy with other things, as far as workers know.
+    pub(super) fn cores(&self) -> MutexGuard<'_, Cores> {
+        self.cores.lock()
+    }
+
+    /// Whether a worker sleeps, or is about to.
+    #[inline]
+    pub(super) fn has_idle_workers(&self) -> bool {
+        self.idlers.seem_any()
+    }
+
+    /// The bits of a fiber's index that name its home.
+    pub(super) fn home_bits(&self) -> u32 {
+        self.peers.len().next_power_of_two().ilog2()
+    }
+
+    /// The worker that has started the fiber.
+    #[inline]
+    pub(super) fn home_of(&self, id: FiberId) -> usize {
+        id.index as usize & ((1 << self.home_bits()) - 1)
+    }
+
+    /// The block of a fiber, if fibers move.
+    #[inline]
+    pub(super) fn block(&self, id: FiberId) -> Option<NonNull<Fiber>> {
+        self.peers.get(self.home_of(id))?.blocks.get((id.index >> self.home_bits()) as usize)
     }
 }

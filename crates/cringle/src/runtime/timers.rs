@@ -199,7 +199,7 @@ mod tests {
         /// After any sequence of steps the same timers fire as in a sorted map.
         #[test]
         fn timers_fire_in_order(steps in prop::collection::vec((0u8..4, 0u64..50), 1..300)) {
-            let block = Fiber::new(0);
+            let block = Fiber::new(0, 0);
             let alarm = Alarm::Wake(FiberRef::new(NonNull::from(&block)));
             let start = Instant::now();
             let mut timers = Timers::default();

@@ -82,7 +82,7 @@ impl FiberTag {
 pub(crate) struct ScopeOrigin {
     pub(crate) opened: Origin,
     /// The worker and id of the fiber that opened it, if a fiber did.
-    pub(crate) owner: Option<(u32, super::fiber::FiberId)>,
+    pub(crate) owner: Option<super::fiber::FiberId>,
 }
 
 /// The permits of a reader-writer lock. A writer takes all of them.

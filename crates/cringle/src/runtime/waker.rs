@@ -37,9 +37,9 @@ impl Waker {
             // std wakes the thread by a call of libc.
             Waker::Thread(thread) => plainly(|| thread.unpark()),
             Waker::Fiber { home, id } => Worker::with(|worker| match worker {
-                Some(worker) if worker.lives_at(home) => worker.wake(*id),
-                Some(worker) => worker.mail(home, Mail::Wake(*id)),
-                None => drop(home.inbox.send(Mail::Wake(*id))),
+                Some(worker) if worker.reaches(home) => worker.wake(*id),
+                Some(worker) => worker.mail(home, Mail::Wake(*id, None)),
+                None => drop(home.inbox.send(Mail::Wake(*id, None))),
             }),
         }
     }

@@ -33,7 +33,7 @@ mod wakers {
 
     /// The waker in the hands of the waking caller. It outlives the wait, and stays on its thread.
     pub(in crate::sync) enum Waker {
-        /// A fiber of this thread's worker.
+        /// A fiber that this thread's worker finds.
         Here(FiberId),
         Elsewhere(waker::Waker),
     }
@@ -60,7 +60,7 @@ mod wakers {
                     // SAFETY: I2. The fiber is suspended in its wait, and its worker outlives it.
                     let home = unsafe { &*home };
                     match Worker::here() {
-                        Some(worker) if worker.lives_at(home) => Waker::Here(id),
+                        Some(worker) if worker.reaches(home) => Waker::Here(id),
                         _ => Waker::Elsewhere(waker::Waker::Fiber { home: Arc::clone(home), id }),
                     }
                 }

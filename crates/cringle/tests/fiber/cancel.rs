@@ -278,7 +278,11 @@ fn destructors_of_cancelled_fibers_can_wait() {
                         match n % 4 {
                             0 => fiber::park(),
                             1 => fiber::sleep(Duration::MAX),
-                            2 => drop(fiber::spawn(fiber::park).join()),
+                            2 => {
+                                drop(fiber::spawn(fiber::park).join());
+                                // If the other one was cancelled first.
+                                fiber::park();
+                            }
                             _ => loop {
                                 fiber::yield_now();
                             },

@@ -13,7 +13,7 @@ mod hooks;
 mod processes;
 mod sockets;
 
-use cringle::runtime::{DriverChoice, ThreadLocals};
+use cringle::runtime::{Balance, DriverChoice, ThreadLocals};
 use cringle::{Builder, fiber};
 pub(crate) use hooks::own;
 use std::panic::Location;
@@ -49,7 +49,11 @@ fn check_run(place: &Location<'_>, f: &dyn Fn()) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         for (workers, thread_locals) in [(1, ThreadLocals::Shared), (2, private_if_possible())] {
             let builder = Builder::new().driver(driver).thread_locals(thread_locals);
-            builder.workers(workers).run(f).unwrap();
+            let balance = match thread_locals {
+                ThreadLocals::Shared => Balance::Fixed,
+                ThreadLocals::Private => Balance::Restless,
+            };
+            builder.workers(workers).balance(balance).run(f).unwrap();
             let calls = hooks::take();
             let count = calls.len();
             assert!(

@@ -3,6 +3,7 @@
 use crate::child;
 use cringle::fiber;
 use cringle::net::{Served, Server, SocketAddr, Stopper, TcpListener, TcpStream};
+use cringle::runtime::Balance;
 use cringle::signal::{self, Signal};
 use cringle::sync::Barrier;
 use cringle::{Builder, cancel};
@@ -62,7 +63,8 @@ fn is_over(mut stream: TcpStream) -> bool {
 fn each_worker_has_its_own_listener() {
     for workers in [1, 2, 3] {
         let seen = Mutex::new(HashSet::new());
-        let served = on_workers(workers, || {
+        let builder = Builder::new().workers(workers).balance(Balance::Fixed);
+        let served = builder.run(|| {
             let server = Server::bind("127.0.0.1:0").unwrap();
             let handler = |stream, peer: SocketAddr| {
                 assert!(peer.ip().is_loopback());
@@ -76,7 +78,7 @@ fn each_worker_has_its_own_listener() {
                 }
             })
         });
-        let served = served.unwrap();
+        let served = served.unwrap().unwrap();
         assert!(served.connections >= workers as u64);
         assert_eq!((served.failed, served.panicked, served.cut_off, served.refused), (0, 0, 0, 0));
     }

@@ -4,7 +4,7 @@ use super::{on_workers, with_private};
 use crate::tools::{let_others_wait, spawn_on};
 use cringle::fiber;
 use cringle::net::{Server, TcpStream};
-use cringle::runtime::{self, ThreadLocals};
+use cringle::runtime::{self, Balance, ThreadLocals};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
@@ -19,6 +19,7 @@ thread_local! {
 fn the_choice_can_be_asked_for() {
     with_private(|| assert_eq!(runtime::thread_locals(), Some(ThreadLocals::Private)));
     let shared = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
+    let shared = shared.balance(Balance::Fixed);
     assert_eq!(shared.run(runtime::thread_locals).unwrap(), Some(ThreadLocals::Shared));
 }
 

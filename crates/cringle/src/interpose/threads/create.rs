@@ -99,6 +99,7 @@ unsafe fn create(
         unsafe { *thread = handle };
         let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
         let unstarted = Unstarted {
+            is_placed: false,
             body: Box::new(ThreadBody {
                 thread: Arc::clone(&record),
                 _alive: Alive::new(),

@@ -15,6 +15,7 @@ mod stopper;
 
 use super::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use crate::fiber;
+use crate::runtime::worker::Worker;
 use crate::sync::Semaphore;
 use crate::sys::plainly;
 use accept::Acceptor;
@@ -63,7 +64,9 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 /// ```
 ///
 /// A connection stays on the worker that has accepted it. The kernel distributes connections among
-/// the workers' listeners by their addresses (`SO_REUSEPORT`).
+/// the workers' listeners by their addresses (`SO_REUSEPORT`). Where fibers
+/// [move](crate::runtime::Balance::Moving), one worker accepts, and connections go on where there
+/// is time for them.
 ///
 /// # The port
 ///
@@ -107,7 +110,7 @@ impl Server {
     /// As [`TcpListener::bind`]: `AddrInUse` if another socket listens on the address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Server> {
         let builder = TcpListener::builder();
-        let share = crate::runtime::workers() != Some(1);
+        let share = acceptors() != Some(1);
         let listen = |addr: &SocketAddr| {
             let socket = builder.bound(addr)?;
             // The bind has succeeded without the option, so the port was free. Now it may be
@@ -210,7 +213,7 @@ impl Server {
     where
         F: Fn(TcpStream, SocketAddr) -> io::Result<()> + Sync,
     {
-        let Some(workers) = crate::runtime::workers() else {
+        let Some(workers) = acceptors() else {
             let text = "a server needs fibers: call Server::run inside of cringle::run";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         };
@@ -242,8 +245,16 @@ impl Server {
     }
 }
 
+/// The number of workers that accept connections; `None` outside of `run`. One where fibers move:
+/// then connections are served where there is time for them.
+fn acceptors() -> Option<usize> {
+    Worker::with(|worker| {
+        worker.map(|worker| if worker.moves_fibers() { 1 } else { worker.workers() })
+    })
+}
+
 impl Source {
-    /// Returns a listener for each worker.
+    /// Returns a listener for each worker that accepts.
     fn listeners(self, workers: usize) -> io::Result<Vec<TcpListener>> {
         let builder = TcpListener::builder().reuse_port(true);
         let (first, others) = match self {

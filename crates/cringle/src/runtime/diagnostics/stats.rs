@@ -70,6 +70,9 @@ pub struct WorkerStats {
     pub room_waits: u64,
     /// Unstarted fibers taken from other workers.
     pub steals: u64,
+    /// Started fibers that came from other workers: see
+    /// [`Builder::balance`](crate::Builder::balance).
+    pub moves: u64,
     /// Sleeps of the worker in the kernel.
     pub sleeps: u64,
     /// Sleeping workers that this one has woken.
@@ -157,6 +160,7 @@ numbers! {
     inline_misses: "inline misses",
     room_waits: "waits for a free slot",
     steals: "fibers stolen",
+    moves: "fibers moved here",
     sleeps: "sleeps",
     wakes: "workers woken",
     messages: "messages read",
@@ -183,6 +187,7 @@ impl WorkerStats {
             inline_misses: counters.inline_misses.get(),
             room_waits: counters.room_waits.get(),
             steals: counters.steals.get(),
+            moves: counters.moves.get(),
             sleeps: counters.sleeps.get(),
             wakes: counters.wakes.get(),
             messages: counters.messages.get(),

@@ -2,27 +2,30 @@
 //!
 //! Blocks are allocated one by one, keep their address, and are reused. A generation number tells a
 //! new tenant from an old one, so that a late message wakes no other fiber (**I9**). Only the
-//! fiber's own worker touches a block (**I3**), except for the [`Label`].
+//! fiber's host touches a block (**I3**), except for the [`Label`] and the [`Transit`].
 
 pub(crate) mod body;
 mod budget;
+mod cancels;
 mod libc_call;
 mod ops;
 mod probe;
 mod ready_queue;
+mod transit;
 mod unwind;
 mod wait;
 
 pub(super) use ops::WaitedOps;
 pub(super) use ready_queue::ReadyQueue;
+pub(super) use transit::Transit;
 pub(super) use wait::WAIT_WORDS;
 pub(crate) use wait::Wait;
 
-use super::cancelled::Reason;
 use super::family::FamilyRef;
 use super::identity::Meta;
 use super::label::Label;
 use super::region::Regions;
+use super::shared::Mail;
 use super::stack::{Stack, StackBounds};
 use super::thread_locals;
 use super::timers::TimerId;
@@ -39,15 +42,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Instant;
 
 /// The name of a fiber for other workers: its block's index and generation, never an address
-/// (**I9**).
+/// (**I9**). The index differs from that of all other blocks of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FiberId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// A fiber of the current worker. It may be copied, because its block outlives the fiber: a worker
-/// frees its blocks when it ends, after its last fiber (**I2**).
+/// A fiber that the current worker hosts. It may be copied, because its block outlives the fiber: a
+/// worker frees its blocks when it ends, after its last fiber (**I2**).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FiberRef(NonNull<Fiber>);
 
@@ -77,8 +80,8 @@ impl std::ops::Deref for FiberRef {
 
     #[inline]
     fn deref(&self) -> &Fiber {
-        // SAFETY: I2, I3. A block is freed only when its worker ends, references stay on that
-        // worker (the type is not Send), and everything inside is a cell.
+        // SAFETY: I2, I3. A block is freed only when its worker ends, references are used by the
+        // fiber's host (the type is not Send), and everything inside is a cell.
         unsafe { self.0.as_ref() }
     }
 }
@@ -179,6 +182,13 @@ struct Cold {
     locals: RefCell<Locals>,
     label: Label,
     scope: Cell<Option<ScopeOrigin>>,
+    transit: Transit<Mail>,
+    /// The worker that has woken it last, how often in a row, and when.
+    wakes: Cell<Option<(u32, u32, Instant)>>,
+    /// It has moved to its worker, and has not run there yet.
+    arrived: Cell<bool>,
+    /// It waits for other fibers to end, or has done so until it was made ready.
+    waits_for_fibers: Cell<bool>,
     /// The answer to the last probe.
     answer: RefCell<Answer>,
     /// The address of the frame that catches the last cancel which unwound the fiber.
@@ -191,7 +201,7 @@ pub(crate) type Locals = Vec<(usize, Option<Rc<dyn Any>>)>;
 
 // Life and state.
 impl Fiber {
-    pub(super) fn new(index: u32) -> Fiber {
+    pub(super) fn new(index: u32, host: u32) -> Fiber {
         Fiber {
             index,
             generation: Cell::new(0),
@@ -221,6 +231,10 @@ impl Fiber {
                 locals: RefCell::default(),
                 label: Label::default(),
                 scope: Cell::new(None),
+                transit: Transit::new(host as usize),
+                wakes: Cell::new(None),
+                arrived: Cell::new(false),
+                waits_for_fibers: Cell::new(false),
                 answer: RefCell::default(),
                 cancel_catcher: Cell::new(0),
             },
@@ -240,6 +254,8 @@ impl Fiber {
         self.cold.asked_to_end.set(None);
         self.cold.scope.set(None);
         self.cold.regions.reset();
+        self.cold.arrived.set(false);
+        self.cold.wakes.set(None);
         self.refusals.set(0);
         self.in_libc_call.set(false);
         self.unwinding.set(Unwinding::No);
@@ -303,6 +319,11 @@ impl Fiber {
     /// Is called first on the fiber's own stack.
     pub(super) fn entered(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
+    }
+
+    /// Whether it has run.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.yielder.get().is_null()
     }
 
     pub(crate) fn id(&self) -> FiberId {
@@ -381,71 +402,6 @@ impl Fiber {
 
     pub(super) fn take_grant(&self) -> bool {
         self.granted.replace(false)
-    }
-}
-
-// Cancels.
-impl Fiber {
-    /// Whether a cancel reaches the place where the fiber is.
-    #[inline]
-    pub(crate) fn is_cancelled(&self) -> bool {
-        let cancelled = self.cancelled.get();
-        debug_assert_eq!(
-            cancelled,
-            self.regions().is_cancelled(),
-            "`update_cancelled` follows each change of the regions"
-        );
-        cancelled
-    }
-
-    /// Determines again whether the fiber is cancelled, after a change of its regions.
-    pub(super) fn update_cancelled(&self) {
-        let cancelled = self.cold.regions.is_cancelled();
-        self.cancelled.set(cancelled);
-        if !cancelled {
-            // The fiber has left the cancelled region: no wait of it is to end.
-            self.cold.asked_to_end.set(None);
-        }
-    }
-
-    /// Why the fiber is cancelled at the place where it is.
-    pub(crate) fn cause(&self) -> Option<Reason> {
-        self.cold.regions.cause()
-    }
-
-    /// The error of a call that is refused or given up because the fiber is cancelled.
-    #[cold]
-    pub(crate) fn cancel_error(&self) -> std::io::Error {
-        self.cause().unwrap_or(Reason::Cancelled).error()
-    }
-
-    pub(crate) fn regions(&self) -> &Regions {
-        &self.cold.regions
-    }
-
-    /// When it was cancelled in its current wait, if it was.
-    pub(super) fn asked_to_end(&self) -> Option<Instant> {
-        self.cold.asked_to_end.get().filter(|_| matches!(self.state.get(), RunState::Waiting(_)))
-    }
-
-    pub(super) fn set_asked_to_end(&self, at: Option<Instant>) {
-        self.cold.asked_to_end.set(at);
-    }
-
-    /// The refusals in the shield that the fiber is in.
-    pub(crate) fn refusals(&self) -> u32 {
-        self.refusals.get()
-    }
-
-    pub(super) fn set_refusals(&self, refusals: u32) {
-        self.refusals.set(refusals);
-    }
-
-    /// Counts a refusal. Returns the number so far.
-    pub(crate) fn count_refusal(&self) -> u32 {
-        let refusals = self.refusals.get().saturating_add(1);
-        self.refusals.set(refusals);
-        refusals
     }
 }
 

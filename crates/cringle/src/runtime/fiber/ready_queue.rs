@@ -60,6 +60,17 @@ impl ReadyQueue {
 }
 
 impl FiberRef {
+    /// The number of fibers in a queue that was taken, of which this is the first.
+    pub(in crate::runtime) fn count_queued(self) -> u32 {
+        let mut count = 1;
+        let mut next = self.next.get();
+        while let Some(fiber) = next {
+            next = fiber.next.get();
+            count += 1;
+        }
+        count
+    }
+
     /// Removes the first fiber of a queue that was [taken](ReadyQueue::take_all). Returns the next
     /// one.
     #[inline]

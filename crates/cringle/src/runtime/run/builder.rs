@@ -3,6 +3,7 @@
 use super::start::Setup;
 use crate::driver::UringOptions;
 use crate::driver::{Feature, Features};
+use crate::runtime::balance::Balance;
 use crate::runtime::diagnostics::watchdog;
 use crate::runtime::driver_choice::{DriverChoice, Plan};
 use crate::runtime::foreign;
@@ -67,6 +68,8 @@ pub struct Builder {
     thread_locals: Option<ThreadLocals>,
     /// `None`: the environment decides.
     threads: Option<Threads>,
+    /// `None`: the environment decides.
+    balance: Option<Balance>,
     #[cfg(feature = "sim")]
     world: World,
 }
@@ -97,6 +100,7 @@ impl Builder {
             watchdog: None,
             thread_locals: None,
             threads: None,
+            balance: None,
             #[cfg(feature = "sim")]
             world: World(None),
         }
@@ -287,6 +291,49 @@ impl Builder {
         builder
     }
 
+    /// Chooses whether started fibers move between workers (default: the environment variable
+    /// `CRINGLE_BALANCE`, `fixed` or `moving`; without it [`Balance::Fixed`]).
+    ///
+    /// With [`Balance::Moving`], an idle worker takes ready fibers from one that has too much to
+    /// do: a connection whose requests take long does not hold up the others that happen to share
+    /// its worker. A fiber that was started with `Send` bounds may then continue on another thread
+    /// of the system, as a thread continues on another core, and what it holds need not be `Send`:
+    /// it has [thread-locals of its own](Builder::thread_locals), which follow it. `Moving` chooses
+    /// [`ThreadLocals::Private`] if nothing else chooses.
+    ///
+    /// A fiber stays where it is
+    ///
+    /// - while it shares thread-locals with others, by
+    ///   [`spawn_local`](crate::fiber::spawn_local()), [`par_map`](crate::fiber::par_map()) or the
+    ///   like;
+    /// - if it is the closure of `run`, which uses the thread-locals of the calling thread;
+    /// - if it was placed there with [`fiber::Builder::worker`](crate::fiber::Builder::worker);
+    /// - while it holds a [`FixedFile`](crate::block::FixedFile), a
+    ///   [`FixedBufs`](crate::block::FixedBufs), or a [`fiber::pin`](crate::fiber::pin()).
+    ///
+    /// What the kernel keeps of a thread is that of the worker, and changes with it: the signal
+    /// mask, the affinity, the name, namespaces.
+    ///
+    /// ```
+    /// use cringle::fiber;
+    /// use cringle::runtime::Balance;
+    ///
+    /// let builder = cringle::Builder::new().workers(2).balance(Balance::Moving);
+    /// match builder.run(|| fiber::spawn(|| 6 * 7).join().unwrap()) {
+    ///     Ok(answer) => assert_eq!(answer, 42),
+    ///     Err(e) => eprintln!("{e}"),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`run`](Builder::run) returns `Unsupported` where private thread-locals cannot be had, and
+    /// `InvalidInput` if [`ThreadLocals::Shared`] was chosen too.
+    pub fn balance(mut self, balance: Balance) -> Builder {
+        self.balance = Some(balance);
+        self
+    }
+
     /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile. Returns `f`'s value
     /// when nothing of the runtime is left: every fiber has ended, every operation in the kernel
     /// has completed, and all descriptors and mappings are released. Fibers that still run when `f`
@@ -296,7 +343,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER`,
+    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER`, `CRINGLE_BALANCE`,
     /// `CRINGLE_THREAD_LOCALS` or `CRINGLE_WATCHDOG` in the environment cannot be parsed.
     /// `Unsupported` if private thread-locals were chosen, or libc's calls are interposed, and they
     /// cannot be had here. Otherwise the error of the system that refused a thread, a stack or a
@@ -324,7 +371,8 @@ impl Builder {
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
         let plan = self.plan()?;
-        let thread_locals = self.thread_locals_to_use()?;
+        let balance = self.balance_to_use()?;
+        let thread_locals = self.thread_locals_to_use(balance)?;
         let setup = Setup {
             workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
             pin: self.pin,
@@ -332,6 +380,7 @@ impl Builder {
             watchdog: self.watchdog_limit()?,
             thread_locals,
             threads: self.threads_to_use()?,
+            balance,
             ring: self.ring,
             origin: Location::caller(),
             cpus,
@@ -377,14 +426,30 @@ impl Builder {
         }
     }
 
-    fn thread_locals_to_use(&self) -> io::Result<ThreadLocals> {
+    /// Whether fibers move. Alone in its simulated world, a worker has nowhere to send them.
+    fn balance_to_use(&self) -> io::Result<Balance> {
+        let chosen = match self.balance {
+            Some(balance) => Some(balance),
+            None => Balance::of_environment()?,
+        };
+        Ok(chosen.unwrap_or_default())
+    }
+
+    fn thread_locals_to_use(&self, balance: Balance) -> io::Result<ThreadLocals> {
         let choice = match self.thread_locals {
             Some(choice) => Some(choice),
             None => ThreadLocals::of_environment()?,
         };
-        let choice = choice.unwrap_or_else(ThreadLocals::default_choice);
+        let choice = choice.unwrap_or_else(|| match balance {
+            Balance::Fixed => ThreadLocals::default_choice(),
+            Balance::Moving | Balance::Restless => ThreadLocals::Private,
+        });
         if choice == ThreadLocals::Private {
             thread_locals::check()?;
+        } else if balance.moves() {
+            let text = "fibers that move between workers (Balance::Moving) need thread-locals of \
+                        their own, but ThreadLocals::Shared was chosen; remove one of the two";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         } else if sys::is_interposed() && !self.is_simulated() {
             let text = "this program interposes libc's calls (`cringle_interpose::install!`), for \
                         which fibers need thread-locals of their own, but ThreadLocals::Shared was \

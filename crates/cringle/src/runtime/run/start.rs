@@ -9,17 +9,18 @@ use super::builder::World;
 use crate::driver::epoll::Pools;
 use crate::driver::uring::check_seccomp;
 use crate::driver::{Driver, Epoll, Uring, UringOptions};
+use crate::runtime::balance::Balance;
 use crate::runtime::diagnostics::dump;
 use crate::runtime::diagnostics::watchdog::Watchdog;
 use crate::runtime::driver_choice::{NoRing, Plan};
 use crate::runtime::fiber::body::run_root_body;
 use crate::runtime::label::Origin;
 use crate::runtime::overflow::SignalStack;
-use crate::runtime::shared::{Shared, Unstarted};
+use crate::runtime::shared::{Shared, Stealers, Unstarted};
 use crate::runtime::stack::{self, StackPool};
 use crate::runtime::thread_locals::ThreadLocals;
 use crate::runtime::threads::Threads;
-use crate::runtime::worker::{Families, Kin, Worker};
+use crate::runtime::worker::{Families, Kin, Moves, Traveller, Worker};
 use crate::sys;
 use crossbeam_deque::Worker as Deque;
 use std::cell::Cell;
@@ -38,6 +39,7 @@ pub(super) struct Setup {
     pub(super) watchdog: Option<Duration>,
     pub(super) thread_locals: ThreadLocals,
     pub(super) threads: Threads,
+    pub(super) balance: Balance,
     pub(super) ring: UringOptions,
     /// The place that called `run`.
     pub(super) origin: Origin,
@@ -79,18 +81,18 @@ impl Setup {
         no_ring: Option<NoRing>,
         f: &mut Option<F>,
     ) -> Result<T, StartError> {
-        let deques: Vec<Deque<Unstarted>> = (0..self.workers).map(|_| Deque::new_fifo()).collect();
-        let stealers = deques.iter().map(Deque::stealer).collect();
+        let queues: Vec<Queues> = (0..self.workers).map(|_| Queues::new()).collect();
+        let stealers = queues.iter().map(Queues::stealers).collect();
         let (mut shared, bells) =
             Shared::new(stealers, &self.cpus, self.pin, self.is_open, no_ring)?;
         shared.set_threads(self.threads);
         let shared = Arc::new(shared);
         let _listed = dump::list(&shared);
         let _watchdog = self.watchdog.and_then(|limit| Watchdog::start(&shared, limit));
-        let mut setups = (0u32..).zip(deques).zip(bells).map(|((index, deque), bell)| {
+        let mut setups = (0u32..).zip(queues).zip(bells).map(|((index, queues), bell)| {
             let cpu = self.pin.then(|| self.cpus[index as usize % self.cpus.len()]);
             let shared = Arc::clone(&shared);
-            WorkerSetup { run: self, index, deque, bell, shared, cpu }
+            WorkerSetup { run: self, index, queues, bell, shared, cpu }
         });
         let first = setups.next().expect("there is a worker 0");
         crate::tracing_events::debug!(
@@ -135,11 +137,27 @@ impl From<StartError> for io::Error {
     }
 }
 
+/// The queues of a worker from which others take.
+struct Queues {
+    unstarted: Deque<Unstarted>,
+    offered: Deque<Traveller>,
+}
+
+impl Queues {
+    fn new() -> Queues {
+        Queues { unstarted: Deque::new_fifo(), offered: Deque::new_fifo() }
+    }
+
+    fn stealers(&self) -> Stealers {
+        Stealers { unstarted: self.unstarted.stealer(), offered: self.offered.stealer() }
+    }
+}
+
 /// The parts of one worker, on the way to its thread.
 struct WorkerSetup<'a> {
     run: &'a Setup,
     index: u32,
-    deque: Deque<Unstarted>,
+    queues: Queues,
     bell: RawFd,
     shared: Arc<Shared>,
     cpu: Option<usize>,
@@ -154,7 +172,9 @@ impl WorkerSetup<'_> {
         let driver = self.make_driver()?;
         let stacks = StackPool::with_reserve()?;
         let families = Families::new(self.run.thread_locals)?;
-        Ok(Worker::new(self.index, self.shared, driver, self.deque, stacks, families))
+        let Queues { unstarted, offered } = self.queues;
+        let moves = Moves::new(self.run.balance, offered);
+        Ok(Worker::new(self.index, self.shared, driver, unstarted, stacks, families, moves))
     }
 
     fn make_driver(&self) -> Result<Driver, StartError> {

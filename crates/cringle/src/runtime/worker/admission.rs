@@ -2,10 +2,10 @@
 //!
 //! A fiber starts at once (`start`), or it is *unstarted* first: without a stack, in a queue from
 //! which idle workers steal. An unstarted fiber is always started, if only to fail (**I2**). Once
-//! started it stays on its worker (**I3**).
+//! started it belongs to its worker, or to the one that it [moves](super::moving) to (**I3**).
 
-use super::Worker;
 use super::postponed::Postponed;
+use super::{Here, Worker};
 use crate::runtime::family::{FamilyChoice, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::shared::{Mail, Unstarted};
@@ -29,6 +29,11 @@ pub(crate) enum Kin {
     Callers,
     /// Its own.
     None,
+}
+
+/// The worker of the calling fiber.
+fn own_worker() -> Here {
+    Worker::here().expect("a fiber runs on a worker")
 }
 
 /// What an unstarted fiber needs to start.
@@ -220,7 +225,12 @@ impl Worker {
         let family = match &unstarted.family {
             FamilyChoice::Join(family) => family.open(),
             FamilyChoice::Reserved(locals) => locals.open(),
-            FamilyChoice::Own => self.reserved_family(),
+            FamilyChoice::Own => {
+                let family = self.reserved_family();
+                // The reserve stays with its worker.
+                family.pin();
+                family
+            }
         };
         Place { stack, family }
     }
@@ -248,7 +258,10 @@ impl Worker {
         Place { stack, family }: Place,
         error: Option<io::Error>,
     ) {
-        let Unstarted { body, origin, .. } = unstarted;
+        let Unstarted { body, origin, is_placed, family: choice, .. } = unstarted;
+        if is_placed && !matches!(choice, FamilyChoice::Join(_)) {
+            family.pin();
+        }
         let body = move || match error {
             None => body.run(),
             Some(e) => body.fail(e),
@@ -263,7 +276,11 @@ impl Worker {
     ///
     /// As for [`Worker::start`].
     unsafe fn start_on(&self, stack: Stack, family: FamilyRef, body: impl FnOnce()) -> FiberRef {
-        let fiber = self.table.vacancy();
+        let fiber = self.table.vacancy(|position, block| {
+            if self.moves.may_happen() {
+                self.me().blocks.add(position, block);
+            }
+        });
         let bounds = stack.bounds();
         let worker = NonNull::from(self);
         // SAFETY: I2. What the body borrows outlives the fiber, by the contract, and so does the
@@ -271,9 +288,10 @@ impl Worker {
         let coroutine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                 fiber.entered(yielder);
-                let worker = worker.as_ref();
-                worker.enter_family(family);
+                // A fiber begins where it was started.
+                worker.as_ref().enter_family(family);
                 body();
+                let worker = own_worker();
                 #[cfg(feature = "tracing")]
                 worker.leave_forgotten_spans(fiber);
                 worker.leave_family(fiber);
@@ -292,6 +310,13 @@ impl Worker {
         self.current.set(None);
         self.bury_family(fiber);
         fiber.vacate();
+        if let Some(stack) = self.send_home(fiber, stack) {
+            self.release(fiber, stack);
+        }
+    }
+
+    /// Releases the block and the stack of a fiber of this worker, wherever it has ended.
+    pub(super) fn release(&self, fiber: FiberRef, stack: Stack) {
         self.admission.stacks.borrow_mut().give_back(stack);
         self.table.release(fiber);
         self.me().ended.bump();

@@ -10,6 +10,7 @@ use crate::runtime::cancelled::{self, Reason};
 use crate::runtime::fiber::{FiberId, FiberRef, RunState};
 use crate::runtime::members::{Address, MemberSlot, Members};
 use crate::runtime::region::Region;
+use crate::runtime::shared::Mail;
 use crate::trace::Cause;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -129,6 +130,16 @@ impl Worker {
         }
     }
 
+    /// Cancels a fiber that belongs to no scope, and that moved while all such were cancelled.
+    pub(super) fn cancel_late_root(&self, fiber: FiberRef) {
+        if self.shared.is_cancelled() {
+            self.cancel_region(fiber, fiber.regions().body(), Reason::Cancelled);
+            if !fiber.is_cancelled() {
+                self.watch_at_end(fiber);
+            }
+        }
+    }
+
     /// Enters the calling fiber, which begins, into a scope.
     pub(crate) fn enter_scope(
         &self,
@@ -150,7 +161,7 @@ impl Worker {
     }
 
     pub(crate) fn address(&self, fiber: FiberRef) -> Address {
-        Address { home: Arc::clone(self.mailbox()), id: fiber.id() }
+        Address { home: Arc::clone(self.home_of(fiber)), id: fiber.id() }
     }
 }
 
@@ -158,14 +169,15 @@ impl Worker {
 impl Worker {
     /// Cancels the whole body of a fiber.
     pub(super) fn cancel_fiber(&self, id: FiberId, reason: Reason) {
-        if let Some(fiber) = self.table.get(id) {
+        if let Some(fiber) = self.find(id, || Mail::Cancel(id, reason)) {
             self.cancel_region(fiber, fiber.regions().body(), reason);
         }
     }
 
     /// Cancels the part of a fiber that lies within a scope which it has opened.
-    pub(super) fn cancel_in_scope(&self, id: FiberId, members: &Arc<Members>, reason: Reason) {
-        if let Some(fiber) = self.table.get(id)
+    pub(crate) fn cancel_in_scope(&self, id: FiberId, members: &Arc<Members>, reason: Reason) {
+        let message = || Mail::CancelScope(id, Arc::clone(members), reason);
+        if let Some(fiber) = self.find(id, message)
             && let Some(region) = fiber.regions().of_scope(members)
         {
             self.cancel_region(fiber, region, reason);

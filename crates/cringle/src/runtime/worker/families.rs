@@ -213,6 +213,15 @@ impl Worker {
         }
     }
 
+    /// Makes the worker known on the block of a family that has moved to it.
+    pub(super) fn enter_moved(&self, family: FamilyRef) {
+        if !family.learn(self.index) {
+            return;
+        }
+        // SAFETY: I14. No member runs.
+        unsafe { thread_locals::on_block(family.thread_pointer(), || self.enter_block()) };
+    }
+
     /// Undoes [`enter_block`](Self::enter_block).
     pub(super) fn leave_block() {
         CURRENT.set(None);
@@ -284,18 +293,35 @@ impl Worker {
     #[inline(always)]
     pub(super) fn enter_family(&self, family: FamilyRef) {
         // SAFETY: I14. The caller is a member.
-        unsafe { family.enter(|| self.enter_block()) };
+        unsafe {
+            family.enter(|| {
+                family.learn(self.index);
+                self.enter_block();
+            });
+        }
     }
 
+    /// Releases the thread-locals of a fiber that has ended, if it was the last of its family.
+    pub(super) fn bury_family(&self, fiber: FiberRef) {
+        let family = fiber.leave_family();
+        if family.remove_member() && self.families.mode == ThreadLocals::Private {
+            family.reset();
+            self.give_back_family(family);
+        }
+    }
+}
+
+// The end of a family. Destructors may wait.
+impl Here {
     /// Runs the destructors of thread-locals, if the calling fiber is the last of its family.
     #[inline]
-    pub(crate) fn end_thread_locals(&self, fiber: FiberRef) {
+    pub(crate) fn end_thread_locals(self, fiber: FiberRef) {
         if self.families.mode == ThreadLocals::Shared {
             return;
         }
         // SAFETY: I14. The caller is a member.
         if unsafe { fiber.family().has_destructors() } {
-            Worker::run_destructors(fiber);
+            Here::run_destructors(fiber);
         }
     }
 
@@ -312,21 +338,12 @@ impl Worker {
 
     /// Is called last on a fiber's stack.
     #[inline]
-    pub(super) fn leave_family(&self, fiber: FiberRef) {
+    pub(super) fn leave_family(self, fiber: FiberRef) {
         // What was dropped last may have made thread-locals again.
         self.end_thread_locals(fiber);
         if self.families.mode == ThreadLocals::Private {
             // SAFETY: I14. The caller is a member, whose code has ended.
             unsafe { fiber.family().release() };
-        }
-    }
-
-    /// Releases the thread-locals of a fiber that has ended, if it was the last of its family.
-    pub(super) fn bury_family(&self, fiber: FiberRef) {
-        let family = fiber.leave_family();
-        if family.remove_member() && self.families.mode == ThreadLocals::Private {
-            family.reset();
-            self.give_back_family(family);
         }
     }
 }

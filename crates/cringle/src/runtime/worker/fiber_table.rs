@@ -5,8 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
 /// The blocks of a worker's fibers. A block is reused, and freed only with the table (**I2**).
-#[derive(Default)]
 pub(super) struct FiberTable {
+    /// The worker, and the low bits of an index that name it.
+    home: u32,
+    home_bits: u32,
     blocks: RefCell<Blocks>,
     /// Started fibers that have not ended.
     occupied: Cell<u32>,
@@ -19,38 +21,47 @@ struct Blocks {
 }
 
 impl FiberTable {
+    pub(super) fn new(home: u32, home_bits: u32) -> FiberTable {
+        FiberTable { home, home_bits, blocks: RefCell::default(), occupied: Cell::new(0) }
+    }
+
     /// The number of fibers that have started and not ended.
     #[inline]
     pub(super) fn occupied(&self) -> u32 {
         self.occupied.get()
     }
 
-    /// Returns a vacant block for the next fiber.
-    pub(super) fn vacancy(&self) -> FiberRef {
+    /// Returns a vacant block for the next fiber. Calls `added` with the position and the address
+    /// of a block that is new.
+    pub(super) fn vacancy(&self, added: impl FnOnce(usize, NonNull<Fiber>)) -> FiberRef {
         self.occupied.set(self.occupied.get() + 1);
         let Blocks { all, vacant } = &mut *self.blocks.borrow_mut();
-        let index = match vacant.pop() {
-            Some(index) => index as usize,
+        let position = match vacant.pop() {
+            Some(position) => position as usize,
             None => {
-                let index = all.len();
-                let number = u32::try_from(index).expect("fewer than 2³² fibers on a worker");
-                all.push(NonNull::from(Box::leak(Box::new(Fiber::new(number)))));
-                index
+                let position = all.len();
+                let index = (position << self.home_bits) | self.home as usize;
+                let index = u32::try_from(index).expect("fewer than 2³² fibers in a runtime");
+                let block = NonNull::from(Box::leak(Box::new(Fiber::new(index, self.home))));
+                added(position, block);
+                all.push(block);
+                position
             }
         };
-        FiberRef::new(all[index])
+        FiberRef::new(all[position])
     }
 
     /// Takes back the block of a fiber that has ended.
     pub(super) fn release(&self, fiber: FiberRef) {
         debug_assert_eq!(fiber.state(), RunState::Vacant, "a fiber that has ended");
         self.occupied.set(self.occupied.get() - 1);
-        self.blocks.borrow_mut().vacant.push(fiber.id().index);
+        self.blocks.borrow_mut().vacant.push(fiber.id().index >> self.home_bits);
     }
 
-    /// Finds a fiber; `None` if it has ended (**I9**).
+    /// Finds a fiber of this worker; `None` if it has ended (**I9**).
     pub(super) fn get(&self, id: FiberId) -> Option<FiberRef> {
-        let block = FiberRef::new(*self.blocks.borrow().all.get(id.index as usize)?);
+        let position = (id.index >> self.home_bits) as usize;
+        let block = FiberRef::new(*self.blocks.borrow().all.get(position)?);
         (block.id() == id).then_some(block)
     }
 

@@ -85,6 +85,6 @@ impl Worker {
             self.alarms.may_be_set() && self.alarms.next().is_some_and(|at| at <= self.now());
         is_due
             || self.driver.borrow_mut().attention().1
-            || self.shared.has_unstarted_elsewhere(self.index)
+            || self.shared.has_work_elsewhere(self.index)
     }
 }

@@ -48,7 +48,7 @@ impl Worker {
     /// Cancels the fibers that belong to no scope, and through their scopes all others. A protected
     /// call keeps a cancel out until it returns.
     fn cancel_roots(&self) {
-        for fiber in self.table.fibers().into_iter().filter(|fiber| fiber.is_root()) {
+        for fiber in self.fibers().into_iter().filter(|fiber| fiber.is_root()) {
             self.cancel_fiber(fiber.id(), Reason::Cancelled);
             // A shielded wait: `run` returns only after it.
             if matches!(fiber.state(), RunState::Waiting(_)) && !fiber.is_cancelled() {

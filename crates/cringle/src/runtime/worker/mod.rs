@@ -10,7 +10,7 @@
 //! 3. If no fiber is ready, it steals an unstarted one, or sleeps in the kernel until the next
 //!    completion, message or timer.
 //!
-//! A fiber runs on the worker that started it, and is resumed only while it is suspended (**I3**).
+//! A fiber runs on one worker, and is resumed only while it is suspended (**I3**).
 //! No borrow of the worker's cells is held while a fiber runs.
 //!
 //! # The parts
@@ -31,12 +31,14 @@ mod families;
 mod fiber_table;
 mod idle_spin;
 mod lifecycle;
+mod moving;
 mod perform;
 mod postponed;
 #[cfg(feature = "interpose")]
 mod review;
 mod room;
 mod schedule;
+mod sharing;
 #[cfg(feature = "sim")]
 mod simulated;
 mod snapshot;
@@ -72,10 +74,12 @@ pub(crate) use families::release_block;
 use fiber_table::FiberTable;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
+pub(super) use moving::{Husk, Moves, Traveller};
 #[cfg(feature = "interpose")]
 pub(crate) use review::Review;
 use room::RoomLine;
 use schedule::Schedule;
+pub(super) use sharing::Cores;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -105,6 +109,7 @@ pub(crate) struct Worker {
     cancels: CancelQueue,
     stubborn: StubbornWatch,
     families: Families,
+    moves: Moves,
     lifecycle: Lifecycle,
     spin_policy: SpinPolicy,
     events: Events,
@@ -184,6 +189,7 @@ impl Worker {
         unstarted: Deque<Unstarted>,
         stacks: StackPool,
         families: Families,
+        moves: Moves,
     ) -> Worker {
         let me = &shared.peers[index as usize];
         me.set_driver_counts(driver.counts());
@@ -192,17 +198,18 @@ impl Worker {
             mailbox: Arc::clone(&me.mailbox),
             mail: RefCell::default(),
             events: Events::new(Arc::clone(&me.counters), &driver),
-            shared,
             driver: RefCell::new(driver),
-            table: FiberTable::default(),
+            table: FiberTable::new(index, shared.home_bits()),
             current: Current::default(),
             schedule: Schedule::default(),
             admission: Admission::new(unstarted, stacks),
+            shared,
             room: RoomLine::default(),
             alarms: Alarms::default(),
             cancels: CancelQueue::default(),
             stubborn: StubbornWatch::default(),
             families,
+            moves,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
             #[cfg(feature = "tracing")]
@@ -268,7 +275,8 @@ impl Worker {
         Arc::ptr_eq(self.mailbox(), mailbox)
     }
 
-    /// Returns a handle that ends a wait of this fiber from anywhere.
+    /// Returns a handle that ends a wait of this fiber from anywhere. It is fastest while the fiber
+    /// is on this worker, as in the wait that begins next.
     pub(crate) fn waker(&self, fiber: FiberRef) -> Waker {
         Waker::Fiber { home: Arc::clone(self.mailbox()), id: fiber.id() }
     }
@@ -279,8 +287,10 @@ impl Worker {
         drop(driver);
         let (bell, mail) = shared.peers[index as usize].mailbox.inbox.close();
         debug_assert!(
-            !mail.iter().any(|message| matches!(message, Mail::Start(_))),
-            "I2: an unstarted fiber is dropped"
+            !mail
+                .iter()
+                .any(|message| matches!(message, Mail::Start(_) | Mail::Arrive(_) | Mail::Bury(_))),
+            "I2: a fiber is dropped"
         );
         drop(bell);
     }

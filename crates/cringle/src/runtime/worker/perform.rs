@@ -111,9 +111,12 @@ impl Here {
                 return completion.refuse(-libc::ECANCELED);
             }
             self.events.lacked_room();
+            // The line is that of one ring, where other ops of the fiber may be under way.
+            fiber.family().pin();
             self.room.join(fiber);
             self.suspend(fiber, Wait::Room);
             let has_room = self.room.leave(fiber);
+            fiber.family().unpin();
             // SAFETY: I1, I12. As in `push_or_refuse`, whose arguments these are.
             if has_room && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok()
             {

@@ -41,7 +41,7 @@ impl Worker {
     /// Writes a line for each fiber: its name, and what it waits for.
     fn list_waits(&self) -> String {
         let mut lines = String::new();
-        for fiber in self.table.fibers() {
+        for fiber in self.fibers() {
             let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
             let index = fiber.id().index;
             let target = match fiber.state() {

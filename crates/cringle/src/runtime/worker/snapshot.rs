@@ -69,6 +69,9 @@ struct Times {
 impl Worker {
     /// Returns a snapshot of each fiber of this worker.
     pub(in crate::runtime) fn snapshots(&self, backtraces: bool) -> Vec<FiberSnapshot> {
+        if self.moves.has_offered() {
+            self.take_back_all();
+        }
         let times = self.times();
         self.events.read_clock(&self.driver);
         // The snapshots allocate, and the allocator may be the program's: nothing is borrowed
@@ -79,7 +82,7 @@ impl Worker {
             snapshot.backtrace = if backtraces { self.backtrace_of(fiber) } else { None };
             snapshot
         };
-        self.table.fibers().into_iter().map(snapshot).collect()
+        self.fibers().into_iter().map(snapshot).collect()
     }
 
     fn snapshot(&self, fiber: FiberRef, times: Times) -> FiberSnapshot {

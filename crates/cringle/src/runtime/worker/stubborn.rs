@@ -29,6 +29,13 @@ impl Worker {
         }
     }
 
+    /// Watches a fiber that has moved here, and that was asked to end its wait elsewhere.
+    pub(super) fn follow_watch(&self, fiber: FiberRef) {
+        if fiber.was_asked_to_end() && self.stubborn.0.get().is_none() {
+            self.watch_stubborn(self.now() + REPORT_AFTER);
+        }
+    }
+
     fn watch_stubborn(&self, at: Instant) {
         self.stubborn.0.set(Some(self.set_alarm(at, Alarm::ReportStubborn)));
     }
@@ -46,7 +53,7 @@ impl Worker {
         let now = self.now();
         let mut next: Option<Instant> = None;
         let mut due = Vec::new();
-        for fiber in self.table.fibers() {
+        for fiber in self.fibers() {
             let Some(asked) = fiber.asked_to_end() else { continue };
             match asked + REPORT_AFTER {
                 at if at <= now => due.push((asked, fiber)),

@@ -44,6 +44,7 @@ impl Here {
     }
 
     /// [`suspend_on`](Self::suspend_on) until this time at most.
+    #[cfg_attr(loom, allow(dead_code, reason = "for the callers that the models replace"))]
     pub(crate) fn suspend_on_until(
         self,
         fiber: FiberRef,
@@ -66,7 +67,9 @@ impl Here {
     /// runtime ends.
     pub(crate) fn suspend_for_fibers(self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
         self.admission.begin_wait_for_fibers();
+        fiber.set_waits_for_fibers(true);
         self.suspend_on(fiber, wait, target);
+        fiber.set_waits_for_fibers(false);
         self.admission.end_wait_for_fibers();
     }
 

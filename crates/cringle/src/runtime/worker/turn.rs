@@ -12,15 +12,23 @@ impl Worker {
         while !self.lifecycle.is_stopped() {
             self.record_turn();
             let mut next = self.schedule.ready().take_all();
+            if self.moves.may_happen() {
+                next = self.share(next);
+            }
             while let Some(fiber) = next {
                 next = fiber.unlink();
-                self.schedule.set_more_in_turn(next.is_some());
+                self.schedule.set_more_in_turn(next.is_some() || self.moves.has_offered());
                 if let Some(next) = next {
                     next.fetch();
                 }
                 self.resume(fiber);
                 if self.schedule.alone().is_some() {
                     next = self.run_alone(next);
+                }
+                if next.is_none() && self.moves.may_happen() {
+                    // Unpacking is the scheduler's work, which must not find a fiber (I14).
+                    self.current.set(None);
+                    next = self.take_back_offered();
                 }
             }
             self.current.set(None);
@@ -163,28 +171,31 @@ impl Worker {
 
     pub(in crate::runtime) fn handle(&self, message: Mail) {
         match message {
-            Mail::Wake(id) => {
+            Mail::Wake(id, by) => {
                 self.events.read_wake(id);
-                self.wake(id);
+                self.wake_from(id, by);
             }
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
             Mail::TrimStacks => self.admission.trim_stacks(),
             Mail::Ask(question) => question.answer(self),
+            Mail::Arrive(traveller) => self.receive(traveller),
+            Mail::Bury(husk) => self.bury_husk(husk),
         }
     }
 
     /// Finds other work, or sleeps in the kernel until some arrives.
     fn idle(&self) {
         debug_assert!(self.current.get().is_none(), "the worker sleeps while a fiber runs");
+        self.end_turns();
         if self.shared.try_finish() {
             return self.follow_state();
         }
         if self.starts_are_hopeless() {
             return self.fail_starts();
         }
-        if self.workers() > 1 && self.steal() {
+        if self.workers() > 1 && (self.steal() || self.take_offered()) {
             return;
         }
         let idle_since = self.now();
@@ -194,9 +205,10 @@ impl Worker {
         self.shared.count_idle();
         // From here on, a message and a fiber that is made elsewhere wake this worker.
         let is_asleep = self.mailbox().inbox.fall_asleep();
-        if is_asleep && !self.shared.has_unstarted_elsewhere(self.index) {
+        if is_asleep && !self.shared.has_work_elsewhere(self.index) {
             self.events.slept();
-            let deadline = self.alarms.next();
+            let deadline = [self.alarms.next(), self.next_look_at_others()];
+            let deadline = deadline.into_iter().flatten().min();
             self.enter(driver::Wait::Until(deadline));
             self.spin_policy.learn(self.now() - idle_since, self.mailbox().inbox.has_messages());
         }

@@ -9,11 +9,18 @@ use crate::trace::Cause;
 use std::sync::Arc;
 
 impl Worker {
-    /// Ends the wait of one of this worker's fibers, if a wake-up can end it. A fiber that has
-    /// ended is not found.
+    /// Ends the wait of a fiber, if a wake-up can end it: here, or by message if the fiber has
+    /// moved away. A fiber that has ended is not found.
     pub(crate) fn wake(&self, id: FiberId) {
-        if let Some(fiber) = self.table.get(id) {
-            self.make_ready(fiber, Cause::Wake);
+        self.wake_from(id, Some(self.index));
+    }
+
+    /// [`wake`](Self::wake) for a fiber of this worker, if a fiber wakes it.
+    pub(super) fn wake_from(&self, id: FiberId, by: Option<u32>) {
+        let Some(fiber) = self.find(id, || Mail::Wake(id, by)) else { return };
+        match by.filter(|&by| self.should_follow(fiber, by)) {
+            Some(by) => self.send_after(fiber, by),
+            None => self.make_ready(fiber, Cause::Wake),
         }
     }
 
@@ -34,7 +41,7 @@ impl Worker {
     /// Sends a message to another worker. If that worker has ended, so has the fiber that the
     /// message is for.
     pub(crate) fn mail(&self, mailbox: &Arc<MailBox>, message: Mail) {
-        if let Mail::Wake(id) = message {
+        if let Mail::Wake(id, _) = message {
             self.events.sent_wake(mailbox, id);
         }
         if let Ok(Posted::MustWake) = mailbox.inbox.post(message) {

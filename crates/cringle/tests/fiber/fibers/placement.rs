@@ -1,6 +1,7 @@
 //! The worker and the order in which fibers run.
 
 use crate::tools::on_two_workers;
+use cringle::runtime::Balance;
 use cringle::{Builder, fiber, runtime};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -73,7 +74,8 @@ fn idle_worker_steals_unstarted_fibers_from_busy_one() {
 
 #[test]
 fn started_fiber_never_changes_worker() {
-    on_two_workers(|| {
+    let builder = Builder::new().workers(2).balance(Balance::Fixed);
+    let run = builder.run(|| {
         let handles: Vec<_> = (0..200)
             .map(|_| {
                 fiber::spawn(|| {
@@ -88,4 +90,5 @@ fn started_fiber_never_changes_worker() {
             .collect();
         handles.into_iter().for_each(|handle| handle.join().unwrap());
     });
+    run.unwrap();
 }

@@ -164,8 +164,8 @@ pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
     });
     let tags: HashMap<FiberTag, usize> =
         snapshots.iter().enumerate().map(|(at, s)| (s.tag, at)).collect();
-    let ids: HashMap<(u32, FiberId), usize> =
-        snapshots.iter().enumerate().map(|(at, s)| ((s.worker, s.id), at)).collect();
+    let ids: HashMap<FiberId, usize> =
+        snapshots.iter().enumerate().map(|(at, s)| (s.id, at)).collect();
     let who: Vec<Who> = snapshots.iter().map(|snapshot| Who::of(&snapshot.origins)).collect();
     let mut names = Names { tags, ids, who, files: Files::default() };
     snapshots.into_iter().map(|snapshot| names.report(snapshot)).collect()
@@ -174,7 +174,7 @@ pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
 /// Finds fibers by the numbers in snapshots.
 struct Names {
     tags: HashMap<FiberTag, usize>,
-    ids: HashMap<(u32, FiberId), usize>,
+    ids: HashMap<FiberId, usize>,
     who: Vec<Who>,
     files: Files,
 }

@@ -149,6 +149,21 @@ impl Events {
         }
     }
 
+    /// A ready fiber leaves for another worker.
+    pub(super) fn departed(&self, fiber: FiberRef) {
+        if self.is_traced() {
+            self.trace_ended(fiber);
+        }
+    }
+
+    /// A ready fiber has arrived from another worker.
+    pub(super) fn arrived(&self, fiber: FiberRef) {
+        self.counters.moves.bump();
+        if self.is_traced() {
+            self.trace_present(fiber);
+        }
+    }
+
     /// A fiber's body has returned, and its block is still its own. (The count of ended fibers
     /// belongs to [`quiescence`](crate::runtime::quiescence).)
     #[inline(always)]

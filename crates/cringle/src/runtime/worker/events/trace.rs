@@ -56,11 +56,8 @@ impl Worker {
         events.trace.place.set(Some(events.trace.recorder.borrow_mut().insert(Box::new(recorder))));
         events.trace.is_on.set(true);
         // The trace begins with the fibers that exist.
-        for fiber in self.table.fibers() {
-            events.trace_started(fiber, 0, false);
-            if let Some(meta) = fiber.meta() {
-                events.trace_name(fiber, meta);
-            }
+        for fiber in self.fibers() {
+            events.trace_present(fiber);
         }
     }
 }
@@ -95,6 +92,15 @@ impl Events {
     #[cold]
     pub(super) fn trace_started(&self, fiber: FiberRef, origin: u64, at_once: bool) {
         self.note(Kind::Started, fiber.id().index, origin, u8::from(at_once), 0);
+    }
+
+    /// A fiber that began earlier, or elsewhere.
+    #[cold]
+    pub(super) fn trace_present(&self, fiber: FiberRef) {
+        self.trace_started(fiber, 0, false);
+        if let Some(meta) = fiber.meta() {
+            self.trace_name(fiber, meta);
+        }
     }
 
     #[cold]

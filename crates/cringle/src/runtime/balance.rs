@@ -1,0 +1,42 @@
+//! The choice whether fibers move between workers, by the program and the environment.
+
+use std::io;
+
+const VARIABLE: &str = "CRINGLE_BALANCE";
+
+/// Whether started fibers move between workers: see [`Builder::balance`](crate::Builder::balance).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Balance {
+    /// A fiber stays on the worker that has started it.
+    #[default]
+    Fixed,
+    /// A worker without work takes ready fibers from one that has too much. It takes a fiber that
+    /// was started with `Send` bounds, and only where thread-locals are
+    /// [private](crate::runtime::ThreadLocals::Private).
+    Moving,
+    /// Fibers move whenever they may, needed or not. For tests.
+    #[doc(hidden)]
+    Restless,
+}
+
+impl Balance {
+    /// The choice of the environment variable `CRINGLE_BALANCE`, if it is set.
+    pub(super) fn of_environment() -> io::Result<Option<Balance>> {
+        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        match value.to_str() {
+            Some("") => Ok(None),
+            Some("fixed") => Ok(Some(Balance::Fixed)),
+            Some("moving") => Ok(Some(Balance::Moving)),
+            Some("restless") => Ok(Some(Balance::Restless)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{VARIABLE} is {value:?}, must be `fixed` or `moving`; or unset it"),
+            )),
+        }
+    }
+
+    pub(super) fn moves(self) -> bool {
+        self != Balance::Fixed
+    }
+}

@@ -1,0 +1,75 @@
+//! What the block knows of cancels that reach the fiber.
+
+use super::{Fiber, RunState};
+use crate::runtime::cancelled::Reason;
+use crate::runtime::region::Regions;
+use std::time::Instant;
+
+impl Fiber {
+    /// Whether a cancel reaches the place where the fiber is.
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let cancelled = self.cancelled.get();
+        debug_assert_eq!(
+            cancelled,
+            self.regions().is_cancelled(),
+            "`update_cancelled` follows each change of the regions"
+        );
+        cancelled
+    }
+
+    /// Determines again whether the fiber is cancelled, after a change of its regions.
+    pub(in crate::runtime) fn update_cancelled(&self) {
+        let cancelled = self.cold.regions.is_cancelled();
+        self.cancelled.set(cancelled);
+        if !cancelled {
+            // The fiber has left the cancelled region: no wait of it is to end.
+            self.cold.asked_to_end.set(None);
+        }
+    }
+
+    /// Why the fiber is cancelled at the place where it is.
+    pub(crate) fn cause(&self) -> Option<Reason> {
+        self.cold.regions.cause()
+    }
+
+    /// The error of a call that is refused or given up because the fiber is cancelled.
+    #[cold]
+    pub(crate) fn cancel_error(&self) -> std::io::Error {
+        self.cause().unwrap_or(Reason::Cancelled).error()
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.cold.regions
+    }
+
+    /// Whether it was cancelled in a wait, and is still in the cancelled region.
+    pub(in crate::runtime) fn was_asked_to_end(&self) -> bool {
+        self.cold.asked_to_end.get().is_some()
+    }
+
+    /// When it was cancelled in its current wait, if it was.
+    pub(in crate::runtime) fn asked_to_end(&self) -> Option<Instant> {
+        self.cold.asked_to_end.get().filter(|_| matches!(self.state.get(), RunState::Waiting(_)))
+    }
+
+    pub(in crate::runtime) fn set_asked_to_end(&self, at: Option<Instant>) {
+        self.cold.asked_to_end.set(at);
+    }
+
+    /// The refusals in the shield that the fiber is in.
+    pub(crate) fn refusals(&self) -> u32 {
+        self.refusals.get()
+    }
+
+    pub(in crate::runtime) fn set_refusals(&self, refusals: u32) {
+        self.refusals.set(refusals);
+    }
+
+    /// Counts a refusal. Returns the number so far.
+    pub(crate) fn count_refusal(&self) -> u32 {
+        let refusals = self.refusals.get().saturating_add(1);
+        self.refusals.set(refusals);
+        refusals
+    }
+}

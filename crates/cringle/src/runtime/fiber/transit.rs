@@ -1,0 +1,129 @@
+//! Where a fiber is, if fibers move, and the messages that wait for its arrival.
+//!
+//! # The host
+//!
+//! One worker, the *host*, owns a fiber's block, and it alone touches the block (**I3**). Only the
+//! host gives a fiber away, between two turns of its fibers: it packs the fiber, marks it as on the
+//! way, and publishes it. One worker takes it, and becomes the host. So a worker that reads its own
+//! number here owns the block, for as long as it does not give the fiber away itself.
+//!
+//! # Messages
+//!
+//! Each message goes first to the fiber's *home*, the worker that has started it, or to any later
+//! host. A worker that is not the host sends it on to the one that is. If the fiber is on the way,
+//! the message is left here, and the new host reads it on arrival.
+//!
+//! Whoever leaves a message and whoever takes the fiber use one lock:
+//!
+//! - The sender first: the new host finds the message.
+//! - The new host first: the sender reads its number, and sends the message there.
+//!
+//! A wake-up is not left, because a fiber on the way is ready. Yet its sender takes the lock, so
+//! that everything before the wake-up happens before the fiber runs, and is seen by the check that
+//! the fiber makes next.
+
+use super::{Fiber, FiberRef};
+use crate::runtime::shared::Mail;
+use crate::runtime::sync::{AtomicUsize, Mutex, Ordering};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+const ON_THE_WAY: usize = usize::MAX;
+
+/// See the module. `M` is a message.
+pub(in crate::runtime) struct Transit<M> {
+    host: AtomicUsize,
+    held: Mutex<Vec<M>>,
+}
+
+impl<M> Transit<M> {
+    pub(in crate::runtime) fn new(host: usize) -> Transit<M> {
+        Transit { host: AtomicUsize::new(host), held: Mutex::new(Vec::new()) }
+    }
+
+    /// For any worker: whether it is the host.
+    #[inline]
+    pub(in crate::runtime) fn is_at(&self, worker: usize) -> bool {
+        self.host.load(Ordering::Acquire) == worker
+    }
+
+    /// For the host: gives the fiber away.
+    pub(in crate::runtime) fn depart(&self) {
+        self.host.store(ON_THE_WAY, Ordering::Release);
+    }
+
+    /// For the one worker that has taken the fiber: becomes the host. Returns the messages that
+    /// were left.
+    pub(in crate::runtime) fn arrive(&self, worker: usize) -> Vec<M> {
+        let mut held = self.held.lock();
+        debug_assert_eq!(self.host.load(Ordering::Relaxed), ON_THE_WAY, "I3: it was given away");
+        self.host.store(worker, Ordering::Release);
+        std::mem::take(&mut held)
+    }
+
+    /// For the host: hands the block of a fiber that has ended back to its home.
+    pub(in crate::runtime) fn go_home(&self, home: usize) {
+        self.host.store(home, Ordering::Release);
+    }
+
+    /// For a worker that is not the host: leaves a message for the next host, or returns it with
+    /// the number of the host. `is_needed` is false for a message that a ready fiber ignores.
+    pub(in crate::runtime) fn leave(&self, message: M, is_needed: bool) -> Option<(usize, M)> {
+        let mut held = self.held.lock();
+        match self.host.load(Ordering::Acquire) {
+            ON_THE_WAY if is_needed => held.push(message),
+            ON_THE_WAY => {}
+            host => return Some((host, message)),
+        }
+        None
+    }
+}
+
+// Where it is. For any worker of the runtime.
+impl FiberRef {
+    /// # Safety
+    ///
+    /// I2: the block exists.
+    pub(in crate::runtime) unsafe fn transit<'a>(block: NonNull<Fiber>) -> &'a Transit<Mail> {
+        // SAFETY: by the contract. Only this part is touched, which any thread may use.
+        unsafe { &(*block.as_ptr()).cold.transit }
+    }
+}
+
+// Moving to another worker.
+impl Fiber {
+    pub(in crate::runtime) fn as_transit(&self) -> &Transit<Mail> {
+        &self.cold.transit
+    }
+
+    pub(in crate::runtime) fn set_arrived(&self, arrived: bool) {
+        self.cold.arrived.set(arrived);
+    }
+
+    pub(in crate::runtime) fn take_arrived(&self) -> bool {
+        self.cold.arrived.replace(false)
+    }
+
+    /// Counts the wake-ups that come from one worker in a row, each `soon` after the one before.
+    pub(in crate::runtime) fn count_wakes_from(
+        &self,
+        worker: u32,
+        now: Instant,
+        soon: Duration,
+    ) -> u32 {
+        let count = match self.cold.wakes.get() {
+            Some((by, count, at)) if by == worker && now - at <= soon => count + 1,
+            _ => 1,
+        };
+        self.cold.wakes.set(Some((worker, count, now)));
+        count
+    }
+
+    pub(in crate::runtime) fn waits_for_fibers(&self) -> bool {
+        self.cold.waits_for_fibers.get()
+    }
+
+    pub(in crate::runtime) fn set_waits_for_fibers(&self, waits: bool) {
+        self.cold.waits_for_fibers.set(waits);
+    }
+}
