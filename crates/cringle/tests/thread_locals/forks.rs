@@ -138,6 +138,22 @@ fn glibc_frees_no_block_as_a_stack() {
     });
 }
 
+/// glibc frees the stack of the worker's own thread, which the child does not have.
+#[test]
+fn the_kernel_writes_nothing_to_the_workers_thread_in_a_child() {
+    child::must_succeed("the_kernel_writes_nothing_to_the_workers_thread_in_a_child", || {
+        let start_threads_and_sleep = || {
+            let has_started = start_large_threads();
+            std::thread::sleep(Duration::from_millis(1));
+            has_started
+        };
+        on_workers(2, || {
+            let fork = move || assert_eq!(in_child(start_threads_and_sleep), 0);
+            fiber::Builder::new().worker(1).spawn(fork).unwrap().join().unwrap();
+        });
+    });
+}
+
 #[test]
 fn credentials_of_the_forked_thread_change() {
     // SAFETY: the call has no contract.

@@ -102,9 +102,10 @@ unsafe extern "C" fn in_child() {
     FORKS.store(0, Ordering::SeqCst);
     GENERATION.fetch_add(1, Ordering::Relaxed);
     super::forget_unfinished_check();
-    if set_id::forget_thread()
+    if let Some(own) = set_id::forget_thread()
         && let Some(glibc) = super::checked_glibc()
     {
+        glibc.end_rseq(own);
         // SAFETY: I14. This code runs on a block, as the child's only thread.
         unsafe { Block::become_thread(glibc) };
     }

@@ -8,6 +8,7 @@ use super::modules::{FindModule, LinkMap};
 use super::slots::SlotTable;
 use super::stack_list::StackList;
 use super::{sanitizer, thread_pointer};
+use crate::sys::syscall;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicIsize;
@@ -117,6 +118,27 @@ impl Glibc {
 }
 
 impl Glibc {
+    /// In a child of `fork`: tells the kernel that the area for restartable sequences of the thread
+    /// with this thread pointer is no longer in use. The child does not have that thread, and glibc
+    /// frees its stack, where the area lies. The kernel kills a process whose area is not mapped.
+    pub(super) fn end_rseq(&self, own: usize) {
+        const UNREGISTER: i32 = 1;
+        /// What glibc registers (`RSEQ_SIG`).
+        #[cfg(target_arch = "x86_64")]
+        const SIGNATURE: u32 = 0x5305_3053;
+        #[cfg(not(target_arch = "x86_64"))]
+        const SIGNATURE: u32 = 0xd428_bc00;
+        let Some(rseq) = self.rseq else { return };
+        let area = own.wrapping_add_signed(rseq);
+        // 32 bytes, or more where the kernel knows more fields. Another length is refused.
+        for bytes in (32..=256).step_by(32) {
+            // SAFETY: I15. The kernel only forgets the address.
+            if unsafe { syscall!(SYS_rseq, area, bytes, UNREGISTER, SIGNATURE) } == 0 {
+                return;
+            }
+        }
+    }
+
     /// Finds the state of the resolver in the descriptor of the calling thread, which is not the
     /// main thread: that has it elsewhere.
     pub(super) fn find_resolver(&self) -> Result<Resolver, String> {

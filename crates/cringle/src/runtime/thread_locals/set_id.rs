@@ -47,11 +47,11 @@ pub(in crate::runtime) fn threads_own() -> usize {
     }
 }
 
-/// In a child of `fork`: forgets the thread, which the child does not have. Returns whether the
-/// caller runs on a block. That is its thread's descriptor now.
-pub(super) fn forget_thread() -> bool {
+/// In a child of `fork`: forgets the thread, which the child does not have. Returns its thread
+/// pointer if the caller runs on a block. That is its thread's descriptor now.
+pub(super) fn forget_thread() -> Option<usize> {
     let own = THREADS_OWN.replace(0);
-    own != 0 && own != thread_pointer::get()
+    (own != 0 && own != thread_pointer::get()).then_some(own)
 }
 
 /// Installs our handler, after a thread was started, for which glibc installs its own.
