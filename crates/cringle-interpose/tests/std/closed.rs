@@ -16,13 +16,13 @@ fn on_a_thread(f: impl FnOnce() + Send) {
     });
 }
 
-fn close_number(fd: RawFd) {
+pub(crate) fn close_number(fd: RawFd) {
     // SAFETY: no pointers; the test owns the number.
     assert_eq!(unsafe { close(fd) }, 0);
 }
 
 /// Moves a descriptor to a number that no other test of this process gets.
-fn far_away(fd: impl IntoRawFd, number: RawFd) -> RawFd {
+pub(crate) fn far_away(fd: impl IntoRawFd, number: RawFd) -> RawFd {
     let fd = fd.into_raw_fd();
     // SAFETY: no pointers; the test owns the first number, and the second is free.
     unsafe {
@@ -43,7 +43,7 @@ fn receive(fd: RawFd) -> Vec<u8> {
 }
 
 /// Ways in which a number stops to name its file.
-const WAYS: [fn(RawFd); 4] = [
+pub(crate) const WAYS: [fn(RawFd); 4] = [
     |fd| on_a_thread(|| close_number(fd)),
     close_number,
     |fd| {

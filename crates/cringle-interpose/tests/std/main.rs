@@ -8,6 +8,7 @@ mod common;
 mod connections;
 mod files;
 mod handlers;
+mod held;
 mod locks;
 mod modes;
 mod pthread;

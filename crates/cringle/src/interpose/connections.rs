@@ -1,6 +1,7 @@
 //! Accepting and making connections.
 
 use super::call::{Call, OnFiber};
+use super::held::Held;
 use super::sockets::{WOULD_WAIT, deadline, is_nonblocking};
 use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
@@ -33,7 +34,7 @@ pub unsafe fn accept4(
             // SAFETY: by the contract.
             return unsafe { syscall!(SYS_accept4, fd, addr, addr_len, flags) };
         }
-        let deadline = deadline(call, fd, libc::SO_RCVTIMEO);
+        let deadline = deadline(call, &Held::new(fd), libc::SO_RCVTIMEO);
         let op = Op::Accept { fd, addr: addr.cast(), addr_len };
         let result = call.perform_until(op, deadline).unwrap_or(WOULD_WAIT);
         if result >= 0 {
@@ -87,7 +88,7 @@ fn connect_blocking(
     storage: &MaybeUninit<libc::sockaddr_storage>,
     addr_len: socklen_t,
 ) -> isize {
-    let deadline = deadline(call, fd, libc::SO_SNDTIMEO);
+    let deadline = deadline(call, &Held::new(fd), libc::SO_SNDTIMEO);
     let op = Op::Connect { fd, addr: storage.as_ptr(), addr_len };
     let mut backoff = Backoff::default();
     loop {

@@ -2,7 +2,7 @@
 //! may wait for the file.
 
 use super::call::OnFiber;
-use super::{modes, next};
+use super::{held, modes, next};
 use crate::driver::closing::{closing, closing_range};
 use crate::sys::{self, syscall};
 use libc::c_uint;
@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 /// As libc's.
 pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
     modes::forget(fd);
+    held::closing(fd);
     // SAFETY: by the contract.
     closing(fd, || unsafe {
         match on {
@@ -44,6 +45,7 @@ fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {
         return replace();
     }
     modes::forget(to);
+    held::closing(to);
     closing(to, replace)
 }
 
@@ -59,13 +61,18 @@ pub unsafe fn close_range(
     // SAFETY: by the contract.
     let close = || unsafe { next::close_range(first, last, flags) };
     // With other flags, nothing is closed, or in a table of the calling thread's own.
-    if flags == 0 { closing_range(first, last, close) } else { close() }
+    if flags != 0 {
+        return close();
+    }
+    held::closing_range(first, last);
+    closing_range(first, last, close)
 }
 
 /// # Safety
 ///
 /// As libc's.
 pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
+    held::closing_range(first.max(0) as c_uint, c_uint::MAX);
     // SAFETY: by the contract.
     closing_range(first.max(0) as c_uint, c_uint::MAX, || unsafe { next::closefrom(first) });
 }

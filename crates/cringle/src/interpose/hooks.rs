@@ -16,8 +16,9 @@ pub use super::names::{
 };
 pub use super::processes::{sigtimedwait, sigwait, wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
+pub use super::receives::{recvfrom, recvmsg};
 pub use super::sleep::{clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
-pub use super::sockets::{recvfrom, recvmsg, sendmsg, sendto};
+pub use super::sockets::{sendmsg, sendto};
 pub use super::threads::{
     prctl, pthread_create, pthread_exit, sigaltstack, thrd_create, thrd_exit,
 };

@@ -1,6 +1,7 @@
 //! Several messages by one call.
 
 use super::call::{Call, OnFiber, Readiness};
+use super::held::Held;
 use super::ready::duration;
 use super::sockets::{AT_ONCE, WOULD_WAIT, deadline, is_nonblocking};
 use crate::fiber::backoff::Backoff;
@@ -37,20 +38,24 @@ pub unsafe fn recvmmsg(
         let is_one_enough = flags & MSG_WAITFORONE != 0;
         let flags = flags & !MSG_WAITFORONE;
         // SAFETY: by the contract, of any part of the array.
-        let attempt = |done: usize| unsafe {
+        let attempt = |fd, done: usize| unsafe {
             let (rest, flags) = (messages.wrapping_add(done), flags | libc::MSG_DONTWAIT);
             let null = std::ptr::null_mut::<timespec>();
             syscall!(SYS_recvmmsg, fd, rest, count as usize - done, flags, null)
         };
         let waits = flags & AT_ONCE == 0 && !is_nonblocking(fd);
-        let each = || [deadline(call, fd, libc::SO_RCVTIMEO), timed].into_iter().flatten().min();
-        many(call, fd, libc::POLLIN, count as usize, waits, each, |done| match attempt(done) {
-            WOULD_WAIT
-                if done > 0 && (is_one_enough || timed.is_some_and(|at| at <= call.now())) =>
-            {
-                Attempted::Enough
+        let each = |held: &Held| {
+            [deadline(call, held, libc::SO_RCVTIMEO), timed].into_iter().flatten().min()
+        };
+        many(call, fd, libc::POLLIN, count as usize, waits, each, |fd, done| {
+            match attempt(fd, done) {
+                WOULD_WAIT
+                    if done > 0 && (is_one_enough || timed.is_some_and(|at| at <= call.now())) =>
+                {
+                    Attempted::Enough
+                }
+                result => Attempted::Result(result),
             }
-            result => Attempted::Result(result),
         })
     });
     result as c_int
@@ -71,13 +76,13 @@ pub unsafe fn sendmmsg(
             return refusal;
         }
         // SAFETY: by the contract, of any part of the array.
-        let attempt = |done: usize| unsafe {
+        let attempt = |fd, done: usize| unsafe {
             let (rest, flags) = (messages.wrapping_add(done), flags | libc::MSG_DONTWAIT);
             syscall!(SYS_sendmmsg, fd, rest, count as usize - done, flags)
         };
         let waits = flags & AT_ONCE == 0 && !is_nonblocking(fd);
-        let each = || deadline(call, fd, libc::SO_SNDTIMEO);
-        let attempt = |done| Attempted::Result(attempt(done));
+        let each = |held: &Held| deadline(call, held, libc::SO_SNDTIMEO);
+        let attempt = |fd, done| Attempted::Result(attempt(fd, done));
         many(call, fd, libc::POLLOUT, count as usize, waits, each, attempt)
     });
     result as c_int
@@ -97,18 +102,24 @@ fn many(
     events: i16,
     count: usize,
     waits: bool,
-    deadline: impl Fn() -> Option<Instant>,
-    attempt: impl Fn(usize) -> Attempted,
+    deadline: impl Fn(&Held) -> Option<Instant>,
+    attempt: impl Fn(RawFd, usize) -> Attempted,
 ) -> isize {
     call.may_attempt();
     // Each message has the socket's whole timeout.
     let (mut done, mut until, mut backoff) = (0, None, Backoff::default());
+    // A call that does not wait may be a signal handler's, which takes no lock.
+    let held = waits.then(|| Held::new(fd));
     loop {
         let or_done = |code| if done > 0 { done as isize } else { code };
-        match attempt(done) {
-            Attempted::Enough => return done as isize,
-            Attempted::Result(WOULD_WAIT) if waits => {
-                match call.ready(fd, events, *until.get_or_insert_with(&deadline)) {
+        let result = match &held {
+            Some(held) => held.with(|fd| attempt(fd, done)),
+            None => attempt(fd, done),
+        };
+        match (result, &held) {
+            (Attempted::Enough, _) => return done as isize,
+            (Attempted::Result(WOULD_WAIT), Some(held)) => {
+                match held.ready(call, events, *until.get_or_insert_with(|| deadline(held))) {
                     Readiness::Ready => {
                         if let Err(code) = call.pause(&mut backoff) {
                             return or_done(code);
@@ -118,8 +129,8 @@ fn many(
                     Readiness::Failed(code) => return or_done(code),
                 }
             }
-            Attempted::Result(code @ ..=0) => return or_done(code),
-            Attempted::Result(number) => {
+            (Attempted::Result(code @ ..=0), _) => return or_done(code),
+            (Attempted::Result(number), _) => {
                 done += number as usize;
                 (until, backoff) = (None, Backoff::default());
                 if done >= count || !waits {

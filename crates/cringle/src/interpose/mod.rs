@@ -6,8 +6,9 @@
 //! definition; or it calls the function of the same name in [`hooks`], which waits only its fiber.
 //!
 //! - `call` is the frame of each such call;
-//! - `transfer`, `sockets`, `connections`, `messages`, `ready`, `sleep`, `files`, `processes` and
-//!   `names` are the calls; `descriptors` closes under waits;
+//! - `transfer`, `sockets`, `receives`, `connections`, `messages`, `ready`, `sleep`, `files`,
+//!   `processes` and `names` are the calls;
+//! - `descriptors` closes under waits, and `held` has the files of calls that wait;
 //! - `queue` is what fibers wait in for futexes (`futex`) and pthread's locks (`locks`,
 //!   `conditions`, `waits`); calls that end such waits are in [`for_all`], because threads make
 //!   them too;
@@ -27,6 +28,7 @@ mod descriptors;
 mod files;
 pub mod for_all;
 mod futex;
+mod held;
 pub mod hooks;
 mod locks;
 mod messages;
@@ -36,6 +38,7 @@ pub mod next;
 mod processes;
 mod queue;
 mod ready;
+mod receives;
 mod sleep;
 mod slices;
 mod sockets;
@@ -68,6 +71,7 @@ fn after_fork() {
     extern "C" fn in_child() {
         crate::runtime::worker::Worker::leave_thread();
         queue::forget_all();
+        held::forget_all();
         waits::count_fork();
         crate::driver::closing::forget_drivers();
     }

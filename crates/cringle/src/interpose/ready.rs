@@ -6,6 +6,7 @@
 //! is that thread's.
 
 use super::call::{Call, OnFiber, Readiness};
+use super::held::LONGEST_WAIT;
 use crate::fiber::backoff::Backoff;
 use crate::sys::syscall;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, timespec, timeval};
@@ -126,7 +127,9 @@ fn wait_for_any(
     };
     let mut backoff = Backoff::default();
     loop {
-        let readiness = call.ready(one.0, one.1, deadline);
+        // An instance forgets a descriptor that is closed, and the attempt reports it.
+        let until = has_instance.then(|| call.now().checked_add(LONGEST_WAIT)).flatten();
+        let readiness = call.ready(one.0, one.1, [deadline, until].into_iter().flatten().min());
         match (attempt(), readiness) {
             // An event that the caller has not asked for, such as a hang-up for `select`.
             (0, Readiness::Ready) => {
@@ -134,6 +137,7 @@ fn wait_for_any(
                     return code;
                 }
             }
+            (0, Readiness::TimedOut) if deadline.is_none_or(|at| call.now() < at) => {}
             (0, Readiness::TimedOut) => return 0,
             // A number that the kernel ignores: an empty instance never has an event.
             (0, Readiness::Failed(CLOSED)) if !has_instance => {

@@ -6,6 +6,7 @@
 //! caller's memory is touched, so that the kernel reports a bad address.
 
 use super::call::{Call, OnFiber};
+use super::held::Held;
 use super::slices::Slices;
 use super::{modes, sockets};
 use crate::fs::File;
@@ -221,10 +222,11 @@ impl Transfer {
                 Attempt::Done(result) => return result,
                 Attempt::Rest(done) => done,
             };
-            let result = self.wait(done);
+            let held = Held::new(self.fd);
+            let result = self.wait(done, &held);
             if result == BROKEN_PIPE {
                 // A driver raises no `SIGPIPE`; the plain call does.
-                return self.slices.call(self.fd, self.offset, libc::RWF_NOWAIT, true);
+                return held.with(|fd| self.slices.call(fd, self.offset, libc::RWF_NOWAIT, true));
             }
             result
         }
@@ -353,8 +355,9 @@ impl Transfer {
     ///
     /// As for [`perform`](Self::perform).
     #[cold]
-    unsafe fn wait(&mut self, mut done: usize) -> isize {
+    unsafe fn wait(&mut self, mut done: usize, held: &Held) -> isize {
         loop {
+            self.fd = held.number();
             // SAFETY: by the contract; the attempt has had the kernel look at the buffers.
             unsafe {
                 match self.wait_once() {
