@@ -208,6 +208,22 @@ unsafe fn transfer_with(
     })
 }
 
+/// Whether a file is as large as the process may make files (`RLIMIT_FSIZE`).
+#[cold]
+fn is_at_limit(fd: RawFd) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none = std::ptr::null::<libc::rlimit>();
+    // SAFETY: the structures are borrowed for the calls; all zeros are a `stat`.
+    unsafe {
+        sys::syscall!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
+        if limit.rlim_cur == libc::RLIM_INFINITY {
+            return false;
+        }
+        let mut stat: libc::stat = std::mem::zeroed();
+        sys::syscall!(SYS_fstat, fd, &raw mut stat) == 0 && stat.st_size as u64 >= limit.rlim_cur
+    }
+}
+
 impl Transfer {
     /// # Safety
     ///
@@ -327,9 +343,11 @@ impl Transfer {
     }
 
     /// Whether a transfer that stopped short continues, as the plain call would: of a file, and of
-    /// a blocking write to a pipe or a socket.
+    /// a blocking write to a pipe or a socket. A write to a file may have ended at the limit of its
+    /// size. The plain call returns then; another attempt would raise `SIGXFSZ`.
     fn continues(&self) -> bool {
         match sys::mode(self.fd) & libc::S_IFMT {
+            libc::S_IFREG if self.write => !is_at_limit(self.fd),
             libc::S_IFREG | libc::S_IFBLK => true,
             libc::S_IFIFO | libc::S_IFSOCK if self.write => !sockets::is_nonblocking(self.fd),
             _ => false,

@@ -1,0 +1,61 @@
+//! A write that reaches the limit of a file's size is short, and raises no signal. The limit is the
+//! process's: no other test is in here.
+
+use cringle::Builder;
+use cringle::runtime::DriverChoice;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+cringle_interpose::install!();
+
+const LIMIT: usize = 100_000;
+
+static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: i32) {
+    SIGNALS.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn reached_by_a_write() {
+    let limit = libc::rlimit { rlim_cur: LIMIT as u64, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the handler only counts.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, count as *const () as usize);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
+        let run = Builder::new().workers(1).driver(driver).run(|| {
+            for len in [LIMIT + 1, LIMIT * 10] {
+                at_the_cursor(len);
+            }
+            at_an_offset(30_000);
+            at_an_offset(LIMIT * 10);
+        });
+        run.expect("the driver is available");
+    }
+}
+
+fn at_the_cursor(len: usize) {
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(write(&file, len).unwrap(), LIMIT);
+    assert_eq!(SIGNALS.swap(0, Ordering::SeqCst), 0);
+    assert_eq!(write(&file, len).unwrap_err().raw_os_error(), Some(libc::EFBIG));
+    assert_eq!(SIGNALS.swap(0, Ordering::SeqCst), 1);
+}
+
+fn write(file: &File, len: usize) -> io::Result<usize> {
+    let bytes = vec![1; len];
+    // SAFETY: the buffer has this length.
+    let count = unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), len) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+fn at_an_offset(len: usize) {
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(file.write_at(&vec![1; len], LIMIT as u64 - 10).unwrap(), 10);
+    assert_eq!(SIGNALS.swap(0, Ordering::SeqCst), 0);
+}
