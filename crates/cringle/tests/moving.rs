@@ -398,3 +398,43 @@ fn shared_thread_locals_are_refused() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("thread-locals of their own"), "{error}");
 }
+
+/// The call is made by a fiber that is placed on the worker of the family, and joins it.
+#[test]
+fn a_family_moves_again_after_its_on_exit_local() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let run = cringle::Builder::new().workers(2).balance(cringle::runtime::Balance::Restless);
+    let has_moved = run.run(|| {
+        let (report, reported) = cringle::sync::oneshot::channel();
+        cringle::fiber::scope(|s| {
+            s.spawn(move || {
+                s.on_exit_local(|| ());
+                drop(cringle::fiber::spawn_local(move || {
+                    while !IS_OVER.load(SeqCst) {
+                        cringle::fiber::yield_now();
+                    }
+                    let worker = cringle::runtime::worker();
+                    let has_moved = (0..100).any(|_| {
+                        cringle::fiber::yield_now();
+                        cringle::runtime::worker() != worker
+                    });
+                    report.send(has_moved).unwrap();
+                }));
+            });
+        });
+        IS_OVER.store(true, SeqCst);
+        reported.recv().unwrap()
+    });
+    match run_or_skip(has_moved) {
+        Some(has_moved) => assert!(has_moved),
+        None => println!("skipped: no private thread-locals"),
+    }
+}
+
+fn run_or_skip<T>(result: std::io::Result<T>) -> Option<T> {
+    match result {
+        Err(e) if e.kind() == std::io::ErrorKind::Unsupported => None,
+        result => Some(result.unwrap()),
+    }
+}

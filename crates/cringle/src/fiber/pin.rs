@@ -42,6 +42,10 @@ pub struct Pin {
     not_send: PhantomData<*const ()>,
 }
 
+// It only counts.
+impl std::panic::UnwindSafe for Pin {}
+impl std::panic::RefUnwindSafe for Pin {}
+
 impl Drop for Pin {
     fn drop(&mut self) {
         self.family.inspect(|family| family.unpin());

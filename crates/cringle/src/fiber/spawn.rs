@@ -402,8 +402,9 @@ impl Builder {
         // SAFETY: I2. The runtime runs every unstarted fiber to its end, and by this function's
         // contract what the body borrows outlives the fiber.
         let body = unsafe { std::mem::transmute::<Box<dyn Body + '_>, Box<dyn Body>>(body) };
+        // A family that it joins is where it is for a reason of its own, which may end before it.
+        let is_placed = self.worker.is_some() && family.is_none();
         let family = family.map_or(FamilyChoice::Own, FamilyChoice::Join);
-        let is_placed = self.worker.is_some();
         let unstarted = Unstarted { body, stack_bytes, origin: 0, is_placed, family };
         match (outside, self.worker) {
             (Some((shared, home)), index) => {

@@ -317,13 +317,12 @@ unsafe extern "C" fn list_module(
     0
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_env = "gnu", not(cringle_sanitizer)))]
 mod tests {
     use super::*;
 
     /// Else each end of a fiber takes the loader's lock.
     #[test]
-    #[cfg(all(target_env = "gnu", not(cringle_sanitizer)))]
     fn changes_of_a_programs_modules_are_seen_in_the_table() {
         assert!(Modules::now(super::super::glibc().unwrap()).slots.is_some());
     }
