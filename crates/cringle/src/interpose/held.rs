@@ -23,6 +23,8 @@ const MOST_YIELDS: usize = 1000;
 /// The longest wait for the readiness of one number. An op that was queued, but not submitted, when
 /// the number got another file waits for that file.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Larger than any open descriptor. Types of descriptors exclude −1.
+const NO_NUMBER: RawFd = RawFd::MAX;
 const CLOSED: isize = -(libc::EBADF as isize);
 
 static TABLE: [Mutex<Part>; PARTS] = [const { Mutex::new(Part::new()) }; PARTS];
@@ -81,7 +83,7 @@ impl Entry {
         match &self.place {
             Place::Number => self.fd,
             Place::Duplicate(file) => file.as_raw_fd(),
-            Place::Lost => -1,
+            Place::Lost => NO_NUMBER,
         }
     }
 }
@@ -100,11 +102,11 @@ impl Held {
     }
 
     /// Calls `f` with a number of the file, which stays the file's until `f` returns. `f` only
-    /// makes system calls that do not wait. Without a number it is −1, and they fail with `EBADF`.
+    /// makes system calls that do not wait. Without a number it is [`NO_NUMBER`], and they fail with `EBADF`.
     pub(super) fn with<T>(&self, f: impl FnOnce(RawFd) -> T) -> T {
         let part = part(self.fd).lock();
         let number = part.calls.iter().find(|entry| entry.key == self.key).map(Entry::number);
-        let number = number.unwrap_or(-1);
+        let number = number.unwrap_or(NO_NUMBER);
         if number != self.fd {
             // A duplicate stays as long as this value.
             drop(part);

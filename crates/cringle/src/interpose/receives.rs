@@ -216,7 +216,11 @@ fn receive_all(
 /// may wait.
 fn at_last(held: &Held, attempt: impl Fn(RawFd) -> isize) -> isize {
     held.with(|fd| match attempt(fd) {
-        WOULD_WAIT if sys::is_shut_for_reading(fd) => 0,
+        // The last bytes may have arrived since the attempt.
+        WOULD_WAIT if sys::is_shut_for_reading(fd) => match attempt(fd) {
+            WOULD_WAIT => 0,
+            result => result,
+        },
         result => result,
     })
 }
@@ -266,4 +270,32 @@ pub unsafe fn recvmsg(on: OnFiber, fd: c_int, message: *mut msghdr, flags: c_int
         };
         result.unwrap_or_else(|| at_last(&held, attempt))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn last_bytes_before_the_end_are_received() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let is_first = Cell::new(true);
+        let attempt = |fd| {
+            let mut buf = [0u8; 8];
+            let flags = libc::MSG_DONTWAIT;
+            // SAFETY: the buffer is borrowed for the call.
+            let result = unsafe { syscall!(SYS_recvfrom, fd, buf.as_mut_ptr(), 8, flags, 0, 0) };
+            if is_first.replace(false) {
+                (&theirs).write_all(b"!").unwrap();
+                theirs.shutdown(Shutdown::Write).unwrap();
+            }
+            result
+        };
+        assert_eq!(at_last(&Held::new(ours.as_raw_fd()), attempt), 1);
+    }
 }

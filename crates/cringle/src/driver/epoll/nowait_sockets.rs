@@ -34,12 +34,19 @@ impl Flight {
             && !self.has_control_room();
         loop {
             // SAFETY: by the contract.
-            let result = unsafe { self.call_socket() };
+            let mut result = unsafe { self.call_socket() };
             if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
-                // It is ready because no more data can arrive.
                 let has_ended =
                     is_event && direction == Direction::In && sys::is_shut_for_reading(fd);
-                return if has_ended { Outcome::Done(0) } else { Outcome::Wait(fd, direction) };
+                if !has_ended {
+                    return Outcome::Wait(fd, direction);
+                }
+                // It is ready because no more data can arrive. The last may have, since the call.
+                // SAFETY: by the contract.
+                result = unsafe { self.call_socket() };
+                if result == WOULD_WAIT {
+                    return Outcome::Done(self.total(0));
+                }
             }
             let continues = moves_all && result > 0;
             // SAFETY: by the contract; the call has moved `result` bytes.
