@@ -438,3 +438,37 @@ fn run_or_skip<T>(result: std::io::Result<T>) -> Option<T> {
         result => Some(result.unwrap()),
     }
 }
+
+/// Each of the fibers is in each dump, once. (A worker may depart with one at the very moment at
+/// which a dump begins, so a few dumps may miss it.)
+#[test]
+fn dumps_show_fibers_that_move() {
+    restless(|| {
+        let over = AtomicBool::new(false);
+        fiber::scope(|s| {
+            for n in 0..20 {
+                let builder = fiber::Builder::new().name(format!("mover {n}"));
+                let moves = || {
+                    while !over.load(Ordering::SeqCst) {
+                        fiber::yield_now();
+                    }
+                };
+                builder.spawn_scoped(s, moves).unwrap();
+            }
+            workers_of_turns(10);
+            let mut complete = 0;
+            for _ in 0..50 {
+                let dump = runtime::dump().unwrap();
+                let names: Vec<_> =
+                    dump.fibers.iter().filter_map(|fiber| fiber.who.name.as_deref()).collect();
+                let movers = names.iter().filter(|name| name.starts_with("mover"));
+                let unique: HashSet<_> = movers.clone().collect();
+                assert_eq!(unique.len(), movers.count(), "a fiber is shown twice: {dump}");
+                complete += usize::from(unique.len() == 20);
+                fiber::yield_now();
+            }
+            assert!(complete > 0, "no dump shows every fiber");
+            over.store(true, Ordering::SeqCst);
+        });
+    });
+}

@@ -212,6 +212,15 @@ impl Peer {
     }
 }
 
+/// No fiber departs while it exists.
+pub(super) struct HeldMoves<'a>(&'a Shared);
+
+impl Drop for HeldMoves<'_> {
+    fn drop(&mut self) {
+        self.0.dumps.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// See the module.
 pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
@@ -225,6 +234,8 @@ pub(crate) struct Shared {
     made_outside: AtomicU64,
     idlers: Idlers,
     cores: Mutex<Cores>,
+    /// Dumps under way, during which no fiber departs.
+    dumps: AtomicUsize,
     /// All fibers are cancelled, outside of protected calls.
     cancelled: AtomicBool,
     stopping: AtomicBool,
@@ -275,6 +286,7 @@ impl Shared {
             made_outside: AtomicU64::new(0),
             idlers: Idlers::default(),
             cores: Mutex::new(Cores::default()),
+            dumps: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -449,6 +461,17 @@ impl Shared {
     pub(super) fn has_work_elsewhere(&self, thief: u32) -> bool {
         let mut others = self.peers.iter().filter(|peer| peer.mailbox.worker != thief);
         others.any(|peer| !peer.stealer.is_empty() || peer.needs_help())
+    }
+
+    /// Keeps fibers from moving until the result is dropped.
+    pub(super) fn hold_moves(&self) -> HeldMoves<'_> {
+        self.dumps.fetch_add(1, Ordering::SeqCst);
+        HeldMoves(self)
+    }
+
+    #[inline]
+    pub(super) fn holds_moves(&self) -> bool {
+        self.dumps.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the cores of the machine are busy with other things, as far as workers know.

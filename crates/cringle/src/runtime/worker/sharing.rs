@@ -147,6 +147,9 @@ impl Worker {
     /// Gives away some of the fibers that would run in this turn. Returns the others.
     #[cold]
     pub(super) fn share(&self, turn: Option<FiberRef>) -> Option<FiberRef> {
+        if self.shared.holds_moves() {
+            return turn;
+        }
         match self.moves.balance {
             Balance::Fixed => turn,
             Balance::Moving => {
@@ -245,7 +248,7 @@ impl Worker {
     /// Takes half of the fibers that another worker has offered, if that calls for help, or has not
     /// come to them for long. False if there is none.
     pub(super) fn take_offered(&self) -> bool {
-        if !self.moves.may_happen() {
+        if !self.moves.may_happen() || self.shared.holds_moves() {
             return false;
         }
         let now = self.now();
@@ -343,6 +346,7 @@ impl Worker {
         ends_by_wake
             && fiber.count_wakes_from(other, now, SOON) >= STREAK
             && fiber.family().may_move()
+            && !self.shared.holds_moves()
             && !self.me().is_pressed(now)
             && !self.shared.peers[other as usize].is_pressed(now)
     }

@@ -169,6 +169,8 @@ pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     let current = Worker::current();
     let here = Worker::here();
     let count = shared.peers.len();
+    // Else a fiber that moves between two answers would be in both or in none.
+    let _held = shared.hold_moves();
     let inquiry = Arc::new(Inquiry {
         backtraces,
         answers: Mutex::new(Answers {

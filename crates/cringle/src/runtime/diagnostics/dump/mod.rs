@@ -22,7 +22,8 @@ use std::time::Duration;
 /// are not stopped together, so the reports of two workers may be a moment apart. Only the calling
 /// fiber, or the calling thread, waits for them. A worker that does not answer within a second is
 /// listed as [silent](Dump::silent), with what can be seen of it from outside: the fiber that it is
-/// stuck in.
+/// stuck in. Fibers do not [move](crate::runtime::Balance::Moving) meanwhile; one that was on its
+/// way when the dump began may be missing.
 ///
 /// ```
 /// use cringle::runtime::{self, FiberState};

@@ -6,7 +6,7 @@ use crate::runtime::label::{Origin, Origins};
 use crate::runtime::wait_target::{FiberTag, MOST_PERMITS, TargetInfo};
 use crate::runtime::worker::{Activity, FiberSnapshot, OpsSnapshot};
 use std::backtrace::Backtrace;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,6 +156,9 @@ pub enum Holder {
 
 /// Returns the reports, sorted by how long the fibers have waited.
 pub(super) fn reports(mut snapshots: Vec<FiberSnapshot>) -> Vec<FiberReport> {
+    // A fiber that was on its way when the dump began may have been seen by two workers.
+    let mut seen = HashSet::new();
+    snapshots.retain(|snapshot| seen.insert(snapshot.id));
     // A stable sort: fibers of equal age stay in the order of their workers.
     snapshots.sort_by_key(|snapshot| match &snapshot.activity {
         Activity::Waits { age, .. } => (0, std::cmp::Reverse(*age)),
