@@ -102,7 +102,8 @@ impl Held {
     }
 
     /// Calls `f` with a number of the file, which stays the file's until `f` returns. `f` only
-    /// makes system calls that do not wait. Without a number it is [`NO_NUMBER`], and they fail with `EBADF`.
+    /// makes system calls that do not wait. Without a number it is [`NO_NUMBER`], and they fail
+    /// with `EBADF`.
     pub(super) fn with<T>(&self, f: impl FnOnce(RawFd) -> T) -> T {
         let part = part(self.fd).lock();
         let number = part.calls.iter().find(|entry| entry.key == self.key).map(Entry::number);
