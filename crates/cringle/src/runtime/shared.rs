@@ -212,15 +212,6 @@ impl Peer {
     }
 }
 
-/// No fiber departs while it exists.
-pub(super) struct HeldMoves<'a>(&'a Shared);
-
-impl Drop for HeldMoves<'_> {
-    fn drop(&mut self) {
-        self.0.dumps.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 /// See the module.
 pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
@@ -235,7 +226,7 @@ pub(crate) struct Shared {
     idlers: Idlers,
     cores: Mutex<Cores>,
     /// Dumps under way, during which no fiber departs.
-    dumps: AtomicUsize,
+    pub(super) dumps: AtomicUsize,
     /// All fibers are cancelled, outside of protected calls.
     cancelled: AtomicBool,
     stopping: AtomicBool,
@@ -461,17 +452,6 @@ impl Shared {
     pub(super) fn has_work_elsewhere(&self, thief: u32) -> bool {
         let mut others = self.peers.iter().filter(|peer| peer.mailbox.worker != thief);
         others.any(|peer| !peer.stealer.is_empty() || peer.needs_help())
-    }
-
-    /// Keeps fibers from moving until the result is dropped.
-    pub(super) fn hold_moves(&self) -> HeldMoves<'_> {
-        self.dumps.fetch_add(1, Ordering::SeqCst);
-        HeldMoves(self)
-    }
-
-    #[inline]
-    pub(super) fn holds_moves(&self) -> bool {
-        self.dumps.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the cores of the machine are busy with other things, as far as workers know.

@@ -31,10 +31,11 @@ use super::Worker;
 use super::moving::Traveller;
 use crate::runtime::balance::Balance;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
-use crate::runtime::shared::{Mail, Peer};
+use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::trace::Cause;
 use crossbeam_deque::{Steal, Stealer};
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const LONG_TURN: Duration = Duration::from_micros(300);
@@ -135,6 +136,28 @@ impl Cores {
     /// A worker works, and has not waited for a processor.
     fn found_one(&mut self) {
         self.failures = 0;
+    }
+}
+
+/// No fiber departs while it exists.
+pub(in crate::runtime) struct HeldMoves<'a>(&'a Shared);
+
+impl Drop for HeldMoves<'_> {
+    fn drop(&mut self) {
+        self.0.dumps.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    /// Keeps fibers from moving until the result is dropped.
+    pub(in crate::runtime) fn hold_moves(&self) -> HeldMoves<'_> {
+        self.dumps.fetch_add(1, Ordering::SeqCst);
+        HeldMoves(self)
+    }
+
+    #[inline]
+    fn holds_moves(&self) -> bool {
+        self.dumps.load(Ordering::Relaxed) > 0
     }
 }
 
