@@ -16,6 +16,7 @@ pub(super) fn of(summary: &Summary) -> Value {
             "running_ns": worker.running_ns,
             "kernel_ns": worker.kernel_ns,
             "asleep_ns": worker.asleep_ns,
+            "moves": worker.moves,
             "mean_depth": worker.depth.mean(),
             "most_depth": worker.depth.most(),
         })
@@ -71,7 +72,8 @@ fn long_wait(wait: &Wait) -> Value {
     json!({
         "ns": wait.ns,
         "fiber": wait.name,
-        "number": wait.fiber,
+        "number": wait.fiber.number,
+        "home": wait.fiber.home,
         "worker": wait.worker,
         "at_ns": wait.at,
         "ended": !wait.open,

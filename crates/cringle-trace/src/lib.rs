@@ -12,6 +12,8 @@
 
 mod depth;
 mod json;
+#[cfg(test)]
+mod moving_tests;
 mod protobuf;
 mod reader;
 mod summary;

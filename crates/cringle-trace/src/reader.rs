@@ -3,8 +3,8 @@
 
 use super::protobuf::{Fields, Value, varint};
 use cringle::trace::wire::{
-    Note, PACKET, annotation, clock, event as event_field, interned, packet as packet_field, tag,
-    track, wire_type,
+    HOME_BIT, Note, PACKET, annotation, clock, event as event_field, interned,
+    packet as packet_field, tag, track, wire_type,
 };
 use cringle_report::failure::{Failure, fail};
 use std::collections::HashMap;
@@ -31,6 +31,14 @@ pub(super) enum Kind {
 /// A name's index in [`Names`].
 pub(super) type Name = u32;
 
+/// The identity of a fiber in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fiber {
+    /// The worker that has numbered it.
+    pub(super) home: usize,
+    pub(super) number: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Event {
     pub(super) worker: usize,
@@ -42,13 +50,13 @@ pub(super) struct Event {
     /// The flow that ends at this event; 0 for none.
     pub(super) last_flow: u64,
     pub(super) counter: i64,
-    pub(super) fiber: Option<u64>,
+    pub(super) fiber: Option<Fiber>,
     pub(super) ready_ns: Option<u64>,
     pub(super) waits_for: Option<Name>,
     /// The number of events that were dropped here.
     pub(super) lost: u64,
     /// The fiber that the event acts on.
-    pub(super) of: Option<u64>,
+    pub(super) of: Option<Fiber>,
     /// Whether the worker enters the kernel here.
     pub(super) enters: bool,
 }
@@ -203,8 +211,22 @@ impl<F: FnMut(&Event, &Content)> Reader<F> {
         }
         let (Some(event), Some(worker)) = (event, sequence.worker) else { return };
         sequence.ns = sequence.ns.saturating_add(since);
-        let event = read_event(sequence, worker, event);
+        let (mut event, sequences) = (read_event(sequence, worker, event), &self.sequences);
+        for fiber in [&mut event.fiber, &mut event.of].into_iter().flatten() {
+            find_home(fiber, sequences);
+        }
         (self.each)(&event, &self.content);
+    }
+}
+
+/// Resolves the home of a fiber that another worker has numbered: see [`HOME_BIT`].
+#[inline]
+fn find_home(fiber: &mut Fiber, sequences: &HashMap<u64, Sequence>) {
+    let sequence = fiber.number >> HOME_BIT;
+    if sequence != 0 {
+        let home = sequences.get(&sequence).and_then(|sequence| sequence.worker);
+        fiber.home = home.unwrap_or(fiber.home);
+        fiber.number &= (1 << HOME_BIT) - 1;
     }
 }
 
@@ -312,12 +334,13 @@ fn annotate(event: &mut Event, sequence: &Sequence, message: Value<'_>) {
             _ => {}
         }
     }
+    let fiber = Fiber { home: event.worker, number };
     match note {
-        Some(Note::Fiber) => event.fiber = Some(number),
+        Some(Note::Fiber) => event.fiber = Some(fiber),
         Some(Note::ReadyNs) => event.ready_ns = Some(number),
         Some(Note::WaitsFor) => event.waits_for = Some(text),
         Some(Note::Lost) => event.lost = number,
-        Some(Note::Of) => event.of = Some(number),
+        Some(Note::Of) => event.of = Some(fiber),
         Some(Note::Queued) => event.enters = true,
         Some(Note::Result | Note::DueNs | Note::Reason) | None => {}
     }

@@ -3,7 +3,7 @@
 //! Sums saturate: a damaged file may have any number.
 
 use super::depth::Depth;
-use super::reader::{Content, Event, Kind, Name, read};
+use super::reader::{Content, Event, Fiber, Kind, Name, read};
 use cringle::trace::wire::{event_name, is_op_flow};
 use cringle_report::failure::Failure;
 use hdrhistogram::Histogram;
@@ -56,18 +56,18 @@ pub(super) struct Worker {
     pub(super) running_ns: u64,
     pub(super) kernel_ns: u64,
     pub(super) asleep_ns: u64,
+    /// The number of fibers that came from other workers.
+    pub(super) moves: u64,
     pub(super) depth: Depth,
     /// The slices that are open, the innermost last.
     slices: Vec<Slice>,
-    /// Suspended fibers by number.
-    suspended: HashMap<u64, Suspended>,
 }
 
 /// A slice that has begun and not ended.
 #[derive(Clone, Copy)]
 struct Slice {
     name: Name,
-    fiber: Option<u64>,
+    fiber: Option<Fiber>,
     /// Whether the worker is in the kernel during the slice.
     enters: bool,
     /// The start of the slice.
@@ -78,6 +78,8 @@ struct Slice {
 
 #[derive(Clone, Copy)]
 struct Suspended {
+    /// The worker on which it ran.
+    worker: usize,
     ns: u64,
     name: Name,
     waits_for: Name,
@@ -109,7 +111,8 @@ pub(super) struct Waits {
 pub(super) struct Wait {
     pub(super) ns: u64,
     pub(super) name: String,
-    pub(super) fiber: u64,
+    pub(super) fiber: Fiber,
+    /// The worker on which it began.
     pub(super) worker: usize,
     /// The start of the wait, since the start of the trace.
     pub(super) at: u64,
@@ -128,7 +131,7 @@ pub(super) struct Ops {
 struct WaitRecord {
     ns: u64,
     name: Name,
-    fiber: u64,
+    fiber: Fiber,
     worker: usize,
     at: u64,
     open: bool,
@@ -156,6 +159,7 @@ impl WaitTotal {
 #[derive(Default)]
 struct Totals {
     workers: Vec<Worker>,
+    suspended: HashMap<Fiber, Suspended>,
     fibers: HashMap<Name, Fibers>,
     waits: HashMap<Name, WaitTotal>,
     ops: HashMap<Name, Histogram<u64>>,
@@ -212,12 +216,12 @@ impl Totals {
         let worker = &mut self.workers[event.worker];
         let Event { name, fiber, enters, ns, .. } = *event;
         worker.slices.push(Slice { name, fiber, enters, ns, kernel_ns: 0 });
-        let Some(number) = event.fiber else { return };
+        let Some(fiber) = event.fiber else { return };
         let sum = self.fibers.entry(event.name).or_default();
         sum.runs += 1;
         let ready = event.ready_ns.unwrap_or(0);
         sum.ready_ns = sum.ready_ns.saturating_add(ready);
-        let Some(since) = worker.suspended.remove(&number) else {
+        let Some(since) = self.suspended.remove(&fiber) else {
             sum.count += 1;
             return;
         };
@@ -226,8 +230,8 @@ impl Totals {
         let wait = WaitRecord {
             ns: waited,
             name: event.name,
-            fiber: number,
-            worker: event.worker,
+            fiber,
+            worker: since.worker,
             at: since.ns,
             open: false,
         };
@@ -238,7 +242,7 @@ impl Totals {
         let worker = &mut self.workers[event.worker];
         let Some(slice) = worker.slices.pop() else { return };
         let took = event.ns.saturating_sub(slice.ns);
-        if let Some(number) = slice.fiber {
+        if let Some(fiber) = slice.fiber {
             let running = took.saturating_sub(slice.kernel_ns);
             worker.running_ns = worker.running_ns.saturating_add(running);
             let sum = self.fibers.entry(slice.name).or_default();
@@ -246,8 +250,9 @@ impl Totals {
             match event.waits_for {
                 Some(what) if content.names.get(what) == event_name::END => {}
                 Some(waits_for) => {
-                    let name = slice.name;
-                    worker.suspended.insert(number, Suspended { ns: event.ns, name, waits_for });
+                    let (name, worker) = (slice.name, event.worker);
+                    let suspended = Suspended { worker, ns: event.ns, name, waits_for };
+                    self.suspended.insert(fiber, suspended);
                 }
                 None => {}
             }
@@ -272,11 +277,12 @@ impl Totals {
         match content.names.get(event.name) {
             event_name::INLINE => self.inline[0] += 1,
             event_name::INLINE_MISS => self.inline[1] += 1,
+            event_name::ARRIVE => self.workers[event.worker].moves += 1,
             _ => {}
         }
         if event.lost > 0 {
             // A lost event may have ended a fiber and reused its number.
-            self.workers[event.worker].suspended.clear();
+            self.suspended.retain(|_, suspended| suspended.worker != event.worker);
         }
         if is_op_flow(event.flow) {
             self.in_flight.insert(event.flow, (event.name, event.ns));
@@ -293,24 +299,17 @@ impl Totals {
     fn finish(mut self, content: &Content) -> Summary {
         let start = self.start.unwrap_or(0);
         let end = self.end.max(start);
-        let mut unended = Vec::new();
-        for (index, worker) in self.workers.iter_mut().enumerate() {
-            worker.depth.advance(end);
-            for (&fiber, since) in &worker.suspended {
-                let ns = end.saturating_sub(since.ns);
-                let wait = WaitRecord {
-                    ns,
-                    name: since.name,
-                    fiber,
-                    worker: index,
-                    at: since.ns,
-                    open: true,
-                };
-                unended.push((since.waits_for, wait));
-            }
-        }
-        for (kind, wait) in unended {
-            self.waits.entry(kind).or_default().add(wait);
+        self.workers.iter_mut().for_each(|worker| worker.depth.advance(end));
+        for (&fiber, since) in &self.suspended {
+            let wait = WaitRecord {
+                ns: end.saturating_sub(since.ns),
+                name: since.name,
+                fiber,
+                worker: since.worker,
+                at: since.ns,
+                open: true,
+            };
+            self.waits.entry(since.waits_for).or_default().add(wait);
         }
         let name = |name: Name| content.names.get(name).to_owned();
         let resolved = |wait: &WaitRecord| Wait {
@@ -365,9 +364,9 @@ impl Worker {
             running_ns: 0,
             kernel_ns: 0,
             asleep_ns: 0,
+            moves: 0,
             depth: Depth::new(),
             slices: Vec::new(),
-            suspended: HashMap::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The summary as text, in 80 columns.
 
-use super::summary::{Fibers, Summary, Wait, rank};
+use super::summary::{Fibers, Summary, Wait, Worker, rank};
 use cringle_report::page::Rows;
 use cringle_report::units::count;
 
@@ -54,8 +54,10 @@ fn workers(summary: &Summary) -> String {
     let share = |ns: u64| format!("{:.1} %", ns as f64 / all * 100.0);
     let mut workers: Vec<_> = summary.workers.iter().collect();
     workers.sort_by_key(|worker| rank(&worker.name));
+    let has_moves = workers.iter().any(|worker| worker.moves > 0);
+    let moves = |worker: &Worker| has_moves.then(|| count(worker.moves as f64));
     let rows = workers.into_iter().map(|worker| {
-        vec![
+        let row = [
             worker.name.clone(),
             count(worker.enters as f64),
             share(worker.running_ns),
@@ -63,10 +65,12 @@ fn workers(summary: &Summary) -> String {
             share(worker.asleep_ns),
             format!("{:.1}", worker.depth.mean()),
             worker.depth.most().to_string(),
-        ]
+        ];
+        row.into_iter().chain(moves(worker)).collect()
     });
-    table(&["", "enters", "fibers", "kernel", "asleep", "depth", "most"], rows.take(MOST_ROWS))
-        + &more(summary.workers.len(), "workers")
+    let header = ["", "enters", "fibers", "kernel", "asleep", "depth", "most", "moves"];
+    let columns = header.len() - usize::from(!has_moves);
+    table(&header[..columns], rows.take(MOST_ROWS)) + &more(summary.workers.len(), "workers")
 }
 
 fn fibers(summary: &Summary) -> String {
@@ -105,14 +109,18 @@ fn waits(summary: &Summary) -> String {
 
 /// Describes the fiber of a wait and the time at which the wait began.
 fn fiber_and_time(summary: &Summary, wait: &Wait) -> String {
+    let number = |worker: usize| summary.workers[worker].number();
     let worker = match summary.workers.len() {
         1 => String::new(),
-        _ => format!(" on {}", summary.workers[wait.worker].number()),
+        _ if wait.fiber.home != wait.worker => {
+            format!(" of {} on {}", number(wait.fiber.home), number(wait.worker))
+        }
+        _ => format!(" on {}", number(wait.worker)),
     };
     let open = if wait.open { ", still" } else { "" };
     // With several runtimes, a worker's number is longer than that of `on 0`.
     let room = LONGEST_NAME_BESIDE.saturating_sub(worker.len().saturating_sub(" on 0".len()));
-    format!("{} {}{worker} at {}{open}", short(&wait.name, room), wait.fiber, time(wait.at))
+    format!("{} {}{worker} at {}{open}", short(&wait.name, room), wait.fiber.number, time(wait.at))
 }
 
 fn ops(summary: &Summary) -> String {

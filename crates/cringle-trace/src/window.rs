@@ -1,7 +1,7 @@
 //! A part of a trace, prepared for a picture: the states of workers, fibers and operations over
 //! time.
 
-use super::reader::{Content, Event, Kind, Name, read};
+use super::reader::{Content, Event, Fiber, Kind, Name, read};
 use super::summary::{number, rank};
 use cringle::trace::wire::{event_name, is_op_flow};
 use cringle_report::failure::Failure;
@@ -54,9 +54,6 @@ pub(super) struct Window {
     pub(super) depth: Vec<(u64, i64)>,
 }
 
-/// The index of a worker and the number of a fiber on it.
-type Fiber = (usize, u64);
-
 struct Collector {
     span: Span,
     most_rows: usize,
@@ -81,7 +78,7 @@ struct Collector {
 /// A slice that has begun and not ended.
 struct OpenSlice {
     name: Name,
-    fiber: Option<u64>,
+    fiber: Option<Fiber>,
     /// Whether the worker is in the kernel during the slice.
     enters: bool,
     since: u64,
@@ -151,8 +148,7 @@ impl Collector {
     fn begin(&mut self, event: &Event, content: &Content) {
         let Event { name, fiber, enters, ns, .. } = *event;
         self.open[event.worker].push(OpenSlice { name, fiber, enters, since: ns });
-        let Some(number) = fiber else { return };
-        let fiber = (event.worker, number);
+        let Some(fiber) = fiber else { return };
         let ready = event.ns.saturating_sub(event.ready_ns.unwrap_or(0));
         let waited = self.waits.remove(&fiber);
         if let Some((since, what)) = waited
@@ -169,8 +165,7 @@ impl Collector {
         let Some(open) = self.open[event.worker].pop() else { return };
         let OpenSlice { name, fiber, enters, since } = open;
         let span = self.clip(since, event.ns);
-        if let Some(number) = fiber {
-            let fiber = (event.worker, number);
+        if let Some(fiber) = fiber {
             if let Some(span) = span {
                 self.lanes[event.worker].slices.push((content.names.get(name).into(), span));
                 self.state(fiber, name, content, FiberState::Running, span);
@@ -202,9 +197,9 @@ impl Collector {
             None if self.rows.len() < self.most_rows => {
                 let worker = match self.lanes.len() {
                     1 => String::new(),
-                    _ => format!("{}·", number(&self.lanes[fiber.0].name)),
+                    _ => format!("{}·", number(&self.lanes[fiber.home].name)),
                 };
-                let name = format!("{} {worker}{}", content.names.get(name), fiber.1);
+                let name = format!("{} {worker}{}", content.names.get(name), fiber.number);
                 self.rows.push(Row { name, states: Vec::new(), cancels: Vec::new() });
                 self.row_of.insert(fiber, self.rows.len() - 1);
                 self.rows.len() - 1
@@ -220,7 +215,7 @@ impl Collector {
     fn instant(&mut self, event: &Event, content: &Content) {
         if content.names.get(event.name) == event_name::CANCEL
             && let Some(of) = event.of
-            && let Some(&row) = self.row_of.get(&(event.worker, of))
+            && let Some(&row) = self.row_of.get(&of)
             && (self.span.from..self.span.to).contains(&event.ns)
         {
             self.rows[row].cancels.push(event.ns);

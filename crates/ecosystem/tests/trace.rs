@@ -4,7 +4,7 @@
 use cringle::block::Batch;
 use cringle::fs::File;
 use cringle::os::unix::net::UnixStream;
-use cringle::runtime::DriverChoice;
+use cringle::runtime::{Balance, DriverChoice};
 use cringle::{Builder, fiber, trace};
 use perfetto_protos::trace::Trace;
 use perfetto_protos::trace_packet::TracePacket;
@@ -314,4 +314,97 @@ fn spans_scopes_and_cancels_are_recorded() {
     // The sleeping fiber has no name, and is named after the place that spawned it.
     let place = format!("trace.rs:{spawned}");
     assert!(named(&events, Type::TYPE_SLICE_BEGIN, &place).next().is_some(), "{place}");
+}
+
+/// Runs 20 fibers that move at every chance. False where fibers cannot move: the reason is printed.
+fn roam(steps: usize) -> bool {
+    let run = Builder::new().workers(3).balance(Balance::Restless).run(|| {
+        fiber::scope(|s| {
+            for _ in 0..20 {
+                s.spawn(move || {
+                    let _all = trace::span("all");
+                    (0..steps).for_each(|_| fiber::yield_now());
+                });
+            }
+        });
+    });
+    match run {
+        Err(e) if e.kind() == std::io::ErrorKind::Unsupported => {
+            println!("skipped: {e}");
+            false
+        }
+        run => {
+            run.unwrap();
+            true
+        }
+    }
+}
+
+/// The sequence that has numbered a fiber, and the number.
+fn identity(event: &Event, note: &str) -> (u32, u64) {
+    let number = event.notes[note];
+    match (number >> 32) as u32 {
+        0 => (event.sequence, number),
+        home => (home, number & u64::from(u32::MAX)),
+    }
+}
+
+#[test]
+fn a_flow_leads_from_a_departure_to_the_arrival() {
+    let _alone = ALONE.lock();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("moves.pftrace");
+    let trace = trace::start(&path).unwrap();
+    let has_moved = roam(50);
+    assert_eq!(trace.finish().unwrap().lost, 0);
+    if !has_moved {
+        return;
+    }
+    let (events, _) = read(&path);
+    assert_nested(&events);
+    let mut left = HashMap::new();
+    let mut moves = 0;
+    for event in &events {
+        match &event.name[..] {
+            "depart" => assert!(left.insert(event.flows[0], event).is_none()),
+            "arrive" => {
+                let from = left.remove(&event.last_flows[0]).expect("the departure was before");
+                assert_ne!(from.sequence, event.sequence);
+                assert!(from.ns <= event.ns, "{from:?}, {event:?}");
+                assert_eq!(identity(from, "of"), identity(event, "of"));
+                moves += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(moves >= 20 * 50, "{moves} moves");
+    assert!(left.is_empty(), "each fiber has arrived");
+    let slices = events.iter().filter(|event| event.notes.contains_key("fiber"));
+    let fibers: HashSet<_> = slices.clone().map(|event| identity(event, "fiber")).collect();
+    assert_eq!(fibers.len(), 21, "{fibers:?}");
+    // A span that is open over a move continues on the other row.
+    let rows = named(&events, Type::TYPE_SLICE_BEGIN, "all").map(|event| event.sequence);
+    assert_eq!(rows.collect::<HashSet<_>>().len(), 3);
+}
+
+#[test]
+fn lost_departures_hold_no_arrival_back() {
+    let _alone = ALONE.lock();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.pftrace");
+    let trace = trace::Builder::new().events(64).start(&path).unwrap();
+    let has_moved = roam(5_000);
+    let written = trace.finish().unwrap();
+    if !has_moved {
+        return;
+    }
+    assert!(written.lost > 0, "a buffer of 64 events has room for all: {written:?}");
+    let (events, _) = read(&path);
+    assert_nested(&events);
+    let departed: HashSet<u64> = named(&events, Type::TYPE_INSTANT, "depart")
+        .flat_map(|event| event.flows.clone())
+        .collect();
+    let mut arrived =
+        named(&events, Type::TYPE_INSTANT, "arrive").flat_map(|e| e.last_flows.clone());
+    assert!(arrived.any(|flow| !departed.contains(&flow)), "no departure was lost");
 }

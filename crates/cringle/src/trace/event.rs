@@ -23,6 +23,10 @@ pub(crate) enum Kind {
     Ready,
     /// The fiber has ended.
     Ended,
+    /// The ready fiber leaves for another worker. Value: the flow to its arrival.
+    Departed,
+    /// The ready fiber has arrived. Value: the flow from its departure.
+    Arrived,
     /// A fiber was spawned, and starts later. Value: the flow to its start.
     Spawned,
     /// An op was queued. Detail: its name. Low half of the value: its number. With [`SUSPENDS`],

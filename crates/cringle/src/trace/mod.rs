@@ -32,8 +32,10 @@
 //!   its scopes, and the program's own [spans](span);
 //! - between those slices, the calls into the kernel, with the number of entries, and the worker's
 //!   sleep;
+//! - the departures and arrivals of fibers that
+//!   [move](crate::runtime::Balance::Moving) between workers;
 //! - flows from an operation's queueing to its completion, from a wake-up to the fiber that is
-//!   woken, and from a spawn to the start;
+//!   woken, from a spawn to the start, and from a departure to the arrival;
 //! - a counter of the operations in flight.
 //!
 //! # Cost

@@ -50,6 +50,7 @@ pub(crate) struct Recorder {
     stamp: Cell<u64>,
     next_op: Cell<u32>,
     next_spawn: Cell<u32>,
+    next_move: Cell<u32>,
     /// The last event, held back because the next one may be merged into it.
     open: Cell<Option<Event>>,
     /// The number of nested calls into the kernel: a driver may make one within another.
@@ -63,7 +64,7 @@ impl Recorder {
         let (tail, limit) = (Cell::new(0), Cell::new(queue.capacity()));
         let lost = Cell::new(0);
         let (open, depth) = (Cell::new(None), Cell::new(0));
-        let (next_op, next_spawn) = (Cell::new(0), Cell::new(0));
+        let (next_op, next_spawn, next_move) = (Cell::new(0), Cell::new(0), Cell::new(0));
         Recorder {
             queue,
             session,
@@ -74,6 +75,7 @@ impl Recorder {
             stamp,
             next_op,
             next_spawn,
+            next_move,
             open,
             depth,
         }
@@ -275,6 +277,16 @@ impl Recorder {
             let value = u64::from(number) | u64::from(result as u32) << 32;
             self.put(self.event(Kind::Completed, 0, value).detail(name));
         }
+    }
+
+    /// Records that a ready fiber leaves for another worker, and returns the flow to its arrival.
+    pub(crate) fn departed(&self, index: u32) -> u64 {
+        let number = self.next_move.get().wrapping_add(1);
+        self.next_move.set(number);
+        let flow = super::wire::move_flow(self.queue.origin.sequence, number);
+        self.tick();
+        self.put(self.event(Kind::Departed, index, flow));
+        flow
     }
 
     /// Records that a fiber was spawned, which may start on another worker, and returns the flow to

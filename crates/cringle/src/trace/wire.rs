@@ -24,6 +24,24 @@ pub const LOCAL_FLOW: u64 = 1 << 61;
 pub const SPAWN_FLOW: u64 = 1 << 62;
 pub const WAKE_FLOW: u64 = 1 << 63;
 
+/// The bits of the flow from a fiber's departure to its arrival at another worker.
+pub const MOVE_FLOW: u64 = SPAWN_FLOW | WAKE_FLOW;
+
+/// Returns the flow from a departure: the number of the departing worker's sequence, and a number
+/// that is unique there.
+pub const fn move_flow(sequence: u32, number: u32) -> u64 {
+    MOVE_FLOW | (sequence as u64) << 32 | number as u64
+}
+
+/// Returns the sequence from which the flow of a move leads.
+pub const fn departed_from(flow: u64) -> u32 {
+    ((flow & !(MOVE_FLOW | LOCAL_FLOW)) >> 32) as u32
+}
+
+/// Fibers have consecutive numbers, in each sequence from 1. A fiber that has moved keeps its
+/// number, and the number of the sequence that has numbered it is above this bit there.
+pub const HOME_BIT: u32 = 32;
+
 /// Returns whether a flow leads from an operation's queueing to its completion. 0 is no flow.
 #[inline]
 pub fn is_op_flow(flow: u64) -> bool {
@@ -41,6 +59,12 @@ pub mod event_name {
     /// The kernel is entered, and the worker sleeps there.
     pub const WAIT: &str = "wait";
     pub const CANCEL: &str = "cancel";
+    /// A fiber leaves for another worker.
+    pub const DEPART: &str = "depart";
+    /// A fiber has arrived from another worker.
+    pub const ARRIVE: &str = "arrive";
+    /// A fiber that another worker could have taken has not left.
+    pub const TAKE_BACK: &str = "take back";
     /// What a fiber that returns waits for.
     pub const END: &str = "end";
 }

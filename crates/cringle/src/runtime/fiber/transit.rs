@@ -104,6 +104,16 @@ impl Fiber {
         self.cold.arrived.replace(false)
     }
 
+    /// Leaves the flow of its departure for the next host that records the trace of this epoch.
+    pub(in crate::runtime) fn set_departure(&self, epoch: u32, flow: u64) {
+        self.cold.departure.set(Some((epoch, flow)));
+    }
+
+    pub(in crate::runtime) fn take_departure(&self, epoch: u32) -> Option<u64> {
+        let (of, flow) = self.cold.departure.take()?;
+        (of == epoch).then_some(flow)
+    }
+
     /// Counts the wake-ups that come from one worker in a row, each `soon` after the one before.
     pub(in crate::runtime) fn count_wakes_from(
         &self,

@@ -193,6 +193,7 @@ impl Worker {
 
     pub(super) fn receive(&self, traveller: Traveller) {
         let fiber = self.arrive(traveller);
+        self.events.received();
         fiber.set_arrived(true);
         self.schedule.ready().push(fiber);
     }

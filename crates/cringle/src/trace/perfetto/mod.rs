@@ -10,5 +10,6 @@ mod output;
 mod sequence;
 mod track;
 
+pub(super) use fibers::OnTheWay;
 pub(super) use output::Output;
 pub(super) use track::Track;

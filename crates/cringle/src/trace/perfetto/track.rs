@@ -1,13 +1,15 @@
 //! Converts a worker's events to slices, instants and flows on its track.
 
-use super::fibers::{Fibers, Owners};
+use super::fibers::{Fibers, OnTheWay, Owners};
 use super::output::{Output, Short};
 use super::sequence::{Sequence, note_int, note_text, note_uint};
 use crate::trace::EventNames;
 use crate::trace::event::{Cause, Event, Kind, LONGEST_NAME};
 use crate::trace::queue::Origin;
 use crate::trace::wire::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
-use crate::trace::wire::{LOCAL_FLOW, Note, SPAWN_FLOW, WAKE_FLOW, event_name};
+use crate::trace::wire::{
+    HOME_BIT, LOCAL_FLOW, Note, SPAWN_FLOW, WAKE_FLOW, departed_from, event_name,
+};
 use std::panic::Location;
 
 /// The track of a worker.
@@ -58,13 +60,14 @@ impl Track {
         }
     }
 
-    /// Converts an event.
+    /// Converts an event. That of an arrival follows that of its departure, unless that is lost.
     pub(in crate::trace) fn event(
         &mut self,
         out: &mut Output,
         ns: u64,
         event: &Event,
         text: &[u8],
+        on_the_way: &mut OnTheWay,
     ) {
         let ns = self.sequence.after_last(self.base + ns);
         let (kind, index) = (event.kind(), event.index());
@@ -84,6 +87,8 @@ impl Track {
                 self.suspended(out, ns, None);
                 self.fibers.vacate(index);
             }
+            Kind::Departed => self.departed(out, ns, event, on_the_way),
+            Kind::Arrived => self.arrived(out, ns, event, on_the_way),
             Kind::Completed => self.completed(out, ns, event),
             Kind::Enter => self.enter(out, ns, event),
             Kind::Entered => {
@@ -100,8 +105,8 @@ impl Track {
                 let (start, length) = (event.value as *const u8, event.get_extra().into());
                 // SAFETY: the contract of `Kind::SpanOpened`: address and length of a `&'static
                 // str`.
-                let name = unsafe { std::slice::from_raw_parts(start, length) };
-                self.open(out, ns, &String::from_utf8_lossy(name));
+                let name: &'static [u8] = unsafe { std::slice::from_raw_parts(start, length) };
+                self.open(out, ns, whole_text(name));
             }
             Kind::ScopeClosed | Kind::SpanClosed => self.close(out, ns),
             Kind::Spawned
@@ -234,6 +239,42 @@ impl Track {
         }
     }
 
+    /// Gives away the state of a ready fiber: how long it has been ready, what has woken it and
+    /// its open scopes.
+    fn departed(&mut self, out: &mut Output, ns: u64, event: &Event, way: &mut OnTheWay) {
+        let mut fiber = self.fibers.take(event.index());
+        let number = fiber.number;
+        self.instant(out, ns, event_name::DEPART, |out| {
+            out.fixed64(FLOW, event.value);
+            note_uint(out, Note::Of, number);
+        });
+        if number >> HOME_BIT == 0 {
+            fiber.number |= u64::from(self.number) << HOME_BIT;
+        }
+        // The names of fibers are numbered in each track.
+        fiber.name = 0;
+        way.insert(event.value, fiber);
+    }
+
+    fn arrived(&mut self, out: &mut Output, ns: u64, event: &Event, way: &mut OnTheWay) {
+        match way.take(event.value) {
+            Some(mut fiber) => {
+                if fiber.number >> HOME_BIT == self.number.into() {
+                    fiber.number &= (1 << HOME_BIT) - 1;
+                }
+                self.fibers.put(event.index(), fiber);
+            }
+            None => self.fibers.renew(event.index()).ready = Some(ns),
+        }
+        let number = self.fibers.get(event.index()).number;
+        let is_back = departed_from(event.value) == self.number;
+        let name = if is_back { event_name::TAKE_BACK } else { event_name::ARRIVE };
+        self.instant(out, ns, name, |out| {
+            out.fixed64(LAST_FLOW, event.value);
+            note_uint(out, Note::Of, number);
+        });
+    }
+
     fn resumed(&mut self, out: &mut Output, ns: u64, event: &Event) {
         let generation = event.generation();
         let known = self.fibers.get(event.index());
@@ -270,6 +311,7 @@ impl Track {
             }
         });
         for &name in &fiber.within {
+            let name = self.sequence.static_name(out, name);
             self.sequence.event(out, ns, BEGIN, Some(name), |_| ());
         }
         self.running = Some(index);
@@ -362,10 +404,10 @@ impl Track {
     }
 
     /// Opens a slice within the running fiber's, which is closed and opened again with it.
-    fn open(&mut self, out: &mut Output, ns: u64, name: &str) {
+    fn open(&mut self, out: &mut Output, ns: u64, name: &'static str) {
         let Some(index) = self.running else { return };
-        let name = self.sequence.name(out, name);
         self.fibers.get(index).within.push(name);
+        let name = self.sequence.static_name(out, name);
         self.sequence.event(out, ns, BEGIN, Some(name), |_| ());
     }
 
@@ -380,6 +422,14 @@ impl Track {
 
 fn name_of(names: &'static [&'static str], number: u8) -> &'static str {
     names.get(usize::from(number)).copied().unwrap_or("?")
+}
+
+/// Returns the text, without the part of a character at its end: a long one is cut short.
+fn whole_text(bytes: &'static [u8]) -> &'static str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(e) => std::str::from_utf8(&bytes[..e.valid_up_to()]).expect("valid up to there"),
+    }
 }
 
 /// Returns the name of an unnamed fiber: the file (of the library, the module) and line that

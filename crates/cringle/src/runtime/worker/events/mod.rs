@@ -152,16 +152,20 @@ impl Events {
     /// A ready fiber leaves for another worker.
     pub(super) fn departed(&self, fiber: FiberRef) {
         if self.is_traced() {
-            self.trace_ended(fiber);
+            self.trace_departed(fiber);
         }
     }
 
-    /// A ready fiber has arrived from another worker.
+    /// A ready fiber has arrived from another worker, or this worker has taken it back.
     pub(super) fn arrived(&self, fiber: FiberRef) {
-        self.counters.moves.bump();
         if self.is_traced() {
             self.trace_present(fiber);
         }
+    }
+
+    /// A fiber came from another worker.
+    pub(super) fn received(&self) {
+        self.counters.moves.bump();
     }
 
     /// A fiber's body has returned, and its block is still its own. (The count of ended fibers

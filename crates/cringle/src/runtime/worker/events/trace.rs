@@ -97,7 +97,10 @@ impl Events {
     /// A fiber that began earlier, or elsewhere.
     #[cold]
     pub(super) fn trace_present(&self, fiber: FiberRef) {
-        self.trace_started(fiber, 0, false);
+        match fiber.take_departure(self.trace.epoch.get()) {
+            Some(flow) => self.note(Kind::Arrived, fiber.id().index, flow, 0, 0),
+            None => self.trace_started(fiber, 0, false),
+        }
         if let Some(meta) = fiber.meta() {
             self.trace_name(fiber, meta);
         }
@@ -112,6 +115,14 @@ impl Events {
                 let place = std::ptr::from_ref(meta.spawned()) as u64;
                 recorder.put(recorder.event(Kind::Placed, index, place));
             }
+        });
+    }
+
+    #[cold]
+    pub(super) fn trace_departed(&self, fiber: FiberRef) {
+        Recorder::with(|recorder| {
+            let flow = recorder.departed(fiber.id().index);
+            fiber.set_departure(self.trace.epoch.get(), flow);
         });
     }
 
