@@ -80,7 +80,9 @@ fn a_fiber_that_moves_is_one_fiber() {
     let counted: u64 = summary.workers.iter().map(|worker| worker.moves).sum();
     assert_eq!(counted, moves);
     assert!(moves >= FIBERS * STEPS, "{moves} moves");
-    assert!(text::of(&summary).contains(" moves\n"), "{}", text::of(&summary));
+    let shown = text::of(&summary);
+    assert!(shown.contains(" moves\n"), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     let sleeps = summary.waits.iter().find(|waits| waits.kind == "sleep").unwrap();
     assert_eq!(sleeps.count, FIBERS * STEPS);
 }

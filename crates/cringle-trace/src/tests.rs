@@ -140,6 +140,23 @@ fn names_cannot_control_the_terminal() {
 }
 
 #[test]
+fn long_names_of_workers_leave_no_room_for_others() {
+    let home = note(Note::Fiber, 1 << 32 | 7);
+    let text = shown(&[
+        worker(1, "worker of a long name"),
+        worker(2, "worker of another long name"),
+        names(1, "name"),
+        names(2, "name"),
+        event(1, 1, event::BEGIN, &fiber()),
+        event(1, 9, event::END, &note(Note::WaitsFor, 1)),
+        event(2, 20, event::BEGIN, &home),
+        event(2, 9, event::END, &note(Note::WaitsFor, 1)),
+        event(2, 50, event::INSTANT, &[]),
+    ]);
+    assert!(text.contains("… 7 of of on of another long name"), "{text}");
+}
+
+#[test]
 fn many_workers_of_one_name_are_numbered_quickly() {
     let began = Instant::now();
     let mut parts: Vec<_> = (1..=20_000).map(|sequence| worker(sequence, "worker 0")).collect();

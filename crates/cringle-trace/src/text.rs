@@ -113,7 +113,9 @@ fn fiber_and_time(summary: &Summary, wait: &Wait) -> String {
     let worker = match summary.workers.len() {
         1 => String::new(),
         _ if wait.fiber.home != wait.worker => {
-            format!(" of {} on {}", number(wait.fiber.home), number(wait.worker))
+            // A fiber stays in its runtime, whose number follows that of the worker.
+            let home = number(wait.fiber.home).split(' ').next().unwrap_or_default();
+            format!(" of {home} on {}", number(wait.worker))
         }
         _ => format!(" on {}", number(wait.worker)),
     };
@@ -172,6 +174,7 @@ fn more(rows: usize, what: &str) -> String {
 }
 
 fn short(name: &str, most: usize) -> String {
+    let most = most.max(1);
     let length = name.chars().count();
     if length <= most {
         return name.into();
