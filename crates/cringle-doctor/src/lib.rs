@@ -27,6 +27,8 @@ mod text;
 
 use args::DoctorArgs;
 use conclusion::Conclusion;
+use cringle::Builder;
+use cringle::runtime::{Balance, DriverChoice, ThreadLocals};
 use cringle_report as report;
 use cringle_report::failure::{FALLBACK, Failure};
 use kernel::Kernel;
@@ -55,20 +57,22 @@ struct Report {
     verdict: Conclusion,
 }
 
-/// Whether fibers can have thread-locals of their own in a program that is linked as this one.
+/// Whether fibers can have thread-locals of their own, and so move between workers, in a program
+/// that is linked as this one.
 #[derive(Serialize)]
 struct PrivateLocals {
     private: bool,
+    moves: bool,
     /// Why not.
     why: Option<String>,
 }
 
 impl PrivateLocals {
     fn find() -> PrivateLocals {
-        let builder =
-            cringle::Builder::new().workers(1).driver(cringle::runtime::DriverChoice::Epoll);
-        let tried = builder.thread_locals(cringle::runtime::ThreadLocals::Private).run(|| ());
-        PrivateLocals { private: tried.is_ok(), why: tried.err().map(|e| e.to_string()) }
+        let builder = || Builder::new().workers(1).driver(DriverChoice::Epoll);
+        let tried = builder().thread_locals(ThreadLocals::Private).run(|| ());
+        let moves = builder().balance(Balance::Moving).run(|| ()).is_ok();
+        PrivateLocals { private: tried.is_ok(), moves, why: tried.err().map(|e| e.to_string()) }
     }
 }
 

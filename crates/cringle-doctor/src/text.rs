@@ -29,6 +29,11 @@ pub(super) fn of(report: &Report) -> String {
         Some(why) => why,
     };
     page.row("thread-locals", thread_locals);
+    let moves = match report.thread_locals.moves {
+        true => "fibers with private thread-locals can move between workers",
+        false => "none: a fiber stays on the worker that has started it",
+    };
+    page.row("moves", moves);
     if let Some(measured) = &report.measured {
         self::measured(&mut page, measured);
     }

@@ -29,7 +29,10 @@ fn the_json_has_the_documented_shape() {
     assert_eq!(keys(&report.json["io_uring"]), ring);
     assert_eq!(keys(&report.json["verdict"]), ["driver", "missing", "sentence"]);
     assert_eq!(keys(&report.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
-    assert_eq!(keys(&report.json["thread_locals"]), ["private", "why"]);
+    assert_eq!(keys(&report.json["thread_locals"]), ["private", "moves", "why"]);
+    let fibers = &report.json["thread_locals"];
+    assert_eq!(fibers["moves"], fibers["private"], "fibers move with their thread-locals");
+    assert!(report.text.contains("  moves  "), "{}", report.text);
     assert_eq!(report.json["measured"], serde_json::Value::Null);
     let page = include_str!("../../../../docs/book/src/command/doctor.md");
     for key in all.iter().chain(&ring).chain(&["driver", "missing", "sentence"]) {
