@@ -4,6 +4,7 @@
 mod batches;
 mod channels;
 mod copies;
+mod cores;
 mod memory;
 mod mutexes;
 mod parks;
@@ -70,6 +71,8 @@ enum Benchmark {
     Memory,
     /// Yield, spawn and idle with thread-locals of the fibers' own
     Private,
+    /// Serve an uneven load with two workers
+    Cores,
     /// Park a million fibers at once
     Million,
 }
@@ -108,6 +111,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
         Benchmark::Memory => vec![memory::run_shared("memory of idle fibers", options.fibers)],
         Benchmark::Private => private::run(rounds, options.fibers),
+        Benchmark::Cores => cores::run(rounds.min(7)),
         Benchmark::Million => vec![memory::run_shared("a million fibers at once", options.million)],
     };
     if !options.json {

@@ -141,6 +141,8 @@ pub(super) struct Peer {
     /// Until when it offers fibers: nanoseconds since `epoch`.
     pressed_until: AtomicU64,
     epoch: Instant,
+    /// The same for the time until when it counts as one with heavy fibers.
+    heavy_until: AtomicU64,
     /// The part of a core that it has used of late, in thousandths.
     busy: AtomicU32,
     /// The blocks of the fibers that it has started, if fibers move.
@@ -162,6 +164,7 @@ impl Peer {
             needs_help: AtomicBool::new(false),
             pressed_until: AtomicU64::new(0),
             epoch: Instant::now(),
+            heavy_until: AtomicU64::new(0),
             busy: AtomicU32::new(0),
             blocks: BlockIndex::default(),
             made: Count::default(),
@@ -185,8 +188,20 @@ impl Peer {
 
     /// For the worker itself: has had too much to do, and offers fibers until then.
     pub(super) fn set_pressed_until(&self, until: Instant) {
-        let ns = until.saturating_duration_since(self.epoch).as_nanos() as u64;
-        self.pressed_until.store(ns, Ordering::Relaxed);
+        self.pressed_until.store(self.ns(until), Ordering::Relaxed);
+    }
+
+    /// For the worker itself: some of its fibers compute for long.
+    pub(super) fn set_heavy_until(&self, until: Instant) {
+        self.heavy_until.store(self.ns(until), Ordering::Relaxed);
+    }
+
+    pub(super) fn has_heavy(&self, now: Instant) -> bool {
+        self.ns(now) < self.heavy_until.load(Ordering::Relaxed)
+    }
+
+    fn ns(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.epoch).as_nanos() as u64
     }
 
     pub(super) fn busy(&self) -> u32 {
@@ -199,8 +214,7 @@ impl Peer {
     }
 
     pub(super) fn is_pressed(&self, now: Instant) -> bool {
-        let ns = now.saturating_duration_since(self.epoch).as_nanos() as u64;
-        ns < self.pressed_until.load(Ordering::Relaxed)
+        self.ns(now) < self.pressed_until.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_driver_counts(&self, counts: &Arc<Counts>) {

@@ -19,7 +19,8 @@
 //! the kernel's account of its thread. It *rests* if it has waited for a processor for a tenth of
 //! the time: then no core was free. Workers do not ask for a core again for a second after that,
 //! and twice as long each further time. It also rests if worker 0 could do its work with time to
-//! spare. A worker that rests sends its fibers to worker 0 as they become ready, and then sleeps.
+//! spare. It does not rest while one of the two has heavy fibers, which would meet the others. A
+//! worker that rests sends its fibers to worker 0 as they become ready, and then sleeps.
 //!
 //! # Fibers that answer each other
 //!
@@ -80,8 +81,8 @@ struct Window {
 }
 
 impl Pace {
-    /// A turn begins, with this number of fibers, while another worker is idle. Returns the length
-    /// of the turn before and its number of fibers, if nothing but turns lay in between.
+    /// A turn begins, with this number of fibers. Returns the length of the turn before and its
+    /// number of fibers, if nothing but turns lay in between.
     fn begin_turn(&self, now: Instant, fibers: u32) -> Option<(Duration, u32)> {
         if self.awake_since.get().is_none() {
             self.awake_since.set(Some(now));
@@ -186,13 +187,14 @@ impl Worker {
 
     /// Offers all but the first fiber, if this worker is pressed, and another one sleeps.
     fn offer_some(&self, turn: Option<FiberRef>) -> Option<FiberRef> {
-        let (Some(first), true) = (turn, self.shared.has_idle_workers()) else {
-            self.moves.pace.turn.set(None);
-            return turn;
-        };
+        let Some(first) = turn else { return turn };
         let now = Instant::now();
         let before = self.moves.pace.begin_turn(now, first.count_queued());
-        let calls = before.is_some_and(is_heavy)
+        let was_heavy = self.note_turn(now, before);
+        if !self.shared.has_idle_workers() {
+            return turn;
+        }
+        let calls = was_heavy
             || (self.moves.pace.is_long_awake(now) && self.shared.cores().may_be_free(now));
         let is_news = calls && !self.me().is_pressed(now);
         if calls {
@@ -259,10 +261,22 @@ impl Worker {
         }
     }
 
+    /// Notes a turn that has ended. Returns whether it was heavy.
+    fn note_turn(&self, now: Instant, turn: Option<(Duration, u32)>) -> bool {
+        let was_heavy = turn.is_some_and(is_heavy);
+        if was_heavy {
+            self.me().set_heavy_until(now + PRESSED);
+        }
+        was_heavy
+    }
+
     /// The worker has nothing to do.
     pub(super) fn end_turns(&self) {
-        self.moves.pace.turn.set(None);
         self.moves.pace.awake_since.set(None);
+        if let Some((began, fibers)) = self.moves.pace.turn.take() {
+            let now = Instant::now();
+            self.note_turn(now, Some((now - began, fibers)));
+        }
     }
 }
 
@@ -341,6 +355,9 @@ impl Worker {
 
     fn is_one_too_many(&self, busy: u32, is_crowded: bool) -> bool {
         let (now, first) = (self.now(), &self.shared.peers[0]);
+        if first.has_heavy(now) || self.me().has_heavy(now) {
+            return false;
+        }
         if is_crowded {
             self.shared.cores().found_none(now);
             return true;
