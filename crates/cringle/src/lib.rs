@@ -157,6 +157,7 @@ mod pages {
         InterposedCalls: "docs/book/src/interposed-calls.md",
         Hazards: "docs/book/src/hazards.md",
         ThreadLocals: "docs/book/src/thread-locals.md",
+        Cores: "docs/book/src/cores.md",
         #[cfg(feature = "sim")]
         Simulation: "docs/book/src/simulation.md",
         Diagnosing: "docs/book/src/diagnosing.md",
