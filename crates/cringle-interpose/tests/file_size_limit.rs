@@ -19,14 +19,34 @@ extern "C" fn count(_: i32) {
     SIGNALS.fetch_add(1, Ordering::SeqCst);
 }
 
+/// The limit, until this is dropped: it holds for the test's output, too, which may go to a file.
+struct Limited(libc::rlimit);
+
+impl Limited {
+    fn begin() -> Limited {
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the kernel writes to `before` and reads `limit`.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_FSIZE, &mut before), 0);
+            let limit = libc::rlimit { rlim_cur: LIMIT as u64, ..before };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+        }
+        Limited(before)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // SAFETY: the kernel reads the limit.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.0) };
+    }
+}
+
 #[test]
 fn reached_by_a_write() {
-    let limit = libc::rlimit { rlim_cur: LIMIT as u64, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the handler only counts.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, count as *const () as usize);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-    }
+    unsafe { libc::signal(libc::SIGXFSZ, count as *const () as usize) };
+    let _limited = Limited::begin();
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         let run = Builder::new().workers(1).driver(driver).run(|| {
             for len in [LIMIT + 1, LIMIT * 10] {
