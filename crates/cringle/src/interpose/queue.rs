@@ -120,9 +120,9 @@ fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
             }
             worker.watch_at_end(fiber);
             // The lock may be that of an allocator, which the library called on this worker.
-            fiber.family().pin();
-            worker.suspend_on_until(fiber, Wait::Lock, &subject, deadline);
-            fiber.family().unpin();
+            fiber.family().while_pinned(|| {
+                worker.suspend_on_until(fiber, Wait::Lock, &subject, deadline);
+            });
         }
     })
 }

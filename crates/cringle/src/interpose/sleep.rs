@@ -135,9 +135,7 @@ pub fn sleep(on: OnFiber, seconds: c_uint) -> c_uint {
 pub fn sched_yield(on: OnFiber) -> c_int {
     let result = on.call(|call| {
         // An allocator may wait for its lock so.
-        call.fiber().family().pin();
-        call.worker().yield_now(call.fiber());
-        call.fiber().family().unpin();
+        call.fiber().family().while_pinned(|| call.worker().yield_now(call.fiber()));
         0
     });
     result as c_int

@@ -128,17 +128,10 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
             Ok(deadline) => deadline,
             Err(code) => return code,
         };
-        let family = call.fiber().family();
+        let is_late = || deadline.is_some_and(|at| call.now() >= at);
+        let end = || attempt().or_else(|| is_late().then_some(-(libc::ETIMEDOUT as isize)));
         // An allocator may wait for its lock so.
-        family.pin();
-        let result = call.shielded(|| {
-            call.poll(|| {
-                let is_late = || deadline.is_some_and(|at| call.now() >= at);
-                attempt().or_else(|| is_late().then_some(-(libc::ETIMEDOUT as isize)))
-            })
-        });
-        family.unpin();
-        result
+        call.fiber().family().while_pinned(|| call.shielded(|| call.poll(end)))
     });
     result as c_int
 }
@@ -193,18 +186,16 @@ pub unsafe fn pthread_spin_lock(on: OnFiber, lock: *mut c_int) -> c_int {
             result => return result,
         }
         on.call_for_code(|call| {
-            let family = call.fiber().family();
             // An allocator may wait for its lock so.
-            family.pin();
-            let result = loop {
-                call.worker().yield_now(call.fiber());
-                match next::pthread_spin_trylock(lock) {
-                    libc::EBUSY => {}
-                    result => break -(result as isize),
+            call.fiber().family().while_pinned(|| {
+                loop {
+                    call.worker().yield_now(call.fiber());
+                    match next::pthread_spin_trylock(lock) {
+                        libc::EBUSY => {}
+                        result => return -(result as isize),
+                    }
                 }
-            };
-            family.unpin();
-            result
+            })
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The choice whether fibers move between workers, by the program and the environment.
 
+use super::word_choice;
 use std::io;
 
 const VARIABLE: &str = "CRINGLE_BALANCE";
@@ -23,17 +24,12 @@ pub enum Balance {
 impl Balance {
     /// The choice of the environment variable `CRINGLE_BALANCE`, if it is set.
     pub(super) fn of_environment() -> io::Result<Option<Balance>> {
-        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
-        match value.to_str() {
-            Some("") => Ok(None),
-            Some("fixed") => Ok(Some(Balance::Fixed)),
-            Some("moving") => Ok(Some(Balance::Moving)),
-            Some("restless") => Ok(Some(Balance::Restless)),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{VARIABLE} is {value:?}, must be `fixed` or `moving`; or unset it"),
-            )),
-        }
+        let values = [
+            ("fixed", Balance::Fixed),
+            ("moving", Balance::Moving),
+            ("restless", Balance::Restless),
+        ];
+        word_choice::of_environment(VARIABLE, &values, "`fixed` or `moving`")
     }
 
     pub(super) fn moves(self) -> bool {

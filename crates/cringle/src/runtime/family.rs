@@ -238,6 +238,14 @@ impl Family {
         self.pins.set(self.pins.get() - 1);
     }
 
+    /// Calls `f`, which does not unwind, with the family pinned.
+    pub(crate) fn while_pinned<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.pin();
+        let result = f();
+        self.unpin();
+        result
+    }
+
     /// Notes the worker that its thread-locals know. False if they know that one already.
     pub(super) fn learn(&self, worker: u32) -> bool {
         self.known.replace(worker) != worker

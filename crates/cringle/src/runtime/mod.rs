@@ -44,6 +44,7 @@ pub(crate) mod unwinding;
 pub(crate) mod wait_target;
 pub(crate) mod waiting_runtime;
 pub(crate) mod waker;
+mod word_choice;
 pub(crate) mod worker;
 
 pub use crate::driver::{Feature, Features};

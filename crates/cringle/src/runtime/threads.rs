@@ -1,5 +1,6 @@
 //! The choice of what a thread is that code of a fiber starts: by the program and the environment.
 
+use super::word_choice;
 use crate::sys;
 use std::io;
 
@@ -21,19 +22,11 @@ impl Threads {
     /// The choice of the environment variable `CRINGLE_THREADS`, if it is set. A program that does
     /// not interpose libc's calls has no choice.
     pub(super) fn of_environment() -> io::Result<Option<Threads>> {
-        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
         if !sys::is_interposed() {
             return Ok(None);
         }
-        match value.to_str() {
-            Some("") => Ok(None),
-            Some("system") => Ok(Some(Threads::System)),
-            Some("fibers") => Ok(Some(Threads::Fibers)),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{VARIABLE} is {value:?}, must be `system` or `fibers`; or unset it"),
-            )),
-        }
+        let values = [("system", Threads::System), ("fibers", Threads::Fibers)];
+        word_choice::of_environment(VARIABLE, &values, "`system` or `fibers`")
     }
 
     /// Checks that threads can be fibers, if they are to be.

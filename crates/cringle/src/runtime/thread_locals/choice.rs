@@ -1,5 +1,6 @@
 //! The choice by the program and the environment.
 
+use crate::runtime::word_choice;
 use crate::sys;
 use std::io;
 
@@ -28,15 +29,7 @@ impl ThreadLocals {
 
     /// The choice of the environment variable `CRINGLE_THREAD_LOCALS`, if it is set.
     pub(in crate::runtime) fn of_environment() -> io::Result<Option<ThreadLocals>> {
-        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
-        match value.to_str() {
-            Some("") => Ok(None),
-            Some("shared") => Ok(Some(ThreadLocals::Shared)),
-            Some("private") => Ok(Some(ThreadLocals::Private)),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{VARIABLE} is {value:?}, must be `shared` or `private`; or unset it"),
-            )),
-        }
+        let values = [("shared", ThreadLocals::Shared), ("private", ThreadLocals::Private)];
+        word_choice::of_environment(VARIABLE, &values, "`shared` or `private`")
     }
 }

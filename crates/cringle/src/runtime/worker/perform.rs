@@ -112,11 +112,11 @@ impl Here {
             }
             self.events.lacked_room();
             // The line is that of one ring, where other ops of the fiber may be under way.
-            fiber.family().pin();
-            self.room.join(fiber);
-            self.suspend(fiber, Wait::Room);
-            let has_room = self.room.leave(fiber);
-            fiber.family().unpin();
+            let has_room = fiber.family().while_pinned(|| {
+                self.room.join(fiber);
+                self.suspend(fiber, Wait::Room);
+                self.room.leave(fiber)
+            });
             // SAFETY: I1, I12. As in `push_or_refuse`, whose arguments these are.
             if has_room && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok()
             {
