@@ -8,9 +8,11 @@ cringle_interpose::install!();
 
 mod thread;
 
+use cringle::runtime::Feature;
 use cringle::{Builder, fiber};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::mpsc;
 use std::time::Instant;
 
 const ROUNDS: usize = 15;
@@ -22,15 +24,21 @@ fn main() -> io::Result<()> {
     if std::env::args().any(|argument| argument == "thread") {
         return thread::print();
     }
-    let mut ratios = [const { Vec::new() }; 2];
+    let mut ratios = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
         let reads = (reads_by(std_reader)?, reads_by(own_reader)?);
         let trips = (round_trips_of_std()?, round_trips_of_cringle()?);
         ratios[0].push(reads);
         ratios[1].push(trips);
+        let in_the_kernel = hand_overs(|| Builder::new().workers(1))?;
+        let in_the_process = hand_overs(|| Builder::new().workers(1).without(Feature::Futex))?;
+        ratios[2].push((in_the_kernel, in_the_process));
+        ratios[3].push((in_the_kernel, hand_overs_of_threads()));
     }
     report("read_at 4 KiB, 32 fibers, ns: std hooked / cringle::fs", &mut ratios[0]);
     report("socket round trip, ns: std hooked / cringle::net", &mut ratios[1]);
+    report("mpsc round trip, ns: futexes on the ring / in the process", &mut ratios[2]);
+    report("mpsc round trip, ns: fibers / threads", &mut ratios[3]);
     Ok(())
 }
 
@@ -113,3 +121,31 @@ macro_rules! round_trips {
 
 round_trips!(round_trips_of_std, std);
 round_trips!(round_trips_of_cringle, cringle);
+
+/// Sends a number back and forth through two of std's channels, and returns the time of a trip.
+fn hand_over(trips: usize, start: impl FnOnce(Box<dyn FnOnce() + Send>)) -> f64 {
+    let (ask, asked) = mpsc::sync_channel(1);
+    let (answer, answered) = mpsc::sync_channel(1);
+    start(Box::new(move || {
+        while let Ok(number) = asked.recv() {
+            if answer.send(number).is_err() {
+                return;
+            }
+        }
+    }));
+    let begun = Instant::now();
+    for number in 0..trips {
+        ask.send(number).expect("the other side receives");
+        assert_eq!(answered.recv(), Ok(number));
+    }
+    begun.elapsed().as_nanos() as f64 / trips as f64
+}
+
+fn hand_overs(builder: fn() -> Builder) -> io::Result<f64> {
+    let asker = || hand_over(TRIPS, |body| drop(fiber::spawn(body)));
+    builder().run(|| fiber::spawn(asker).join().expect("it does not panic"))
+}
+
+fn hand_overs_of_threads() -> f64 {
+    hand_over(TRIPS, |body| drop(std::thread::spawn(body)))
+}

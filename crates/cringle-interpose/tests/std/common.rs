@@ -17,11 +17,23 @@ pub(crate) fn on_one_and_two_workers(f: impl Fn() + Sync) {
     on_workers(2, &f);
 }
 
+/// Calls `f` in runtimes of one worker and of two, with rings.
+pub(crate) fn on_workers_with_ring(f: impl Fn() + Sync) {
+    end_if_stuck();
+    for workers in [1, 2] {
+        on(workers, DriverChoice::Uring, &f);
+    }
+}
+
 fn on_workers(workers: usize, f: impl Fn() + Sync) {
     end_if_stuck();
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
-        Builder::new().workers(workers).driver(driver).run(&f).expect("the driver is available");
+        on(workers, driver, &f);
     }
+}
+
+fn on(workers: usize, driver: DriverChoice, f: impl Fn() + Sync) {
+    Builder::new().workers(workers).driver(driver).run(f).expect("the driver is available");
 }
 
 /// A call that blocks the worker would hang for ever: nothing else on the worker could end it.

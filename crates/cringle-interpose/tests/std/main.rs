@@ -7,6 +7,7 @@ mod closed;
 mod common;
 mod connections;
 mod files;
+mod futexes;
 mod handlers;
 mod held;
 mod locks;

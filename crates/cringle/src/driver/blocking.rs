@@ -113,8 +113,8 @@ unsafe fn call(op: &Op) -> i32 {
             }
             Op::Connect { fd, addr, addr_len } => syscall!(SYS_connect, fd, addr, addr_len),
             Op::Syscall(call) => call.call(),
-            // A raw entry has a meaning only for a ring.
-            Op::Raw(_) => return -libc::EOPNOTSUPP,
+            // They have a meaning only for a ring.
+            Op::Raw(_) | Op::FutexWait { .. } => return -libc::EOPNOTSUPP,
         }
     };
     result as i32

@@ -171,7 +171,8 @@ impl Driver {
         }
     }
 
-    /// The features of the ring. Drivers without a ring have all of them: they perform every op.
+    /// The features of the ring. Drivers without a ring have all of them: they perform every op
+    /// but those that have a meaning only for a ring.
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),

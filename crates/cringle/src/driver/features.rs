@@ -37,11 +37,14 @@ pub enum Feature {
     FileSystem,
     /// `IORING_OP_SEND_ZC` (6.0): large sends without a copy. Without it the kernel copies them.
     SendZc,
+    /// `IORING_OP_FUTEX_WAIT` (6.7): an interposed wait for a futex ends by every wake-up, also by
+    /// one that is a system call of its own. Without it, only by those that libc makes.
+    Futex,
 }
 
 impl Feature {
     /// All features; each stands after those that it needs.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
         Feature::SubmitAll,
         Feature::SingleIssuer,
         Feature::DeferTaskrun,
@@ -53,6 +56,7 @@ impl Feature {
         Feature::Ftruncate,
         Feature::FileSystem,
         Feature::SendZc,
+        Feature::Futex,
     ];
 
     /// Returns the first Linux release with the feature.
@@ -64,6 +68,7 @@ impl Feature {
             Feature::SingleIssuer | Feature::SendZc => "6.0",
             Feature::DeferTaskrun => "6.1",
             Feature::NoSqarray => "6.6",
+            Feature::Futex => "6.7",
             Feature::Ftruncate => "6.9",
             Feature::NoIowait => "6.15",
         }
@@ -84,6 +89,7 @@ impl Feature {
             Feature::Ftruncate => "set_len goes to the pool of threads",
             Feature::FileSystem => "names and attributes go to the pool",
             Feature::SendZc => "large sends are copied",
+            Feature::Futex => "futexes wait in a queue of the process",
         }
     }
 
@@ -94,6 +100,7 @@ impl Feature {
             Feature::MsgRing => &[opcode::MsgRingData::CODE],
             Feature::Ftruncate => &[opcode::Ftruncate::CODE],
             Feature::SendZc => &[opcode::SendZc::CODE],
+            Feature::Futex => &[opcode::FutexWait::CODE],
             Feature::FileSystem => &[
                 opcode::OpenAt2::CODE,
                 opcode::UnlinkAt::CODE,

@@ -2,7 +2,18 @@
 //!
 //! On a fiber, a wait for a futex of this process joins the [`queue`] of its address. A wake-up, by
 //! a fiber or by a thread, wakes first from that queue and then in the kernel, where threads wait.
-//! A futex that other processes share is waited for by a thread of the pool.
+//! A wait that lasts goes on in the kernel as an op of the ring, so that wake-ups without a hook
+//! reach it. A futex that processes share is waited for by such an op from the start.
+//!
+//! # No wake-up is lost between the two
+//!
+//! Who wakes a waiter has changed the value, or what the value stands for, before. The op begins
+//! only if the value is unchanged; else the wait ends as if by a wake-up. If the value has come
+//! back, it asks for a wait as it would ask a caller that arrives now: a wait may end without a
+//! reason, so no caller learns from its end what the value does not say.
+//!
+//! Without such an op (epoll, kernels before 6.7) the queue serves the whole wait, and a thread of
+//! the pool waits for a futex that processes share.
 //!
 //! No cancel ends such a wait: the locks that are built on it would only wait again.
 
@@ -11,6 +22,7 @@ use super::next;
 use super::queue::{self, Waited};
 use super::ready::duration;
 use super::sleep::time_of;
+use crate::driver::Op;
 use libc::timespec;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,6 +38,13 @@ struct Futex {
     other: usize,
     value3: u32,
 }
+
+/// The time that a futex of this process is waited for in the queue of the process.
+const SHORT: Duration = Duration::from_millis(1);
+
+const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
+/// The futex had another value when the wait began.
+const CHANGED: isize = -(libc::EAGAIN as isize);
 
 const OPTIONS: c_int = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
 
@@ -133,10 +152,6 @@ impl Futex {
     /// As the system call's.
     unsafe fn wait(&self, on: OnFiber, mask: u32) -> c_long {
         let result = on.call(|call| {
-            if self.operation & libc::FUTEX_PRIVATE_FLAG == 0 {
-                // SAFETY: by the contract.
-                return unsafe { self.wait_on_thread(call) };
-            }
             if !self.address.is_multiple_of(4) || mask == 0 {
                 return -(libc::EINVAL as isize);
             }
@@ -148,16 +163,66 @@ impl Futex {
                 Ok(deadline) => deadline,
                 Err(code) => return code,
             };
-            // SAFETY: by the contract: the address is that of an aligned integer.
-            let word = unsafe { AtomicU32::from_ptr(self.address as *mut u32) };
-            let check = || word.load(Ordering::SeqCst) == self.value;
-            match queue::wait(call, self.address, mask, deadline, check, || true) {
-                Waited::Woken => 0,
-                Waited::TimedOut => -(libc::ETIMEDOUT as isize),
-                Waited::NotNeeded => -(libc::EAGAIN as isize),
+            match (self.is_shared(), self.ring_op(call, mask)) {
+                (true, Some(op)) => wait_on_ring(call, op, deadline),
+                // SAFETY: by the contract.
+                (true, None) => unsafe { self.wait_on_thread(call) },
+                // SAFETY: by the contract.
+                (false, Some(op)) => unsafe { self.wait_long(call, mask, op, deadline) },
+                // SAFETY: by the contract.
+                (false, None) => unsafe { self.wait_in_queue(call, mask, deadline) },
             }
         });
         result as c_long
+    }
+
+    /// Waits in the process's queue for a short time, and then in the kernel's.
+    ///
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn wait_long(&self, call: Call, mask: u32, op: Op, deadline: Option<Instant>) -> isize {
+        let short = call.now() + SHORT;
+        if deadline.is_some_and(|at| at <= short) {
+            // SAFETY: by the contract.
+            return unsafe { self.wait_in_queue(call, mask, deadline) };
+        }
+        // SAFETY: by the contract.
+        match unsafe { self.wait_in_queue(call, mask, Some(short)) } {
+            TIMED_OUT => match wait_on_ring(call, op, deadline) {
+                CHANGED => 0,
+                result => result,
+            },
+            result => result,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn wait_in_queue(&self, call: Call, mask: u32, deadline: Option<Instant>) -> isize {
+        // SAFETY: by the contract: the address is that of an aligned integer.
+        let word = unsafe { AtomicU32::from_ptr(self.address as *mut u32) };
+        let check = || word.load(Ordering::SeqCst) == self.value;
+        match queue::wait(call, self.address, mask, deadline, check, || true) {
+            Waited::Woken => 0,
+            Waited::TimedOut => TIMED_OUT,
+            Waited::NotNeeded => CHANGED,
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.operation & libc::FUTEX_PRIVATE_FLAG == 0
+    }
+
+    /// The op by which the worker's ring waits. `None` if the driver has no such op, or is in use:
+    /// then the library itself, on this fiber, waits for a lock, as for that of an allocator.
+    fn ring_op(&self, call: Call, mask: u32) -> Option<Op> {
+        let (word, is_shared) = (self.address as *const u32, self.is_shared());
+        let op = Op::FutexWait { word, value: self.value, mask, is_shared };
+        let here = call.worker();
+        let driver = here.driver().try_borrow_mut().ok()?;
+        (driver.is_ring() && op.fits_ring(driver.features())).then_some(op)
     }
 
     /// # Safety
@@ -188,6 +253,15 @@ impl Futex {
         };
         Ok(call.now().checked_add(limit))
     }
+}
+
+/// Waits in the kernel's queue, by an op of the worker's ring.
+fn wait_on_ring(call: Call, op: Op, deadline: Option<Instant>) -> isize {
+    let result = call.shielded(|| {
+        call.worker().watch_at_end(call.fiber());
+        call.perform_until(op, deadline)
+    });
+    result.unwrap_or(TIMED_OUT)
 }
 
 /// The time until a clock shows `time`.

@@ -325,6 +325,7 @@ impl Op {
             | Op::GetXattr(_)
             | Op::SetXattr(_)
             | Op::Connect { .. }
+            | Op::FutexWait { .. }
             | Op::Syscall(_)
             | Op::Raw(_) => None,
         }

@@ -108,8 +108,8 @@ impl Flight {
                     0 => Outcome::Wait(fd, Direction::Events),
                     ready => Outcome::Done(ready),
                 },
-                // A raw entry has a meaning only for a ring.
-                Op::Raw(_) => Outcome::Done(-libc::EOPNOTSUPP),
+                // They have a meaning only for a ring.
+                Op::Raw(_) | Op::FutexWait { .. } => Outcome::Done(-libc::EOPNOTSUPP),
                 Op::Sync { .. }
                 | Op::OpenHow { .. }
                 | Op::Close { .. }

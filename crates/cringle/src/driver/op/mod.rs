@@ -193,6 +193,15 @@ pub(crate) enum Op {
         addr: *const libc::sockaddr_storage,
         addr_len: libc::socklen_t,
     },
+    /// Waits until a wake-up of a futex, while it has this value (Linux 6.7).
+    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+    FutexWait {
+        word: *const u32,
+        value: u32,
+        mask: u32,
+        /// Whether other processes may wake it.
+        is_shared: bool,
+    },
     /// A call that no ring has an op for; a thread of the pool makes it.
     Syscall(Syscall),
     /// An entry that the caller filled in, except its `user_data`.

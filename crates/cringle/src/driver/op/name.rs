@@ -83,5 +83,6 @@ op_names! {
     ListXattrs "listxattr", "a listxattr", Hidden;
     RemoveXattr "removexattr", "a removexattr", Hidden;
     ChangeRoot "chroot", "a chroot", Path;
+    Futex "futex", "a wake-up of a futex", Hidden;
     Raw "raw", "a raw entry", Hidden;
 }

@@ -161,6 +161,7 @@ impl Op {
             Op::SendZc { fd, .. } => row(N::SendZc).fd(fd).peer().needs(Feature::SendZc),
             Op::Accept { fd, .. } => row(N::Accept).fd(fd).peer(),
             Op::Connect { fd, addr, .. } => row(N::Connect).fd(fd).path(addr).peer(),
+            Op::FutexWait { word, .. } => row(N::Futex).path(word).peer().needs(Feature::Futex),
             Op::Syscall(call) => call.row().off_ring(),
             Op::Raw(_) => row(N::Raw),
         }

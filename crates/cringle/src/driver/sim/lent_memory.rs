@@ -177,6 +177,7 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
         | Op::Close { .. }
         | Op::SetLen { .. }
         | Op::Poll { .. }
+        | Op::FutexWait { .. }
         | Op::Raw(_) => (Vec::new(), false),
     }
 }

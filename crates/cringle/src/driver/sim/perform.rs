@@ -274,6 +274,7 @@ fn names_a_path(op: &Op) -> bool {
         | Op::SendMsg { .. }
         | Op::Accept { .. }
         | Op::Connect { .. }
+        | Op::FutexWait { .. }
         | Op::Raw(_) => false,
     }
 }

@@ -88,10 +88,21 @@ pub(super) fn entry(op: &Op) -> Entry {
         Op::Connect { fd, addr, addr_len } => {
             opcode::Connect::new(Fd(fd), addr.cast(), addr_len).build()
         }
+        Op::FutexWait { word, value, mask, is_shared } => {
+            let flags = futex_flags(is_shared);
+            opcode::FutexWait::new(word, value.into(), mask.into(), flags).build()
+        }
         Op::Syscall(_) => unreachable!("the pool performs what no ring has an op for"),
         // SAFETY: I1. The entry lies in the frame that waits for this op.
         Op::Raw(entry) => unsafe { (*entry).clone() },
     }
+}
+
+/// The flags of `futex2(2)` for a futex of 32 bits.
+fn futex_flags(is_shared: bool) -> u32 {
+    const SIZE_U32: u32 = 0x02;
+    const PRIVATE: u32 = libc::FUTEX_PRIVATE_FLAG as u32;
+    if is_shared { SIZE_U32 } else { SIZE_U32 | PRIVATE }
 }
 
 #[inline(always)]

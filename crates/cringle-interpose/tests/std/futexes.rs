@@ -1,0 +1,253 @@
+//! Futexes that are woken by system calls of the program's own, which pass no hook.
+
+use crate::common::{on_workers_with_ring, waits_for};
+use cringle::runtime::{self, Driver, Feature};
+use cringle::{Builder, fiber};
+use libc::{
+    FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, SYS_futex,
+    c_int, c_long, timespec,
+};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// `futex(2)` by the instruction, as Go and rustix make it.
+fn inline(word: &AtomicU32, operation: c_int, value: u32, mask: u32) -> isize {
+    let result: isize;
+    // SAFETY: the contract of `futex`: the word lives, and no time is given. A wake-up reads and
+    // writes no memory.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") SYS_futex => result,
+            in("rdi") word.as_ptr(), in("rsi") operation, in("rdx") value,
+            in("r10") 0, in("r8") 0, in("r9") mask,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            inlateout("x0") word.as_ptr() => result,
+            in("x8") SYS_futex, in("x1") operation, in("x2") value,
+            in("x3") 0, in("x4") 0, in("x5") mask,
+        );
+    }
+    result
+}
+
+fn wake_inline(word: &AtomicU32, most: u32) -> isize {
+    inline(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, most, 0)
+}
+
+/// `futex(2)` through libc, which is interposed.
+fn hooked(
+    word: &AtomicU32,
+    operation: c_int,
+    value: u32,
+    time: Option<Duration>,
+    mask: u32,
+) -> c_long {
+    let time = time.map(|time| timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let time = time.as_ref().map_or(null(), std::ptr::from_ref);
+    // SAFETY: the contract of `futex`: the word and the time live.
+    unsafe {
+        libc::syscall(SYS_futex, word.as_ptr(), operation, value, time, null_mut::<u32>(), mask)
+    }
+}
+
+fn wait(word: &AtomicU32, value: u32) -> c_long {
+    hooked(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value, None, 0)
+}
+
+/// Whether the ring of this runtime waits for futexes. Prints what is not tested if it does not.
+fn ring_has_futexes() -> bool {
+    let has = matches!(runtime::driver(), Driver::Uring(features) if features.has(Feature::Futex));
+    if !has {
+        eprintln!("skipped: no IORING_OP_FUTEX_WAIT (Linux 6.7)");
+    }
+    has
+}
+
+/// Calls `f` until a wake-up has reached a waiter. The fibers of the worker run meanwhile.
+fn until_one_is_woken(mut wake: impl FnMut() -> isize) {
+    while wake() == 0 {
+        fiber::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn long_wait_ends_by_an_inline_wake_up() {
+    on_workers_with_ring(|| {
+        if !ring_has_futexes() {
+            return;
+        }
+        // The value never changes: only a waiter in the kernel can be woken.
+        let word = AtomicU32::new(7);
+        let result = waits_for(|| wait(&word, 7), || until_one_is_woken(|| wake_inline(&word, 1)));
+        assert_eq!(result, 0);
+    });
+}
+
+#[test]
+fn inline_wake_up_before_the_wait_is_in_the_kernel_is_not_missed() {
+    on_workers_with_ring(|| {
+        if !ring_has_futexes() {
+            return;
+        }
+        let (word, begun) = (AtomicU32::new(0), AtomicBool::new(false));
+        fiber::scope(|s| {
+            let waiter = s.spawn(|| {
+                begun.store(true, Ordering::SeqCst);
+                while word.load(Ordering::SeqCst) == 0 {
+                    wait(&word, 0);
+                }
+            });
+            while !begun.load(Ordering::SeqCst) {
+                fiber::yield_now();
+            }
+            word.store(1, Ordering::SeqCst);
+            wake_inline(&word, 1);
+            waiter.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn long_wait_ends_by_a_hooked_wake_up() {
+    on_workers_with_ring(|| {
+        let word = AtomicU32::new(7);
+        let result = waits_for(
+            || wait(&word, 7),
+            || {
+                until_one_is_woken(|| {
+                    hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, None, 0) as isize
+                });
+            },
+        );
+        assert_eq!(result, 0);
+    });
+}
+
+#[test]
+fn wake_ups_reach_each_waiter_once_in_both_queues() {
+    const WAITERS: usize = 60;
+    on_workers_with_ring(|| {
+        let word = AtomicU32::new(0);
+        fiber::scope(|s| {
+            let waiters: Vec<_> = (0..WAITERS)
+                .map(|i| {
+                    let word = &word;
+                    s.spawn(move || {
+                        // Some are in the kernel when the others come.
+                        fiber::sleep(Duration::from_micros(100 * i as u64));
+                        wait(word, 0)
+                    })
+                })
+                .collect();
+            let mut woken = 0;
+            while woken < WAITERS {
+                let operation = FUTEX_WAKE | FUTEX_PRIVATE_FLAG;
+                woken += hooked(&word, operation, 3, None, 0) as usize;
+                fiber::sleep(Duration::from_micros(300));
+            }
+            assert_eq!(woken, WAITERS, "a wake-up was counted twice");
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), 0);
+            }
+        });
+    });
+}
+
+#[test]
+fn mask_and_deadline_count_in_the_kernel_too() {
+    on_workers_with_ring(|| {
+        if !ring_has_futexes() {
+            return;
+        }
+        let word = AtomicU32::new(1);
+        let wake = |mask| inline(&word, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, 1, mask);
+        let result = waits_for(
+            || hooked(&word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 1, None, 0b01),
+            || {
+                assert_eq!(wake(0b10), 0);
+                until_one_is_woken(|| wake(0b11));
+            },
+        );
+        assert_eq!(result, 0);
+
+        let time = Some(Duration::from_millis(5));
+        let late = hooked(&word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 1, time, 0);
+        assert_eq!(
+            (late, std::io::Error::last_os_error().raw_os_error()),
+            (-1, Some(libc::ETIMEDOUT))
+        );
+    });
+}
+
+#[test]
+fn futex_that_processes_share_is_waited_for_by_the_ring() {
+    on_workers_with_ring(|| {
+        if !ring_has_futexes() {
+            return;
+        }
+        let word = AtomicU32::new(1);
+        let before = threads_of_process();
+        let results = waits_for(
+            || fiber::join_all((0..50).map(|_| || hooked(&word, FUTEX_WAIT, 1, None, 0))),
+            || {
+                let mut woken = 0;
+                while woken < 50 {
+                    woken += inline(&word, FUTEX_WAKE, 50, 0);
+                    fiber::sleep(Duration::from_micros(100));
+                }
+            },
+        );
+        assert_eq!(results, [0; 50]);
+        assert!(threads_of_process() < before + 50, "each wait took a thread");
+        assert_eq!(hooked(&word, FUTEX_WAIT, 2, None, 0), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN));
+    });
+}
+
+#[test]
+fn no_deadline_of_the_fiber_ends_a_wait() {
+    on_workers_with_ring(|| {
+        let word = AtomicU32::new(1);
+        let mut seen = (-1, 0);
+        let wait = || {
+            let wait = || {
+                seen = (wait(&word, 1), word.load(Ordering::SeqCst));
+                Ok(())
+            };
+            drop(cringle::time::timeout(Duration::from_millis(2), wait));
+        };
+        waits_for(wait, || {
+            word.store(2, Ordering::SeqCst);
+            let wake = || hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, None, 0);
+            until_one_is_woken(|| wake() as isize);
+        });
+        assert_eq!(seen, (0, 2));
+    });
+}
+
+#[test]
+fn without_the_op_a_futex_is_served_by_the_queue() {
+    let builder = Builder::new().workers(1).without(Feature::Futex);
+    let run = builder.run(|| {
+        let word = AtomicU32::new(7);
+        let wake = || hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, None, 0);
+        assert_eq!(waits_for(|| wait(&word, 7), || assert_eq!(wake(), 1)), 0);
+    });
+    run.expect("a driver is available");
+}
+
+fn threads_of_process() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
