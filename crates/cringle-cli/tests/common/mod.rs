@@ -12,9 +12,20 @@ use std::process::{Command, Output};
 
 /// The command, to run in the directory `place`.
 pub(crate) fn cringle(place: &Path) -> Command {
+    heed_interrupts();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cringle"));
     command.current_dir(place);
     command
+}
+
+/// Makes this program, and what it starts, heed an interrupt. A background job of a shell ignores
+/// it, and its children inherit that.
+pub(crate) fn heed_interrupts() {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the contract of `signal`: no handler of this program is replaced, and no pointer
+        // is passed.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Creates an empty directory for one test, below the target directory.

@@ -30,6 +30,7 @@ fn gnu_path() -> OsString {
 }
 
 pub(crate) fn ours() -> Command {
+    heed_interrupts();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cringle"));
     command.arg("cp");
     command
