@@ -1,11 +1,11 @@
 //! Futexes that are woken by system calls of the program's own, which pass no hook.
 
-use crate::common::{on_workers_with_ring, waits_for};
+use crate::common::{on_both_drivers, on_one_and_two_workers, on_workers_with_ring, waits_for};
 use cringle::runtime::{self, Driver, Feature};
 use cringle::{Builder, fiber};
 use libc::{
-    FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, SYS_futex,
-    c_int, c_long, timespec,
+    FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET,
+    FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP, SYS_futex, c_int, c_long, timespec,
 };
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -246,6 +246,127 @@ fn without_the_op_a_futex_is_served_by_the_queue() {
         assert_eq!(waits_for(|| wait(&word, 7), || assert_eq!(wake(), 1)), 0);
     });
     run.expect("a driver is available");
+}
+
+/// Calls `f` while three fibers wait for the futex, and ends their waits.
+fn with_three_waiters<T>(word: &AtomicU32, f: impl FnOnce() -> T) -> T {
+    let begun = AtomicU32::new(0);
+    fiber::scope(|s| {
+        for _ in 0..3 {
+            s.spawn(|| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                while word.load(Ordering::SeqCst) == 1 {
+                    wait(word, 1);
+                }
+            });
+        }
+        while begun.load(Ordering::SeqCst) < 3 {
+            fiber::yield_now();
+        }
+        let result = f();
+        word.store(2, Ordering::SeqCst);
+        hooked(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 3, None, 0);
+        result
+    })
+}
+
+#[test]
+fn counts_are_those_of_the_kernel() {
+    on_both_drivers(|| {
+        let result_of = |operation: c_int, value: c_int, second: usize, value3: u32| {
+            let (word, other) = (AtomicU32::new(1), AtomicU32::new(0));
+            with_three_waiters(&word, || {
+                let operation = operation | FUTEX_PRIVATE_FLAG;
+                let (word, other) = (word.as_ptr(), other.as_ptr());
+                // SAFETY: the contract of `futex`: both words live.
+                let result = unsafe {
+                    libc::syscall(SYS_futex, word, operation, value, second, other, value3)
+                };
+                let error = std::io::Error::last_os_error().raw_os_error();
+                if result < 0 { -c_long::from(error.unwrap()) } else { result }
+            })
+        };
+        assert_eq!(result_of(FUTEX_WAKE, 2, 0, 0), 2);
+        assert_eq!(result_of(FUTEX_WAKE, 9, 0, 0), 3);
+        assert_eq!((result_of(FUTEX_WAKE, 0, 0, 0), result_of(FUTEX_WAKE, -1, 0, 0)), (1, 1));
+        assert_eq!(result_of(FUTEX_CMP_REQUEUE, 1, 9, 7), -c_long::from(libc::EAGAIN));
+        assert_eq!(result_of(FUTEX_CMP_REQUEUE, 1, 9, 1), 3);
+        assert_eq!(result_of(FUTEX_REQUEUE, -1, 9, 0), -c_long::from(libc::EINVAL));
+        assert_eq!(result_of(FUTEX_REQUEUE, 1, 9, 0), 1);
+        assert_eq!(result_of(FUTEX_WAKE_OP, 2, 1, 0), 2);
+    });
+}
+
+/// The second value of `FUTEX_WAKE_OP` changes within the call: the unlocking half of a condition
+/// variable's signal.
+#[test]
+fn wake_up_with_an_operation_comes_after_the_operation() {
+    /// `FUTEX_OP(SET, 0, CMP_GT, 1)`.
+    const SET_TO_0_IF_ABOVE_1: u32 = 4 << 24 | 1;
+    on_one_and_two_workers(|| {
+        let (lock, condition) = (AtomicU32::new(2), AtomicU32::new(0));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for _ in 0..200 {
+                    while lock.load(Ordering::SeqCst) != 2 {
+                        std::thread::yield_now();
+                    }
+                    let operation = FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG;
+                    let (word, second) = (condition.as_ptr(), lock.as_ptr());
+                    // SAFETY: the contract of `futex`: both words live.
+                    let result = unsafe {
+                        let all = 10_usize;
+                        libc::syscall(
+                            SYS_futex,
+                            word,
+                            operation,
+                            0,
+                            all,
+                            second,
+                            SET_TO_0_IF_ABOVE_1,
+                        )
+                    };
+                    assert!(result >= 0);
+                }
+            });
+            for round in 0..200 {
+                while lock.load(Ordering::SeqCst) == 2 {
+                    wait(&lock, 2);
+                }
+                if round < 199 {
+                    lock.store(2, Ordering::SeqCst);
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn one_call_wakes_no_waiter_twice() {
+    const WAITERS: usize = 100;
+    on_one_and_two_workers(|| {
+        let (word, ends) = (AtomicU32::new(0), AtomicBool::new(false));
+        fiber::scope(|s| {
+            for _ in 0..WAITERS {
+                s.spawn(|| {
+                    while !ends.load(Ordering::SeqCst) {
+                        wait(&word, 0);
+                    }
+                });
+            }
+            let wake = || {
+                hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, c_int::MAX as u32, None, 0) as usize
+            };
+            for _ in 0..100 {
+                let woken = fiber::unblock(wake);
+                assert!(woken <= WAITERS, "{woken}");
+                fiber::yield_now();
+            }
+            ends.store(true, Ordering::SeqCst);
+            word.store(1, Ordering::SeqCst);
+            wake();
+        });
+    });
 }
 
 fn threads_of_process() -> usize {

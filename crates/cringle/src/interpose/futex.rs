@@ -23,9 +23,11 @@ use super::queue::{self, Waited};
 use super::ready::duration;
 use super::sleep::time_of;
 use crate::driver::Op;
+use crate::runtime::worker::Worker;
+use crate::sys;
 use libc::timespec;
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The arguments of `syscall(SYS_futex, …)`.
@@ -45,6 +47,9 @@ const SHORT: Duration = Duration::from_millis(1);
 const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 /// The futex had another value when the wait began.
 const CHANGED: isize = -(libc::EAGAIN as isize);
+
+/// The workers that wait for a futex in the kernel, while their fibers wait with them.
+static BLOCKED: AtomicUsize = AtomicUsize::new(0);
 
 const OPTIONS: c_int = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
 
@@ -97,27 +102,24 @@ impl Futex {
             libc::FUTEX_CMP_REQUEUE_PI,
             libc::FUTEX_LOCK_PI2,
         ];
+        let is_realtime = self.operation & libc::FUTEX_CLOCK_REALTIME != 0;
         match (self.operation & !OPTIONS, on) {
+            // The kernel refuses it.
+            (libc::FUTEX_WAIT, _) if is_realtime => None,
             // SAFETY: by the contract.
             (libc::FUTEX_WAIT, Some(on)) => Some(unsafe { self.wait(on, u32::MAX) }),
             // SAFETY: by the contract.
             (libc::FUTEX_WAIT_BITSET, Some(on)) => Some(unsafe { self.wait(on, self.value3) }),
+            (libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET, None) => {
+                // SAFETY: by the contract.
+                Worker::here().map(|_| unsafe { self.block() })
+            }
             (libc::FUTEX_WAKE, _) => self.wake(u32::MAX),
             (libc::FUTEX_WAKE_BITSET, _) => self.wake(self.value3),
-            // A woken waiter looks again, so it is no harm to wake one that would be requeued.
-            (libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE, _) => {
-                queue::wake(
-                    self.address,
-                    u32::MAX,
-                    (self.value as usize).saturating_add(self.time),
-                );
-                None
-            }
-            (libc::FUTEX_WAKE_OP, _) => {
-                queue::wake(self.address, u32::MAX, self.value as usize);
-                queue::wake(self.other, u32::MAX, self.time);
-                None
-            }
+            // SAFETY: by the contract.
+            (libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE, _) => Some(unsafe { self.requeue() }),
+            // SAFETY: by the contract.
+            (libc::FUTEX_WAKE_OP, _) => Some(unsafe { self.wake_by_operation() }),
             (operation, Some(on)) if PRIORITY.contains(&operation) => {
                 // The kernel would make its thread the owner.
                 Some(on.call(|_| -(libc::ENOTSUP as isize)) as c_long)
@@ -126,25 +128,89 @@ impl Futex {
         }
     }
 
-    /// Wakes fibers, and leaves the rest of the number to the kernel.
+    /// Makes the call as it is.
+    ///
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn in_kernel(&self) -> c_long {
+        let Futex { address, operation, value, time, other, value3 } = *self;
+        let (operation, value, value3) = (operation as usize, value as usize, value3 as usize);
+        // SAFETY: by the contract.
+        unsafe { next::syscall(libc::SYS_futex, address, operation, value, time, other, value3) }
+    }
+
+    /// A wait that blocks the worker.
+    ///
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn block(&self) -> c_long {
+        BLOCKED.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: by the contract.
+        let result = unsafe { self.in_kernel() };
+        BLOCKED.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// The kernel compares and moves threads. Of the queue, those that would be moved are woken,
+    /// which is no harm: each looks again.
+    ///
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn requeue(&self) -> c_long {
+        // SAFETY: by the contract.
+        let in_kernel = unsafe { self.in_kernel() };
+        if in_kernel < 0 {
+            return in_kernel;
+        }
+        let most = self.most().saturating_add(self.time).saturating_sub(in_kernel as usize);
+        let woken = queue::wake(self.address, u32::MAX, most);
+        let counts_moved = self.operation & !OPTIONS == libc::FUTEX_CMP_REQUEUE;
+        in_kernel + if counts_moved { woken } else { woken.min(self.most()) } as c_long
+    }
+
+    /// The kernel changes the other value first. Whether the change asks for a wake-up there, is
+    /// left to those who wait.
+    ///
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn wake_by_operation(&self) -> c_long {
+        // SAFETY: by the contract.
+        let in_kernel = unsafe { self.in_kernel() };
+        if in_kernel < 0 {
+            return in_kernel;
+        }
+        let woken = queue::wake(self.address, u32::MAX, self.most())
+            + queue::wake(self.other, u32::MAX, (self.time as c_int).max(1) as usize);
+        in_kernel + woken as c_long
+    }
+
+    /// The number that a wake-up wakes at most. As the kernel, it wakes one for 0 and less.
+    #[inline]
+    fn most(&self) -> usize {
+        (self.value as c_int).max(1) as usize
+    }
+
+    /// Wakes fibers, and leaves the rest of the number to the kernel. One is left to it if a worker
+    /// is blocked: a woken fiber of that worker does nothing before the worker goes on.
     #[inline]
     fn wake(&self, mask: u32) -> Option<c_long> {
-        let most = self.value as usize;
+        let most = self.most();
         let woken = queue::wake(self.address, mask, most);
         if woken == 0 {
             return None;
         }
-        if woken < most {
-            let operation = self.operation as usize;
-            let rest = most - woken;
-            // SAFETY: by the contract of a wake-up, which has none.
-            let more = unsafe {
-                let (time, other, mask) = (self.time, self.other, self.value3 as usize);
-                next::syscall(libc::SYS_futex, self.address, operation, rest, time, other, mask)
-            };
-            return Some(woken as c_long + more.max(0));
+        let is_blocked = BLOCKED.load(Ordering::SeqCst) > 0;
+        if woken == most && !is_blocked {
+            return Some(woken as c_long);
         }
-        Some(woken as c_long)
+        let rest = Futex { value: (most - woken).max(1) as u32, ..*self };
+        // SAFETY: by the contract of a wake-up, which has none.
+        let more = unsafe { rest.in_kernel() };
+        Some((woken as c_long + more.max(0)).min(most as c_long))
     }
 
     /// # Safety
@@ -152,6 +218,13 @@ impl Futex {
     /// As the system call's.
     unsafe fn wait(&self, on: OnFiber, mask: u32) -> c_long {
         let result = on.call(|call| {
+            if call.worker().is_in_use() {
+                // SAFETY: by the contract.
+                return match unsafe { self.block() } {
+                    -1 => -(sys::errno() as isize),
+                    result => result as isize,
+                };
+            }
             if !self.address.is_multiple_of(4) || mask == 0 {
                 return -(libc::EINVAL as isize);
             }
@@ -215,13 +288,12 @@ impl Futex {
         self.operation & libc::FUTEX_PRIVATE_FLAG == 0
     }
 
-    /// The op by which the worker's ring waits. `None` if the driver has no such op, or is in use:
-    /// then the library itself, on this fiber, waits for a lock, as for that of an allocator.
+    /// The op by which the worker's ring waits, if it has one.
     fn ring_op(&self, call: Call, mask: u32) -> Option<Op> {
         let (word, is_shared) = (self.address as *const u32, self.is_shared());
         let op = Op::FutexWait { word, value: self.value, mask, is_shared };
         let here = call.worker();
-        let driver = here.driver().try_borrow_mut().ok()?;
+        let driver = here.driver().borrow();
         (driver.is_ring() && op.fits_ring(driver.features())).then_some(op)
     }
 
@@ -253,6 +325,11 @@ impl Futex {
         };
         Ok(call.now().checked_add(limit))
     }
+}
+
+/// Forgets the blocked workers, in a forked child: they are the parent's.
+pub(super) fn forget_all() {
+    BLOCKED.store(0, Ordering::Relaxed);
 }
 
 /// Waits in the kernel's queue, by an op of the worker's ring.

@@ -71,6 +71,7 @@ fn after_fork() {
     extern "C" fn in_child() {
         crate::runtime::worker::Worker::leave_thread();
         queue::forget_all();
+        futex::forget_all();
         held::forget_all();
         waits::count_fork();
         crate::driver::closing::forget_drivers();

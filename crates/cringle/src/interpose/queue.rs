@@ -46,6 +46,8 @@ struct Waiter {
     mask: u32,
     woken: AtomicBool,
     waker: UnsafeCell<Option<Waker>>,
+    /// Its number among those that have joined the queue.
+    arrival: Cell<u64>,
     queued: Cell<bool>,
     previous: Cell<Option<NonNull<Waiter>>>,
     next: Cell<Option<NonNull<Waiter>>>,
@@ -55,6 +57,8 @@ struct Waiter {
 struct Queue {
     first: Option<NonNull<Waiter>>,
     last: Option<NonNull<Waiter>>,
+    /// The number of those that have joined it.
+    arrivals: u64,
 }
 
 // SAFETY: I10. Waiters lie in frames that stay while they are queued, and their fields are touched
@@ -82,6 +86,7 @@ pub(super) fn wait(
         mask,
         woken: AtomicBool::new(false),
         waker: UnsafeCell::new(Some(call.worker().waker(call.fiber()))),
+        arrival: Cell::new(0),
         queued: Cell::new(false),
         previous: Cell::new(None),
         next: Cell::new(None),
@@ -159,8 +164,14 @@ pub(super) fn wake_after_release(address: usize, most: usize) {
 
 #[cold]
 fn wake_some(address: usize, mask: u32, most: usize) -> usize {
+    // Who waits again meanwhile is not woken again.
+    let mut arrivals = None;
     for woken in 0..most {
-        let waker = queue_of(address).lock().pop(address, mask);
+        let waker = {
+            let mut queue = queue_of(address).lock();
+            let arrivals = *arrivals.get_or_insert(queue.arrivals);
+            queue.pop(address, mask, arrivals)
+        };
         match waker {
             Some(waker) => waker.wake(),
             None => return woken,
@@ -176,7 +187,7 @@ pub(super) fn forget_all() {
 
 impl Queue {
     const fn new() -> Queue {
-        Queue { first: None, last: None }
+        Queue { first: None, last: None, arrivals: 0 }
     }
 
     /// # Safety
@@ -184,6 +195,8 @@ impl Queue {
     /// I12: the waiter stays in place until it has left the queue.
     unsafe fn push(&mut self, waiter: &Waiter) {
         let node = NonNull::from(waiter);
+        self.arrivals += 1;
+        waiter.arrival.set(self.arrivals);
         waiter.queued.set(true);
         waiter.previous.set(self.last);
         match self.last.replace(node) {
@@ -212,12 +225,16 @@ impl Queue {
         true
     }
 
-    /// Removes the first waiter of the address that the mask does not pass over.
-    fn pop(&mut self, address: usize, mask: u32) -> Option<Waker> {
+    /// Removes the first waiter of the address that the mask does not pass over, if it was among
+    /// the first `arrivals` to join.
+    fn pop(&mut self, address: usize, mask: u32, arrivals: u64) -> Option<Waker> {
         let mut node = self.first;
         while let Some(found) = node {
             // SAFETY: I10. It is queued, so it stays until `woken` is stored, the last touch.
             let waiter = unsafe { found.as_ref() };
+            if waiter.arrival.get() > arrivals {
+                return None;
+            }
             if waiter.address == address && waiter.mask & mask != 0 {
                 self.remove(waiter);
                 // SAFETY: I10. Only the one that dequeues the waiter takes its waker.

@@ -40,6 +40,10 @@ impl Alarms {
         self.timers.borrow().pending().for_each(f);
     }
 
+    fn are_in_use(&self) -> bool {
+        self.timers.try_borrow_mut().is_err()
+    }
+
     pub(super) fn are_taken_back(&self) -> bool {
         self.timers.borrow().are_taken_back()
     }
@@ -54,6 +58,13 @@ impl Alarms {
 }
 
 impl Worker {
+    /// Whether code of the library that the running fiber has called changes what a wait needs.
+    /// Then it has called an allocator, say, and that must not suspend the fiber.
+    #[cfg(feature = "interpose")]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.alarms.are_in_use() || self.driver.try_borrow_mut().is_err()
+    }
+
     /// Sets a timer. It is to be [taken back](Self::take_back_timer).
     pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
         self.events.timer_set(&self.driver, at);
