@@ -4,12 +4,14 @@
 //! One worker never sleeps here, and is timed by the thread's CPU time. Two workers are timed by
 //! the wall clock. tokio runs a woken task on the worker that wakes it, so two tasks that reply to
 //! each other end up on one worker. The fair comparison of a round trip between two cores is
-//! therefore the one with two runtimes; a user of tokio gets the one with one runtime.
+//! therefore the one with two runtimes; a user of tokio gets the one with one runtime. Fibers that
+//! move do what those tasks do. They are not placed, because what is placed stays.
 
 use crate::report::{Contest, Report};
 use common::clock::{cpu_ns_per_op, thread_cpu, wall_ns_per_op};
-use cringle::fiber;
+use cringle::runtime::{Balance, ThreadLocals};
 use cringle::sync::mpsc;
+use cringle::{Builder, fiber};
 use std::time::Instant;
 use tokio::sync::mpsc as tokio_mpsc;
 
@@ -19,6 +21,8 @@ const STREAMED: u64 = 300_000;
 /// The capacity of a stream's channels.
 const DEPTH: usize = 128;
 const BAR: f64 = 1.0;
+const BAR_ACROSS: f64 = 1.2;
+const MOVING: &str = "cringle: fibers that move";
 
 pub(crate) fn run(rounds: usize) -> Report {
     let on_fibers = "cringle: mpsc, fibers of one worker";
@@ -43,17 +47,19 @@ fn round_trip(rounds: usize) -> Report {
     let two = "tokio: mpsc, two single-threaded runtimes";
     let on_two = || {
         let body = || fibers(1, ROUND_TRIPS_ACROSS, wall_per_op);
-        cringle::Builder::new().workers(2).run(body).expect("a runtime")
+        Builder::new().workers(2).run(body).expect("a runtime")
     };
     Contest::new("channel across workers, round trip")
         .side(on_fibers, on_two)
+        .side(MOVING, || on_moving(moving_round_trips))
         .side(one, one_runtime)
         .side(two, two_runtimes)
         .side(threads, threads_round_trip)
         .run(rounds)
-        .ratio(on_fibers, &[one], Some(BAR))
+        .ratio(on_fibers, &[one], None)
         .ratio(on_fibers, &[two], None)
         .ratio(on_fibers, &[threads], None)
+        .ratio(MOVING, &[one], Some(BAR_ACROSS))
 }
 
 fn stream(rounds: usize) -> Report {
@@ -61,9 +67,40 @@ fn stream(rounds: usize) -> Report {
     let on_tokio = "tokio: mpsc, one runtime with two workers";
     Contest::new("channel across workers, a stream")
         .side(on_fibers, fibers_streaming)
+        .side(MOVING, || on_moving(moving_stream))
         .side(on_tokio, tasks_streaming)
         .run(rounds)
-        .ratio(on_fibers, &[on_tokio], Some(BAR))
+        .ratio(on_fibers, &[on_tokio], None)
+        .ratio(MOVING, &[on_tokio], Some(BAR_ACROSS))
+}
+
+fn on_moving(body: fn() -> f64) -> f64 {
+    let builder = Builder::new().workers(2).thread_locals(ThreadLocals::Private);
+    builder.balance(Balance::Moving).run(body).expect("fibers can have thread-locals of their own")
+}
+
+fn moving_round_trips() -> f64 {
+    let (request, requests) = mpsc::sync_channel(1);
+    let (reply, replies) = mpsc::sync_channel(1);
+    fiber::spawn(move || requests.iter().for_each(|n: u64| reply.send(n).expect("a client")));
+    let client = fiber::spawn(move || {
+        wall_ns_per_op(ROUND_TRIPS_ACROSS, || {
+            for n in 0..ROUND_TRIPS_ACROSS {
+                request.send(n).expect("the server receives");
+                assert_eq!(replies.recv(), Ok(n));
+            }
+        })
+    });
+    client.join().expect("no panic")
+}
+
+fn moving_stream() -> f64 {
+    let (sender, receiver) = mpsc::sync_channel(DEPTH);
+    fiber::spawn(move || (0..STREAMED).for_each(|n| sender.send(n).expect("a receiver")));
+    let receiver = fiber::spawn(move || {
+        wall_ns_per_op(STREAMED, || assert_eq!(receiver.iter().count() as u64, STREAMED))
+    });
+    receiver.join().expect("no panic")
 }
 
 /// Returns the nanoseconds per round trip between a fiber on worker 0 and one on `worker`.
@@ -207,7 +244,7 @@ fn fibers_streaming() -> f64 {
         other.join().expect("no panic");
         nanoseconds
     };
-    cringle::Builder::new().workers(2).run(body).expect("a runtime")
+    Builder::new().workers(2).run(body).expect("a runtime")
 }
 
 fn tasks_streaming() -> f64 {

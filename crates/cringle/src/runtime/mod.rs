@@ -26,6 +26,7 @@ pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod label;
 pub(crate) mod lent_frame;
+mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub(crate) mod members;

@@ -18,6 +18,7 @@ use super::family::FamilyChoice;
 use super::fiber::{Fiber, FiberId};
 use super::inbox::{Bell, Inbox, Posted};
 use super::label::Roster;
+use super::load::Load;
 use super::members::Members;
 use super::quiescence::{self, Count, Idlers};
 use super::sync::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +32,7 @@ use crate::sys::lock::{Mutex, MutexGuard, OnceLock};
 use crossbeam_deque::Stealer;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicI32, AtomicUsize};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
@@ -136,15 +137,7 @@ pub(super) struct Peer {
     pub(super) stealer: Stealer<Unstarted>,
     /// The ready fibers that it has offered to others.
     pub(super) offered: Stealer<Traveller>,
-    /// It has more of them than it should run alone.
-    needs_help: AtomicBool,
-    /// Until when it offers fibers: nanoseconds since `epoch`.
-    pressed_until: AtomicU64,
-    epoch: Instant,
-    /// The same for the time until when it counts as one with heavy fibers.
-    heavy_until: AtomicU64,
-    /// The part of a core that it has used of late, in thousandths.
-    busy: AtomicU32,
+    pub(super) load: Load,
     /// The blocks of the fibers that it has started, if fibers move.
     pub(super) blocks: BlockIndex,
     pub(super) made: Count,
@@ -161,11 +154,7 @@ impl Peer {
             mailbox,
             stealer,
             offered,
-            needs_help: AtomicBool::new(false),
-            pressed_until: AtomicU64::new(0),
-            epoch: Instant::now(),
-            heavy_until: AtomicU64::new(0),
-            busy: AtomicU32::new(0),
+            load: Load::default(),
             blocks: BlockIndex::default(),
             made: Count::default(),
             ended: Count::default(),
@@ -178,43 +167,7 @@ impl Peer {
     /// Whether others should take what it has offered.
     #[inline]
     pub(super) fn needs_help(&self) -> bool {
-        self.needs_help.load(Ordering::Relaxed) && !self.offered.is_empty()
-    }
-
-    /// For the worker itself.
-    pub(super) fn calls_for_help(&self, calls: bool) {
-        self.needs_help.store(calls, Ordering::Relaxed);
-    }
-
-    /// For the worker itself: has had too much to do, and offers fibers until then.
-    pub(super) fn set_pressed_until(&self, until: Instant) {
-        self.pressed_until.store(self.ns(until), Ordering::Relaxed);
-    }
-
-    /// For the worker itself: some of its fibers compute for long.
-    pub(super) fn set_heavy_until(&self, until: Instant) {
-        self.heavy_until.store(self.ns(until), Ordering::Relaxed);
-    }
-
-    pub(super) fn has_heavy(&self, now: Instant) -> bool {
-        self.ns(now) < self.heavy_until.load(Ordering::Relaxed)
-    }
-
-    fn ns(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.epoch).as_nanos() as u64
-    }
-
-    pub(super) fn busy(&self) -> u32 {
-        self.busy.load(Ordering::Relaxed)
-    }
-
-    /// For the worker itself.
-    pub(super) fn set_busy(&self, busy: u32) {
-        self.busy.store(busy, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_pressed(&self, now: Instant) -> bool {
-        self.ns(now) < self.pressed_until.load(Ordering::Relaxed)
+        self.load.calls_for_help() && !self.offered.is_empty()
     }
 
     pub(super) fn set_driver_counts(&self, counts: &Arc<Counts>) {
@@ -444,12 +397,16 @@ impl Shared {
     /// Returns a sleeping worker to wake, because this worker has published a fiber to steal.
     /// [`quiescence`] explains the pair of this and [`Shared::count_idle`].
     #[inline]
-    pub(super) fn thief_to_wake(&self, not: u32) -> Option<&Arc<MailBox>> {
+    pub(super) fn thief_to_wake(
+        &self,
+        not: u32,
+        suits: impl Fn(&Peer) -> bool,
+    ) -> Option<&Arc<MailBox>> {
         if !self.idlers.any() {
             return None;
         }
-        let others = self.peers.iter().map(|peer| &peer.mailbox);
-        let mut others = others.filter(|mailbox| mailbox.worker != not);
+        let others = self.peers.iter().filter(|peer| peer.mailbox.worker != not && suits(peer));
+        let mut others = others.map(|peer| &peer.mailbox);
         others.find(|mailbox| mailbox.inbox.rouse() == Posted::MustWake)
     }
 
@@ -465,7 +422,11 @@ impl Shared {
     /// Whether another worker has fibers for this one to take.
     pub(super) fn has_work_elsewhere(&self, thief: u32) -> bool {
         let mut others = self.peers.iter().filter(|peer| peer.mailbox.worker != thief);
-        others.any(|peer| !peer.stealer.is_empty() || peer.needs_help())
+        let thief = &self.peers[thief as usize];
+        others.any(|peer| {
+            !peer.stealer.is_empty()
+                || (peer.needs_help() && thief.load.may_take_from(&peer.load, Instant::now()))
+        })
     }
 
     /// Whether the cores of the machine are busy with other things, as far as workers know.
@@ -473,10 +434,11 @@ impl Shared {
         self.cores.lock()
     }
 
-    /// Whether a worker sleeps, or is about to.
-    #[inline]
-    pub(super) fn has_idle_workers(&self) -> bool {
-        self.idlers.seem_any()
+    /// Whether a worker may sleep that would take fibers of this one.
+    pub(super) fn has_idle_taker(&self, giver: &Peer, now: Instant) -> bool {
+        let may_take =
+            |peer: &Peer| !std::ptr::eq(peer, giver) && peer.load.may_take_from(&giver.load, now);
+        self.idlers.seem_any() && self.peers.iter().any(may_take)
     }
 
     /// The bits of a fiber's index that name its home.

@@ -84,6 +84,14 @@ pub(crate) fn thread_number() -> c_int {
     unsafe { libc::gettid() }
 }
 
+/// Returns the time for which the calling thread has had a processor.
+pub(crate) fn thread_ran() -> std::time::Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is borrowed for the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Returns the time of the monotonic clock at the kernel's last tick, in nanoseconds.
 pub(crate) fn coarse_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -187,6 +187,8 @@ struct Cold {
     wakes: Cell<Option<(u32, u32, Instant)>>,
     /// It has moved to its worker, and has not run there yet.
     arrived: Cell<bool>,
+    /// Its last runs in a row that were long.
+    long_runs: Cell<u32>,
     /// Its last departure in a trace: the trace's epoch, and the flow.
     departure: Cell<Option<(u32, u64)>>,
     /// It waits for other fibers to end, or has done so until it was made ready.
@@ -236,6 +238,7 @@ impl Fiber {
                 transit: Transit::new(host as usize),
                 wakes: Cell::new(None),
                 arrived: Cell::new(false),
+                long_runs: Cell::new(0),
                 departure: Cell::new(None),
                 waits_for_fibers: Cell::new(false),
                 answer: RefCell::default(),
@@ -258,6 +261,7 @@ impl Fiber {
         self.cold.scope.set(None);
         self.cold.regions.reset();
         self.cold.arrived.set(false);
+        self.cold.long_runs.set(0);
         self.cold.departure.set(None);
         self.cold.wakes.set(None);
         self.refusals.set(0);

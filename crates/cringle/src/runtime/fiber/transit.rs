@@ -129,6 +129,17 @@ impl Fiber {
         count
     }
 
+    /// Notes a run of the fiber that was measured.
+    pub(in crate::runtime) fn note_run(&self, was_long: bool) {
+        let before = self.cold.long_runs.get();
+        self.cold.long_runs.set(if was_long { before.saturating_add(1) } else { 0 });
+    }
+
+    /// Whether it computes for long in each run. (In one run it may have been interrupted.)
+    pub(in crate::runtime) fn computes(&self) -> bool {
+        self.cold.long_runs.get() >= 2
+    }
+
     pub(in crate::runtime) fn waits_for_fibers(&self) -> bool {
         self.cold.waits_for_fibers.get()
     }

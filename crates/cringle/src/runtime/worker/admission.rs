@@ -129,7 +129,7 @@ impl Worker {
         self.me().made.bump();
         self.admission.unstarted.push(unstarted);
         if self.workers() > 1
-            && let Some(thief) = self.shared.thief_to_wake(self.index)
+            && let Some(thief) = self.shared.thief_to_wake(self.index, |_| true)
         {
             self.wake_peer(thief);
         }

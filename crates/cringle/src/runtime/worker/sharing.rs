@@ -4,14 +4,17 @@
 //! caches warm and the ring full, and wake nobody. So a worker shares its work only when it is
 //! *pressed*:
 //!
-//! - A turn took more than [`LONG_TURN`], and more than [`HEAVY`] for each of its fibers: some of
-//!   them compute, and others wait behind them.
-//! - It has had something to do all the time for [`LONG_AWAKE`]: it needs a whole core.
+//! - A turn was [heavy](super::turns): some of its fibers compute, and others wait behind them.
+//! - It has had something to do all the time for [`LONG_AWAKE`], so it needs a whole core; and half
+//!   of another one [was free](super::cores) of late. (Where the clients of a server run on the
+//!   same machine, it has often none to spare.)
 //!
 //! Then it *calls for help*: it offers all ready fibers but the first, and wakes a sleeper, which
-//! takes half of what is offered. For [`PRESSED`] after that it offers fibers without a call in
-//! every turn. An idle worker looks every [`STUCK_AFTER`] whether such a worker is still in the
-//! same turn, because a fiber computes or the kernel runs another thread, and takes half then.
+//! takes half of what is offered. One of the fibers that compute for long stays, and a worker that
+//! has such a fiber takes none from one that has none: so light fibers come together elsewhere. For
+//! [`PRESSED`] after that it offers fibers without a call in every turn. An idle worker looks every
+//! [`STUCK_AFTER`] whether such a worker is still in the same turn, because a fiber computes or the
+//! kernel runs another thread, and takes half then.
 //!
 //! # Rest
 //!
@@ -29,27 +32,25 @@
 //! only now may compute for long next, and nobody else could take the fiber from there meanwhile.)
 
 use super::Worker;
+use super::cores::idle_time;
 use super::moving::Traveller;
+use super::turns::Turns;
 use crate::runtime::balance::Balance;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::{Mail, Peer, Shared};
+use crate::sys;
 use crate::trace::Cause;
 use crossbeam_deque::{Steal, Stealer};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const LONG_TURN: Duration = Duration::from_micros(300);
-const HEAVY: Duration = Duration::from_micros(30);
 const LONG_AWAKE: Duration = Duration::from_millis(20);
 const PRESSED: Duration = Duration::from_secs(1);
 const STUCK_AFTER: Duration = Duration::from_millis(1);
 const WINDOW: Duration = Duration::from_millis(50);
 /// For how long a worker rests. Fibers that wait for longer stay with it.
 const REST: Duration = Duration::from_millis(200);
-/// For how long nobody asks for a core after none was free, and how often that time doubles.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const MOST_FAILURES: u32 = 6;
 /// A fiber follows its wakers after this number of wake-ups from one worker, each soon after the
 /// one before.
 const STREAK: u32 = 8;
@@ -62,10 +63,7 @@ const CROWDED: u32 = 100;
 /// What a worker knows of its own pace and that of the others.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// When the current turn began, and its number of fibers.
-    turn: Cell<Option<(Instant, u32)>>,
-    /// Since when it has always had something to do, as far as it has looked.
-    awake_since: Cell<Option<Instant>>,
+    pub(super) turns: Turns,
     /// The turn in which each other worker was seen, and since when.
     seen: RefCell<Vec<(u64, Option<Instant>)>>,
     window: Cell<Option<Window>>,
@@ -81,20 +79,6 @@ struct Window {
 }
 
 impl Pace {
-    /// A turn begins, with this number of fibers. Returns the length of the turn before and its
-    /// number of fibers, if nothing but turns lay in between.
-    fn begin_turn(&self, now: Instant, fibers: u32) -> Option<(Duration, u32)> {
-        if self.awake_since.get().is_none() {
-            self.awake_since.set(Some(now));
-        }
-        let before = self.turn.replace(Some((now, fibers)));
-        before.map(|(began, fibers)| (now - began, fibers))
-    }
-
-    fn is_long_awake(&self, now: Instant) -> bool {
-        self.awake_since.get().is_some_and(|since| now - since > LONG_AWAKE)
-    }
-
     /// Whether another worker has been in one turn for long.
     fn is_stuck(&self, number: usize, worker: &Peer, now: Instant) -> bool {
         let mut seen = self.seen.borrow_mut();
@@ -109,34 +93,6 @@ impl Pace {
                 false
             }
         }
-    }
-}
-
-/// Whether workers that have joined have found a core of their own.
-#[derive(Default)]
-pub(in crate::runtime) struct Cores {
-    /// No worker asks for another core before.
-    not_before: Option<Instant>,
-    /// Times in a row that no core was free.
-    failures: u32,
-}
-
-impl Cores {
-    fn may_be_free(&self, now: Instant) -> bool {
-        self.not_before.is_none_or(|at| now >= at)
-    }
-
-    /// A worker has waited for a processor. Several may find that at once.
-    fn found_none(&mut self, now: Instant) {
-        if self.may_be_free(now) {
-            self.not_before = Some(now + FIRST_PAUSE * (1 << self.failures));
-            self.failures = (self.failures + 1).min(MOST_FAILURES);
-        }
-    }
-
-    /// A worker works, and has not waited for a processor.
-    fn found_one(&mut self) {
-        self.failures = 0;
     }
 }
 
@@ -162,10 +118,6 @@ impl Shared {
     }
 }
 
-fn is_heavy((length, fibers): (Duration, u32)) -> bool {
-    length > LONG_TURN && length > HEAVY * fibers
-}
-
 // Giving.
 impl Worker {
     /// Gives away some of the fibers that would run in this turn. Returns the others.
@@ -189,26 +141,30 @@ impl Worker {
     fn offer_some(&self, turn: Option<FiberRef>) -> Option<FiberRef> {
         let Some(first) = turn else { return turn };
         let now = Instant::now();
-        let before = self.moves.pace.begin_turn(now, first.count_queued());
-        let was_heavy = self.note_turn(now, before);
-        if !self.shared.has_idle_workers() {
+        let turns = &self.moves.pace.turns;
+        let was_heavy = turns.begin(now, first.count_queued(), sys::thread_ran);
+        self.note_turn(now, was_heavy);
+        if !self.shared.has_idle_taker(self.me(), now) {
             return turn;
         }
         let calls = was_heavy
-            || (self.moves.pace.is_long_awake(now) && self.shared.cores().may_be_free(now));
-        let is_news = calls && !self.me().is_pressed(now);
+            || (turns.are_unbroken_for(LONG_AWAKE, now)
+                && self.shared.cores().has_free(now, idle_time));
+        let is_news = calls && !self.me().load.is_pressed(now);
         if calls {
-            self.me().set_pressed_until(now + PRESSED);
+            self.me().load.set_pressed_until(now + PRESSED);
         }
-        self.me().calls_for_help(calls);
-        if !calls && !self.me().is_pressed(now) {
+        self.me().load.call_for_help(calls);
+        if !calls && !self.me().load.is_pressed(now) {
             return turn;
         }
         let mut next = first.unlink();
         self.schedule.ready().push(first);
+        let mut keeps_one = first.computes();
         while let Some(fiber) = next {
             next = fiber.unlink();
-            if self.may_move(fiber) {
+            let stays = fiber.computes() && !std::mem::replace(&mut keeps_one, true);
+            if !stays && self.may_move(fiber) {
                 self.moves.offered.push(self.depart(fiber));
             } else {
                 self.schedule.ready().push(fiber);
@@ -216,7 +172,9 @@ impl Worker {
         }
         // A sleeper that hears of it looks at this worker from now on, whatever is offered now.
         if (is_news || (calls && self.moves.has_offered()))
-            && let Some(thief) = self.shared.thief_to_wake(self.index)
+            && let Some(thief) = self
+                .shared
+                .thief_to_wake(self.index, |thief| thief.load.may_take_from(&self.me().load, now))
         {
             self.wake_peer(thief);
         }
@@ -261,22 +219,27 @@ impl Worker {
         }
     }
 
-    /// Notes a turn that has ended. Returns whether it was heavy.
-    fn note_turn(&self, now: Instant, turn: Option<(Duration, u32)>) -> bool {
-        let was_heavy = turn.is_some_and(is_heavy);
-        if was_heavy {
-            self.me().set_heavy_until(now + PRESSED);
+    /// Notes a run of a fiber that is measured.
+    #[cold]
+    pub(super) fn note_run(&self, fiber: FiberRef) {
+        let now = Instant::now();
+        fiber.note_run(self.moves.pace.turns.end_run(now));
+        if fiber.computes() {
+            self.me().load.set_computes_until(now + PRESSED);
         }
-        was_heavy
+    }
+
+    /// Notes a turn that has ended.
+    fn note_turn(&self, now: Instant, was_heavy: bool) {
+        if was_heavy {
+            self.me().load.set_heavy_until(now + PRESSED);
+        }
     }
 
     /// The worker has nothing to do.
     pub(super) fn end_turns(&self) {
-        self.moves.pace.awake_since.set(None);
-        if let Some((began, fibers)) = self.moves.pace.turn.take() {
-            let now = Instant::now();
-            self.note_turn(now, Some((now - began, fibers)));
-        }
+        let was_heavy = self.moves.pace.turns.end(Instant::now, sys::thread_ran);
+        self.note_turn(Instant::now(), was_heavy);
     }
 }
 
@@ -293,8 +256,11 @@ impl Worker {
         (1..count).any(|step| {
             let number = (self.index as usize + step) % count;
             let victim = &self.shared.peers[number];
-            let is_stuck = victim.is_pressed(now) && self.moves.pace.is_stuck(number, victim, now);
-            (is_stuck || victim.needs_help()) && self.take_half_of(&victim.offered)
+            let is_stuck =
+                victim.load.is_pressed(now) && self.moves.pace.is_stuck(number, victim, now);
+            (is_stuck || victim.needs_help())
+                && self.me().load.may_take_from(&victim.load, now)
+                && self.take_half_of(&victim.offered)
         })
     }
 
@@ -304,7 +270,7 @@ impl Worker {
             return None;
         }
         let now = self.now();
-        let is_pressed = self.shared.peers.iter().any(|peer| peer.is_pressed(now));
+        let is_pressed = self.shared.peers.iter().any(|peer| peer.load.is_pressed(now));
         is_pressed.then(|| now + STUCK_AFTER)
     }
 
@@ -346,7 +312,7 @@ impl Worker {
         let part = |time: Duration| (time.as_nanos() * 1000 / u128::from(length)) as u32;
         let busy = part(ran.saturating_sub(before.ran));
         let is_crowded = part(waited.saturating_sub(before.waited)) > CROWDED;
-        self.me().set_busy(busy);
+        self.me().load.set_busy(busy);
         if self.index > 0 && self.is_one_too_many(busy, is_crowded) {
             let rest = REST.as_nanos() as u64;
             self.moves.pace.rests_until_ns.set(now_ns + rest);
@@ -355,7 +321,7 @@ impl Worker {
 
     fn is_one_too_many(&self, busy: u32, is_crowded: bool) -> bool {
         let (now, first) = (self.now(), &self.shared.peers[0]);
-        if first.has_heavy(now) || self.me().has_heavy(now) {
+        if first.load.has_heavy(now) || self.me().load.has_heavy(now) {
             return false;
         }
         if is_crowded {
@@ -365,7 +331,9 @@ impl Worker {
         if busy > SPARE / 2 {
             self.shared.cores().found_one();
         }
-        busy + first.busy() < SPARE && !first.is_pressed(now) && !self.me().is_pressed(now)
+        busy + first.load.busy() < SPARE
+            && !first.load.is_pressed(now)
+            && !self.me().load.is_pressed(now)
     }
 }
 
@@ -387,8 +355,8 @@ impl Worker {
             && fiber.count_wakes_from(other, now, SOON) >= STREAK
             && fiber.family().may_move()
             && !self.shared.holds_moves()
-            && !self.me().is_pressed(now)
-            && !self.shared.peers[other as usize].is_pressed(now)
+            && !self.me().load.is_pressed(now)
+            && !self.shared.peers[other as usize].load.is_pressed(now)
     }
 
     /// Makes a waiting fiber ready on the worker that has woken it.
@@ -398,36 +366,5 @@ impl Worker {
         self.events.made_ready(fiber, Cause::Wake);
         let traveller = self.depart(fiber);
         self.mail(&self.shared.peers[by as usize].mailbox, Mail::Arrive(traveller));
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_turns_with_heavy_fibers_are_heavy() {
-        let us = Duration::from_micros;
-        assert!(is_heavy((us(301), 1)));
-        assert!(is_heavy((us(50_000), 500)));
-        assert!(!is_heavy((us(299), 1)), "a short turn");
-        assert!(!is_heavy((us(2_500), 500)), "many light fibers");
-    }
-
-    #[test]
-    fn a_machine_without_a_free_core_is_asked_less_and_less() {
-        let (mut cores, mut now) = (Cores::default(), Instant::now());
-        for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
-            assert!(cores.may_be_free(now));
-            cores.found_none(now);
-            // Another worker finds the same.
-            cores.found_none(now + Duration::from_millis(10));
-            now += Duration::from_secs(seconds);
-            assert!(!cores.may_be_free(now - Duration::from_millis(1)));
-        }
-        assert!(cores.may_be_free(now));
-        cores.found_one();
-        cores.found_none(now);
-        assert!(cores.may_be_free(now + Duration::from_secs(1)));
     }
 }

@@ -75,6 +75,8 @@ impl Worker {
         let ended = fiber.resume();
         if let Some(stack) = ended {
             self.bury(fiber, stack);
+        } else if self.moves.pace.turns.measure_runs() {
+            self.note_run(fiber);
         }
     }
 
