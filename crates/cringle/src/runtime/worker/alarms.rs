@@ -40,6 +40,7 @@ impl Alarms {
         self.timers.borrow().pending().for_each(f);
     }
 
+    #[cfg(feature = "interpose")]
     fn are_in_use(&self) -> bool {
         self.timers.try_borrow_mut().is_err()
     }
