@@ -87,3 +87,22 @@ impl Load {
         at.saturating_duration_since(self.epoch).as_nanos() as u64
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn light_fibers_stay_away_from_those_that_compute() {
+        let (computes, light) = (Load::default(), Load::default());
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        assert!(computes.may_take_from(&light, now), "nothing has computed yet");
+        computes.set_computes_until(now + second);
+        assert!(!computes.may_take_from(&light, now));
+        assert!(light.may_take_from(&computes, now));
+        assert!(computes.may_take_from(&light, now + second * 2), "that was long ago");
+        light.set_computes_until(now + second);
+        assert!(computes.may_take_from(&light, now), "both have such fibers");
+    }
+}

@@ -143,7 +143,9 @@ impl Worker {
         let now = Instant::now();
         let turns = &self.moves.pace.turns;
         let was_heavy = turns.begin(now, first.count_queued(), sys::thread_ran);
-        self.note_turn(now, was_heavy);
+        if was_heavy {
+            self.note_heavy_turn(now);
+        }
         if !self.shared.has_idle_taker(self.me(), now) {
             return turn;
         }
@@ -229,17 +231,17 @@ impl Worker {
         }
     }
 
-    /// Notes a turn that has ended.
-    fn note_turn(&self, now: Instant, was_heavy: bool) {
-        if was_heavy {
-            self.me().load.set_heavy_until(now + PRESSED);
+    /// The worker has nothing to do.
+    #[inline]
+    pub(super) fn end_turns(&self) {
+        if self.moves.pace.turns.end(Instant::now, sys::thread_ran) {
+            self.note_heavy_turn(Instant::now());
         }
     }
 
-    /// The worker has nothing to do.
-    pub(super) fn end_turns(&self) {
-        let was_heavy = self.moves.pace.turns.end(Instant::now, sys::thread_ran);
-        self.note_turn(Instant::now(), was_heavy);
+    #[cold]
+    fn note_heavy_turn(&self, now: Instant) {
+        self.me().load.set_heavy_until(now + PRESSED);
     }
 }
 
