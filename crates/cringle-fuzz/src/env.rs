@@ -146,9 +146,13 @@ impl Env {
     }
 
     pub(super) fn open(&self, name: &str, append: bool) -> Result<File, Stop> {
+        self.persist(|| self.try_open(name, append))
+    }
+
+    pub(super) fn try_open(&self, name: &str, append: bool) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).append(append);
-        self.persist(|| options.open(self.path(name)))
+        options.open(self.path(name))
     }
 
     /// Retries `f` while it fails by a fault that is on.
@@ -178,6 +182,11 @@ impl Env {
 
     /// Returns whether a fault that is on causes this error.
     fn is_from_a_fault(&self, e: &io::Error) -> bool {
+        // An error that repeats an earlier one.
+        let cause = e.get_ref().and_then(|inner| inner.source());
+        if let Some(first) = cause.and_then(|cause| cause.downcast_ref()) {
+            return self.is_from_a_fault(first);
+        }
         let resets = self.common.faults.has(Fault::ConnectionReset);
         if let Some(Because(faults)) = e.get_ref().and_then(|inner| inner.downcast_ref()) {
             return faults.iter().any(|&fault| self.common.faults.has(fault));

@@ -8,6 +8,7 @@ use super::{
     Body, Combine, End, REGION_BYTES, Span, Stmt, Way, bytes_of, cancels, combine, fold,
     fold_bytes, own_name, shared, transfer,
 };
+use cringle::cancel;
 use cringle::fiber::{self, JoinHandle};
 use cringle::fs::File;
 use cringle::sim::Checker;
@@ -175,8 +176,18 @@ impl Interpreter<'_> {
     }
 
     fn sync(&mut self, data_only: bool) -> Result<(), Stop> {
-        let file = self.file;
-        self.env.persist(|| if data_only { file.sync_data() } else { file.sync_all() })?;
+        let (env, name) = (self.env, super::file_name(self.body.file));
+        let mut again: Option<File> = None;
+        env.persist(|| {
+            let file = again.as_ref().unwrap_or(self.file);
+            let result = if data_only { file.sync_data() } else { file.sync_all() };
+            // After a failure each sync through the handle fails. In the simulation nothing that
+            // was written is lost by it.
+            if result.as_ref().is_err_and(|e| cancel::reason(e).is_none()) {
+                again = Some(env.try_open(&name, false)?);
+            }
+            result
+        })?;
         self.env.has_synced(self.body, &self.content);
         Ok(())
     }

@@ -186,10 +186,11 @@ fn operations_complete_in_order_unless_reordered() {
     let order = |faults| {
         let ended = RefCell::new(Vec::new());
         sim::run(4, &Options::new().faults(faults), || {
-            let file = File::create("/a").unwrap();
+            // One for each fiber: those that sync the same file share a sync.
+            let files = [(); 20].map(|()| File::create("/a").unwrap());
             fiber::scope(|s| {
-                for n in 0..20 {
-                    let (file, ended) = (&file, &ended);
+                for (n, file) in files.iter().enumerate() {
+                    let ended = &ended;
                     s.spawn_local(move || {
                         file.sync_all().unwrap();
                         ended.borrow_mut().push(n);
@@ -262,6 +263,75 @@ fn loss_of_power_ends_the_run() {
         world.run(|| File::create("/after").unwrap().sync_all().unwrap()).unwrap();
     }
     assert!(cut > 10 && cut < 100, "{cut}");
+}
+
+/// Fibers write at places of their own, and share syncs.
+#[test]
+fn shared_syncs_keep_what_they_acknowledge() {
+    const WRITERS: usize = 16;
+    let mut cut = 0;
+    for seed in 0..200 {
+        let acknowledged = [const { Cell::new(0) }; WRITERS];
+        let mut world = World::new(seed, &Options::new());
+        let value = world
+            .run_until_power_loss(|| {
+                let log = File::create("/log").unwrap();
+                let (log, acknowledged) = (&log, &acknowledged);
+                fiber::scope(|s| {
+                    for writer in 0..WRITERS as u64 {
+                        s.spawn_local(move || {
+                            for n in 1..=20u64 {
+                                let done = log
+                                    .write_all_at(
+                                        &n.to_le_bytes(),
+                                        (n * WRITERS as u64 + writer) * 8,
+                                    )
+                                    .and_then(|()| log.sync_data());
+                                if done.is_err() {
+                                    return;
+                                }
+                                acknowledged[writer as usize].set(n);
+                            }
+                        });
+                    }
+                });
+            })
+            .unwrap();
+        cut += i32::from(value.is_none());
+        let log = world.read("/log").unwrap_or_default();
+        for (writer, acknowledged) in acknowledged.iter().enumerate() {
+            for n in 1..=acknowledged.get() {
+                let at = (n as usize * WRITERS + writer) * 8;
+                assert_eq!(log[at..][..8], n.to_le_bytes(), "seed {seed}, writer {writer}");
+            }
+        }
+    }
+    assert!(cut > 20, "the power was lost in {cut} of 200 runs");
+}
+
+/// The kernel would report the loss once only.
+#[test]
+fn failed_sync_fails_for_good() {
+    let mut failed = 0;
+    for seed in 0..100 {
+        let options = Options::new().faults(Faults::none().with(Fault::InputOutput));
+        World::new(seed, &options)
+            .run(|| {
+                let Ok(log) = File::create("/log") else { return };
+                let Ok(clone) = log.try_clone() else { return };
+                let first = (0..20).map(|_| log.sync_data()).find_map(Result::err);
+                let Some(first) = first else { return };
+                failed += 1;
+                assert_eq!(first.raw_os_error(), Some(libc::EIO));
+                for again in [log.sync_data(), clone.sync_all(), log.sync_all()] {
+                    let again = again.unwrap_err();
+                    assert_eq!(again.kind(), first.kind());
+                    assert!(again.to_string().contains("an earlier sync"), "{again}");
+                }
+            })
+            .unwrap();
+    }
+    assert!(failed > 50, "a sync failed in {failed} of 100 runs");
 }
 
 #[test]

@@ -163,7 +163,7 @@ pub trait ChildExt: sealed::Sealed {
     ///
     /// cringle::run(|| {
     ///     let mut child = Command::new("sleep").arg("3600").spawn()?;
-    ///     child.send_signal(Signal::Interrupt.number())?;
+    ///     child.send_signal(Signal::Terminate.number())?;
     ///     child.wait().map(drop)
     /// })?;
     /// # Ok::<(), std::io::Error>(())

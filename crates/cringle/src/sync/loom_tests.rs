@@ -8,6 +8,7 @@ use super::caller::{Caller, WaitError, WaitOptions, now};
 use super::channel::{Channel, ReceiveFailure, SendFailure};
 use super::gate::Gate;
 use super::once::Once;
+use super::shared_run::{RunEnd, SharedRun};
 use crate::runtime::fiber::Wait;
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use loom::cell::UnsafeCell;
@@ -246,4 +247,44 @@ fn loom_once_runs_one_closure_for_both() {
 #[test]
 fn loom_callers_are_plain_threads() {
     explore(|| assert!(!Caller::current().is_interrupted()));
+}
+
+/// Each of three callers writes its bit, and then asks for a call that collects them. One of the
+/// calls is given up.
+fn collect(given_up: Option<usize>) {
+    explore_bounded(move || {
+        let shared = Arc::new((SharedRun::new(), AtomicUsize::new(0), AtomicUsize::new(0)));
+        let ask = move |shared: &(SharedRun, AtomicUsize, AtomicUsize), caller: usize| {
+            let (run, written, collected) = shared;
+            written.fetch_or(1 << caller, Ordering::SeqCst);
+            let make = |_| match given_up {
+                Some(given_up) if given_up == caller => {
+                    RunEnd::GivenUp(std::io::Error::other("given up"))
+                }
+                _ => {
+                    collected.fetch_or(written.load(Ordering::SeqCst), Ordering::SeqCst);
+                    RunEnd::Done
+                }
+            };
+            let result = run.run(false, make, |_| unreachable!("nothing fails for good"));
+            assert!(result.is_err() || collected.load(Ordering::SeqCst) & (1 << caller) != 0);
+            assert!(result.is_ok() || given_up == Some(caller));
+        };
+        let others = [1, 2].map(|caller| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || ask(&shared, caller))
+        });
+        ask(&shared, 0);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_shared_run_covers_what_came_before() {
+    collect(None);
+}
+
+#[test]
+fn loom_shared_run_goes_on_without_a_leader_that_gives_up() {
+    collect(Some(1));
 }

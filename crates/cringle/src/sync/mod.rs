@@ -64,6 +64,7 @@ mod poison;
 pub(crate) mod reentrant;
 mod rwlock;
 mod semaphore;
+pub(crate) mod shared_run;
 mod unsent;
 #[cfg(doctest)]
 pub mod variance;

@@ -5,13 +5,15 @@
 //!
 //! - [`inline`]: reads and writes that the page cache answers without waiting;
 //! - [`transfer`]: reads and writes through the driver, and when a plain call replaces them;
-//! - [`positioned`]: the public calls at an offset.
+//! - [`positioned`]: the public calls at an offset;
+//! - [`syncs`]: one sync for all who wait for it.
 //!
 //! Calls at the cursor are in [`cursor`](super::cursor).
 
 mod inline;
 mod positioned;
 mod properties;
+mod syncs;
 mod transfer;
 
 pub(super) use inline::Inline;
@@ -19,7 +21,7 @@ pub(super) use inline::Inline;
 use super::cursor::Cursor;
 use super::perform::perform;
 use super::{Metadata, OpenOptions, stat};
-use crate::driver::{Op, Target, blocking};
+use crate::driver::{Op, Target};
 use crate::fiber::op::perform_to_the_end;
 use crate::runtime::worker::Worker;
 use crate::sys::lock::OnceLock;
@@ -30,6 +32,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
+use syncs::Syncs;
 
 /// An open file, as `std::fs::File`.
 ///
@@ -77,6 +80,8 @@ pub struct File {
     /// The bits of [`properties`], 0 until a call needs them.
     properties: AtomicU32,
     cursor: OnceLock<Arc<Cursor>>,
+    /// The syncs of this handle and its clones.
+    syncs: OnceLock<Arc<Syncs>>,
 }
 
 impl File {
@@ -152,63 +157,6 @@ impl File {
         OpenOptions::new()
     }
 
-    /// Waits until the file's data and metadata are on the disk (`fsync`).
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::Write;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("log");
-    /// cringle::run(|| {
-    ///     let mut log = File::create(&path)?;
-    ///     log.write_all(b"committed")?;
-    ///     log.sync_all()
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As std's; and [`Cancelled`](crate::Cancelled), after which it is unknown whether the data is
-    /// on the disk.
-    pub fn sync_all(&self) -> io::Result<()> {
-        self.sync(Op::Sync { fd: self.fd(), data_only: false })
-    }
-
-    /// Waits until the file's data is on the disk, and the metadata needed to read it back
-    /// (`fdatasync`).
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::Write;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("log");
-    /// let mut log = File::create(&path)?;
-    /// log.write_all(b"committed")?;
-    /// log.sync_data()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`sync_all`](File::sync_all).
-    pub fn sync_data(&self) -> io::Result<()> {
-        self.sync(Op::Sync { fd: self.fd(), data_only: true })
-    }
-
-    fn sync(&self, op: Op) -> io::Result<()> {
-        if self.ring().is_some() {
-            return self.retry(op).map(drop);
-        }
-        // SAFETY: the op has no pointers.
-        sys::result_of(unsafe { blocking::perform(&op) })?;
-        // The simulation sees no op for it.
-        crate::driver::note_plain_sync(self.fd());
-        Ok(())
-    }
-
     /// Truncates or extends the file to `size` bytes. The ring performs it on Linux 6.9 and later,
     /// a thread of the pool before.
     ///
@@ -278,6 +226,7 @@ impl File {
         }
         file.properties.store(properties, Ordering::Relaxed);
         let _ = file.cursor.set(cursor);
+        let _ = file.syncs.set(Arc::clone(self.syncs()));
         Ok(file)
     }
 
@@ -314,7 +263,8 @@ impl File {
 /// The handle, for the other modules of `fs`.
 impl File {
     pub(super) fn of_std(std: std::fs::File) -> File {
-        File { std: Owned::new(std), properties: AtomicU32::new(0), cursor: OnceLock::new() }
+        let (cursor, syncs) = (OnceLock::new(), OnceLock::new());
+        File { std: Owned::new(std), properties: AtomicU32::new(0), cursor, syncs }
     }
 
     /// Wraps a descriptor whose kind the caller has looked up.

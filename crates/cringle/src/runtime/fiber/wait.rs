@@ -29,14 +29,16 @@ pub(crate) enum Wait {
     Watch,
     /// A wake-up by the waker of a future.
     Future,
+    /// A sync of a file that another caller performs.
+    Sync,
     /// The answers of other workers to a dump.
     Answers,
 }
 
 /// Each wait in one word, in the order of [`Wait`]. The last word is for a fiber that yields.
-pub(in crate::runtime) const WAIT_WORDS: [&str; 18] = [
+pub(in crate::runtime) const WAIT_WORDS: [&str; 19] = [
     "ops", "room", "park", "sleep", "join", "scope", "unblock", "lock", "permit", "channel",
-    "condvar", "barrier", "once", "group", "watch", "future", "answers", "yield",
+    "condvar", "barrier", "once", "group", "watch", "future", "sync", "answers", "yield",
 ];
 
 const _: () = assert!(WAIT_WORDS.len() == Wait::Answers as usize + 2, "a word for each wait");
@@ -47,7 +49,7 @@ impl Wait {
         match self {
             Wait::Room | Wait::Park | Wait::Sleep | Wait::Join | Wait::Lock => true,
             Wait::Permit | Wait::Channel | Wait::Condvar | Wait::Barrier => true,
-            Wait::Once | Wait::Group | Wait::Watch | Wait::Future => true,
+            Wait::Once | Wait::Group | Wait::Watch | Wait::Future | Wait::Sync => true,
             Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Answers => false,
         }
     }
@@ -76,6 +78,7 @@ impl Wait {
             Wait::Group => "the members of a wait group",
             Wait::Watch => "a new value",
             Wait::Future => "a future",
+            Wait::Sync => "a sync of its file by another caller",
             Wait::Answers => "other workers' answers to a dump",
         }
     }

@@ -1,0 +1,322 @@
+//! Syncs of a file, shared by those who wait for one at the same time.
+//!
+//! A sync takes as long for many writes as for one, and those of one file exclude each other in
+//! many file systems. So whoever asks for a sync while one is under way is covered by the next one,
+//! which begins when that ends: see [`SharedRun`].
+//!
+//! The kernel reports a failed write-back once for each open file, and drops the pages that it
+//! could not write. A later sync succeeds, though what was written before is lost. So a failure
+//! lasts, for this handle and all its clones.
+
+use super::File;
+use crate::driver::{Op, blocking};
+use crate::runtime::cancelled::Reason;
+use crate::sync::shared_run::{RunEnd, SharedRun};
+use crate::sys;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+pub(super) type Syncs = SharedRun;
+
+/// The errors by which a sync says that there is nothing to sync. They do not last, and need not.
+const REFUSALS: [i32; 5] = [libc::EINVAL, libc::EBADF, libc::EROFS, libc::EOPNOTSUPP, libc::ENOSYS];
+
+impl File {
+    /// Waits until the file's data and metadata are on the disk (`fsync`).
+    ///
+    /// Fibers and threads that sync the same file at the same time, through one handle or clones of
+    /// it, share the work: those that ask while a sync is under way are covered by the next one.
+    /// Each call returns only after a sync that has begun after the call. Handles of a file that
+    /// was opened twice share nothing, because the kernel keeps their errors apart.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    /// use std::io::Write;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// cringle::run(|| {
+    ///     let mut log = File::create(&path)?;
+    ///     log.write_all(b"committed")?;
+    ///     log.sync_all()
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As std's, and [`Cancelled`](crate::Cancelled), after which it is unknown whether the data is
+    /// on the disk. Neither a cancel nor a deadline affects others who wait for the same sync.
+    ///
+    /// After a failure, what was written before may be lost, though the kernel reports it only
+    /// once. So each later sync through this handle and its clones fails, too, with the first
+    /// error as the [source](std::error::Error::source) of its own; open the file again, and find
+    /// out what it contains.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.sync(true)
+    }
+
+    /// Waits until the file's data is on the disk, and the metadata needed to read it back
+    /// (`fdatasync`). It is shared as [`sync_all`](File::sync_all) is.
+    ///
+    /// ```
+    /// use cringle::fs::File;
+    /// use cringle::fiber;
+    /// use std::os::unix::fs::FileExt;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = File::create(&path)?;
+    /// cringle::run(|| {
+    ///     // A few syncs for all of them.
+    ///     fiber::try_par_for_each(0..100, 100, |n| {
+    ///         log.write_all_at(b"commit\n", n * 7)?;
+    ///         log.sync_data()
+    ///     })
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`sync_all`](File::sync_all).
+    pub fn sync_data(&self) -> io::Result<()> {
+        self.sync(false)
+    }
+
+    pub(super) fn syncs(&self) -> &Arc<Syncs> {
+        self.syncs.get_or_init(|| Arc::new(Syncs::new()))
+    }
+
+    fn sync(&self, needs_all: bool) -> io::Result<()> {
+        self.syncs().run(needs_all, |needs_all| self.perform_sync(!needs_all), failed_before)
+    }
+
+    fn perform_sync(&self, data_only: bool) -> RunEnd {
+        let op = Op::Sync { fd: self.fd(), data_only };
+        let result = if self.ring().is_some() {
+            self.retry(op).map(drop)
+        } else {
+            // SAFETY: the op has no pointers.
+            let result = sys::result_of(unsafe { blocking::perform(&op) });
+            // The simulation sees no op for it.
+            result.map(|_| crate::driver::note_plain_sync(self.fd()))
+        };
+        match result {
+            Ok(()) => RunEnd::Done,
+            Err(error) if Reason::of(&error).is_some() => RunEnd::GivenUp(error),
+            Err(error) => match error.raw_os_error() {
+                Some(errno) => RunEnd::Failed { errno, lasts: !REFUSALS.contains(&errno) },
+                None => RunEnd::GivenUp(error),
+            },
+        }
+    }
+}
+
+fn failed_before(errno: i32) -> io::Error {
+    let first = io::Error::from_raw_os_error(errno);
+    io::Error::new(first.kind(), FailedBefore(first))
+}
+
+/// The error of a sync after a failed one, whose error is its source.
+#[derive(Debug)]
+struct FailedBefore(io::Error);
+
+impl fmt::Display for FailedBefore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "an earlier sync of the file failed ({}), so what was written before may be lost; \
+             open the file again, and check what it contains",
+            self.0
+        )
+    }
+}
+
+impl Error for FailedBefore {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::sync::shared_run::{RunEnd, SharedRun};
+    use crate::{Builder, fiber};
+    use std::io;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    fn never(_: i32) -> io::Error {
+        panic!("nothing has failed before")
+    }
+
+    /// Callers of fibers and threads, whose calls begin after they have written.
+    #[test]
+    fn each_caller_returns_after_a_call_that_covers_it() {
+        const CALLERS: usize = 30;
+        let (shared, is_led) = (SharedRun::new(), AtomicBool::new(false));
+        let (written, covered) = (
+            [const { AtomicUsize::new(0) }; CALLERS + 1],
+            [const { AtomicUsize::new(0) }; CALLERS + 1],
+        );
+        let (calls, asks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = |caller: usize| {
+            for number in 1..=50 {
+                written[caller].store(number, Ordering::SeqCst);
+                asks.fetch_add(1, Ordering::SeqCst);
+                let make = |_| {
+                    assert!(!is_led.swap(true, Ordering::SeqCst), "two callers lead");
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    let seen = written.each_ref().map(|written| written.load(Ordering::SeqCst));
+                    fiber::sleep(Duration::from_micros(50));
+                    for (covered, seen) in covered.iter().zip(seen) {
+                        covered.store(seen, Ordering::SeqCst);
+                    }
+                    is_led.store(false, Ordering::SeqCst);
+                    RunEnd::Done
+                };
+                shared.run(false, make, never).unwrap();
+                assert!(covered[caller].load(Ordering::SeqCst) >= number);
+            }
+        };
+        let work = &work;
+        std::thread::scope(|threads| {
+            threads.spawn(move || work(CALLERS));
+            let run = Builder::new().workers(2).run(|| {
+                fiber::scope(|s| {
+                    (0..CALLERS).for_each(|caller| drop(s.spawn(move || work(caller))))
+                });
+            });
+            run.unwrap();
+        });
+        let (calls, asks) = (calls.into_inner(), asks.into_inner());
+        assert!(calls * 2 < asks, "{calls} calls for {asks}");
+    }
+
+    /// Asks by fibers of one worker while the first call is made. `first` ends that call.
+    fn behind_a_first_call(
+        first: impl FnOnce() -> RunEnd + Send,
+        others: impl Fn(&SharedRun) + Sync,
+    ) -> io::Result<()> {
+        let shared = SharedRun::new();
+        let run = Builder::new().workers(1).run(|| {
+            fiber::scope(|s| {
+                let leader = s.spawn(|| {
+                    let make = |_| {
+                        // The others ask meanwhile.
+                        (0..5).for_each(|_| fiber::yield_now());
+                        first()
+                    };
+                    shared.run(false, make, never)
+                });
+                fiber::yield_now();
+                for _ in 0..3 {
+                    s.spawn(|| others(&shared));
+                }
+                leader.join().unwrap()
+            })
+        });
+        run.unwrap()
+    }
+
+    #[test]
+    fn a_failure_that_lasts_ends_all_calls() {
+        let errno = libc::EIO;
+        let result = behind_a_first_call(
+            || RunEnd::Failed { errno, lasts: true },
+            |shared| {
+                for _ in 0..2 {
+                    let failed = |errno| io::Error::other(format!("failed before: {errno}"));
+                    let result = shared.run(false, |_| panic!("it has failed before"), failed);
+                    assert_eq!(result.unwrap_err().to_string(), "failed before: 5");
+                }
+            },
+        );
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(errno));
+    }
+
+    #[test]
+    fn a_failure_is_that_of_all_whom_the_call_covers_and_need_not_last() {
+        let calls = AtomicUsize::new(0);
+        let result = behind_a_first_call(
+            || RunEnd::Done,
+            |shared| {
+                let make = |_| {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    RunEnd::Failed { errno: libc::EINVAL, lasts: false }
+                };
+                let error = shared.run(false, make, never).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+            },
+        );
+        result.unwrap();
+        assert_eq!(calls.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_leader_that_gives_up_hands_the_lead_on() {
+        let calls = AtomicUsize::new(0);
+        let result = behind_a_first_call(
+            || RunEnd::GivenUp(io::Error::other("given up")),
+            |shared| {
+                let make = |_| match calls.fetch_add(1, Ordering::SeqCst) {
+                    0 => RunEnd::GivenUp(io::Error::other("given up, too")),
+                    _ => RunEnd::Done,
+                };
+                let result = shared.run(false, make, never);
+                assert!(result.is_ok() || calls.load(Ordering::SeqCst) == 1);
+            },
+        );
+        assert_eq!(result.unwrap_err().to_string(), "given up");
+        assert_eq!(calls.into_inner(), 2, "one gives up, and one makes the call for the rest");
+    }
+
+    #[test]
+    fn all_is_done_if_one_of_them_needs_it() {
+        let needed = AtomicUsize::new(0);
+        let asks = AtomicUsize::new(0);
+        let result = behind_a_first_call(
+            || RunEnd::Done,
+            |shared| {
+                let needs_all = asks.fetch_add(1, Ordering::SeqCst) == 2;
+                let make = |needs_all| {
+                    needed.fetch_add(usize::from(needs_all), Ordering::SeqCst);
+                    RunEnd::Done
+                };
+                shared.run(needs_all, make, never).unwrap();
+            },
+        );
+        result.unwrap();
+        assert_eq!((asks.into_inner(), needed.into_inner()), (3, 1));
+    }
+
+    #[test]
+    fn a_cancelled_waiter_leaves_the_others_alone() {
+        let (shared, calls) = (SharedRun::new(), AtomicUsize::new(0));
+        let make = |_| {
+            calls.fetch_add(1, Ordering::SeqCst);
+            (0..20).for_each(|_| fiber::yield_now());
+            RunEnd::Done
+        };
+        let run = Builder::new().workers(1).run(|| {
+            fiber::scope(|outer| {
+                let leader = outer.spawn(|| shared.run(false, make, never));
+                fiber::yield_now();
+                let stays = outer.spawn(|| shared.run(false, make, never));
+                fiber::scope(|inner| {
+                    let leaves = inner.spawn(|| shared.run(false, make, never).is_err());
+                    (0..5).for_each(|_| fiber::yield_now());
+                    inner.cancel();
+                    assert!(leaves.join().unwrap());
+                });
+                leader.join().unwrap().unwrap();
+                stays.join().unwrap().unwrap();
+            });
+        });
+        run.unwrap();
+        assert_eq!(calls.into_inner(), 2);
+    }
+}

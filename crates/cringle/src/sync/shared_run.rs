@@ -1,0 +1,214 @@
+//! A call that is made once for all who ask for it meanwhile, as a sync of a file.
+//!
+//! One caller, the *leader*, makes the call. Whoever asks while it is made waits, because that call
+//! may have begun too early for it. When it ends, one of those who wait is the next leader, and its
+//! call covers all of them: it begins after each of them has asked.
+//!
+//! ```text
+//! next  ──begin──▶  covered  ──end──▶  granted, with the result
+//!   └── the first of them is granted the lead when a call ends
+//! ```
+//!
+//! A leader that is cancelled hands the lead to one of those whom its call would have covered. A
+//! failure that lasts is the result of every later call, too.
+
+use super::caller::{Caller, WaitError, WaitOptions};
+use super::wait_queue::{Dequeued, Queue, ShortGuard, ShortLock, Waiter, WakeList};
+use crate::runtime::fiber::Wait;
+use crate::runtime::wait_target::ByAddress;
+use std::cell::Cell;
+use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// See the module.
+pub(crate) struct SharedRun(ShortLock<State>);
+
+/// A panic of a leader hands the lead on, as a cancel does.
+impl UnwindSafe for SharedRun {}
+impl RefUnwindSafe for SharedRun {}
+
+struct State {
+    is_led: bool,
+    /// Those whom the current call covers, beside its leader.
+    covered: Queue,
+    covered_need_all: bool,
+    /// Those who have asked since that began.
+    next: Queue,
+    next_need_all: bool,
+    /// The number of times that `next` has become `covered`.
+    round: u64,
+    /// The errno of a failure that lasts.
+    failure: Option<i32>,
+}
+
+/// How a leader's call has ended.
+pub(crate) enum RunEnd {
+    Done,
+    /// By this errno.
+    Failed {
+        errno: i32,
+        /// Whether every later call fails, too.
+        lasts: bool,
+    },
+    /// The leader was cancelled. Its call may have done nothing.
+    GivenUp(io::Error),
+}
+
+/// What a waiter is told. It lies in the waiter's frame.
+#[derive(Clone, Copy)]
+enum Verdict {
+    /// It makes the next call.
+    Leads,
+    Done,
+    Failed(i32),
+    /// An earlier call has failed by this errno.
+    FailedBefore(i32),
+}
+
+impl SharedRun {
+    pub(crate) fn new() -> SharedRun {
+        SharedRun(ShortLock::new(State {
+            is_led: false,
+            covered: Queue::new(),
+            covered_need_all: false,
+            next: Queue::new(),
+            next_need_all: false,
+            round: 0,
+            failure: None,
+        }))
+    }
+
+    /// Returns the result of a call that has begun after this one. `make` makes it, if this caller
+    /// is to; it gets whether anybody whom the call covers `needs_all` of it. `failed_before`
+    /// describes an earlier failure that lasts.
+    pub(crate) fn run(
+        &self,
+        needs_all: bool,
+        make: impl FnOnce(bool) -> RunEnd,
+        failed_before: impl Fn(i32) -> io::Error,
+    ) -> io::Result<()> {
+        match self.join(needs_all)? {
+            Verdict::Leads => {
+                let lead = Lead(self);
+                match make(lead.begin(needs_all)) {
+                    RunEnd::Done => {
+                        lead.end(Verdict::Done);
+                        Ok(())
+                    }
+                    RunEnd::Failed { errno, lasts } => {
+                        self.fail(errno, lasts);
+                        lead.end(Verdict::Failed(errno));
+                        Err(io::Error::from_raw_os_error(errno))
+                    }
+                    RunEnd::GivenUp(error) => Err(error),
+                }
+            }
+            Verdict::Done => Ok(()),
+            Verdict::Failed(errno) => Err(io::Error::from_raw_os_error(errno)),
+            Verdict::FailedBefore(errno) => Err(failed_before(errno)),
+        }
+    }
+
+    /// Takes the lead, or waits until it has it, or until another call has ended.
+    fn join(&self, needs_all: bool) -> io::Result<Verdict> {
+        let caller = Caller::current();
+        let options = WaitOptions::fallible(Wait::Sync);
+        let verdict = Cell::new(Verdict::Leads);
+        let waiter = Waiter::new(caller, 1, (&raw const verdict).cast_mut().cast());
+        let round = {
+            let mut state = self.0.lock();
+            if let Some(errno) = state.failure {
+                return Ok(Verdict::FailedBefore(errno));
+            }
+            if !state.is_led {
+                state.is_led = true;
+                return Ok(Verdict::Leads);
+            }
+            state.next_need_all |= needs_all;
+            // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
+            // waiter has left the queue.
+            unsafe { state.next.push(&waiter) };
+            state.round + 1
+        };
+        let withdraw = || {
+            let mut state = self.0.lock();
+            if state.round < round {
+                state.next.remove(&waiter)
+            } else {
+                state.covered.remove(&waiter)
+            }
+        };
+        let waited = waiter.wait(&options, &ByAddress::of(self), withdraw);
+        waited.map_err(WaitError::into_io_error)?;
+        Ok(verdict.get())
+    }
+
+    fn fail(&self, errno: i32, lasts: bool) {
+        if lasts {
+            self.0.lock().failure = Some(errno);
+        }
+    }
+}
+
+/// The lead. Dropped without an end, it goes to another caller, who makes the call anew.
+struct Lead<'a>(&'a SharedRun);
+
+impl Lead<'_> {
+    /// The call begins. Returns whether anybody needs all of it.
+    fn begin(&self, needs_all: bool) -> bool {
+        let mut state = self.0.0.lock();
+        // Else a leader before this one has begun, and has given up.
+        if state.covered.is_empty() {
+            state.covered = std::mem::replace(&mut state.next, Queue::new());
+            state.covered_need_all = std::mem::take(&mut state.next_need_all);
+            state.round += 1;
+        }
+        needs_all | state.covered_need_all
+    }
+
+    /// The call has ended.
+    fn end(self, verdict: Verdict) {
+        let mut woken = WakeList::default();
+        let mut state = self.0.0.lock();
+        tell_all(&mut state.covered, verdict, &mut woken);
+        // The new leader runs after those who are done, whose next calls it may cover.
+        pass_on(state, woken);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        pass_on(self.0.0.lock(), WakeList::default());
+    }
+}
+
+/// Gives the lead to a waiter, if there is one.
+fn pass_on(mut state: ShortGuard<'_, State>, mut woken: WakeList) {
+    if let Some(errno) = state.failure {
+        let State { covered, next, .. } = &mut *state;
+        tell_all(covered, Verdict::FailedBefore(errno), &mut woken);
+        tell_all(next, Verdict::FailedBefore(errno), &mut woken);
+    }
+    let State { covered, next, .. } = &mut *state;
+    let leader = if covered.is_empty() { next.pop() } else { covered.pop() };
+    match leader {
+        Some(leader) => woken.add(tell(leader, Verdict::Leads)),
+        None => state.is_led = false,
+    }
+    drop(state);
+    woken.wake();
+}
+
+fn tell_all(queue: &mut Queue, verdict: Verdict, woken: &mut WakeList) {
+    while let Some(waiter) = queue.pop() {
+        woken.add(tell(waiter, verdict));
+    }
+}
+
+fn tell(waiter: Dequeued<'_>, verdict: Verdict) -> super::caller::Waker {
+    // SAFETY: I10. The slot is the waiter's `Cell<Verdict>`, in a frame that stays until the
+    // outcome is stored, and which its own thread does not read before.
+    unsafe { waiter.slot().cast::<Verdict>().write(verdict) };
+    waiter.grant()
+}
