@@ -91,6 +91,12 @@ static JOBS: &[Job] = &[
         command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 100000",
     },
     Job {
+        name: "moving-sim",
+        about: "200,000 random programs in the simulation on four workers, between which fibers move",
+        environment: &[("CRINGLE_BALANCE", "moving")],
+        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 200000 --workers 4",
+    },
+    Job {
         name: "private-foreign",
         about: "destructors, hooks and callbacks that misbehave, and cancels, optimised, with private \
                 thread-locals",

@@ -111,15 +111,22 @@ Examples:
       Try more and other seeds
   cringle sim --seeds 1 --start 4711
       Repeat a seed that failed
+  cringle sim --workers 2
+      Give each run two workers
+  CRINGLE_BALANCE=moving cringle sim
+      Let started fibers move between the workers
   cringle sim --json - | jq .seeds_per_second
       Print the rate
 
 Each seed determines a program (fibers that spawn, read, write, sync, communicate, panic, …), its \
-faults, and the order of all events. The same seed always gives the same run. The page \
+faults, and the order of all events and workers. The same seed always gives the same run. The page \
 docs/book/src/command/sim.md lists what is checked; docs/book/src/simulation.md shows how to test \
 your own program in the simulation.
 
 Exit status: 0 all seeds passed, 1 a seed failed (it is printed), 2 wrong usage, 130 interrupted.";
+
+/// The most workers of a simulation.
+const MAX_SIM_WORKERS: usize = 64;
 
 #[derive(Args)]
 #[command(after_help = SIM_EXAMPLES, args_override_self = true)]
@@ -131,6 +138,10 @@ pub(crate) struct SimArgs {
     /// First seed.
     #[arg(long, alias = "seed", default_value_t = 0, value_name = "S")]
     pub(crate) start: u64,
+
+    /// Workers of each simulation [default: 1 to 3, drawn by the seed].
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
 
     /// OS threads, each with simulations of its own [default: one for each core].
     #[arg(long, value_name = "N")]
@@ -159,6 +170,9 @@ impl SimArgs {
     pub(crate) fn validate(&self) -> Result<(), Failure> {
         if self.seeds == 0 || self.threads == Some(0) {
             return Err(Failure::usage("--seeds and --threads must be at least 1"));
+        }
+        if self.workers.is_some_and(|workers| !(1..=MAX_SIM_WORKERS).contains(&workers)) {
+            return Err(Failure::usage(format!("--workers must be 1 to {MAX_SIM_WORKERS}")));
         }
         Ok(())
     }

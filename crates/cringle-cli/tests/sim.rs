@@ -33,9 +33,10 @@ fn threads_that_cannot_start_are_no_failure() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
     let place = place("sim-no-threads");
-    let limited = |count: libc::rlim_t| {
+    let limited = |count: libc::rlim_t, workers: &str| {
         let mut command = cringle(&place);
-        command.args(["sim", "--seeds", "100", "--threads", "50"]).uid(NOBODY).gid(NOBODY);
+        command.args(["sim", "--seeds", "100", "--threads", "50", "--workers", workers]);
+        command.uid(NOBODY).gid(NOBODY);
         // SAFETY: the closure only makes a system call.
         unsafe {
             command.pre_exec(move || {
@@ -49,14 +50,22 @@ fn threads_that_cannot_start_are_no_failure() {
         command.output()
     };
     // The limit counts the user's other processes, too.
-    let Ok(plenty) = limited(4096) else { return eprintln!("skipped: only root is another user") };
+    let Ok(plenty) = limited(4096, "1") else {
+        return eprintln!("skipped: only root is another user");
+    };
     if !plenty.status.success() {
         return eprintln!("skipped: another user cannot reach the command");
     }
-    let output = limited(6).unwrap();
+    let output = limited(6, "1").unwrap();
     let (out, err) = texts(&output);
     assert!(!err.contains("panicked"), "{err}");
     assert!(out.contains("100 seeds passed") || err.contains("ulimit -u"), "{out}{err}");
+    // A simulation whose workers cannot all start ends with a report.
+    let output = limited(6, "3").unwrap();
+    let (out, err) = texts(&output);
+    assert!(!err.contains("panicked"), "{err}");
+    let is_reported = err.contains("cannot start a worker thread") || err.contains("ulimit -u");
+    assert!(out.contains("100 seeds passed") || is_reported, "{out}{err}");
 }
 
 #[test]
@@ -74,9 +83,24 @@ fn a_failure_names_the_seed_and_the_replay() {
 }
 
 #[test]
+fn workers_are_chosen_and_part_of_the_replay() {
+    let place = place("sim-workers");
+    for balance in ["fixed", "moving"] {
+        let mut command = cringle(&place);
+        command.env("CRINGLE_BALANCE", balance);
+        let report = json(command.args(["sim", "--seeds", "50", "--workers", "3"]));
+        assert_eq!(report["seeds_passed"], 50);
+    }
+    let mut command = cringle(&place);
+    let output = command.args(["sim", "--seeds", "1", "--workers", "2", "--canary", "0"]).output();
+    let (_, err) = texts(&output.unwrap());
+    assert!(err.contains("cringle sim --seeds 1 --start 0 --workers 2"), "{err}");
+}
+
+#[test]
 fn wrong_usage_is_refused() {
     let place = place("sim-usage");
-    for args in [["sim", "--seeds", "0"], ["sim", "--threads", "0"]] {
+    for args in [["sim", "--seeds", "0"], ["sim", "--threads", "0"], ["sim", "--workers", "0"]] {
         let output = cringle(&place).args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
     }

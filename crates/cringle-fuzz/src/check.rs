@@ -3,7 +3,7 @@
 use super::env::Env;
 use super::{Outcome, Program, interpret};
 use cringle::Builder;
-use cringle::runtime::DriverChoice;
+use cringle::runtime::{Balance, DriverChoice};
 use cringle::sim::World;
 use cringle::sim::{Checker, Failure, Faults, Options, Rng, Stats};
 use std::collections::BTreeMap;
@@ -47,22 +47,53 @@ enum Ending {
 ///
 /// The check that failed. `cringle sim --seeds 1 --start SEED` repeats the run.
 pub fn check(seed: u64) -> Result<Checked, Failure> {
-    check_in(seed, |_, _| {})
+    check_on(seed, drawn_workers(seed))
+}
+
+/// Runs the program of a seed as [`check`] does, on this number of workers.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn check_on(seed: u64, workers: usize) -> Result<Checked, Failure> {
+    check_in(seed, workers, |_, _| {})
+}
+
+/// Runs the program of a seed as [`check_on`] does, where fibers move or not.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn check_balanced(seed: u64, workers: usize, balance: Balance) -> Result<Checked, Failure> {
+    check_in(seed, workers, |world, _| world.set_balance(balance))
+}
+
+/// The number of workers that [`check`] uses.
+fn drawn_workers(seed: u64) -> usize {
+    1 + Rng::stream(seed, "number of workers").below(3) as usize
 }
 
 /// Checks a seed with a sabotaged simulation.
 #[cfg(test)]
-pub(crate) fn check_sabotaged(seed: u64, by: cringle::sim::Sabotage) -> Result<Checked, Failure> {
-    check_in(seed, |world, env| {
+pub(crate) fn check_sabotaged(
+    seed: u64,
+    workers: usize,
+    by: cringle::sim::Sabotage,
+) -> Result<Checked, Failure> {
+    check_in(seed, workers, |world, env| {
         world.sabotage(by);
         env.sabotage = Some(by);
     })
 }
 
-fn check_in(seed: u64, prepare: impl FnOnce(&mut World, &mut Env)) -> Result<Checked, Failure> {
+fn check_in(
+    seed: u64,
+    workers: usize,
+    prepare: impl FnOnce(&mut World, &mut Env),
+) -> Result<Checked, Failure> {
     let program = Program::new(seed);
     let mut rng = Rng::stream(seed, "world");
-    let options = options(&program, &mut rng);
+    let options = options(&program, &mut rng).workers(workers);
     let ending = match rng.below(4) {
         0 => Ending::Crash,
         1 => Ending::PowerLoss,

@@ -11,6 +11,7 @@ use super::{
 use cringle::cancel;
 use cringle::fiber::{self, JoinHandle};
 use cringle::fs::File;
+use cringle::runtime;
 use cringle::sim::Checker;
 use std::cell::Cell;
 use std::io::{self, Read, Seek, Write};
@@ -66,6 +67,17 @@ fn run_stmts(env: &Arc<Env>, body: &Arc<Body>, parents: Option<&File>) -> Digest
         interpreter.observe(child);
     }
     Ok(interpreter.digest)
+}
+
+/// Returns the worker on which the body of a new fiber has to start, if any worker is chosen: with
+/// several workers, a third of the fibers are placed.
+fn place_of(body: &Body) -> Option<usize> {
+    let workers = runtime::workers().filter(|&workers| workers > 1)?;
+    body.region.is_multiple_of(3).then_some(body.region / 3 % workers)
+}
+
+fn spawned<T>(result: io::Result<T>) -> T {
+    result.expect("a stack can be mapped")
 }
 
 struct Interpreter<'a> {
@@ -201,9 +213,14 @@ impl Interpreter<'_> {
     }
 
     fn spawn(&mut self, local: bool, end: End, body: &Arc<Body>) -> Result<(), Stop> {
+        let place = place_of(body);
         let (env, body) = (self.env.within(Frame::root()), Arc::clone(body));
         let run = move || run_body(&env, &body, None);
-        let handle = if local { fiber::spawn_local(run) } else { fiber::spawn(run) };
+        let handle = match place {
+            _ if local => fiber::spawn_local(run),
+            Some(worker) => spawned(fiber::Builder::new().worker(worker).spawn(run)),
+            None => fiber::spawn(run),
+        };
         match end {
             End::JoinedNow => {
                 let child = self.joined(handle.join())?;
@@ -292,7 +309,13 @@ impl Interpreter<'_> {
                         let _presences = presences;
                         run_body(env, body, Some(file))
                     };
-                    if *local { s.spawn_local(run) } else { s.spawn(run) }
+                    match place_of(body) {
+                        _ if *local => s.spawn_local(run),
+                        Some(worker) => {
+                            spawned(fiber::Builder::new().worker(worker).spawn_scoped(s, run))
+                        }
+                        None => s.spawn(run),
+                    }
                 })
                 .collect();
             handles.into_iter().map(|handle| handle.join()).collect()

@@ -49,7 +49,7 @@ mod statement;
 mod tests;
 mod transfer;
 
-pub use check::{Checked, check};
+pub use check::{Checked, check, check_balanced, check_on};
 pub use expected::Outcome;
 
 use cringle::sim::Rng;

@@ -6,7 +6,7 @@ use cringle::sim::{Checker, Failure, Sabotage};
 /// Returns the first failure of some seeds.
 fn found(by: Sabotage) -> Failure {
     (0..400)
-        .find_map(|seed| check_sabotaged(seed, by).err())
+        .find_map(|seed| check_sabotaged(seed, 1, by).err())
         .unwrap_or_else(|| panic!("no seed found {by:?}"))
 }
 

@@ -1,8 +1,8 @@
 //! Random programs have the expected outcome in simulations with faults, on the ring and on epoll.
 
-use cringle::runtime::DriverChoice;
-use cringle::sim::{self, Fault};
-use cringle_fuzz::{Program, check};
+use cringle::runtime::{Balance, DriverChoice};
+use cringle::sim::{self, Failure, Fault};
+use cringle_fuzz::{Checked, Program, check, check_balanced, check_on};
 
 /// A fixed set of seeds; `.ci/run` also runs fresh ones.
 #[test]
@@ -37,14 +37,48 @@ fn run_programs_on(driver: DriverChoice) {
 
 #[test]
 fn a_seed_repeats_the_same_run() {
-    for seed in 0..200 {
+    repeats(0..200, |seed| check_on(seed, 1));
+}
+
+#[test]
+fn a_seed_repeats_the_order_of_workers() {
+    repeats(0..150, |seed| check_balanced(seed, 2, Balance::Fixed));
+    repeats(0..150, |seed| check_balanced(seed, 3, Balance::Fixed));
+}
+
+#[test]
+fn a_seed_repeats_the_moves_of_fibers() {
+    if let Some(why) = cannot_move() {
+        return eprintln!("skipped: {why}");
+    }
+    repeats(0..150, |seed| check_balanced(seed, 2, Balance::Moving));
+    repeats(0..150, |seed| check_balanced(seed, 3, Balance::Moving));
+}
+
+fn repeats(seeds: std::ops::Range<u64>, check: impl Fn(u64) -> Result<Checked, Failure>) {
+    for seed in seeds {
         let first = check(seed).unwrap();
         // Other descriptors and allocations must not change the run.
         let (_read, _write) = std::io::pipe().unwrap();
         let held = vec![0u8; 100_000 + seed as usize];
-        assert_eq!(first.stats, check(seed).unwrap().stats);
+        assert_eq!(first.stats, check(seed).unwrap().stats, "seed {seed}");
         drop(held);
     }
+}
+
+/// Why fibers cannot move here, if they cannot.
+fn cannot_move() -> Option<std::io::Error> {
+    cringle::Builder::new().workers(1).balance(Balance::Moving).run(|| ()).err()
+}
+
+#[test]
+fn programs_have_the_expected_outcome_where_fibers_move() {
+    if let Some(why) = cannot_move() {
+        return eprintln!("skipped: {why}");
+    }
+    sim::each(0..700, |seed| {
+        check_balanced(seed, 2 + seed as usize % 2, Balance::Moving).map(drop)
+    });
 }
 
 #[test]

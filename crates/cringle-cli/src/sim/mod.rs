@@ -15,9 +15,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     report::write(&summary, args.json.as_deref())?;
     match summary.failure {
         None => Ok(()),
-        Some(failure) => Err(Failure::failed(format!(
-            "{failure}\n  to replay it: cringle sim --seeds 1 --start {}",
-            failure.seed
-        ))),
+        Some(failure) => {
+            let workers = args.workers.map_or_else(String::new, |n| format!(" --workers {n}"));
+            Err(Failure::failed(format!(
+                "{failure}\n  to replay it: cringle sim --seeds 1 --start {}{workers}",
+                failure.seed
+            )))
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::SimArgs;
 use cringle::sim::{self, Failure, Fault};
-use cringle_fuzz::{Checked, check};
+use cringle_fuzz::{Checked, check, check_on};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -59,6 +59,7 @@ impl Sums {
 pub(crate) struct SeedRun {
     start: u64,
     seeds: u64,
+    workers: Option<usize>,
     canary: Option<u64>,
     /// The next seed to try, counted from the start.
     next: AtomicU64,
@@ -77,6 +78,7 @@ impl SeedRun {
         let run = SeedRun {
             start: args.start,
             seeds: args.seeds,
+            workers: args.workers,
             canary: args.canary,
             next: AtomicU64::new(0),
             end: AtomicU64::new(args.seeds),
@@ -106,7 +108,11 @@ impl SeedRun {
                 break;
             }
             let seed = self.start.wrapping_add(number);
-            let checked = if self.canary == Some(seed) { Err(canary(seed)) } else { check(seed) };
+            let checked = match self.workers {
+                _ if self.canary == Some(seed) => Err(canary(seed)),
+                Some(workers) => check_on(seed, workers),
+                None => check(seed),
+            };
             match checked {
                 Ok(checked) => {
                     passed += 1;

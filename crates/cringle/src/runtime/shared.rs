@@ -78,11 +78,18 @@ pub(crate) enum Mail {
 }
 
 /// The eventfd by which a thread without a ring wakes a worker.
-pub(crate) struct EventBell(sys::Owned);
+pub(crate) struct EventBell {
+    fd: sys::Owned,
+    /// For a simulated worker, which reads no descriptor.
+    #[cfg(feature = "sim")]
+    rung: Arc<std::sync::atomic::AtomicBool>,
+}
 
 impl Bell for EventBell {
     fn ring(&self) {
-        sys::eventfd_signal(self.0.as_fd());
+        #[cfg(feature = "sim")]
+        self.rung.store(true, std::sync::atomic::Ordering::Relaxed);
+        sys::eventfd_signal(self.fd.as_fd());
     }
 }
 
@@ -92,6 +99,9 @@ pub(crate) struct MailBox {
     pub(crate) inbox: Inbox<Mail, EventBell>,
     /// The descriptor of the worker's ring, or −1 if ring messages do not reach it.
     ring_fd: AtomicI32,
+    /// Set when its bell has rung.
+    #[cfg(feature = "sim")]
+    pub(super) rung: Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl MailBox {
@@ -99,8 +109,21 @@ impl MailBox {
     fn new(worker: u32) -> std::io::Result<(Arc<MailBox>, RawFd)> {
         let fd = sys::eventfd().map_err(explain)?;
         let raw = fd.as_raw_fd();
-        let inbox = Inbox::new(EventBell(fd));
-        Ok((Arc::new(MailBox { worker, inbox, ring_fd: AtomicI32::new(-1) }), raw))
+        #[cfg(feature = "sim")]
+        let rung = Arc::default();
+        let inbox = Inbox::new(EventBell {
+            fd,
+            #[cfg(feature = "sim")]
+            rung: Arc::clone(&rung),
+        });
+        let mailbox = MailBox {
+            worker,
+            inbox,
+            ring_fd: AtomicI32::new(-1),
+            #[cfg(feature = "sim")]
+            rung,
+        };
+        Ok((Arc::new(mailbox), raw))
     }
 
     pub(super) fn set_ring(&self, fd: RawFd) {

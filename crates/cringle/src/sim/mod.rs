@@ -49,7 +49,7 @@
 //!
 //! # What is not simulated
 //!
-//! - There is one worker.
+//! - Workers ([`Options::workers`]) run one at a time, and alternate between the runs of fibers.
 //! - [`fiber::unblock`](crate::fiber::unblock) calls its closure at once, on the fiber.
 //! - OS threads run at their own pace, so a seed does not determine what they do. A fiber that
 //!   waits for one of them looks like a deadlock.

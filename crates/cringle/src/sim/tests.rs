@@ -24,6 +24,25 @@ fn lost_completion_is_reported_as_a_deadlock() {
 }
 
 #[test]
+fn lost_wake_up_of_a_worker_is_reported_as_a_deadlock() {
+    let mut world = World::new(5, &Options::new().workers(2));
+    let handover = || {
+        let (sender, receiver) = crate::sync::mpsc::channel();
+        let named = fiber::Builder::new().name("receiver".into()).worker(1);
+        let receives = named.spawn(move || receiver.recv()).unwrap();
+        fiber::sleep(Duration::from_millis(1));
+        sender.send(7).unwrap();
+        receives.join().unwrap().unwrap()
+    };
+    assert_eq!(world.run(handover).unwrap(), 7);
+    world.sabotage(Sabotage::WakeUpLost);
+    let failure = world.run(handover).unwrap_err();
+    assert_eq!(failure.checker, Checker::Deadlock);
+    assert!(failure.message.contains("'main' waits for: another fiber's end"), "{failure}");
+    assert_eq!(world.run(handover).unwrap(), 7);
+}
+
+#[test]
 fn changing_a_buffer_during_zero_copy_send_is_detected() {
     let mut world = World::new(5, &Options::new());
     world.sabotage(Sabotage::SentChanged);

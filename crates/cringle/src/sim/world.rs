@@ -3,6 +3,7 @@
 use super::{Checker, Failure, Faults, Options, Stats};
 use crate::Builder;
 use crate::driver::sim::{Core, lock};
+use crate::runtime::Balance;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::any::Any;
 use std::ffi::OsStr;
@@ -34,6 +35,7 @@ use std::time::Duration;
 pub struct World {
     core: Arc<Mutex<Core>>,
     seed: u64,
+    balance: Option<Balance>,
 }
 
 impl World {
@@ -46,14 +48,14 @@ impl World {
     /// assert!(world.paths().is_empty());
     /// ```
     pub fn new(seed: u64, options: &Options) -> World {
-        World { core: Arc::new(Mutex::new(Core::new(seed, options))), seed }
+        World { core: Arc::new(Mutex::new(Core::new(seed, options))), seed, balance: None }
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
         lock(&self.core)
     }
 
-    /// Runs `f` as [`cringle::run`](crate::run) does, on one worker of this machine.
+    /// Runs `f` as [`cringle::run`](crate::run) does, on the workers of this machine.
     ///
     /// ```
     /// use cringle::sim::{Options, World};
@@ -113,7 +115,11 @@ impl World {
             }
             result
         };
-        let ended = Builder::simulated(&self.core).run(body);
+        let mut builder = Builder::simulated(&self.core);
+        if let Some(balance) = self.balance {
+            builder = builder.balance(balance);
+        }
+        let ended = builder.run(body);
         let mut core = self.core();
         let lost = core.wreck.take();
         let had_power = lost.is_none();
@@ -271,6 +277,12 @@ impl World {
     /// ```
     pub fn stats(&self) -> Stats {
         self.core().stats
+    }
+
+    /// Chooses whether fibers move between the workers, in place of the environment.
+    #[doc(hidden)]
+    pub fn set_balance(&mut self, balance: Balance) {
+        self.balance = Some(balance);
     }
 
     /// Injects a bug into the driver, to prove that a checker detects it.

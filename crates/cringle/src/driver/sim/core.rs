@@ -1,6 +1,7 @@
 //! The part of a world that outlives its runs: choices, clock, files, and the findings of the
 //! checkers.
 
+use super::baton::Baton;
 use super::checker::Checker;
 use super::files::{Files, Image};
 use super::options::{Fault, Faults, Options};
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) seed: u64,
     pub(super) options: Options,
     pub(super) rng: Rng,
+    pub(super) baton: Baton,
     base: Instant,
     pub(super) now_ns: u64,
     /// The faults that are on, and the rarity of each: one in this number of chances.
@@ -96,6 +98,7 @@ impl Core {
             seed,
             options: options.clone(),
             rng,
+            baton: Baton::new(seed),
             base: Instant::now(),
             now_ns: 0,
             faults,
@@ -114,10 +117,24 @@ impl Core {
         }
     }
 
-    pub(super) fn begin_run(&mut self) {
+    /// Begins a run, and returns the number of its workers.
+    pub(crate) fn begin_run(&mut self) -> usize {
+        self.baton.begin_run(self.options.workers);
         self.turns = 0;
         self.turn_limit = self.options.turn_limit;
         self.performed = 0;
+        self.options.workers
+    }
+
+    /// Lets the workers of a run end that could not start.
+    pub(crate) fn abandon_run(&mut self) {
+        self.baton.abandon();
+    }
+
+    /// Notes what the fibers of a worker wait for, because the run has halted. Returns the waits of
+    /// all workers when the last one has listed its own.
+    pub(crate) fn list_waits(&mut self, worker: u32, waits: String) -> Option<String> {
+        self.baton.describe(worker as usize, waits)
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -182,6 +199,7 @@ impl Core {
     /// Counts a performed op. Returns whether the power is lost with it.
     pub(super) fn count_op(&mut self) -> bool {
         self.stats.operations += 1;
+        self.baton.note_step();
         self.performed += 1;
         let lost =
             self.wreck.is_none() && self.power_lasts.is_some_and(|last| self.performed > last);
@@ -212,6 +230,14 @@ impl Core {
     pub(crate) fn fail(&mut self, checker: Checker, message: impl Into<String>) {
         if self.failure.is_none() {
             self.failure = Some((checker, message.into()));
+        }
+    }
+
+    /// The run can end only without the sabotage.
+    #[cfg(any(test, feature = "sabotage"))]
+    pub(super) fn end_sabotage(&mut self) {
+        if self.is_sabotaged(super::Sabotage::WakeUpLost) {
+            self.sabotage = None;
         }
     }
 

@@ -3,8 +3,9 @@
 
 use super::options::Fault;
 use super::perform::Outcome;
-use super::{Checker, Core, Cqe, Event, HaltReason, Sim, Stage, lock};
+use super::{Checker, Core, Cqe, Event, HaltReason, Sim, Stage, baton, lock};
 use crate::driver::{Op, Wait};
+use crate::sys::lock::MutexGuard;
 use std::sync::Arc;
 
 /// The number of completions in the queue from which on it may overflow.
@@ -17,7 +18,11 @@ impl Sim {
     pub(crate) fn attention(&mut self) -> (bool, bool) {
         let mut core = lock(&self.core);
         if !core.turn() {
-            self.halt = Some(HaltReason::Livelock);
+            core.baton.halt(HaltReason::Livelock);
+        }
+        let mut core = baton::hand_over(core, self.worker);
+        if let Some(reason) = core.baton.heed(self.worker) {
+            self.halt = Some(reason);
         }
         let due = self.timeline.first_key_value().is_some_and(|(&(at, _), _)| at <= core.now_ns);
         let enter = due
@@ -32,7 +37,8 @@ impl Sim {
     /// event.
     pub(crate) fn enter(&mut self, wait: Wait) {
         let core = Arc::clone(&self.core);
-        let core = &mut *lock(&core);
+        let mut guard = lock(&core);
+        let core = &mut *guard;
         if wait == Wait::No && core.draw(Fault::EarlyReturn) {
             return;
         }
@@ -41,6 +47,9 @@ impl Sim {
         self.run_due(core);
         let Wait::Until(deadline) = wait else { return };
         let deadline_ns = deadline.map(|at| core.at_ns(at));
+        if !core.baton.is_alone() {
+            return self.sleep(guard, deadline_ns);
+        }
         while self.completions.is_empty() && self.halt.is_none() {
             self.submit(core);
             self.flush_overflow();
@@ -52,7 +61,8 @@ impl Sim {
                 (Some(next), Some(deadline)) => next.min(deadline),
                 (Some(at), None) | (None, Some(at)) => at,
                 (None, None) => {
-                    self.halt = Some(HaltReason::Deadlock);
+                    core.baton.halt(HaltReason::Deadlock);
+                    self.halt = core.baton.heed(self.worker);
                     return;
                 }
             };
@@ -60,6 +70,33 @@ impl Sim {
             self.run_due(core);
             if deadline_ns.is_some_and(|deadline| deadline <= core.now_ns)
                 || core.draw(Fault::EarlyReturn)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps as one of several workers: the others run meanwhile.
+    fn sleep(&mut self, mut guard: MutexGuard<'_, Core>, deadline_ns: Option<u64>) {
+        while self.completions.is_empty() && self.halt.is_none() {
+            let core = &mut *guard;
+            self.submit(core);
+            self.flush_overflow();
+            if !self.queued.is_empty() || !self.completions.is_empty() {
+                continue;
+            }
+            let next = self.timeline.first_key_value().map(|(&(at, _), _)| at);
+            let until_ns = [next, deadline_ns].into_iter().flatten().min();
+            guard = baton::sleep(guard, self.worker, until_ns, !self.blocked.is_empty());
+            let core = &mut *guard;
+            self.run_due(core);
+            if let Some(reason) = core.baton.heed(self.worker) {
+                self.halt = Some(reason);
+            }
+            let is_due = until_ns.is_some_and(|until| until <= core.now_ns);
+            if core.baton.take_ring(self.worker)
+                || deadline_ns.is_some_and(|deadline| deadline <= core.now_ns)
+                || (is_due && core.draw(Fault::EarlyReturn))
             {
                 return;
             }

@@ -15,6 +15,7 @@
 //! seed has drawn. The files are memory files of the kernel, so that descriptors, cursors, appends
 //! and locks need no imitation.
 
+mod baton;
 mod cancel;
 mod checker;
 mod core;
@@ -39,6 +40,7 @@ use lent_memory::LentMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 pub use checker::{Checker, Failure};
@@ -64,6 +66,8 @@ pub(crate) enum HaltReason {
 /// See the module.
 pub(crate) struct Sim {
     core: Arc<Mutex<Core>>,
+    /// The number of the worker in its run.
+    worker: usize,
     id: DriverId,
     limit: u32,
     in_flight: u32,
@@ -134,16 +138,18 @@ enum Cqe {
 }
 
 impl Sim {
-    /// Makes the driver of a run in this world, on the calling thread.
-    pub(crate) fn new(core: Arc<Mutex<Core>>) -> Sim {
+    /// Makes the driver of a worker in this world, on the calling thread. `bell` is set when
+    /// another thread wakes the worker.
+    pub(crate) fn new(core: Arc<Mutex<Core>>, worker: usize, bell: Arc<AtomicBool>) -> Sim {
         let limit = {
             let mut locked = lock(&core);
-            locked.begin_run();
+            locked.baton.hang_bell(worker, bell);
             locked.options.in_flight_limit
         };
         core::enter_thread(&core);
         Sim {
             core,
+            worker,
             id: DriverId::new(),
             limit,
             in_flight: 0,
@@ -210,6 +216,31 @@ impl Sim {
 
     pub(crate) fn enter_thread(&self) {
         core::enter_thread(&self.core);
+    }
+
+    /// Waits until this worker may run, for the first time.
+    pub(crate) fn wait_for_turn(&self) {
+        drop(baton::wait_for_turn(lock(&self.core), self.worker));
+    }
+
+    /// Lets another worker run, if the seed says so. The caller holds no lock.
+    pub(crate) fn hand_over(&self) {
+        drop(baton::hand_over(lock(&self.core), self.worker));
+    }
+
+    /// Lets the others run, because this worker has ended.
+    pub(crate) fn leave(&self) {
+        baton::leave(lock(&self.core), self.worker);
+    }
+
+    /// Draws a number below this one for the scheduler.
+    pub(crate) fn draw_below(&self, limit: usize) -> usize {
+        lock(&self.core).baton.draw_below(limit as u64) as usize
+    }
+
+    /// Draws whether a fiber moves now.
+    pub(crate) fn draw_move(&self) -> bool {
+        lock(&self.core).baton.draw_move()
     }
 
     pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {

@@ -4,6 +4,9 @@ use super::rng::Rng;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// The most workers of a run.
+const MAX_WORKERS: usize = 64;
+
 /// A fault that a kernel, a disk or a peer may produce, and that programs should survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -176,6 +179,7 @@ pub struct Options {
     pub(super) faults_for: Option<Duration>,
     pub(super) in_flight_limit: u32,
     pub(super) turn_limit: u64,
+    pub(super) workers: usize,
 }
 
 impl Default for Options {
@@ -194,6 +198,7 @@ impl Options {
             faults_for: None,
             in_flight_limit: 4032,
             turn_limit: 10_000_000,
+            workers: 1,
         }
     }
 
@@ -231,9 +236,17 @@ impl Options {
     }
 
     /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In
-    /// each turn every ready fiber runs once.
+    /// each turn every ready fiber runs once. With several workers it is the number of all turns,
+    /// of which some are shorter.
     pub fn turn_limit(mut self, turns: u64) -> Options {
         self.turn_limit = turns;
+        self
+    }
+
+    /// Sets the number of workers, at least 1 and at most 64 (default: 1). One runs at a time; the
+    /// seed draws which one.
+    pub fn workers(mut self, workers: usize) -> Options {
+        self.workers = workers.clamp(1, MAX_WORKERS);
         self
     }
 }

@@ -27,6 +27,8 @@ pub enum Sabotage {
     WrongBytes,
     /// Other code writes to the buffer of a send without a copy before the network is done with it.
     SentChanged,
+    /// The wake-up of a sleeping worker does not arrive.
+    WakeUpLost,
 }
 
 /// Runs before an op is performed.

@@ -282,11 +282,12 @@ impl Builder {
         self
     }
 
-    /// Runs in this simulated world, on one worker. The runtime counts as open, so that no call
-    /// blocks the thread in the belief that no other fiber could run.
+    /// Runs in this simulated world. The runtime counts as open, so that no call blocks the thread
+    /// in the belief that no other fiber could run.
     #[cfg(feature = "sim")]
     pub(crate) fn simulated(core: &SimCore) -> Builder {
-        let mut builder = Builder::new().workers(1).open_to_outside();
+        let workers = crate::driver::sim::lock(core).begin_run();
+        let mut builder = Builder::new().workers(workers).open_to_outside();
         builder.world = World(Some(Arc::clone(core)));
         builder
     }
@@ -426,7 +427,6 @@ impl Builder {
         }
     }
 
-    /// Whether fibers move. Alone in its simulated world, a worker has nowhere to send them.
     fn balance_to_use(&self) -> io::Result<Balance> {
         let chosen = match self.balance {
             Some(balance) => Some(balance),

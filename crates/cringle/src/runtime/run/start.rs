@@ -7,6 +7,8 @@
 #[cfg(feature = "sim")]
 use super::builder::World;
 use crate::driver::epoll::Pools;
+#[cfg(feature = "sim")]
+use crate::driver::sim::{self, Sim};
 use crate::driver::uring::check_seccomp;
 use crate::driver::{Driver, Epoll, Uring, UringOptions};
 use crate::runtime::balance::Balance;
@@ -101,7 +103,7 @@ impl Setup {
             "run"
         );
         let result = std::thread::scope(|scope| {
-            let mut threads = WorkerThreads::new(&shared);
+            let mut threads = WorkerThreads::new(&shared, self);
             for setup in setups {
                 threads.start(scope, setup)?;
             }
@@ -173,14 +175,17 @@ impl WorkerSetup<'_> {
         let stacks = StackPool::with_reserve()?;
         let families = Families::new(self.run.thread_locals)?;
         let Queues { unstarted, offered } = self.queues;
-        let moves = Moves::new(self.run.balance, offered);
+        let draws = driver.is_simulated() && self.run.workers > 1;
+        let moves = Moves::new(self.run.balance, offered, draws);
         Ok(Worker::new(self.index, self.shared, driver, unstarted, stacks, families, moves))
     }
 
     fn make_driver(&self) -> Result<Driver, StartError> {
         #[cfg(feature = "sim")]
         if let World(Some(core)) = &self.run.world {
-            return Ok(Driver::Sim(Box::new(crate::driver::sim::Sim::new(Arc::clone(core)))));
+            let rung = Arc::clone(&self.shared.peers[self.index as usize].mailbox.rung);
+            let sim = Sim::new(Arc::clone(core), self.index as usize, rung);
+            return Ok(Driver::Sim(Box::new(sim)));
         }
         if self.shared.no_ring().is_none() {
             return Uring::new(&self.run.ring, self.bell)
@@ -261,13 +266,15 @@ fn run_worker(worker: &Worker) {
 /// caches of these threads can be used by the next run.
 struct WorkerThreads<'s, 'scope> {
     shared: &'s Arc<Shared>,
+    #[cfg_attr(not(feature = "sim"), expect(dead_code))]
+    run: &'s Setup,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
     is_kept: bool,
 }
 
 impl<'s, 'scope> WorkerThreads<'s, 'scope> {
-    fn new(shared: &'s Arc<Shared>) -> Self {
-        WorkerThreads { shared, threads: Vec::new(), is_kept: false }
+    fn new(shared: &'s Arc<Shared>, run: &'s Setup) -> Self {
+        WorkerThreads { shared, run, threads: Vec::new(), is_kept: false }
     }
 
     /// Starts a thread, and waits until its worker exists.
@@ -296,6 +303,10 @@ impl Drop for WorkerThreads<'_, '_> {
     fn drop(&mut self) {
         if !self.is_kept {
             self.shared.abandon();
+            #[cfg(feature = "sim")]
+            if let World(Some(core)) = &self.run.world {
+                sim::lock(core).abandon_run();
+            }
         }
         for thread in self.threads.drain(..) {
             thread.join().expect("a worker thread does not unwind");

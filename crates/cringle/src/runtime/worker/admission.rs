@@ -176,7 +176,10 @@ impl Worker {
 impl Worker {
     /// Starts some of the unstarted fibers.
     pub(super) fn start_some(&self) {
-        for _ in 0..STARTS_PER_TURN {
+        let most = STARTS_PER_TURN;
+        #[cfg(feature = "sim")]
+        let most = self.draw_starts().unwrap_or(most);
+        for _ in 0..most {
             match self.admission.unstarted.pop() {
                 Some(unstarted) => self.start_or_postpone(unstarted),
                 None => return,

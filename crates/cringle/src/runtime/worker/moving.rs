@@ -63,11 +63,17 @@ pub(in crate::runtime) struct Moves {
     /// Ready fibers that this worker would run next, and others may take.
     pub(super) offered: Deque<Traveller>,
     pub(super) pace: Pace,
+    /// A simulation draws which fibers run and move.
+    pub(super) are_drawn: bool,
 }
 
 impl Moves {
-    pub(in crate::runtime) fn new(balance: Balance, offered: Deque<Traveller>) -> Moves {
-        Moves { balance, offered, pace: Pace::default() }
+    pub(in crate::runtime) fn new(
+        balance: Balance,
+        offered: Deque<Traveller>,
+        are_drawn: bool,
+    ) -> Moves {
+        Moves { balance, offered, pace: Pace::default(), are_drawn }
     }
 
     #[inline(always)]

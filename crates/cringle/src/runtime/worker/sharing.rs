@@ -126,6 +126,10 @@ impl Worker {
         if self.shared.holds_moves() {
             return turn;
         }
+        #[cfg(feature = "sim")]
+        if self.moves.are_drawn {
+            return self.share_as_drawn(turn);
+        }
         match self.moves.balance {
             Balance::Fixed => turn,
             Balance::Moving => {
@@ -354,11 +358,19 @@ impl Worker {
         };
         let now = self.now();
         ends_by_wake
-            && fiber.count_wakes_from(other, now, SOON) >= STREAK
+            && self.is_streak(fiber.count_wakes_from(other, now, SOON))
             && fiber.family().may_move()
             && !self.shared.holds_moves()
             && !self.me().load.is_pressed(now)
             && !self.shared.peers[other as usize].load.is_pressed(now)
+    }
+
+    fn is_streak(&self, wakes: u32) -> bool {
+        #[cfg(feature = "sim")]
+        if self.draws_move() {
+            return true;
+        }
+        wakes >= STREAK
     }
 
     /// Makes a waiting fiber ready on the worker that has woken it.

@@ -12,7 +12,7 @@ impl Worker {
         while !self.lifecycle.is_stopped() {
             self.record_turn();
             let mut next = self.schedule.ready().take_all();
-            if self.moves.may_happen() {
+            if self.moves.may_happen() | self.moves.are_drawn {
                 next = self.share(next);
             }
             while let Some(fiber) = next {
@@ -28,11 +28,15 @@ impl Worker {
                 if next.is_none() && self.moves.may_happen() {
                     // Unpacking is the scheduler's work, which must not find a fiber (I14).
                     self.current.set(None);
+                    #[cfg(feature = "sim")]
+                    self.let_others_run();
                     next = self.take_back_offered();
                 }
             }
             self.current.set(None);
             if self.admission.has_unstarted() {
+                #[cfg(feature = "sim")]
+                self.let_others_run();
                 self.start_some();
             }
             self.look();
@@ -42,6 +46,8 @@ impl Worker {
 
     fn begin(&self) {
         debug_assert!(CURRENT.get().is_none(), "a thread is one worker at a time");
+        #[cfg(feature = "sim")]
+        self.begin_simulation();
         #[cfg(feature = "tracing")]
         self.leave_outer_spans();
         self.enter_block();
@@ -63,6 +69,8 @@ impl Worker {
         debug_assert_eq!(self.table.occupied(), 0, "I2: a fiber outlived its worker");
         debug_assert!(self.alarms.are_taken_back(), "a timer outlived its fiber");
         debug_assert!(self.room.is_empty(), "a fiber outlived its wait for room");
+        #[cfg(feature = "sim")]
+        self.leave_simulation();
     }
 
     #[inline(always)]
@@ -201,7 +209,7 @@ impl Worker {
             return;
         }
         let idle_since = self.now();
-        if self.workers() > 1 && self.spin(idle_since) {
+        if self.workers() > 1 && !self.moves.are_drawn && self.spin(idle_since) {
             return;
         }
         self.shared.count_idle();
