@@ -205,8 +205,7 @@ pub(super) fn hand_over(mut core: Guard<'_>, me: usize) -> Guard<'_> {
     if !core.baton.rng.one_in(rarity) {
         return core;
     }
-    let now_ns = core.now_ns;
-    let next = core.baton.draw_holder(now_ns).expect("the holder can run");
+    let next = core.draw_holder().expect("the holder can run");
     give_to(core, me, next)
 }
 
@@ -248,15 +247,19 @@ fn give_to(mut core: Guard<'_>, me: usize, next: usize) -> Guard<'_> {
 }
 
 impl Core {
+    fn draw_holder(&mut self) -> Option<usize> {
+        #[cfg(any(test, feature = "sabotage"))]
+        if self.is_sabotaged(super::Sabotage::WakeUpLost) {
+            self.baton.silence_bells();
+        }
+        self.baton.draw_holder(self.now_ns)
+    }
+
     /// Draws the next holder, when the present one cannot continue. Lets the time jump if no worker
     /// can run.
     fn next_holder(&mut self) -> usize {
         loop {
-            #[cfg(any(test, feature = "sabotage"))]
-            if self.is_sabotaged(super::Sabotage::WakeUpLost) {
-                self.baton.silence_bells();
-            }
-            if let Some(next) = self.baton.draw_holder(self.now_ns) {
+            if let Some(next) = self.draw_holder() {
                 return next;
             }
             match self.baton.next_event_ns() {
