@@ -108,21 +108,6 @@ fn these_stay() {
             // Without a ring there is nothing to register with.
             Err(_) => Box::new(fiber::pin()),
         });
-        // With a local fiber.
-        fiber::spawn(move || {
-            let over = Rc::new(Cell::new(false));
-            let theirs = Rc::clone(&over);
-            let local = fiber::spawn_local(move || {
-                while !theirs.get() {
-                    fiber::yield_now();
-                }
-            });
-            stays();
-            over.set(true);
-            local.join().unwrap();
-        })
-        .join()
-        .unwrap();
     });
 }
 

@@ -446,7 +446,10 @@ impl Builder {
         let packet = Packet::new(self.name.map(Arc::from), origin);
         let body = local_body(Arc::clone(&packet), member, f);
         // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
-        unsafe { worker.start(stack_bytes, kin, body) }?;
+        let started = unsafe { worker.start(stack_bytes, kin, body) }?;
+        if self.worker.is_some() {
+            started.family().pin();
+        }
         Ok(packet)
     }
 

@@ -13,8 +13,8 @@ pub enum Balance {
     #[default]
     Fixed,
     /// A worker without work takes ready fibers from one that has too much. It takes a fiber that
-    /// was started with `Send` bounds, and only where thread-locals are
-    /// [private](crate::runtime::ThreadLocals::Private).
+    /// was started with `Send` bounds, together with its local fibers, and only where thread-locals
+    /// are [private](crate::runtime::ThreadLocals::Private).
     Moving,
     /// Fibers move whenever they may, needed or not. For tests.
     #[doc(hidden)]

@@ -3,9 +3,10 @@
 //! A fiber that is started with `Send` bounds founds a family, and the fibers that it starts with
 //! `spawn_local` belong to it, and theirs: what is not `Send` may be passed among them, as within a
 //! thread. Where thread-locals are [shared](super::thread_locals::ThreadLocals::Shared), all fibers
-//! of a worker are one family. A family belongs to one worker at a time (**I3**).
+//! of a worker are one family. A family belongs to one worker at a time (**I3**), and moves to
+//! another one as a whole.
 
-use super::fiber::{FiberRef, ReadyQueue};
+use super::fiber::{FiberRef, ReadyQueue, Siblings};
 use super::thread_locals::{self, Block};
 use super::unwind_count::UnwindCount;
 use std::cell::Cell;
@@ -26,8 +27,12 @@ pub(crate) struct Family {
     known: Cell<u32>,
     /// The member that holds the others back: see `worker/families.rs`.
     holder: Cell<Option<FiberRef>>,
-    /// Members that are ready and held back.
+    /// Members that are ready: those that are held back, or all of them while the family moves.
     held: ReadyQueue,
+    /// The members, where families move.
+    siblings: Siblings,
+    /// The turn of its host in which it was last decided whether it leaves, and the decision.
+    verdict: Cell<Option<(u64, bool)>>,
     /// Gets the thread-locals at the end.
     keeper: Option<Arc<dyn Keeper>>,
 }
@@ -51,7 +56,7 @@ impl std::ops::Deref for FamilyRef {
 
     #[inline(always)]
     fn deref(&self) -> &Family {
-        // SAFETY: I2, I3. A family is freed after its last member, references stay on its worker
+        // SAFETY: I2, I3. A family is freed after its last member, references are used by its host
         // (the type is not Send), and everything inside is a cell.
         unsafe { self.0.as_ref() }
     }
@@ -138,12 +143,14 @@ pub(crate) trait Keeper: Send + Sync {
     fn take_back(&self, block: Block) -> Option<Block>;
 }
 
-/// Keeps a family and its thread-locals for a fiber that joins it later. That fiber drops it.
+/// Keeps a family and its thread-locals, on its worker, for a fiber that joins it there later. That
+/// fiber drops it.
 pub(crate) struct Ticket(FamilyRef);
 
 impl Ticket {
     pub(crate) fn new(family: FamilyRef) -> Ticket {
         family.add_member();
+        family.pin();
         Ticket(family)
     }
 
@@ -154,6 +161,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.0.unpin();
         let is_last = self.0.remove_member();
         debug_assert!(!is_last, "a member drops it, whose own end releases the thread-locals");
     }
@@ -200,6 +208,8 @@ impl Family {
             known: Cell::new(u32::MAX),
             holder: Cell::new(None),
             held: ReadyQueue::default(),
+            siblings: Siblings::default(),
+            verdict: Cell::new(None),
             keeper: None,
         }
     }
@@ -256,13 +266,32 @@ impl Family {
         matches!(self.locals, Locals::Own(_))
     }
 
-    /// Whether its only member may go on on another worker.
+    /// Whether it may go on on another worker, as far as no single member prevents it.
     #[inline]
     pub(super) fn may_move(&self) -> bool {
         self.has_own_locals()
-            && self.members.get() == 1
             && self.pins.get() == 0
             && self.has_begun.get()
+            && self.holder.get().is_none()
+    }
+
+    /// Its members, where families move.
+    pub(super) fn siblings(&self) -> &Siblings {
+        &self.siblings
+    }
+
+    /// What was decided in this turn of its host.
+    pub(super) fn verdict(&self, turn: u64) -> Option<bool> {
+        self.verdict.get().filter(|&(of, _)| of == turn).map(|(_, leaves)| leaves)
+    }
+
+    pub(super) fn set_verdict(&self, turn: u64, leaves: bool) {
+        self.verdict.set(Some((turn, leaves)));
+    }
+
+    /// Forgets it, because another worker counts other turns.
+    pub(super) fn clear_verdict(&self) {
+        self.verdict.set(None);
     }
 
     #[inline(always)]
@@ -335,6 +364,7 @@ impl Family {
         debug_assert!(self.members.get() == 0 && self.holder.get().is_none());
         self.has_begun.set(false);
         self.pins.set(0);
+        self.clear_verdict();
         self.unwinding.begin_era();
         if let Locals::Own(block) = &self.locals {
             // SAFETY: I14. The last member has ended, so no code runs on the block.
@@ -351,7 +381,7 @@ impl Family {
         self.holder.set(holder);
     }
 
-    /// The members that are held back, in the order in which they became ready.
+    /// The members that are held back or move, in the order in which they became ready.
     pub(super) fn held(&self) -> &ReadyQueue {
         &self.held
     }

@@ -322,8 +322,8 @@ fn loom_no_worker_sees_the_end_too_early() {
 }
 
 /// A fiber on the way to worker 1, and a worker that is not its host and sends it a message.
-fn to_traveller(transit: &Transit<u32>, message: u32, is_needed: bool) -> Option<usize> {
-    transit.leave(message, is_needed).map(|(host, _)| host)
+fn to_traveller(transit: &Transit<u32>, message: u32, is_wake: bool) -> Option<usize> {
+    transit.leave(message, is_wake).map(|(host, _)| host)
 }
 
 /// A message for a fiber on the way is read on arrival, or sent on to the new host: once.
@@ -331,9 +331,9 @@ fn to_traveller(transit: &Transit<u32>, message: u32, is_needed: bool) -> Option
 fn loom_message_for_traveller_is_read_once() {
     every(|| {
         let transit = Arc::new(Transit::new(0));
-        transit.depart();
+        transit.depart(false);
         let theirs = Arc::clone(&transit);
-        let sender = thread::spawn(move || to_traveller(&theirs, 7, true));
+        let sender = thread::spawn(move || to_traveller(&theirs, 7, false));
         let held = transit.arrive(1);
         let sent_on = sender.join().unwrap();
         match sent_on {
@@ -349,14 +349,35 @@ fn loom_message_for_departing_fiber_finds_its_host() {
     every(|| {
         let transit = Arc::new(Transit::new(0));
         let theirs = Arc::clone(&transit);
-        let sender = thread::spawn(move || to_traveller(&theirs, 7, true));
-        transit.depart();
+        let sender = thread::spawn(move || to_traveller(&theirs, 7, false));
+        transit.depart(false);
         let held = transit.arrive(1);
         match sender.join().unwrap() {
             None => assert_eq!(held, [7]),
             // Worker 0 reads the message in its next turn, and sends it on.
-            Some(0) => assert_eq!(to_traveller(&transit, 7, true), Some(1)),
+            Some(0) => assert_eq!(to_traveller(&transit, 7, false), Some(1)),
             Some(host) => assert_eq!(host, 1),
+        }
+    });
+}
+
+/// A member of a family waits while the host gives the family away. Its wake-up is read once: on
+/// arrival, or by the host that it is sent to.
+#[test]
+fn loom_wake_up_of_waiting_traveller_is_not_lost() {
+    every(|| {
+        let transit = Arc::new(Transit::new(0));
+        let theirs = Arc::clone(&transit);
+        let waker = thread::spawn(move || to_traveller(&theirs, 7, true));
+        transit.depart(true);
+        let held = transit.arrive(1);
+        match waker.join().unwrap() {
+            None => assert_eq!(held, [7], "the fiber waits for ever"),
+            Some(0) => {
+                assert!(held.is_empty());
+                assert_eq!(to_traveller(&transit, 7, true), Some(1));
+            }
+            Some(host) => assert!(host == 1 && held.is_empty()),
         }
     });
 }
@@ -367,11 +388,11 @@ fn loom_dropped_wake_up_is_seen_by_the_next_check() {
     every(|| {
         let transit = Arc::new(Transit::new(0));
         let condition = Arc::new(AtomicBool::new(false));
-        transit.depart();
+        transit.depart(false);
         let (theirs, its) = (Arc::clone(&transit), Arc::clone(&condition));
         let waker = thread::spawn(move || {
             its.store(true, Ordering::Relaxed);
-            to_traveller(&theirs, 0, false)
+            to_traveller(&theirs, 0, true)
         });
         transit.arrive(1);
         let seen = condition.load(Ordering::Relaxed);

@@ -97,6 +97,7 @@ impl Timers {
         TimerId(id)
     }
 
+    /// Takes a timer back.
     #[inline]
     pub(super) fn remove(&mut self, id: TimerId) {
         let index = self.slots[id.0 as usize].index;
@@ -104,6 +105,12 @@ impl Timers {
             self.take_out(index as usize);
         }
         self.vacant.push(id.0);
+    }
+
+    /// The time of a timer that was not taken back. `None` if it has fired.
+    pub(super) fn time_of(&self, id: TimerId) -> Option<Instant> {
+        let index = self.slots[id.0 as usize].index;
+        (index != FIRED).then(|| self.heap[index as usize].at)
     }
 
     /// Whether every timer has been taken back.

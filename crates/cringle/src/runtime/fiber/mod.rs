@@ -11,12 +11,14 @@ mod libc_call;
 mod ops;
 mod probe;
 mod ready_queue;
+mod siblings;
 mod transit;
 mod unwind;
 mod wait;
 
 pub(super) use ops::WaitedOps;
 pub(super) use ready_queue::ReadyQueue;
+pub(super) use siblings::Siblings;
 pub(super) use transit::Transit;
 pub(super) use wait::WAIT_WORDS;
 pub(crate) use wait::Wait;
@@ -183,6 +185,9 @@ struct Cold {
     label: Label,
     scope: Cell<Option<ScopeOrigin>>,
     transit: Transit<Mail>,
+    /// The time of its wait's timer, which was taken back for a move and is to be set again.
+    packed_alarm: Cell<Option<Instant>>,
+    siblings: Cell<siblings::Place>,
     /// The worker that has woken it last, how often in a row, and when.
     wakes: Cell<Option<(u32, u32, Instant)>>,
     /// It has moved to its worker, and has not run there yet.
@@ -236,6 +241,8 @@ impl Fiber {
                 label: Label::default(),
                 scope: Cell::new(None),
                 transit: Transit::new(host as usize),
+                packed_alarm: Cell::new(None),
+                siblings: Cell::default(),
                 wakes: Cell::new(None),
                 arrived: Cell::new(false),
                 long_runs: Cell::new(0),
@@ -402,6 +409,15 @@ impl Fiber {
     #[inline]
     pub(super) fn take_wait_alarm(&self) -> Option<TimerId> {
         self.wait_alarm.take()
+    }
+
+    /// Notes when the timer of the wait is due, which was taken back for a move.
+    pub(super) fn pack_wait_alarm(&self, at: Instant) {
+        self.cold.packed_alarm.set(Some(at));
+    }
+
+    pub(super) fn take_packed_alarm(&self) -> Option<Instant> {
+        self.cold.packed_alarm.take()
     }
 
     pub(super) fn grant(&self) {

@@ -17,6 +17,10 @@ impl ReadyQueue {
         self.first.get().is_none()
     }
 
+    pub(in crate::runtime) fn first(&self) -> Option<FiberRef> {
+        self.first.get()
+    }
+
     #[inline]
     pub(in crate::runtime) fn push(&self, fiber: FiberRef) {
         debug_assert!(fiber.next.get().is_none(), "a fiber is in one queue");

@@ -18,17 +18,31 @@
 //! - The sender first: the new host finds the message.
 //! - The new host first: the sender reads its number, and sends the message there.
 //!
-//! A wake-up is not left, because a fiber on the way is ready. Yet its sender takes the lock, so
-//! that everything before the wake-up happens before the fiber runs, and is seen by the check that
-//! the fiber makes next.
+//! A wake-up is not left for a fiber that is ready. Yet its sender takes the lock, so that
+//! everything before the wake-up happens before the fiber runs, and is seen by the check that the
+//! fiber makes next. For a fiber that waits, a wake-up is left as any message: it ends the wait on
+//! arrival, or the sender sends it to the new host. So which of the two a fiber on the way is, is
+//! part of the state. It does not change on the way: only a host ends a wait.
+//!
+//! # Families
+//!
+//! A family of several fibers is given away by one publication. The host packs the members and
+//! marks them one by one, and the new host makes itself known to them one by one. In between, some
+//! are marked and others are not. No protocol spans two fibers: a message is for one of them, and
+//! finds its host, or is left. Until the publication the old host alone touches the blocks, and
+//! after it the new one. Neither handles a message meanwhile: the new host first takes the messages
+//! of all members, and then handles them.
 
-use super::{Fiber, FiberRef};
+use super::{Fiber, FiberRef, RunState};
 use crate::runtime::shared::Mail;
 use crate::runtime::sync::{AtomicUsize, Mutex, Ordering};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-const ON_THE_WAY: usize = usize::MAX;
+/// In place of a host's number: the fiber is on the way, and ready.
+const READY: usize = usize::MAX;
+/// In place of a host's number: the fiber is on the way, and waits.
+const WAITING: usize = usize::MAX - 1;
 
 /// See the module. `M` is a message.
 pub(in crate::runtime) struct Transit<M> {
@@ -47,16 +61,16 @@ impl<M> Transit<M> {
         self.host.load(Ordering::Acquire) == worker
     }
 
-    /// For the host: gives the fiber away.
-    pub(in crate::runtime) fn depart(&self) {
-        self.host.store(ON_THE_WAY, Ordering::Release);
+    /// For the host: gives the fiber away, which is ready or waits.
+    pub(in crate::runtime) fn depart(&self, waits: bool) {
+        self.host.store(if waits { WAITING } else { READY }, Ordering::Release);
     }
 
     /// For the one worker that has taken the fiber: becomes the host. Returns the messages that
     /// were left.
     pub(in crate::runtime) fn arrive(&self, worker: usize) -> Vec<M> {
         let mut held = self.held.lock();
-        debug_assert_eq!(self.host.load(Ordering::Relaxed), ON_THE_WAY, "I3: it was given away");
+        debug_assert!(self.host.load(Ordering::Relaxed) >= WAITING, "I3: it was given away");
         self.host.store(worker, Ordering::Release);
         std::mem::take(&mut held)
     }
@@ -67,12 +81,12 @@ impl<M> Transit<M> {
     }
 
     /// For a worker that is not the host: leaves a message for the next host, or returns it with
-    /// the number of the host. `is_needed` is false for a message that a ready fiber ignores.
-    pub(in crate::runtime) fn leave(&self, message: M, is_needed: bool) -> Option<(usize, M)> {
+    /// the number of the host. A ready fiber ignores a wake-up.
+    pub(in crate::runtime) fn leave(&self, message: M, is_wake: bool) -> Option<(usize, M)> {
         let mut held = self.held.lock();
         match self.host.load(Ordering::Acquire) {
-            ON_THE_WAY if is_needed => held.push(message),
-            ON_THE_WAY => {}
+            READY if is_wake => {}
+            READY | WAITING => held.push(message),
             host => return Some((host, message)),
         }
         None
@@ -100,8 +114,9 @@ impl Fiber {
         self.cold.arrived.set(arrived);
     }
 
-    pub(in crate::runtime) fn take_arrived(&self) -> bool {
-        self.cold.arrived.replace(false)
+    /// Whether it is ready, has moved to its worker, and has not run there yet.
+    pub(in crate::runtime) fn awaits_first_run(&self) -> bool {
+        self.cold.arrived.get() && self.state.get() == RunState::Runnable
     }
 
     /// Leaves the flow of its departure for the next host that records the trace of this epoch.

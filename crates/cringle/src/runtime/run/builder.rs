@@ -299,17 +299,20 @@ impl Builder {
     /// do: a connection whose requests take long does not hold up the others that happen to share
     /// its worker. A fiber that was started with `Send` bounds may then continue on another thread
     /// of the system, as a thread continues on another core, and what it holds need not be `Send`:
-    /// it has [thread-locals of its own](Builder::thread_locals), which follow it. `Moving` chooses
-    /// [`ThreadLocals::Private`] if nothing else chooses.
+    /// it has [thread-locals of its own](Builder::thread_locals), which follow it. So do the local
+    /// fibers with which it shares them. `Moving` chooses [`ThreadLocals::Private`] if nothing else
+    /// chooses.
     ///
-    /// A fiber stays where it is
+    /// A fiber stays where it is, and those with which it shares thread-locals by
+    /// [`spawn_local`](crate::fiber::spawn_local()), [`par_map`](crate::fiber::par_map()) or the
+    /// like stay with it,
     ///
-    /// - while it shares thread-locals with others, by
-    ///   [`spawn_local`](crate::fiber::spawn_local()), [`par_map`](crate::fiber::par_map()) or the
-    ///   like;
+    /// - while one of them waits for an operation in the kernel;
+    /// - while they are more than 64, or one has not run yet, or an
+    ///   [`on_exit_local`](crate::fiber::Scope::on_exit_local) of them is due;
     /// - if it is the closure of `run`, which uses the thread-locals of the calling thread;
     /// - if it was placed there with [`fiber::Builder::worker`](crate::fiber::Builder::worker);
-    /// - while it holds a [`FixedFile`](crate::block::FixedFile), a
+    /// - while one of them holds a [`FixedFile`](crate::block::FixedFile), a
     ///   [`FixedBufs`](crate::block::FixedBufs), or a [`fiber::pin`](crate::fiber::pin()).
     ///
     /// What the kernel keeps of a thread is that of the worker, and changes with it: the signal

@@ -301,6 +301,9 @@ impl Worker {
             })
         };
         fiber.occupy(coroutine, bounds, family);
+        if self.moves.may_happen() {
+            family.siblings().add(fiber);
+        }
         self.schedule.ready().push(fiber);
         fiber
     }

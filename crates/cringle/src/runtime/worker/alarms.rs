@@ -30,6 +30,10 @@ impl Alarms {
         self.timers.borrow_mut().remove(id);
     }
 
+    fn time_of(&self, id: TimerId) -> Option<Instant> {
+        self.timers.borrow().time_of(id)
+    }
+
     /// The time of the nearest timer.
     pub(super) fn next(&self) -> Option<Instant> {
         self.timers.borrow().next()
@@ -81,6 +85,23 @@ impl Worker {
     pub(super) fn take_back_wait_alarm(&self, fiber: FiberRef) {
         if let Some(alarm) = fiber.take_wait_alarm() {
             self.alarms.take_back(alarm);
+        }
+    }
+
+    /// Takes back the timer of a waiting fiber, which moves to another worker.
+    pub(super) fn pack_wait_alarm(&self, fiber: FiberRef) {
+        let Some(alarm) = fiber.take_wait_alarm() else { return };
+        // A timer that has fired has ended the wait. Should it not have, the wait ends early.
+        let at = self.alarms.time_of(alarm);
+        debug_assert!(at.is_some(), "the timer of a fiber that waits has not fired");
+        self.alarms.take_back(alarm);
+        fiber.pack_wait_alarm(at.unwrap_or_else(|| self.now()));
+    }
+
+    /// Sets the timer of a waiting fiber that has moved here.
+    pub(super) fn unpack_wait_alarm(&self, fiber: FiberRef) {
+        if let Some(at) = fiber.take_packed_alarm() {
+            fiber.set_wait_alarm(self.set_alarm(at, Alarm::Wake(fiber)));
         }
     }
 

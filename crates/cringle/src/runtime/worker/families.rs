@@ -304,6 +304,9 @@ impl Worker {
     /// Releases the thread-locals of a fiber that has ended, if it was the last of its family.
     pub(super) fn bury_family(&self, fiber: FiberRef) {
         let family = fiber.leave_family();
+        if self.moves.may_happen() {
+            family.siblings().remove(fiber);
+        }
         if family.remove_member() && self.families.mode == ThreadLocals::Private {
             family.reset();
             self.give_back_family(family);

@@ -4,23 +4,38 @@
 //! # What moves
 //!
 //! A family is to a worker what an OS thread is to a core. It moves as a whole, so what its fibers
-//! share need not be `Send`. It moves only between two turns, when it is ready: then none of its
-//! fibers runs, and no op of it is with a ring, where a completion arrives at the worker that has
-//! submitted the op (**I1**). A family stays
+//! share need not be `Send`. A family stays
 //!
 //! - if it is that of `run`'s closure, whose captures belong to the calling thread;
-//! - if it has several members, or the one that it has did not begin yet;
+//! - while an op of any member is with a ring, because the completion arrives at the worker that
+//!   has submitted the op (**I1**);
+//! - while a member has started and did not begin: it begins where it was started;
 //! - while it is [pinned](crate::runtime::family::Family::pin): it holds something of one ring, a
 //!   part of its ops is in the kernel and the rest waits for room, it waits for a lock that an
-//!   allocator may wait for, or the program has placed it on its worker.
+//!   allocator may wait for, a later member is to start on this worker (`on_exit_local`), or the
+//!   program has placed it there;
+//! - while a member holds the others back, or runs alone;
+//! - if it has more than [`MOST_MEMBERS`]: a worker that is pressed looks at each member in each
+//!   turn, and may pack and unpack it, so that a large family would cost more than it gains.
+//!
+//! Otherwise each member is ready, or it waits for a wake-up: a message, a timer or a cancel. No
+//! worker but the host ends such a wait, and others know the fiber by a name, which finds it
+//! wherever it is ([`FiberId`]). The host keeps timers for it (of the wait, and of regions around
+//! it), counts, and its place among the ready. All that is packed.
+//!
+//! A family is given away between two turns, when a member is ready, or by the wake-up that makes
+//! the first one ready ([`Worker::send_after`]). No member runs then. At the begin of a turn each
+//! ready fiber is in the turn's list: it is in no other queue of its worker, because nothing is
+//! offered then, and no family that may leave holds members back. So a walk over the list finds all
+//! ready members, and unlinks them. A family without a ready member has nothing to do elsewhere.
 //!
 //! # The way
 //!
-//! The host *packs* the fiber ([`Worker::depart`]): it takes back the fiber's timers and counts.
-//! The fiber travels as a [`Traveller`], in a message or in the queue of *offered* fibers. The
-//! worker that takes it *unpacks* it ([`Worker::arrive`]): it sets the timers, makes itself known
-//! on the fiber's thread-locals, and reads the messages that have waited. [`Transit`] says which
-//! worker owns the block, and how messages find it.
+//! The host *packs* each member ([`Worker::depart`]): it takes back the fiber's timers and counts.
+//! The family travels as a [`Traveller`], in a message or in the queue of *offered* ones. The
+//! worker that takes it *unpacks* each member ([`Worker::arrive`]): it sets the timers, makes
+//! itself known on the family's thread-locals, and reads the messages that have waited. [`Transit`]
+//! says which worker owns a block, and how messages find it.
 //!
 //! Code on the fiber notices nothing: it looks its worker up at each use ([`Here`](super::Here)).
 //!
@@ -33,7 +48,8 @@
 use super::Worker;
 use super::sharing::Pace;
 use crate::runtime::balance::Balance;
-use crate::runtime::fiber::{FiberId, FiberRef, RunState, Transit};
+use crate::runtime::family::FamilyRef;
+use crate::runtime::fiber::{FiberId, FiberRef, RunState, Transit, Wait};
 use crate::runtime::shared::{Mail, MailBox};
 use crate::runtime::stack::Stack;
 use crate::runtime::timers::Alarm;
@@ -41,11 +57,15 @@ use crossbeam_deque::Worker as Deque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A ready fiber between two workers.
+/// The most members of a family that moves.
+pub(super) const MOST_MEMBERS: u32 = 64;
+
+/// A family between two workers, by one of its ready members. If several are ready, the family has
+/// a list of them.
 pub(crate) struct Traveller(FiberRef);
 
-// SAFETY: I3. The host has given the fiber away, and whoever opens this becomes the host. What the
-// fiber's frames hold stays with its thread-locals, as on a thread that changes its core.
+// SAFETY: I3. The host has given the family away, and whoever opens this becomes the host. What the
+// fibers' frames hold stays with their thread-locals, as on a thread that changes its core.
 unsafe impl Send for Traveller {}
 
 /// What remains of a fiber that has ended away from home.
@@ -60,7 +80,7 @@ unsafe impl Send for Husk {}
 /// The part of a worker that gives fibers away.
 pub(in crate::runtime) struct Moves {
     pub(super) balance: Balance,
-    /// Ready fibers that this worker would run next, and others may take.
+    /// Families with fibers that this worker would run next, and others may take.
     pub(super) offered: Deque<Traveller>,
     pub(super) pace: Pace,
     /// A simulation draws which fibers run and move.
@@ -109,9 +129,8 @@ impl Worker {
 
     #[cold]
     fn send_on(&self, transit: &Transit<Mail>, message: Mail) {
-        // A fiber on the way is ready, and so needs no wake-up.
-        let is_needed = !matches!(message, Mail::Wake(..));
-        if let Some((host, message)) = transit.leave(message, is_needed) {
+        let is_wake = matches!(message, Mail::Wake(..));
+        if let Some((host, message)) = transit.leave(message, is_wake) {
             self.mail(&self.shared.peers[host].mailbox, message);
         }
     }
@@ -154,15 +173,46 @@ impl Worker {
 
 // Moving one.
 impl Worker {
-    /// Whether a ready fiber may move.
+    /// Whether the family of a fiber may move now. Is asked between two turns.
     pub(super) fn may_move(&self, fiber: FiberRef) -> bool {
-        debug_assert_eq!(fiber.state(), RunState::Runnable);
-        fiber.has_begun() && fiber.family().may_move() && self.schedule.alone() != Some(fiber)
+        let family = fiber.family();
+        family.may_move()
+            && family.members() <= MOST_MEMBERS
+            && family.siblings().iter().all(|member| self.member_may_move(member))
     }
 
-    /// Packs a ready fiber, which is in no queue.
+    fn member_may_move(&self, fiber: FiberRef) -> bool {
+        let is_free = match fiber.state() {
+            RunState::Runnable => true,
+            RunState::Waiting(wait) => !matches!(wait, Wait::Ops | Wait::Room),
+            RunState::Vacant => false,
+        };
+        is_free && fiber.has_begun() && self.schedule.alone() != Some(fiber)
+    }
+
+    /// Whether the family of a waiting fiber may move with it, when a wake-up ends its wait.
+    /// Another member that is ready may run now, or be in any queue: then the family stays.
+    pub(super) fn may_follow(&self, fiber: FiberRef) -> bool {
+        let waits = |member: FiberRef| matches!(member.state(), RunState::Waiting(_));
+        self.may_move(fiber) && fiber.family().siblings().iter().all(waits)
+    }
+
+    /// Packs the family of a ready fiber. Its ready members are in no queue but the family's, where
+    /// the fiber may be missing if it is the only one.
     pub(super) fn depart(&self, fiber: FiberRef) -> Traveller {
-        self.take_back_wait_alarm(fiber);
+        for member in fiber.family().siblings().iter() {
+            self.pack(member);
+        }
+        Traveller(fiber)
+    }
+
+    fn pack(&self, fiber: FiberRef) {
+        let waits = matches!(fiber.state(), RunState::Waiting(_));
+        if waits {
+            self.pack_wait_alarm(fiber);
+        } else {
+            self.take_back_wait_alarm(fiber);
+        }
         for region in fiber.regions().with_alarms() {
             if let Some(alarm) = region.pack_alarm() {
                 self.take_back_timer(alarm);
@@ -172,36 +222,64 @@ impl Worker {
             self.admission.end_wait_for_fibers();
         }
         self.events.departed(fiber);
-        fiber.as_transit().depart();
-        Traveller(fiber)
+        fiber.as_transit().depart(waits);
     }
 
-    /// Unpacks a fiber that this worker has taken, and returns it: it is ready, and in no queue.
+    /// Unpacks a family that this worker has taken. Returns its ready members, linked as a queue
+    /// that was [taken](crate::runtime::fiber::ReadyQueue::take_all).
     pub(super) fn arrive(&self, Traveller(fiber): Traveller) -> FiberRef {
-        let messages = fiber.as_transit().arrive(self.index as usize);
+        let family = fiber.family();
+        let take_messages = |member: FiberRef| member.as_transit().arrive(self.index as usize);
+        let messages: Vec<Mail> = family.siblings().iter().flat_map(take_messages).collect();
+        family.clear_verdict();
+        self.enter_moved(family);
+        family.siblings().iter().for_each(|member| self.unpack(member));
+        let ready = family.held().take_all().unwrap_or(fiber);
+        // From here on the family is as any of this worker.
+        self.catch_up(family);
+        for message in messages {
+            match message {
+                // Where it was read first it is in the trace.
+                Mail::Wake(id, by) => self.wake_from(id, by),
+                message => self.handle(message),
+            }
+        }
+        ready
+    }
+
+    fn unpack(&self, fiber: FiberRef) {
         for region in fiber.regions().with_packed_alarms() {
             let deadline = region.deadline().expect("a region with an alarm").deadline();
             let alarm = Alarm::Expire(fiber, NonNull::from(region));
             region.set_alarm(self.set_alarm(deadline, alarm));
         }
+        self.unpack_wait_alarm(fiber);
         if fiber.waits_for_fibers() {
             self.admission.begin_wait_for_fibers();
         }
-        self.enter_moved(fiber.family());
         self.events.arrived(fiber);
-        if fiber.is_root() {
-            self.cancel_late_root(fiber);
+    }
+
+    /// Does what this worker has done to all fibers while the family was on the way.
+    fn catch_up(&self, family: FamilyRef) {
+        for fiber in family.siblings().iter() {
+            if fiber.is_root() {
+                self.cancel_late_root(fiber);
+            }
+            self.follow_watch(fiber);
         }
-        self.follow_watch(fiber);
-        messages.into_iter().for_each(|message| self.handle(message));
-        fiber
     }
 
     pub(super) fn receive(&self, traveller: Traveller) {
-        let fiber = self.arrive(traveller);
-        self.events.received();
-        fiber.set_arrived(true);
-        self.schedule.ready().push(fiber);
+        let mut next = Some(self.arrive(traveller));
+        if let Some(fiber) = next {
+            self.events.received(fiber.family().members());
+        }
+        while let Some(fiber) = next {
+            next = fiber.unlink();
+            fiber.set_arrived(true);
+            self.schedule.ready().push(fiber);
+        }
     }
 
     /// Sends home what remains of a fiber that has ended. Returns its stack if this is its home.

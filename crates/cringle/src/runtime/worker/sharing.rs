@@ -1,4 +1,5 @@
-//! Which ready fibers move, and when, with [`Balance::Moving`].
+//! Which ready fibers move, and when, with [`Balance::Moving`]. Where this page says a fiber, its
+//! whole family is meant.
 //!
 //! The load begins on the workers that spawn and accept. Few workers do it cheapest: they find
 //! caches warm and the ring full, and wake nobody. So a worker shares its work only when it is
@@ -33,9 +34,10 @@
 
 use super::Worker;
 use super::cores::idle_time;
-use super::moving::Traveller;
+use super::moving::{MOST_MEMBERS, Traveller};
 use super::turns::Turns;
 use crate::runtime::balance::Balance;
+use crate::runtime::family::FamilyRef;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::sys;
@@ -59,6 +61,9 @@ const SOON: Duration = Duration::from_micros(200);
 const SPARE: u32 = 600;
 /// The part of the time, in thousandths, for which a worker may wait for a processor.
 const CROWDED: u32 = 100;
+
+/// Families that leave in this turn.
+pub(super) type Leaving = Vec<FamilyRef>;
 
 /// What a worker knows of its own pace and that of the others.
 #[derive(Default)]
@@ -118,6 +123,23 @@ impl Shared {
     }
 }
 
+/// Whether a member of the fiber's family computes. (Of a large family, which stays, the others are
+/// not looked at.)
+fn computes(fiber: FiberRef) -> bool {
+    let family = fiber.family();
+    fiber.computes()
+        || (family.members() <= MOST_MEMBERS && family.siblings().iter().any(|it| it.computes()))
+}
+
+/// Adds a ready fiber to those of its family, which leaves.
+pub(super) fn collect(fiber: FiberRef, leaving: &mut Leaving) {
+    let family = fiber.family();
+    if family.held().is_empty() {
+        leaving.push(family);
+    }
+    family.held().push(fiber);
+}
+
 // Giving.
 impl Worker {
     /// Gives away some of the fibers that would run in this turn. Returns the others.
@@ -166,16 +188,21 @@ impl Worker {
         }
         let mut next = first.unlink();
         self.schedule.ready().push(first);
-        let mut keeps_one = first.computes();
+        let mut keeps_one = computes(first);
+        let mut leaving = Leaving::new();
         while let Some(fiber) = next {
             next = fiber.unlink();
-            let stays = fiber.computes() && !std::mem::replace(&mut keeps_one, true);
-            if !stays && self.may_move(fiber) {
-                self.moves.offered.push(self.depart(fiber));
+            let suits = || {
+                fiber.family() != first.family()
+                    && (!computes(fiber) || std::mem::replace(&mut keeps_one, true))
+            };
+            if self.leaves(fiber, suits) {
+                collect(fiber, &mut leaving);
             } else {
                 self.schedule.ready().push(fiber);
             }
         }
+        self.dispatch(leaving, |traveller| self.moves.offered.push(traveller));
         // A sleeper that hears of it looks at this worker from now on, whatever is offered now.
         if (is_news || (calls && self.moves.has_offered()))
             && let Some(thief) = self
@@ -187,26 +214,59 @@ impl Worker {
         self.schedule.ready().take_all()
     }
 
-    /// Sends each fiber that may move to another worker, but for those that have just arrived.
+    /// Whether the family of a ready fiber leaves. That is decided once in a turn, so that its
+    /// ready members go together.
+    pub(super) fn leaves(&self, fiber: FiberRef, suits: impl FnOnce() -> bool) -> bool {
+        let family = fiber.family();
+        let turn = self.me().counters.turns.get();
+        family.verdict(turn).unwrap_or_else(|| {
+            let leaves = suits() && self.may_move(fiber);
+            family.set_verdict(turn, leaves);
+            leaves
+        })
+    }
+
+    /// Gives away families whose ready members were collected.
+    pub(super) fn dispatch(&self, leaving: Leaving, mut publish: impl FnMut(Traveller)) {
+        for family in leaving {
+            let first = family.held().first().expect("a ready member was collected");
+            debug_assert!(
+                family
+                    .siblings()
+                    .iter()
+                    .filter(|member| member.state() == RunState::Runnable)
+                    .count()
+                    == first.count_queued() as usize,
+                "I3: a ready member is in another queue"
+            );
+            publish(self.depart(first));
+        }
+    }
+
+    /// Sends each family that may move to another worker, but for those that have just arrived.
     fn send_to(&self, worker: usize, turn: Option<FiberRef>) -> Option<FiberRef> {
         if worker == self.index as usize {
             return turn;
         }
         let mailbox = &self.shared.peers[worker].mailbox;
         let mut next = turn;
+        let mut leaving = Leaving::new();
         while let Some(fiber) = next {
             next = fiber.unlink();
-            if fiber.take_arrived() || !self.may_move(fiber) {
-                self.schedule.ready().push(fiber);
+            let has_run =
+                || !fiber.family().siblings().iter().any(|member| member.awaits_first_run());
+            if self.leaves(fiber, has_run) {
+                collect(fiber, &mut leaving);
             } else {
-                let traveller = self.depart(fiber);
-                self.mail(mailbox, Mail::Arrive(traveller));
+                self.schedule.ready().push(fiber);
             }
+            fiber.set_arrived(false);
         }
+        self.dispatch(leaving, |traveller| self.mail(mailbox, Mail::Arrive(traveller)));
         self.schedule.ready().take_all()
     }
 
-    /// Takes back the next fiber that this worker has offered.
+    /// Takes back the next family that this worker has offered. Returns its ready members, linked.
     pub(super) fn take_back_offered(&self) -> Option<FiberRef> {
         loop {
             match self.moves.offered.pop() {
@@ -220,8 +280,12 @@ impl Worker {
     /// Takes back all fibers that this worker has offered.
     #[cold]
     pub(super) fn take_back_all(&self) {
-        while let Some(fiber) = self.take_back_offered() {
-            self.schedule.ready().push(fiber);
+        while let Some(first) = self.take_back_offered() {
+            let mut next = Some(first);
+            while let Some(fiber) = next {
+                next = fiber.unlink();
+                self.schedule.ready().push(fiber);
+            }
         }
     }
 
@@ -359,7 +423,7 @@ impl Worker {
         let now = self.now();
         ends_by_wake
             && self.is_streak(fiber.count_wakes_from(other, now, SOON))
-            && fiber.family().may_move()
+            && self.may_follow(fiber)
             && !self.shared.holds_moves()
             && !self.me().load.is_pressed(now)
             && !self.shared.peers[other as usize].load.is_pressed(now)

@@ -10,6 +10,7 @@
 //! If they still wait after that, the process aborts.
 
 use super::Worker;
+use super::sharing::{Leaving, collect};
 use crate::driver::sim::{self, Checker, HaltReason};
 use crate::runtime::fiber::{FiberRef, RunState};
 use crate::runtime::shared::Mail;
@@ -62,19 +63,12 @@ impl Worker {
             _ => 1 + self.draw_below(SHORT_TURN),
         };
         let mut offers = false;
-        let (mut next, mut later) = (turn, Vec::new());
+        let (mut next, mut later, mut leaving) = (turn, Vec::new(), Leaving::new());
         while let Some(fiber) = next {
             next = fiber.unlink();
-            if self.moves.may_happen() && self.may_move(fiber) && self.draws_move() {
-                let traveller = self.depart(fiber);
-                if self.draw_below(2) == 0 {
-                    self.moves.offered.push(traveller);
-                    offers = true;
-                } else {
-                    let step = 1 + self.draw_below(self.workers() - 1);
-                    let worker = (self.index as usize + step) % self.workers();
-                    self.mail(&self.shared.peers[worker].mailbox, Mail::Arrive(traveller));
-                }
+            let goes = || self.may_move(fiber) && self.draws_move();
+            if self.moves.may_happen() && self.leaves(fiber, goes) {
+                collect(fiber, &mut leaving);
             } else if left > 0 {
                 left -= 1;
                 self.schedule.ready().push(fiber);
@@ -82,6 +76,16 @@ impl Worker {
                 later.push(fiber);
             }
         }
+        self.dispatch(leaving, |traveller| {
+            if self.draw_below(2) == 0 {
+                self.moves.offered.push(traveller);
+                offers = true;
+            } else {
+                let step = 1 + self.draw_below(self.workers() - 1);
+                let worker = (self.index as usize + step) % self.workers();
+                self.mail(&self.shared.peers[worker].mailbox, Mail::Arrive(traveller));
+            }
+        });
         let turn = self.schedule.ready().take_all();
         later.into_iter().for_each(|fiber| self.schedule.ready().push(fiber));
         if offers {

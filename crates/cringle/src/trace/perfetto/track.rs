@@ -239,7 +239,7 @@ impl Track {
         }
     }
 
-    /// Gives away the state of a ready fiber: how long it has been ready, what has woken it and
+    /// Gives away the state of a fiber: how long it has been ready, if it is, what has woken it and
     /// its open scopes.
     fn departed(&mut self, out: &mut Output, ns: u64, event: &Event, way: &mut OnTheWay) {
         let mut fiber = self.fibers.take(event.index());

@@ -10,7 +10,7 @@ use super::Worker;
 use crate::driver::{self, Driver};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::counters::Counters;
-use crate::runtime::fiber::{FiberId, FiberRef, Wait};
+use crate::runtime::fiber::{FiberId, FiberRef, RunState, Wait};
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{MailBox, Unstarted};
 use crate::trace::Cause;
@@ -149,23 +149,29 @@ impl Events {
         }
     }
 
-    /// A ready fiber leaves for another worker.
+    /// A fiber leaves for another worker.
     pub(super) fn departed(&self, fiber: FiberRef) {
+        if matches!(fiber.state(), RunState::Waiting(_)) {
+            self.counters.waiting.take_one();
+        }
         if self.is_traced() {
             self.trace_departed(fiber);
         }
     }
 
-    /// A ready fiber has arrived from another worker, or this worker has taken it back.
+    /// A fiber has arrived from another worker, or this worker has taken it back.
     pub(super) fn arrived(&self, fiber: FiberRef) {
+        if matches!(fiber.state(), RunState::Waiting(_)) {
+            self.counters.waiting.bump();
+        }
         if self.is_traced() {
             self.trace_present(fiber);
         }
     }
 
-    /// A fiber came from another worker.
-    pub(super) fn received(&self) {
-        self.counters.moves.bump();
+    /// A family of this number of fibers came from another worker.
+    pub(super) fn received(&self, fibers: u32) {
+        self.counters.moves.add(fibers.into());
     }
 
     /// A fiber's body has returned, and its block is still its own. (The count of ended fibers
