@@ -201,6 +201,12 @@ impl Caller {
         Caller(Worker::current())
     }
 
+    /// Whether the caller is code beside a fiber, as a panic hook is, on the thread of a worker. If
+    /// it waited for a fiber of that worker, neither would go on.
+    pub(super) fn is_beside_a_fiber(self) -> bool {
+        self.0.is_none() && Worker::here().is_some()
+    }
+
     /// Returns whether the caller is cancelled, so that its waits end.
     #[inline]
     pub(super) fn is_interrupted(self) -> bool {

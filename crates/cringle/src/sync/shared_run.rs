@@ -59,6 +59,8 @@ pub(crate) enum RunEnd {
 enum Verdict {
     /// It makes the next call.
     Leads,
+    /// It makes a call of its own: code beside a fiber, whose worker would wait for the leader.
+    Apart,
     Done,
     Failed(i32),
     /// An earlier call has failed by this errno.
@@ -87,38 +89,44 @@ impl SharedRun {
         make: impl FnOnce(bool) -> RunEnd,
         failed_before: impl Fn(i32) -> io::Error,
     ) -> io::Result<()> {
-        match self.join(needs_all)? {
+        let verdict = match self.join(needs_all)? {
             Verdict::Leads => {
                 let lead = Lead(self);
                 match make(lead.begin(needs_all)) {
-                    RunEnd::Done => {
-                        lead.end(Verdict::Done);
-                        Ok(())
-                    }
-                    RunEnd::Failed { errno, lasts } => {
-                        self.fail(errno, lasts);
-                        lead.end(Verdict::Failed(errno));
-                        Err(io::Error::from_raw_os_error(errno))
-                    }
-                    RunEnd::GivenUp(error) => Err(error),
+                    RunEnd::GivenUp(error) => return Err(error),
+                    end => lead.end(end),
                 }
             }
-            Verdict::Done => Ok(()),
+            Verdict::Apart => match make(needs_all) {
+                RunEnd::GivenUp(error) => return Err(error),
+                end => self.0.lock().note(&end),
+            },
+            told => told,
+        };
+        match verdict {
             Verdict::Failed(errno) => Err(io::Error::from_raw_os_error(errno)),
             Verdict::FailedBefore(errno) => Err(failed_before(errno)),
+            Verdict::Done | Verdict::Leads | Verdict::Apart => Ok(()),
         }
     }
 
     /// Takes the lead, or waits until it has it, or until another call has ended.
     fn join(&self, needs_all: bool) -> io::Result<Verdict> {
         let caller = Caller::current();
+        caller.spend();
         let options = WaitOptions::fallible(Wait::Sync);
+        if let Some(error) = options.refusal(caller) {
+            return Err(error.into_io_error());
+        }
         let verdict = Cell::new(Verdict::Leads);
         let waiter = Waiter::new(caller, 1, (&raw const verdict).cast_mut().cast());
         let round = {
             let mut state = self.0.lock();
             if let Some(errno) = state.failure {
                 return Ok(Verdict::FailedBefore(errno));
+            }
+            if caller.is_beside_a_fiber() {
+                return Ok(Verdict::Apart);
             }
             if !state.is_led {
                 state.is_led = true;
@@ -142,10 +150,21 @@ impl SharedRun {
         waited.map_err(WaitError::into_io_error)?;
         Ok(verdict.get())
     }
+}
 
-    fn fail(&self, errno: i32, lasts: bool) {
-        if lasts {
-            self.0.lock().failure = Some(errno);
+impl State {
+    /// Notes how a call has ended, and returns what those whom it covers are told. Of two calls at
+    /// the same time only one may have been told of a failure.
+    fn note(&mut self, end: &RunEnd) -> Verdict {
+        match (end, self.failure) {
+            (&RunEnd::Failed { errno, lasts }, _) => {
+                if lasts {
+                    self.failure = Some(errno);
+                }
+                Verdict::Failed(errno)
+            }
+            (_, Some(errno)) => Verdict::FailedBefore(errno),
+            (_, None) => Verdict::Done,
         }
     }
 }
@@ -166,14 +185,16 @@ impl Lead<'_> {
         needs_all | state.covered_need_all
     }
 
-    /// The call has ended.
-    fn end(self, verdict: Verdict) {
+    /// The call has ended. Returns what those whom it covers are told.
+    fn end(self, end: RunEnd) -> Verdict {
         let mut woken = WakeList::default();
         let mut state = self.0.0.lock();
+        let verdict = state.note(&end);
         tell_all(&mut state.covered, verdict, &mut woken);
         // The new leader runs after those who are done, whose next calls it may cover.
         pass_on(state, woken);
         std::mem::forget(self);
+        verdict
     }
 }
 

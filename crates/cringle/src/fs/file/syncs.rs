@@ -29,7 +29,8 @@ impl File {
     /// Fibers and threads that sync the same file at the same time, through one handle or clones of
     /// it, share the work: those that ask while a sync is under way are covered by the next one.
     /// Each call returns only after a sync that has begun after the call. Handles of a file that
-    /// was opened twice share nothing, because the kernel keeps their errors apart.
+    /// was opened twice share nothing, because the kernel keeps their errors apart. Code that runs
+    /// beside a fiber, as a panic hook does, shares nothing either.
     ///
     /// ```
     /// use cringle::fs::File;
@@ -143,6 +144,7 @@ impl Error for FailedBefore {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::failed_before;
     use crate::sync::shared_run::{RunEnd, SharedRun};
     use crate::{Builder, fiber};
     use std::io;
@@ -318,5 +320,54 @@ mod tests {
         });
         run.unwrap();
         assert_eq!(calls.into_inner(), 2);
+    }
+
+    /// Neither it nor the worker would go on if it waited for the leader.
+    #[cfg(feature = "tracing")]
+    #[test]
+    fn code_beside_a_fiber_makes_a_call_of_its_own() {
+        let calls = AtomicUsize::new(0);
+        let result = behind_a_first_call(
+            || RunEnd::Done,
+            |shared| {
+                let make = |_| {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    RunEnd::Done
+                };
+                let sync = || shared.run(false, make, never);
+                crate::runtime::foreign::call_beside(sync).unwrap().unwrap();
+            },
+        );
+        result.unwrap();
+        assert_eq!(calls.into_inner(), 3);
+    }
+
+    #[test]
+    fn a_call_that_fails_from_memory_lets_others_run_and_is_refused_after_a_cancel() {
+        let shared = SharedRun::new();
+        let end = RunEnd::Failed { errno: libc::EIO, lasts: true };
+        shared.run(false, |_| end, never).unwrap_err();
+        let run = Builder::new().workers(1).run(|| {
+            let again = || shared.run(false, |_| panic!("it has failed before"), failed_before);
+            let others_ran = AtomicBool::new(false);
+            fiber::scope(|s| {
+                s.spawn_local(|| {
+                    while !others_ran.load(Ordering::SeqCst) {
+                        again().unwrap_err();
+                    }
+                });
+                s.spawn_local(|| others_ran.store(true, Ordering::SeqCst));
+            });
+            fiber::scope(|s| {
+                let refused = s.spawn(|| {
+                    fiber::park_cancellable().unwrap_err();
+                    again().unwrap_err()
+                });
+                fiber::yield_now();
+                s.cancel();
+                assert!(crate::cancel::reason(&refused.join().unwrap()).is_some());
+            });
+        });
+        run.unwrap();
     }
 }

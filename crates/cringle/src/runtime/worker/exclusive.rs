@@ -40,6 +40,9 @@ impl Worker {
     /// `rest` are the fibers that are left of this turn. Returns them with the ready ones behind.
     #[cold]
     pub(super) fn run_alone(&self, rest: Option<FiberRef>) -> Option<FiberRef> {
+        self.current.set(None);
+        // The one fiber may wait for one of those that were offered.
+        self.take_back_all();
         self.schedule.ready().put_back(rest);
         self.schedule.set_more_in_turn(false);
         let mut held_since = None;
