@@ -216,7 +216,7 @@ fn the_environment_variable_starts_a_trace() {
     let run = |value: &str| {
         let mut command = cringle(&place);
         command
-            .args(["sim", "--seeds", "3", "--threads", "1", "--quiet"])
+            .args(["sim", "--seeds", "3", "--threads", "1", "--workers", "1", "--quiet"])
             .env("CRINGLE_TRACE", value);
         command.output().unwrap()
     };
