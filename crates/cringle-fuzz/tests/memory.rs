@@ -1,7 +1,7 @@
-//! A simulated run leaks no memory, no descriptor and no mapping. It uses one thread, so that a
-//! counter of that thread's allocations sees all of them.
+//! A simulated run leaks no memory, no descriptor and no mapping. With one worker it uses one thread,
+//! so that a counter of that thread's allocations sees all of them.
 
-use cringle_fuzz::check;
+use cringle_fuzz::check_on;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -46,12 +46,12 @@ fn descriptors() -> usize {
 fn a_simulated_run_leaks_nothing() {
     // Warm up what is made once in a process.
     for seed in 0..20 {
-        check(seed).unwrap();
+        check_on(seed, 1).unwrap();
     }
     let (open, mapped) = (descriptors(), lines("/proc/self/maps"));
     for seed in 0..500 {
         let before = LIVE_BYTES.get();
-        check(seed).unwrap();
+        check_on(seed, 1).unwrap();
         assert_eq!(LIVE_BYTES.get(), before, "seed {seed} leaked memory");
     }
     assert_eq!(descriptors(), open);
