@@ -1,5 +1,5 @@
-//! A simulated run leaks no memory, no descriptor and no mapping. With one worker it uses one thread,
-//! so that a counter of that thread's allocations sees all of them.
+//! A simulated run leaks no memory, no descriptor and no mapping. With one worker it uses one
+//! thread, so that a counter of that thread's allocations sees all of them.
 
 use cringle_fuzz::check_on;
 use std::alloc::{GlobalAlloc, Layout, System};
