@@ -66,6 +66,10 @@ fn wait(word: &AtomicU32, value: u32) -> c_long {
     hooked(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value, None, 0)
 }
 
+fn wake_hooked(word: &AtomicU32, most: u32) -> isize {
+    hooked(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, most, None, 0) as isize
+}
+
 /// Whether the ring of this runtime waits for futexes. Prints what is not tested if it does not.
 fn ring_has_futexes() -> bool {
     let has = matches!(runtime::driver(), Driver::Uring(features) if features.has(Feature::Futex));
@@ -126,9 +130,7 @@ fn long_wait_ends_by_a_hooked_wake_up() {
         let result = waits_for(
             || wait(&word, 7),
             || {
-                until_one_is_woken(|| {
-                    hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, None, 0) as isize
-                });
+                until_one_is_woken(|| wake_hooked(&word, 1));
             },
         );
         assert_eq!(result, 0);
@@ -153,8 +155,7 @@ fn wake_ups_reach_each_waiter_once_in_both_queues() {
                 .collect();
             let mut woken = 0;
             while woken < WAITERS {
-                let operation = FUTEX_WAKE | FUTEX_PRIVATE_FLAG;
-                woken += hooked(&word, operation, 3, None, 0) as usize;
+                woken += wake_hooked(&word, 3) as usize;
                 fiber::sleep(Duration::from_micros(300));
             }
             assert_eq!(woken, WAITERS, "a wake-up was counted twice");
@@ -230,8 +231,7 @@ fn no_deadline_of_the_fiber_ends_a_wait() {
             drop(cringle::time::timeout(Duration::from_millis(2), wait));
         };
         waits_for(wait, || {
-            let wake = || hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, None, 0);
-            until_one_is_woken(|| wake() as isize);
+            until_one_is_woken(|| wake_hooked(&word, 1));
         });
         assert_eq!(seen, (0, 1));
     });
@@ -242,8 +242,7 @@ fn without_the_op_a_futex_is_served_by_the_queue() {
     let builder = Builder::new().workers(1).without(Feature::Futex);
     let run = builder.run(|| {
         let word = AtomicU32::new(7);
-        let wake = || hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, None, 0);
-        assert_eq!(waits_for(|| wait(&word, 7), || assert_eq!(wake(), 1)), 0);
+        assert_eq!(waits_for(|| wait(&word, 7), || assert_eq!(wake_hooked(&word, 1), 1)), 0);
     });
     run.expect("a driver is available");
 }
@@ -265,7 +264,7 @@ fn with_three_waiters<T>(word: &AtomicU32, f: impl FnOnce() -> T) -> T {
         }
         let result = f();
         word.store(2, Ordering::SeqCst);
-        hooked(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 3, None, 0);
+        wake_hooked(word, 3);
         result
     })
 }
@@ -359,9 +358,7 @@ fn one_call_wakes_no_waiter_twice() {
                     }
                 });
             }
-            let wake = || {
-                hooked(&word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, c_int::MAX as u32, None, 0) as usize
-            };
+            let wake = || wake_hooked(&word, c_int::MAX as u32) as usize;
             for _ in 0..100 {
                 let woken = fiber::unblock(wake);
                 assert!(woken <= WAITERS, "{woken}");

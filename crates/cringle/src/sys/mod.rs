@@ -86,17 +86,20 @@ pub(crate) fn thread_number() -> c_int {
 
 /// Returns the time for which the calling thread has had a processor.
 pub(crate) fn thread_ran() -> std::time::Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is borrowed for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    std::time::Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
 /// Returns the time of the monotonic clock at the kernel's last tick, in nanoseconds.
 pub(crate) fn coarse_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Returns the time of a clock that every supported kernel has, in nanoseconds.
+#[inline(always)]
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is borrowed for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -220,10 +223,7 @@ pub(crate) const NOW: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 /// Returns the nanoseconds since boot, including the time in suspend.
 #[inline]
 pub(crate) fn boot_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is borrowed for the call; every supported kernel has the clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    clock_ns(libc::CLOCK_BOOTTIME)
 }
 
 /// Returns the kernel's ID of the calling thread as the trace stores it.
