@@ -6,6 +6,7 @@ mod channels;
 mod copies;
 mod cores;
 mod memory;
+mod moving;
 mod mutexes;
 mod parks;
 mod private;
@@ -33,7 +34,7 @@ struct Options {
     /// Number of fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Directory for the files of `batch`, `copy`, `send` and `timeout`; not on tmpfs
+    /// Directory for the files of `batch`, `copy`, `send`, `timeout` and `moving`; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -73,6 +74,8 @@ enum Benchmark {
     Private,
     /// Serve an uneven load with two workers
     Cores,
+    /// Yield, spawn and read with fibers that may move
+    Moving,
     /// Park a million fibers at once
     Million,
 }
@@ -112,6 +115,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Memory => vec![memory::run_shared("memory of idle fibers", options.fibers)],
         Benchmark::Private => private::run(rounds, options.fibers),
         Benchmark::Cores => cores::run(rounds.min(7)),
+        Benchmark::Moving => moving::run(rounds, &options.directory),
         Benchmark::Million => vec![memory::run_shared("a million fibers at once", options.million)],
     };
     if !options.json {

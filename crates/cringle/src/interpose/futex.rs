@@ -12,6 +12,10 @@
 //! back, it asks for a wait as it would ask a caller that arrives now: a wait may end without a
 //! reason, so no caller learns from its end what the value does not say.
 //!
+//! A call that takes longer than a waiter stays in the queue may wake a waiter there, and again in
+//! the kernel, where it waits by then. It counts it twice, but takes nothing from others: the
+//! kernel wakes first who has come first.
+//!
 //! Without such an op (epoll, kernels before 6.7) the queue serves the whole wait, and a thread of
 //! the pool waits for a futex that processes share.
 //!
