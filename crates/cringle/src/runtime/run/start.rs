@@ -176,7 +176,9 @@ impl WorkerSetup<'_> {
         let families = Families::new(self.run.thread_locals)?;
         let Queues { unstarted, offered } = self.queues;
         let draws = driver.is_simulated() && self.run.workers > 1;
-        let moves = Moves::new(self.run.balance, offered, draws);
+        // A lone worker has nobody to give a fiber to.
+        let balance = if self.run.workers == 1 { Balance::Fixed } else { self.run.balance };
+        let moves = Moves::new(balance, offered, draws);
         Ok(Worker::new(self.index, self.shared, driver, unstarted, stacks, families, moves))
     }
 

@@ -168,7 +168,7 @@ impl Worker {
         let Some(first) = turn else { return turn };
         let now = Instant::now();
         let turns = &self.moves.pace.turns;
-        let was_heavy = turns.begin(now, first.count_queued(), sys::thread_ran);
+        let was_heavy = turns.begin(now, || first.count_queued(), sys::thread_ran);
         if was_heavy {
             self.note_heavy_turn(now);
         }

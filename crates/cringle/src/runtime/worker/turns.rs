@@ -2,8 +2,9 @@
 //!
 //! A turn is *heavy* if some of its fibers compute for so long that the others wait behind them. By
 //! the clock, a turn also looks heavy if the kernel has run another thread meanwhile. So a turn
-//! that looks heavy is only a reason to measure for a while: the next turns by the processor time
-//! of the thread, which takes a system call for each, and each run of a fiber by the clock.
+//! that looks heavy is only a reason to measure the next ones for a while, by the processor time of
+//! the thread, which takes a system call. And only one that is heavy by that is a reason to measure
+//! each run of a fiber, which takes longer than a short run.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -12,11 +13,15 @@ const LONG: Duration = Duration::from_micros(300);
 const LONG_FOR_EACH_FIBER: Duration = Duration::from_micros(30);
 /// For how long turns are measured after one that looked heavy.
 const MEASURES: Duration = Duration::from_secs(1);
+/// For how long a sample of the processor time serves the turns that begin.
+const FRESH: Duration = Duration::from_micros(100);
 
 #[derive(Default)]
 pub(super) struct Turns {
     current: Cell<Option<Turn>>,
     measures_until: Cell<Option<Instant>>,
+    sample: Cell<Option<Sample>>,
+    measures_runs_until: Cell<Option<Instant>>,
     /// When the current run of a fiber began, if it is measured.
     run: Cell<Option<Instant>>,
     /// Since when there has always been a next turn, as far as the worker has looked.
@@ -26,22 +31,37 @@ pub(super) struct Turns {
 #[derive(Clone, Copy)]
 struct Turn {
     began: Instant,
-    /// The processor time of the thread then, if it is measured.
-    ran: Option<Duration>,
-    fibers: u32,
+    /// How many fibers it runs, if it is measured.
+    fibers: Option<u32>,
+}
+
+/// The processor time of the thread at some time.
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    ran: Duration,
 }
 
 impl Turns {
-    /// A turn begins with this number of fibers, and the one before ends. Returns whether that was
-    /// heavy. `ran` returns the processor time of the thread.
-    pub(super) fn begin(&self, now: Instant, fibers: u32, ran: impl Fn() -> Duration) -> bool {
+    /// A turn begins, and the one before ends. Returns whether that was heavy. `fibers` returns how
+    /// many fibers the turn has, and `ran` the processor time of the thread.
+    pub(super) fn begin(
+        &self,
+        now: Instant,
+        fibers: impl FnOnce() -> u32,
+        ran: impl Fn() -> Duration,
+    ) -> bool {
         if self.awake_since.get().is_none() {
             self.awake_since.set(Some(now));
         }
         let was_heavy = self.end_one(now, &ran);
-        let measures = self.measures_until.get().is_some_and(|until| now < until);
-        self.run.set(measures.then_some(now));
-        self.current.set(Some(Turn { began: now, ran: measures.then(ran), fibers }));
+        let is_before = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        self.run.set(is_before(self.measures_runs_until.get()).then_some(now));
+        let measures = is_before(self.measures_until.get());
+        if measures && self.sample.get().is_none_or(|sample| now - sample.at > FRESH) {
+            self.sample.set(Some(Sample { at: now, ran: ran() }));
+        }
+        self.current.set(Some(Turn { began: now, fibers: measures.then(fibers) }));
         was_heavy
     }
 
@@ -69,12 +89,21 @@ impl Turns {
     }
 
     fn end_one(&self, now: Instant, ran: impl Fn() -> Duration) -> bool {
-        let Some(turn) = self.current.take() else { return false };
-        if !is_heavy(now - turn.began, turn.fibers) {
+        let Some(Turn { began, fibers }) = self.current.take() else { return false };
+        let measured = fibers.zip(self.sample.get());
+        let fibers = fibers.unwrap_or(1);
+        if !is_heavy(now - began, fibers) {
             return false;
         }
         self.measures_until.set(Some(now + MEASURES));
-        turn.ran.is_some_and(|before| is_heavy(ran().saturating_sub(before), turn.fibers))
+        // Of what ran since the sample, the turn had at least this much.
+        let ran =
+            |sample: Sample| ran().saturating_sub(sample.ran).saturating_sub(began - sample.at);
+        let was_heavy = measured.is_some_and(|(_, sample)| is_heavy(ran(sample), fibers));
+        if was_heavy {
+            self.measures_runs_until.set(Some(now + MEASURES));
+        }
+        was_heavy
     }
 }
 
@@ -104,7 +133,7 @@ mod tests {
         let ran = Cell::new(Duration::ZERO);
         let begins = |at: u64, ran_by_then: u64| {
             ran.set(us(ran_by_then));
-            turns.begin(start + us(at), 10, || ran.get())
+            turns.begin(start + us(at), || 10, || ran.get())
         };
         assert!(!begins(0, 0));
         assert!(!begins(4_000, 4_000), "its processor time was not measured");
@@ -116,15 +145,39 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_measured_only_after_one_that_looks_heavy() {
+    fn only_turns_that_look_heavy_are_measured_and_only_heavy_ones_lead_to_measured_runs() {
         let (turns, start) = (Turns::default(), Instant::now());
-        let never = || panic!("measures");
-        assert!(!turns.begin(start, 1, never));
-        assert!(!turns.begin(start + us(200), 1, never));
+        let (never, one) = (|| panic!("measures"), || 1);
+        assert!(!turns.begin(start, || panic!("counts"), never));
+        assert!(!turns.begin(start + us(200), || panic!("counts"), never));
+        assert!(!turns.begin(start + us(600), one, Duration::default));
+        assert!(!turns.begin(start + us(1_200), one, || us(1)), "it waited for a processor");
         assert!(!turns.measure_runs());
-        let now = start + us(600);
-        assert!(!turns.begin(now, 1, Duration::default));
+        let now = start + us(1_800);
+        assert!(turns.begin(now, one, || us(601)));
         assert!(turns.measure_runs());
         assert!(turns.end_run(now + us(400)) && !turns.end_run(now + us(500)));
+    }
+
+    #[test]
+    fn short_turns_share_a_sample_and_none_is_charged_with_those_before_it() {
+        let (turns, start) = (Turns::default(), Instant::now());
+        let samples = Cell::new(0);
+        let begins = |at: u64| {
+            let ran = || {
+                samples.set(samples.get() + 1);
+                us(at)
+            };
+            turns.begin(start + us(at), || 1, ran)
+        };
+        assert!(!begins(0) && !begins(1_000));
+        assert_eq!(samples.get(), 1);
+        assert!((0..9).all(|turn| !begins(1_010 + turn * 10)));
+        assert_eq!(samples.get(), 1);
+        // The last turn ran for 310 us, of 400 since the sample.
+        assert!(begins(1_090 + 310));
+        assert!(!begins(1_500) && !begins(1_590));
+        // 290 us, of 480.
+        assert!(!begins(1_880));
     }
 }
