@@ -38,6 +38,7 @@ const SPARSE: [&[&str]; 5] = [
 fn pipes_get_zeros_for_holes() {
     let place = place("cp-holes");
     let bytes = sparse(&place.join("sparse"));
+    let null = null_device(&place);
     for flags in SPARSE {
         let mut command = ours();
         command.args(flags).args(["sparse", "/dev/stdout"]);
@@ -54,7 +55,30 @@ fn pipes_get_zeros_for_holes() {
         drop(hold);
         let read = reader.join().unwrap();
         assert!(read == bytes, "{flags:?}: {} bytes in the FIFO", read.len());
-        copies(&place, &[flags, &["sparse", "/dev/null"]].concat());
+        if let Some(null) = &null {
+            copies(&place, &[flags, &["sparse", null]].concat());
+        }
+    }
+}
+
+/// A null device. Root gets one of its own: `-p` changes the mode and the times of the target, and
+/// everybody needs those of `/dev/null`.
+fn null_device(place: &Path) -> Option<String> {
+    if !is_root() {
+        return Some("/dev/null".to_owned());
+    }
+    let path = place.join("null");
+    let _ = fs::remove_file(&path);
+    let c_path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the path is a string for the call.
+    let made = unsafe { libc::mknod(c_path.as_ptr(), libc::S_IFCHR | 0o666, libc::makedev(1, 3)) };
+    let opened = (made == 0).then(|| File::options().write(true).open(&path));
+    match opened {
+        Some(Ok(_)) => Some(path.into_os_string().into_string().unwrap()),
+        other => {
+            eprintln!("skipped: no device can be made here: {other:?}");
+            None
+        }
     }
 }
 
