@@ -15,6 +15,7 @@ use cringle::runtime;
 use cringle::sim::Checker;
 use std::cell::Cell;
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -57,8 +58,9 @@ fn run_stmts(env: &Arc<Env>, body: &Arc<Body>, parents: Option<&File>) -> Digest
             &opened
         }
     };
-    let (content, own, later) = (vec![0; REGION_BYTES], None, Vec::new());
-    let mut interpreter = Interpreter { env, body, file, content, own, digest: 0, later };
+    let (content, written) = (vec![0; REGION_BYTES], Vec::new());
+    let (own, later) = (None, Vec::new());
+    let mut interpreter = Interpreter { env, body, file, content, written, own, digest: 0, later };
     for stmt in &body.stmts {
         interpreter.perform(stmt)?;
     }
@@ -86,6 +88,8 @@ struct Interpreter<'a> {
     file: &'a File,
     /// The expected content of the fiber's region.
     content: Vec<u8>,
+    /// The parts of the region that were written.
+    written: Vec<Span>,
     /// The file that only this fiber uses, and its expected content.
     own: Option<(File, Vec<u8>)>,
     digest: u64,
@@ -166,6 +170,7 @@ impl Interpreter<'_> {
     fn prepare_write(&mut self, span: Span, salt: u64) -> Vec<u8> {
         let bytes = bytes_of(salt, span.len);
         self.content[span.start..][..span.len].copy_from_slice(&bytes);
+        self.written.push(span);
         self.env.will_write(self.body, &self.content);
         bytes
     }
@@ -191,10 +196,12 @@ impl Interpreter<'_> {
         let (env, name) = (self.env, super::file_name(self.body.file));
         let mut again: Option<File> = None;
         env.persist(|| {
+            if let Some(file) = &again {
+                self.write_again(file)?;
+            }
             let file = again.as_ref().unwrap_or(self.file);
             let result = if data_only { file.sync_data() } else { file.sync_all() };
-            // After a failure each sync through the handle fails. In the simulation nothing that
-            // was written is lost by it.
+            // After a failure each sync through the handle fails.
             if result.as_ref().is_err_and(|e| cancel::reason(e).is_none()) {
                 again = Some(env.try_open(&name, false)?);
             }
@@ -202,6 +209,18 @@ impl Interpreter<'_> {
         })?;
         self.env.has_synced(self.body, &self.content);
         Ok(())
+    }
+
+    /// Writes all of the region again. A sync that failed may have lost any part of it that was not
+    /// on the disk, and no later sync would write that.
+    fn write_again(&self, file: &File) -> io::Result<()> {
+        #[cfg(test)]
+        if self.env.sabotage == Some(cringle::sim::Sabotage::SyncRepeated) {
+            return Ok(());
+        }
+        self.written.iter().try_for_each(|&span| {
+            file.write_all_at(&self.content[span.start..][..span.len], self.offset(span))
+        })
     }
 
     fn reopen(&mut self) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use cringle::sim::{Checker, Failure, Sabotage};
 
 /// Returns the first failure of some seeds.
 fn found(by: Sabotage) -> Failure {
-    (0..400)
+    (0..4000)
         .find_map(|seed| check_sabotaged(seed, 1, by).err())
         .unwrap_or_else(|| panic!("no seed found {by:?}"))
 }
@@ -30,6 +30,11 @@ fn a_leaked_descriptor_is_found() {
 #[test]
 fn a_sync_that_does_nothing_is_found() {
     assert_eq!(found(Sabotage::SyncIgnored).checker, Checker::Durability);
+}
+
+#[test]
+fn a_failed_sync_that_is_only_repeated_is_found() {
+    assert_eq!(found(Sabotage::SyncRepeated).checker, Checker::Durability);
 }
 
 #[test]

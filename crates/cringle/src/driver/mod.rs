@@ -36,10 +36,12 @@ pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{OP_DONE_NAMES, OP_NAMES, Op, OpDescription, Target};
 pub(crate) use uring::{Uring, UringOptions};
 
-/// Records a plain sync of a file in the simulation of this thread, which sees no op for it.
-pub(crate) fn note_plain_sync(fd: std::os::fd::RawFd) {
+/// Performs a plain sync of a file in the simulation of this thread, which sees no op for it.
+pub(crate) fn sync_in_simulation(fd: std::os::fd::RawFd) -> std::io::Result<()> {
     #[cfg(feature = "sim")]
-    sim::with_here(|core| core.sync(fd));
-    #[cfg(not(feature = "sim"))]
+    if let Some(result) = sim::with_here(|core| core.sync(fd, false)) {
+        return crate::sys::result_of(result).map(drop);
+    }
     let _ = fd;
+    Ok(())
 }

@@ -146,7 +146,9 @@ impl World {
     /// Simulates a loss of power and a restart. Of the data that was not synced, each block of 512
     /// bytes may be lost or kept, and so may each file that was never synced. The first sync of a
     /// file also keeps its name, as on ext4, XFS and btrfs. A sync of a directory keeps the names
-    /// in it. Files that were removed or renamed stay so.
+    /// in it. Files that were removed or renamed stay so. The pages of 4,096 bytes that a
+    /// [sync that failed](super::Fault::InputOutput) has dropped are lost, whether or not a later
+    /// sync has succeeded, unless they were written to again.
     ///
     /// ```
     /// use cringle::sim::{Options, World};

@@ -149,6 +149,30 @@ pub(crate) fn duplicate(fd: RawFd) -> io::Result<Owned> {
     }
 }
 
+/// Returns the file's cursor.
+#[cfg(feature = "sim")]
+pub(crate) fn cursor(fd: RawFd) -> u64 {
+    // SAFETY: no pointers.
+    unsafe { syscall!(SYS_lseek, fd, 0, libc::SEEK_CUR) }.max(0) as u64
+}
+
+/// Returns the number that [`set_description_mark`] has stored, or 0.
+#[cfg(feature = "sim")]
+pub(crate) fn description_mark(fd: RawFd) -> u8 {
+    const F_GETSIG: c_int = 11;
+    // SAFETY: `F_GETSIG` takes no pointer.
+    unsafe { syscall!(SYS_fcntl, fd, F_GETSIG) }.max(0) as u8
+}
+
+/// Stores a number up to 64 in an open file description, where all clones find it: as the signal
+/// that would announce readiness, which a file never sends.
+#[cfg(feature = "sim")]
+pub(crate) fn set_description_mark(fd: RawFd, mark: u8) {
+    const F_SETSIG: c_int = 10;
+    // SAFETY: `F_SETSIG` takes no pointer.
+    unsafe { syscall!(SYS_fcntl, fd, F_SETSIG, mark) };
+}
+
 /// Calls `statx`. The caller has zeroed the structure.
 pub(crate) fn statx(
     fd: RawFd,

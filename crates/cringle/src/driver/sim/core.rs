@@ -213,11 +213,6 @@ impl Core {
         self.wreck.is_none()
     }
 
-    /// Draws whether bytes reach the disk before they are synced; if so, returns the generator.
-    pub(super) fn draw_writeback(&mut self) -> Option<&mut Rng> {
-        self.draw(Fault::Writeback).then_some(&mut self.rng)
-    }
-
     /// Adds an event to the hash of the trace. Its values must not differ from run to run.
     pub(super) fn note(&mut self, kind: u64, what: u64, result: i64) {
         let words = [kind, what, result as u64, self.now_ns];

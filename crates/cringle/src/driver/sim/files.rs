@@ -3,6 +3,7 @@
 //! Every open returns a new descriptor of the kernel, so that closing, cursors, appends and the
 //! inline calls of the library need no imitation. A loss of power compares the bytes of each file
 //! with those of its last sync, sector by sector, so that it does not matter which call wrote them.
+//! A write-back that fails drops pages: see [`write_back`](super::write_back).
 //!
 //! A directory exists if a file is below it, or if it was created. Opened as a directory, or as the
 //! parent of a new file, every directory exists. The first sync of a file also makes its name
@@ -16,8 +17,9 @@ use crate::sys;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mode bits that new files keep: by the usual umask, not the process's.
@@ -99,8 +101,7 @@ impl Files {
         let memory = sys::memory_file(&format!("cringle-sim-{}", self.id.0))?;
         let number = memory.metadata()?.ino();
         let node = self.nodes.len();
-        let kind = NodeKind::File;
-        self.nodes.push(Node { memory, kind, durable: None, modified_ns: now_ns });
+        self.nodes.push(Node::new(memory, now_ns));
         self.by_number.insert(number, node);
         Ok(node)
     }
@@ -155,22 +156,58 @@ impl Files {
         Some((node, &mut self.nodes[node]))
     }
 
-    /// Records that bytes of the file were written. `early` has a seed, an offset and a count: some
-    /// sectors of that range reach the disk at once.
-    pub(super) fn written(&mut self, fd: RawFd, now_ns: u64, early: Option<(u64, u64, usize)>) {
-        let Some((_, node)) = self.node_of(fd) else { return };
-        node.modified_ns = now_ns;
-        if let Some((seed, offset, count)) = early {
-            node.write_back(&mut Rng::new(seed), offset as usize, count);
+    /// Records that bytes of the file were changed.
+    pub(super) fn changed(&mut self, fd: RawFd, now_ns: u64) {
+        if let Some((_, node)) = self.node_of(fd) {
+            node.modified_ns = now_ns;
         }
     }
 
-    /// Makes the contents of the file durable, or the names in the directory.
-    pub(super) fn sync(&mut self, fd: RawFd) {
-        let Some((_, node)) = self.node_of(fd) else { return };
+    /// Records that these bytes of the file were written.
+    pub(super) fn written(&mut self, fd: RawFd, now_ns: u64, bytes: &Range<u64>) {
+        if let Some((_, node)) = self.node_of(fd) {
+            node.modified_ns = now_ns;
+            node.write_back.written(bytes.clone());
+        }
+    }
+
+    /// Records that the file was truncated or extended.
+    pub(super) fn resized(&mut self, fd: RawFd, now_ns: u64, len: u64) {
+        if let Some((_, node)) = self.node_of(fd) {
+            node.modified_ns = now_ns;
+            node.write_back.cut(len);
+        }
+    }
+
+    /// Some sectors of bytes that were just written reach the disk at once; or the write-back
+    /// `fails`, which no sync has reported yet.
+    pub(super) fn write_early(
+        &mut self,
+        fd: RawFd,
+        rng: &mut Rng,
+        bytes: &Range<u64>,
+        fails: bool,
+    ) {
+        match self.node_of(fd) {
+            Some((_, node)) if fails => node.fail_write_back(rng),
+            Some((_, node)) => node.write_early(rng, bytes),
+            None => {}
+        }
+    }
+
+    /// Makes the contents of the file durable, or the names in the directory; or it `fails`.
+    /// Returns the result of the call.
+    pub(super) fn sync(&mut self, fd: RawFd, rng: &mut Rng, fails: bool) -> i32 {
+        let Some((_, node)) = self.node_of(fd) else { return if fails { -libc::EIO } else { 0 } };
+        if fails {
+            node.fail_write_back(rng);
+        }
+        if node.write_back.reports(fd) || fails {
+            return -libc::EIO;
+        }
         let NodeKind::Directory { name: directory } = &node.kind else {
-            node.durable = Some(node.bytes());
-            return;
+            node.sync();
+            return 0;
         };
         let directory = directory.clone();
         for (name, &node) in &self.names {
@@ -178,6 +215,7 @@ impl Files {
                 self.nodes[node].durable.get_or_insert_default();
             }
         }
+        0
     }
 
     /// `unlink(2)`, durable at once.
@@ -248,10 +286,7 @@ impl Files {
                 self.names.retain(|_, named| *named != node);
                 continue;
             };
-            let memory = &self.nodes[node].memory;
-            memory.set_len(0)?;
-            memory.write_all_at(&bytes, 0)?;
-            self.nodes[node].durable = Some(bytes);
+            self.nodes[node].replace(bytes)?;
         }
         // Files made after the loss of power do not exist.
         self.names.retain(|_, node| self.nodes[*node].durable.is_some());
@@ -277,15 +312,7 @@ impl Files {
                 node
             }
         };
-        self.restore_one(node, bytes)
-    }
-
-    fn restore_one(&mut self, node: usize, bytes: &[u8]) -> io::Result<()> {
-        let node = &mut self.nodes[node];
-        node.memory.set_len(0)?;
-        node.memory.write_all_at(bytes, 0)?;
-        node.durable = Some(bytes.to_vec());
-        Ok(())
+        self.nodes[node].replace(bytes.to_vec())
     }
 
     pub(crate) fn remove(&mut self, path: &[u8]) -> bool {

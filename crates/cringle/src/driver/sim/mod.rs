@@ -30,6 +30,7 @@ mod reap;
 mod rng;
 #[cfg(any(test, feature = "sabotage"))]
 mod sabotage;
+mod write_back;
 
 use super::{Completion, Counts, DriverId, Op, OpDescription};
 use crate::driver::registered::Registered;

@@ -1,9 +1,11 @@
 //! One file or directory of a world: its memory file, and its contents on the simulated disk.
 
 use super::rng::Rng;
+use super::write_back::WriteBack;
 use crate::sys::Owned;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
@@ -28,11 +30,26 @@ pub(super) struct Node {
     /// The contents that survive a loss of power; `None` before the first sync. A sync of the
     /// directory makes only the name durable: then they are empty.
     pub(super) durable: Option<Vec<u8>>,
+    pub(super) write_back: WriteBack,
     pub(super) modified_ns: u64,
 }
 
 impl Node {
-    pub(super) fn open(&self, flags: i32) -> io::Result<File> {
+    pub(super) fn new(memory: Owned<File>, modified_ns: u64) -> Node {
+        let (kind, write_back) = (NodeKind::File, WriteBack::default());
+        Node { memory, kind, durable: None, write_back, modified_ns }
+    }
+
+    pub(super) fn open(&mut self, flags: i32) -> io::Result<File> {
+        let file = self.open_memory(flags)?;
+        if flags & libc::O_TRUNC != 0 {
+            self.write_back.cut(0);
+        }
+        self.write_back.opened(file.as_raw_fd());
+        Ok(file)
+    }
+
+    fn open_memory(&self, flags: i32) -> io::Result<File> {
         let path = format!("/proc/self/fd/{}", self.memory.as_raw_fd());
         let access = flags & libc::O_ACCMODE;
         let mut options = File::options();
@@ -57,11 +74,32 @@ impl Node {
         bytes
     }
 
+    /// Replaces the contents, on the disk, too, when no run has the file open.
+    pub(super) fn replace(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        self.memory.set_len(0)?;
+        self.memory.write_all_at(&bytes, 0)?;
+        (self.durable, self.write_back) = (Some(bytes), WriteBack::default());
+        Ok(())
+    }
+
+    /// Makes the contents durable, but for the pages that an earlier failure has dropped.
+    pub(super) fn sync(&mut self) {
+        let (now, old) = (self.bytes(), self.durable.take().unwrap_or_default());
+        self.write_back.keep_dropped(&now);
+        self.durable = Some(self.write_back.without_dropped(now, &old));
+    }
+
+    /// A write-back fails.
+    pub(super) fn fail_write_back(&mut self, rng: &mut Rng) {
+        let now = self.bytes();
+        self.write_back.fail(&now, self.durable.as_deref().unwrap_or(&[]), rng);
+    }
+
     /// Writes some sectors of these bytes to the disk before they are synced.
-    pub(super) fn write_back(&mut self, rng: &mut Rng, offset: usize, count: usize) {
+    pub(super) fn write_early(&mut self, rng: &mut Rng, bytes: &Range<u64>) {
         let Some(durable) = &mut self.durable else { return };
-        let first = offset / SECTOR_BYTES;
-        let last = (offset + count).div_ceil(SECTOR_BYTES);
+        let first = bytes.start as usize / SECTOR_BYTES;
+        let last = (bytes.end as usize).div_ceil(SECTOR_BYTES);
         for sector in (first..last).filter(|_| rng.one_in(2)) {
             let at = sector * SECTOR_BYTES;
             let Some(kept) = durable.get_mut(at..) else { return };
@@ -86,12 +124,12 @@ impl Node {
 
     /// Draws the contents that a loss of power would leave now; `None` if the file would be lost.
     pub(super) fn draw_wreck(&self, rng: &mut Rng) -> Option<Vec<u8>> {
-        let now = self.bytes();
         let old = match &self.durable {
             Some(durable) => durable.as_slice(),
             None if rng.one_in(2) => return None,
             None => &[],
         };
+        let now = self.write_back.without_dropped(self.bytes(), old);
         // All new bytes may be lost, or none, or each sector by itself.
         let lost_of_4 = [0, 1, 2, 3, 4][rng.below(5) as usize];
         let len = if rng.below(4) < lost_of_4 { old.len() } else { now.len() };

@@ -24,7 +24,9 @@ pub enum Fault {
     Interrupted,
     /// `EAGAIN` for an operation that need not wait, as XFS sometimes returns.
     WouldBlock,
-    /// `EIO`; a part of a write may be done.
+    /// `EIO`; a part of a write may be done. A sync that fails loses pages that it could not write,
+    /// as on Linux: a later sync succeeds, but does not write them unless they were written to
+    /// again. It fails once for each open file.
     InputOutput,
     /// `ENOSPC`.
     NoSpace,
@@ -45,7 +47,8 @@ pub enum Fault {
     /// completion has arrived.
     EarlyReturn,
     /// Some sectors of bytes that were not synced reach the disk. This shows only when
-    /// [the power is lost](crate::sim::World::crash).
+    /// [the power is lost](crate::sim::World::crash). With
+    /// [`InputOutput`](Fault::InputOutput) this may also fail, which the next sync reports.
     Writeback,
 }
 

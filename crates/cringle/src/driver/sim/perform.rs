@@ -11,6 +11,7 @@ use crate::driver::registered::Registered;
 use crate::driver::syscall::{Syscall, XattrCall};
 use crate::driver::{Op, Target, blocking};
 use crate::sys;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
 /// The outcome of an attempt.
@@ -122,12 +123,14 @@ impl Core {
         }
     }
 
-    /// Records the time of a write, and draws whether some of its bytes reach the disk early.
+    /// Records a write, and draws whether some of its bytes reach the disk early, or fail to.
     fn written(&mut self, op: &Op, fd: RawFd, count: usize) {
-        let now_ns = self.now_ns;
-        let drawn = self.draw_writeback().map(|rng| rng.next());
-        let at = offset_of(op).filter(|&offset| offset != AT_CURSOR);
-        self.files.written(fd, now_ns, drawn.zip(at).map(|(seed, at)| (seed, at, count)));
+        let bytes = written_range(op, fd, count as u64);
+        self.files.written(fd, self.now_ns, &bytes);
+        if self.draw(Fault::Writeback) {
+            let fails = self.draw(Fault::InputOutput);
+            self.files.write_early(fd, &mut self.rng, &bytes, fails);
+        }
     }
 
     fn perform_other(&mut self, op: &Op) -> i32 {
@@ -154,7 +157,11 @@ impl Core {
             {
                 -libc::EINTR
             }
-            Op::Sync { .. } | Op::Open { .. } | Op::Stat { .. } | Op::SetLen { .. }
+            Op::Sync { fd, .. } => {
+                let fails = self.draw(Fault::InputOutput);
+                self.sync(fd, fails)
+            }
+            Op::Open { .. } | Op::Stat { .. } | Op::SetLen { .. }
                 if self.draw(Fault::InputOutput) =>
             {
                 -libc::EIO
@@ -165,16 +172,17 @@ impl Core {
                 let path = unsafe { std::ffi::CStr::from_ptr(path) };
                 self.open(path, flags, mode)
             }
-            Op::Sync { fd, .. } => self.sync(fd),
             Op::Stat { dir, path, flags, mask, out } => {
                 // SAFETY: I1. The op has not ended, so its path is a valid C string, and its
                 // `statx` structure is valid for writes.
                 let (path, out) = unsafe { (std::ffi::CStr::from_ptr(path), &mut *out.cast()) };
                 self.files.stat(dir, path, flags, mask, out)
             }
-            Op::SetLen { fd, .. } => {
+            Op::SetLen { fd, len } => {
                 let result = call();
-                self.files.written(fd, self.now_ns, None);
+                if result == 0 {
+                    self.files.resized(fd, self.now_ns, len);
+                }
                 result
             }
             _ => self.perform_on_names(op),
@@ -202,7 +210,7 @@ impl Core {
                 // SAFETY: I1. The op has not ended, so its pointers are valid.
                 let result = unsafe { blocking::perform(op) };
                 if let Some(fd) = written_by(op).filter(|_| result >= 0) {
-                    self.files.written(fd, self.now_ns, None);
+                    self.files.changed(fd, self.now_ns);
                 }
                 result
             }
@@ -229,16 +237,17 @@ impl Core {
         }
     }
 
-    /// Makes the contents of a file, or the names in a directory, survive a loss of power.
-    pub(crate) fn sync(&mut self, fd: RawFd) -> i32 {
+    /// Makes the contents of a file, or the names in a directory, survive a loss of power; or it
+    /// `fails`.
+    pub(crate) fn sync(&mut self, fd: RawFd, fails: bool) -> i32 {
         #[cfg(any(test, feature = "sabotage"))]
         if self.is_sabotaged(super::Sabotage::SyncIgnored) {
             return 0;
         }
-        if self.has_power() {
-            self.files.sync(fd);
+        if !self.has_power() {
+            return -libc::EIO;
         }
-        0
+        self.files.sync(fd, &mut self.rng, fails)
     }
 }
 
@@ -355,6 +364,18 @@ fn offset_of(op: &Op) -> Option<u64> {
         | Op::ReadVectored { offset, .. }
         | Op::WriteVectored { offset, .. } => Some(offset),
         _ => None,
+    }
+}
+
+/// Returns the place of the bytes that an op has just written to a regular file.
+fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
+    let before = |end: u64| end.saturating_sub(count)..end;
+    if sys::status_flags(fd) & libc::O_APPEND != 0 {
+        return before(sys::fstat(fd).map_or(0, |stat| stat.st_size as u64));
+    }
+    match offset_of(op).filter(|&offset| offset != AT_CURSOR) {
+        Some(offset) => offset..offset + count,
+        None => before(sys::cursor(fd)),
     }
 }
 

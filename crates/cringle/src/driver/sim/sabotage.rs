@@ -21,6 +21,8 @@ pub enum Sabotage {
     LeakedDescriptor,
     /// A sync succeeds and does nothing.
     SyncIgnored,
+    /// The interpreter repeats a sync that has failed, without the writes before it.
+    SyncRepeated,
     /// The interpreter starts a scope's fiber outside of it.
     ScopeNotJoined,
     /// A read returns another file's bytes.

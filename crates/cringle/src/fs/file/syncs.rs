@@ -53,8 +53,9 @@ impl File {
     ///
     /// After a failure, what was written before may be lost, though the kernel reports it only
     /// once. So each later sync through this handle and its clones fails, too, with the first
-    /// error as the [source](std::error::Error::source) of its own; open the file again, and find
-    /// out what it contains.
+    /// error as the [source](std::error::Error::source) of its own. Open the file again, and write
+    /// again what no successful sync has covered: reads may return such bytes from memory although
+    /// they are not on the disk.
     pub fn sync_all(&self) -> io::Result<()> {
         self.sync(true)
     }
@@ -103,7 +104,7 @@ impl File {
             // SAFETY: the op has no pointers.
             let result = sys::result_of(unsafe { blocking::perform(&op) });
             // The simulation sees no op for it.
-            result.map(|_| crate::driver::note_plain_sync(self.fd()))
+            result.and_then(|_| crate::driver::sync_in_simulation(self.fd()))
         };
         match result {
             Ok(()) => RunEnd::Done,
@@ -130,7 +131,7 @@ impl fmt::Display for FailedBefore {
         write!(
             f,
             "an earlier sync of the file failed ({}), so what was written before may be lost; \
-             open the file again, and check what it contains",
+             open the file again, and write again what no successful sync has covered",
             self.0
         )
     }
