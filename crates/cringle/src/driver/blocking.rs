@@ -11,6 +11,23 @@ use crate::sys::{self, syscall};
 ///
 /// The op's pointers are valid for the call.
 pub(crate) unsafe fn perform(op: &Op) -> i32 {
+    // SAFETY: by the contract.
+    let result = unsafe { perform_unseen(op) };
+    #[cfg(feature = "sim")]
+    if result > 0
+        && matches!(op, Op::Write { .. } | Op::WriteFixed { .. } | Op::WriteVectored { .. })
+    {
+        super::sim::with_here(|core| core.note_plain_write(op, result));
+    }
+    result
+}
+
+/// [`perform`], of which the simulation of this thread is not to know.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+pub(crate) unsafe fn perform_unseen(op: &Op) -> i32 {
     loop {
         // SAFETY: by the contract.
         let result = unsafe { call(op) };

@@ -113,7 +113,7 @@ impl Core {
                     return Outcome::Done(-libc::EINTR);
                 }
                 // SAFETY: I1. The op has not ended, so its pointers are valid.
-                match without_waiting(fd, || unsafe { blocking::perform(op) }) {
+                match without_waiting(fd, || unsafe { blocking::perform_unseen(op) }) {
                     error if error == -libc::EAGAIN => Outcome::WouldBlock,
                     result => Outcome::Done(result),
                 }
@@ -133,9 +133,21 @@ impl Core {
         }
     }
 
+    /// Records a write that was a plain call, as those are that answer `EAGAIN`.
+    pub(crate) fn note_plain_write(&mut self, op: &Op, count: i32) {
+        let fd = match *op {
+            Op::Write { target, .. } | Op::WriteFixed { target, .. } => target.as_fd(),
+            Op::WriteVectored { fd, .. } => Some(fd),
+            _ => None,
+        };
+        if let Some(fd) = fd {
+            self.files.written(fd, self.now_ns, &written_range(op, fd, count as u64));
+        }
+    }
+
     fn perform_other(&mut self, op: &Op) -> i32 {
         // SAFETY: I1. The op has not ended, so its pointers are valid.
-        let call = || unsafe { blocking::perform(op) };
+        let call = || unsafe { blocking::perform_unseen(op) };
         match *op {
             Op::Close { .. } => {
                 // The descriptor is closed in spite of these errors.
@@ -208,7 +220,7 @@ impl Core {
             Op::Connect { .. } => -libc::ENOSYS,
             _ => {
                 // SAFETY: I1. The op has not ended, so its pointers are valid.
-                let result = unsafe { blocking::perform(op) };
+                let result = unsafe { blocking::perform_unseen(op) };
                 if let Some(fd) = written_by(op).filter(|_| result >= 0) {
                     self.files.changed(fd, self.now_ns);
                 }
@@ -410,7 +422,7 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
     };
     // SAFETY: by the contract: the op's pointers are valid, and the lengths at most those of the
     // op.
-    let perform = || unsafe { blocking::perform(&op) };
+    let perform = || unsafe { blocking::perform_unseen(&op) };
     if is_regular {
         return perform();
     }
