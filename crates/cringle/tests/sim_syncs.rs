@@ -62,6 +62,29 @@ fn failure_is_reported_once_by_each_open_file() {
     assert!(failed > 50, "a sync failed in {failed} of 100 runs");
 }
 
+/// The kernel reports the failure by the first call that waits, and not by a later sync.
+#[test]
+fn failure_that_another_call_has_reported_fails_later_syncs() {
+    let mut failed = 0;
+    for seed in 0..100 {
+        let run = world_with(seed, failing(), b"").run(|| {
+            let Ok(one) = open() else { return };
+            let clone = one.try_clone().unwrap();
+            let fails = || one.write_all_at(&[1; 100], 0).is_ok() && one.sync_range(0, 0).is_err();
+            if !(0..20).any(|_| fails()) {
+                return;
+            }
+            failed += 1;
+            wait_for_the_end_of_faults();
+            sync_anew(&one).unwrap();
+            let error = clone.sync_data().unwrap_err();
+            assert!(error.to_string().contains("an earlier sync"), "{error}");
+        });
+        run.unwrap();
+    }
+    assert!(failed > 50, "a write-back failed in {failed} of 100 runs");
+}
+
 #[test]
 fn failure_that_no_sync_has_reported_is_reported_to_a_later_open() {
     let mut failed = 0;

@@ -138,7 +138,8 @@ impl File {
     /// (`sync_file_range` with all of its flags). A `len` of 0 means up to the end.
     ///
     /// It writes no metadata and does not flush the disk's cache, so it does not replace
-    /// [`sync_data`](File::sync_data); it leaves less for it to do.
+    /// [`sync_data`](File::sync_data); it leaves less for it to do. If it fails, so does each later
+    /// sync through this handle and its clones.
     ///
     /// ```
     /// use cringle::fs::File;
@@ -186,7 +187,8 @@ impl File {
     pub fn sync_file_range(&self, flags: u32, offset: u64, len: u64) -> io::Result<()> {
         let fd = self.fd();
         // SAFETY: the op has no pointers.
-        unsafe { perform(Op::SyncRange { fd, flags, offset, len }) }.map(drop)
+        let result = unsafe { perform(Op::SyncRange { fd, flags, offset, len }) };
+        result.map(drop).inspect_err(|error| self.note_failed_write_back(error))
     }
 
     /// Returns the offset of the next data at or after `offset` (`SEEK_DATA`), or `None` if only a

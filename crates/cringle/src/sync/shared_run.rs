@@ -110,6 +110,11 @@ impl SharedRun {
         }
     }
 
+    /// Notes a failure that lasts, which another call has found.
+    pub(crate) fn fail(&self, errno: i32) {
+        self.0.lock().failure.get_or_insert(errno);
+    }
+
     /// Takes the lead, or waits until it has it, or until another call has ended.
     fn join(&self, needs_all: bool) -> io::Result<Verdict> {
         let caller = Caller::current();

@@ -218,6 +218,16 @@ impl Files {
         0
     }
 
+    /// `sync_file_range(2)`, which makes no bytes durable. If it `fails`, the call returns the
+    /// error only if it `waits`.
+    pub(super) fn sync_range(&mut self, fd: RawFd, rng: &mut Rng, waits: bool, fails: bool) -> i32 {
+        let Some((_, node)) = self.node_of(fd) else { return 0 };
+        if fails {
+            node.fail_write_back(rng);
+        }
+        if waits && node.write_back.reports(fd) { -libc::EIO } else { 0 }
+    }
+
     /// `unlink(2)`, durable at once.
     pub(super) fn unlink(&mut self, path: &CStr) -> i32 {
         match self.names.remove(&name_of(path.to_bytes())) {

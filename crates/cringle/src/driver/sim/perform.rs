@@ -173,6 +173,10 @@ impl Core {
                 let fails = self.draw(Fault::InputOutput);
                 self.sync(fd, fails)
             }
+            Op::SyncRange { fd, flags, .. } => match call() {
+                0 => self.sync_range(fd, flags),
+                error => error,
+            },
             Op::Open { .. } | Op::Stat { .. } | Op::SetLen { .. }
                 if self.draw(Fault::InputOutput) =>
             {
@@ -260,6 +264,12 @@ impl Core {
             return -libc::EIO;
         }
         self.files.sync(fd, &mut self.rng, fails)
+    }
+
+    fn sync_range(&mut self, fd: RawFd, flags: u32) -> i32 {
+        let waits = flags & (libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER);
+        let fails = self.draw(Fault::InputOutput);
+        self.files.sync_range(fd, &mut self.rng, waits != 0, fails)
     }
 }
 

@@ -21,7 +21,8 @@ use std::sync::Arc;
 pub(super) type Syncs = SharedRun;
 
 /// The errors by which a sync says that there is nothing to sync. They do not last, and need not.
-const REFUSALS: [i32; 5] = [libc::EINVAL, libc::EBADF, libc::EROFS, libc::EOPNOTSUPP, libc::ENOSYS];
+const REFUSALS: [i32; 6] =
+    [libc::EINVAL, libc::EBADF, libc::EROFS, libc::ESPIPE, libc::EOPNOTSUPP, libc::ENOSYS];
 
 impl File {
     /// Waits until the file's data and metadata are on the disk (`fsync`).
@@ -86,6 +87,17 @@ impl File {
     /// As [`sync_all`](File::sync_all).
     pub fn sync_data(&self) -> io::Result<()> {
         self.sync(false)
+    }
+
+    /// Notes the error of a call that waits for a write-back without a sync. The kernel has
+    /// reported the failure by it, and would not report it again.
+    pub(in crate::fs) fn note_failed_write_back(&self, error: &io::Error) {
+        if let Some(errno) = error.raw_os_error()
+            && !REFUSALS.contains(&errno)
+            && Reason::of(error).is_none()
+        {
+            self.syncs().fail(errno);
+        }
     }
 
     pub(super) fn syncs(&self) -> &Arc<Syncs> {
