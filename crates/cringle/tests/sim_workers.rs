@@ -187,6 +187,35 @@ fn a_livelock_of_one_worker_ends_the_run() {
 }
 
 #[test]
+fn a_livelock_lists_each_fiber_once_though_they_move() {
+    if !can_move() {
+        return;
+    }
+    let spin = || {
+        loop {
+            fiber::yield_now();
+        }
+    };
+    for seed in 0..40 {
+        let mut world = World::new(seed, &options(3).turn_limit(2000));
+        world.set_balance(Balance::Restless);
+        let failure = world.run(|| {
+            for _ in 0..10 {
+                fiber::spawn(move || {
+                    fiber::spawn_local(fiber::park);
+                    spin();
+                });
+            }
+            fiber::park();
+        });
+        let failure = failure.unwrap_err();
+        assert_eq!(failure.checker, Checker::Livelock);
+        let listed: Vec<_> = failure.message.matches("\n  fiber ").collect();
+        assert_eq!(listed.len(), 21, "seed {seed}: {failure}");
+    }
+}
+
+#[test]
 fn loss_of_power_ends_all_workers() {
     let mut lost = 0;
     for seed in 0..60 {

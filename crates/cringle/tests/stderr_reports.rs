@@ -225,3 +225,26 @@ fn invalid_watchdog_limit_in_environment_is_refused() {
         },
     );
 }
+
+/// In a simulation, the workers run one at a time: nobody could end the wait but a thread outside.
+#[cfg(feature = "sim")]
+#[test]
+fn simulated_worker_that_waits_in_the_kernel_is_reported() {
+    use cringle::sim::{self, Faults, Options};
+
+    let Some(output) = child::run("simulated_worker_that_waits_in_the_kernel_is_reported") else {
+        let mut lines = lines_of_stderr();
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            let line = lines_until(&mut lines, "waits for ever");
+            sender.send(line).unwrap();
+        });
+        let options = Options::new().faults(Faults::none()).workers(2);
+        let wait = move || receiver.recv().unwrap();
+        let run = || fiber::Builder::new().worker(1).spawn(wait).unwrap().join().unwrap();
+        let line = sim::run(7, &options, run).unwrap().value;
+        assert!(line.contains("seed 7") && line.contains("a fiber of worker 1 "), "{line}");
+        return;
+    };
+    finish(output);
+}

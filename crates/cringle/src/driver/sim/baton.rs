@@ -11,6 +11,9 @@
 //! there is none, the run is deadlocked: then each worker runs once more, to list its fibers.
 //!
 //! With one worker nothing is drawn here.
+//!
+//! If the holder waits for another worker in the kernel, as by a lock of std, neither goes on. The
+//! others cannot know that it does not compute, so they only say that it has not come back.
 
 use super::rng::Rng;
 use super::{Core, HaltReason};
@@ -18,6 +21,10 @@ use crate::sys::lock::{Condvar, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long the holder may be away, in real time, before the others say so.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module. The part of the [`Core`] that concerns the workers.
 pub(super) struct Baton {
@@ -35,6 +42,8 @@ pub(super) struct Baton {
     waits: BTreeMap<usize, String>,
     /// The start failed: the workers that exist end, without an order.
     is_abandoned: bool,
+    /// It was said that a holder has not come back.
+    has_complained: bool,
 }
 
 /// What the others know of a worker.
@@ -74,6 +83,7 @@ impl Baton {
             halt: None,
             waits: BTreeMap::new(),
             is_abandoned: false,
+            has_complained: false,
         }
     }
 
@@ -190,7 +200,19 @@ type Guard<'a> = MutexGuard<'a, Core>;
 pub(super) fn wait_for_turn(mut core: Guard<'_>, me: usize) -> Guard<'_> {
     let is_next = Arc::clone(&core.baton.seats[me].is_next);
     while core.baton.holder != me && !core.baton.is_abandoned {
-        core = is_next.wait(core);
+        let before = (core.baton.holder, core.baton.steps);
+        let is_late;
+        (core, is_late) = is_next.wait_timeout(core, PATIENCE);
+        let is_away = is_late && before == (core.baton.holder, core.baton.steps);
+        if is_away && !std::mem::replace(&mut core.baton.has_complained, true) {
+            crate::sys::report(format_args!(
+                "a fiber of worker {} has run for {} s, while the other workers wait for their \
+                 turn; if it waits for one of them by a lock or a channel of std, it waits for \
+                 ever: use those of `cringle::sync`, or one worker",
+                before.0,
+                PATIENCE.as_secs(),
+            ));
+        }
     }
     core
 }

@@ -120,6 +120,11 @@ impl Worker {
             HaltReason::Livelock => Some((Checker::Livelock, "the fibers run without end")),
         };
         if let Some((checker, problem)) = found {
+            // From the first list on no fiber moves, and those on their way arrive before the list
+            // of their worker: so each fiber is in one list.
+            std::mem::forget(self.shared.hold_moves());
+            self.read_mail();
+            self.take_back_all();
             let driver = self.driver.borrow();
             let core = driver.simulation().expect("a simulation has halted").core();
             let own = self.list_waits();
