@@ -12,12 +12,13 @@
 //! The kernel does not report a writer that has opened the FIFO and written nothing, so both poll.
 
 use crate::fiber::backoff::Backoff;
+use crate::io::Interest;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
 use crate::sys;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// The first and the longest time between two checks for the end of a FIFO.
@@ -48,14 +49,30 @@ fn has_writer(reader: &impl AsFd, scratch: &impl AsFd) -> io::Result<bool> {
 /// Reads a FIFO, and checks for its end from time to time while the read waits. Linux 6.18
 /// sometimes does not wake a poller when the last writer closes (`poll(2)` reports no hang-up
 /// either), and a ring polls before it reads.
+///
+/// The ring gets the read only when there are bytes. At the end of a FIFO it would try 128 times,
+/// and then give the read to a kernel thread, which may hold the file for a while after the
+/// completion: a writer would still find a reader after `close`, and its bytes would be lost.
 pub(super) fn read_until_end(
     fiber: FiberRef,
     reader: &impl AsFd,
     read: impl Fn() -> io::Result<usize>,
 ) -> io::Result<usize> {
+    let read_if_ready = || {
+        loop {
+            let events = sys::poll_now(reader.as_fd(), libc::POLLIN)?;
+            if events == libc::POLLHUP {
+                return Ok(0);
+            }
+            if events != 0 || !waits_for_bytes(reader) {
+                return read();
+            }
+            crate::io::ready(reader, Interest::READABLE)?;
+        }
+    };
     let mut limit = FIRST_CHECK;
     loop {
-        let result = crate::time::timeout(limit, &read);
+        let result = crate::time::timeout(limit, read_if_ready);
         let is_our_timeout = |e: &io::Error| match Reason::of(e) {
             Some(Reason::Elapsed(elapsed)) => elapsed.limit() == Some(limit),
             _ => false,
@@ -70,4 +87,10 @@ pub(super) fn read_until_end(
         }
         limit = (limit * 2).min(LONGEST_CHECK);
     }
+}
+
+/// Whether a read waits if there are no bytes; else it fails, or returns at once.
+fn waits_for_bytes(file: &impl AsFd) -> bool {
+    let flags = sys::status_flags(file.as_fd().as_raw_fd());
+    flags & libc::O_NONBLOCK == 0 && flags & libc::O_ACCMODE != libc::O_WRONLY
 }

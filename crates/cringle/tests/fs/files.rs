@@ -494,7 +494,9 @@ fn short_lived_thread_can_be_a_fifos_peer() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
     make_fifo(&fifo);
-    // The threads are not scoped: if this test panics, one may wait in `open` for ever.
+    // If the ring's kernel threads read at the end of a FIFO, they may hold a reader after `close`,
+    // and a writer's bytes go to nobody. (The threads are not scoped: if this test panics, one may
+    // wait in `open` for ever.)
     for round in 0..200 {
         let text = round.to_string();
         let writer = std::thread::spawn({
