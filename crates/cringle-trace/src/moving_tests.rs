@@ -84,7 +84,8 @@ fn a_fiber_that_moves_is_one_fiber() {
     assert!(shown.contains(" moves\n"), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     let sleeps = summary.waits.iter().find(|waits| waits.kind == "sleep").unwrap();
-    assert_eq!(sleeps.count, FIBERS * STEPS);
+    // On a busy machine, the time of a sleep may be over before the fiber waits.
+    assert!((1..=FIBERS * STEPS).contains(&sleeps.count), "{} sleeps", sleeps.count);
 }
 
 #[test]
