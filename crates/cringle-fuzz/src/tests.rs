@@ -5,7 +5,11 @@ use cringle::sim::{Checker, Failure, Sabotage};
 
 /// Returns the first failure of some seeds.
 fn found(by: Sabotage) -> Failure {
-    (0..4000)
+    found_in(400, by)
+}
+
+fn found_in(seeds: u64, by: Sabotage) -> Failure {
+    (0..seeds)
         .find_map(|seed| check_sabotaged(seed, 1, by).err())
         .unwrap_or_else(|| panic!("no seed found {by:?}"))
 }
@@ -34,7 +38,8 @@ fn a_sync_that_does_nothing_is_found() {
 
 #[test]
 fn a_failed_sync_that_is_only_repeated_is_found() {
-    assert_eq!(found(Sabotage::SyncRepeated).checker, Checker::Durability);
+    // Rare: the power is lost after the second sync, and the page was not written to again.
+    assert_eq!(found_in(4000, Sabotage::SyncRepeated).checker, Checker::Durability);
 }
 
 #[test]
