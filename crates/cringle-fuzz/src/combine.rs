@@ -1,4 +1,4 @@
-//! Runs bodies by `join`, `join_all`, `par_map`, `race` and `any`.
+//! Runs bodies by `join`, `join_all`, `par_map`, `par_map_workers`, `race` and `any`.
 
 use super::env::{Env, Stop};
 use super::frames::Frame;
@@ -39,13 +39,15 @@ pub(super) fn combine(
         }
     };
     let (a, b) = (&bodies[0], &bodies[1]);
+    let limit = 1 + a.region % 2;
     let results = match by {
         Combine::Join => {
             let (a, b) = fiber::join(|| run(env, a), || run(env, b));
             vec![a, b]
         }
         Combine::JoinAll => fiber::join_all(bodies.iter().map(|body| || run(env, body))),
-        Combine::ParMap => fiber::par_map(bodies, 1 + bodies[0].region % 2, |body| run(env, body)),
+        Combine::ParMap => fiber::par_map(bodies, limit, |body| run(env, body)),
+        Combine::ParMapWorkers => fiber::par_map_workers(bodies, limit, |body| run(env, body)),
         Combine::Race => vec![fiber::race(|| first(a), || first(b)).map_err(|_| Stop)],
         Combine::Any => {
             vec![fiber::any(bodies.iter().map(|body| || first(body))).map_err(|_| Stop)]

@@ -177,8 +177,15 @@ impl Generator {
     }
 
     fn combine(&mut self, nesting: Nesting) -> Stmt {
-        let all = [Combine::Join, Combine::JoinAll, Combine::ParMap, Combine::Race, Combine::Any];
-        let by = all[self.rng.below(5) as usize];
+        let all = [
+            Combine::Join,
+            Combine::JoinAll,
+            Combine::ParMap,
+            Combine::ParMapWorkers,
+            Combine::Race,
+            Combine::Any,
+        ];
+        let by = all[self.rng.below(6) as usize];
         let bodies = match by {
             // One runs to its end; the other may wait until it is cancelled.
             Combine::Race | Combine::Any => {

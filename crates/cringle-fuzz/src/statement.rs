@@ -141,6 +141,7 @@ pub(super) enum Combine {
     Join,
     JoinAll,
     ParMap,
+    ParMapWorkers,
     /// The first to return wins; the others are cancelled.
     Race,
     Any,

@@ -28,6 +28,26 @@
 /// ```
 struct NotSend;
 
+/// Calls on all workers share their closure; the iterator stays on the caller's.
+///
+/// ```
+/// let shared = std::rc::Rc::new(1);
+/// let items = (0..3).map(|n| n * *shared);
+/// cringle::run(|| cringle::fiber::par_map_workers(items, 2, |n| n));
+/// ```
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// cringle::run(|| cringle::fiber::par_map_workers(0..3, 2, |n| n * *shared));
+/// ```
+/// ```compile_fail,E0277
+/// // Items and results change workers.
+/// cringle::run(|| cringle::fiber::par_map_workers([std::rc::Rc::new(1)], 2, |rc| *rc));
+/// ```
+/// ```compile_fail,E0277
+/// cringle::run(|| cringle::fiber::par_map_workers(0..3, 2, std::rc::Rc::new));
+/// ```
+struct CallsOnAllWorkers;
+
 /// Any worker may make a call at a scope's end, unless it is a local one.
 ///
 /// ```

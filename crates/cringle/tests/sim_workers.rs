@@ -260,3 +260,48 @@ fn a_dump_has_the_fibers_of_all_workers() {
     assert!(text.contains("'parks-0'  worker 0") && text.contains("'parks-1'  worker 1"), "{text}");
     assert_eq!(text, dump(3));
 }
+
+#[test]
+fn items_are_shared_by_the_workers_that_the_seed_draws() {
+    let balances =
+        if can_move() { vec![Balance::Fixed, Balance::Moving] } else { vec![Balance::Fixed] };
+    for balance in balances {
+        let run = |seed| {
+            let mut world = World::new(seed, &options(3));
+            world.set_balance(balance);
+            let places = world.run(|| {
+                fiber::par_map_workers(0..60, 9, |number| {
+                    match number % 3 {
+                        0 => fiber::yield_now(),
+                        1 => fiber::sleep(Duration::from_micros(5)),
+                        _ => drop(File::create(format!("/{number}")).unwrap()),
+                    }
+                    (number, here())
+                })
+            });
+            (places.unwrap(), world.stats())
+        };
+        let mut used = BTreeSet::new();
+        for seed in 0..40 {
+            let (places, stats) = run(seed);
+            assert_eq!((&places, stats), (&run(seed).0, run(seed).1), "seed {seed}");
+            assert!(places.iter().map(|place| place.0).eq(0..60));
+            used.extend(places.into_iter().map(|place| place.1));
+        }
+        assert_eq!(used.len(), 3);
+    }
+}
+
+#[test]
+fn an_error_on_any_worker_ends_the_iteration() {
+    sim::each(0..60, |seed| {
+        let report = sim::run(seed, &options(3), || {
+            fiber::try_par_map_workers(0.., 7, |number| {
+                time::sleep(Duration::from_micros(number % 7))?;
+                if number == 50 { Err(std::io::Error::other("50")) } else { Ok(number) }
+            })
+        })?;
+        assert_eq!(report.value.unwrap_err().to_string(), "50");
+        Ok(())
+    });
+}

@@ -13,6 +13,7 @@
 //!   `Builder::spawn_unchecked`: [`scope`] borrows soundly.
 //! - The panic of a scope says "a scoped fiber panicked".
 //! - [`join`], [`race`], [`any`] and [`par_map`] combine closures that run concurrently.
+//!   [`par_map_workers`] does so on all workers.
 //!
 //! ```
 //! use cringle::fiber;
@@ -53,7 +54,8 @@ pub(crate) mod unblock;
 
 pub use block_on::{block_on, block_on_cancellable};
 pub use combine::{
-    any, join, join_all, par_for_each, par_map, race, race_with, try_par_for_each, try_par_map,
+    any, join, join_all, par_for_each, par_for_each_workers, par_map, par_map_workers, race,
+    race_with, try_par_for_each, try_par_for_each_workers, try_par_map, try_par_map_workers,
 };
 pub use handle::{JoinHandle, Thread, ThreadId, current};
 pub use local::{AccessError, LocalKey};

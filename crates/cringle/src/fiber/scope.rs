@@ -83,6 +83,19 @@ where
     }
 }
 
+/// [`scope`] for fibers that catch all panics and cancels. A fiber that gets no stack fails
+/// nevertheless, and the caller learns of that in another way.
+#[track_caller]
+pub(super) fn scope_of_caught<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    fairness::spend();
+    let scope = Scope::new();
+    run_scope(&scope.core, || f(&scope), |_| ())
+        .unwrap_or_else(|payload| unwinding::resume(payload))
+}
+
 /// A scope in which fibers can be spawned: see [`scope`].
 ///
 /// ```

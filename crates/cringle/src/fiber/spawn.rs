@@ -108,6 +108,8 @@ pub struct Builder {
     name: Option<String>,
     stack_bytes: Option<usize>,
     worker: Option<usize>,
+    /// The worker that starts the fiber, which may move then.
+    starts_on: Option<usize>,
     origin: Option<Origin>,
 }
 
@@ -198,6 +200,13 @@ impl Builder {
     /// spawns.
     pub(crate) fn origin(mut self, origin: Origin) -> Builder {
         self.origin = Some(origin);
+        self
+    }
+
+    /// Sets the worker that starts the fiber. Unlike one of [`worker`](Self::worker), the fiber may
+    /// move then.
+    pub(crate) fn starts_on(mut self, worker: usize) -> Builder {
+        self.starts_on = Some(worker);
         self
     }
 
@@ -406,7 +415,7 @@ impl Builder {
         let is_placed = self.worker.is_some() && family.is_none();
         let family = family.map_or(FamilyChoice::Own, FamilyChoice::Join);
         let unstarted = Unstarted { body, stack_bytes, origin: 0, is_placed, family };
-        match (outside, self.worker) {
+        match (outside, self.worker.or(self.starts_on)) {
             (Some((shared, home)), index) => {
                 let started = shared.start_from_outside(index.unwrap_or(home), unstarted);
                 assert!(started.is_ok(), "the workers stay while a scope is open");

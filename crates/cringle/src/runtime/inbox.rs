@@ -80,6 +80,11 @@ impl<M, B: Bell> Inbox<M, B> {
         self.state.lock().rouse()
     }
 
+    /// Whether the worker sleeps, or is about to. It may be awake when this returns.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.state.lock().asleep
+    }
+
     /// Makes the worker look at its inbox, asleep or not, without a message.
     pub(crate) fn nudge(&self) {
         let mut state = self.state.lock();

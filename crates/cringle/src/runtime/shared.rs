@@ -433,6 +433,15 @@ impl Shared {
         others.find(|mailbox| mailbox.inbox.rouse() == Posted::MustWake)
     }
 
+    /// Returns a worker that seems to sleep and that suits, other than the given one.
+    pub(crate) fn sleeper(&self, not: usize, suits: impl Fn(usize) -> bool) -> Option<usize> {
+        if !self.idlers.seem_any() {
+            return None;
+        }
+        let mut others = (1..self.workers()).map(|step| (not + step) % self.workers());
+        others.find(|&worker| suits(worker) && self.peers[worker].mailbox.inbox.is_asleep())
+    }
+
     /// Counts the calling worker as one that sleeps soon.
     pub(super) fn count_idle(&self) {
         self.idlers.enter();

@@ -1,11 +1,13 @@
-//! Models of the wait queue, the gate and the channel, in every interleaving that the memory model
-//! allows. `runtime/loom_tests.rs` says how to run them. A lost wake-up shows as a deadlock.
+//! Models of the wait queue, the gate, the channel and the feed, in every interleaving that the
+//! memory model allows. `runtime/loom_tests.rs` says how to run them. A lost wake-up shows as a
+//! deadlock.
 //!
 //! A cancel is not modelled: its effect on a queue is that of a deadline. The deadlines here are in
 //! the past, so a waiter withdraws as soon as it is queued, and races with the caller that grants.
 
 use super::caller::{Caller, WaitError, WaitOptions, now};
 use super::channel::{Channel, ReceiveFailure, SendFailure};
+use super::feed::Feed;
 use super::gate::Gate;
 use super::once::Once;
 use super::shared_run::{RunEnd, SharedRun};
@@ -287,4 +289,51 @@ fn loom_shared_run_covers_what_came_before() {
 #[test]
 fn loom_shared_run_goes_on_without_a_leader_that_gives_up() {
     collect(Some(1));
+}
+
+/// Two takers share the items of a queue that is full of one.
+#[test]
+fn loom_feed_hands_over_every_item() {
+    explore_bounded(|| {
+        let feed = Arc::new(Feed::new(1));
+        let taker = || {
+            let feed = Arc::clone(&feed);
+            let take_all = move || {
+                let mut sum = 0;
+                while let Some(taken) = feed.take().unwrap() {
+                    sum += taken.item;
+                }
+                sum
+            };
+            thread::spawn(take_all)
+        };
+        let takers = [taker(), taker()];
+        for item in 1..=2 {
+            assert!(feed.wait_for_room().unwrap());
+            feed.add(item);
+        }
+        feed.end();
+        assert_eq!(takers.map(|taker| taker.join().unwrap()).iter().sum::<usize>(), 3);
+    });
+}
+
+/// The feeder does not wait for a taker that has left, however the two meet.
+#[test]
+fn loom_deserted_feeder_does_not_wait() {
+    explore(|| {
+        let feed = Arc::new(Feed::new(1));
+        let theirs = Arc::clone(&feed);
+        let taker = thread::spawn(move || {
+            let taken = theirs.take().unwrap().map(|taken| taken.item);
+            theirs.desert();
+            taken
+        });
+        let mut added = 0;
+        while feed.wait_for_room().unwrap() {
+            added += 1;
+            feed.add(added);
+        }
+        assert_eq!(taker.join().unwrap(), Some(1));
+        assert_eq!(feed.take_back(), (added > 1).then_some(2));
+    });
 }

@@ -50,6 +50,7 @@ mod channel;
 mod condvar;
 mod endpoint;
 pub(crate) mod fair_lock;
+pub(crate) mod feed;
 mod gate;
 mod lazy_lock;
 #[cfg(all(test, loom))]

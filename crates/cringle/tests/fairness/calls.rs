@@ -474,6 +474,18 @@ fn combinators(rows: &mut Rows) {
     rows.add("fiber::combine::par::try_par_for_each", || {
         || ignore(fiber::try_par_for_each([(); 0], 1, |()| Ok::<(), Never>(())))
     });
+    rows.add("fiber::combine::par_workers::par_map_workers", || {
+        || ignore(fiber::par_map_workers([(); 0], 1, |()| ()))
+    });
+    rows.add("fiber::combine::par_workers::par_for_each_workers", || {
+        || fiber::par_for_each_workers([(); 0], 1, |()| ())
+    });
+    rows.add("fiber::combine::par_workers::try_par_map_workers", || {
+        || ignore(fiber::try_par_map_workers([(); 0], 1, |()| Ok::<(), Never>(())))
+    });
+    rows.add("fiber::combine::par_workers::try_par_for_each_workers", || {
+        || ignore(fiber::try_par_for_each_workers([(); 0], 1, |()| Ok::<(), Never>(())))
+    });
     rows.add("fiber::combine::race::race", || {
         || ignore(fiber::race(|| Ok::<_, Never>(()), || Ok(())))
     });

@@ -4,6 +4,7 @@
 use crate::child;
 use cringle::{Builder, fiber, sync, time};
 use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -178,6 +179,66 @@ fn all_fibers_without_stacks_fail() {
         });
         run.unwrap();
         assert_eq!(dropped.into_inner(), 500);
+    });
+}
+
+/// The calling fiber works alone, whether the items fit into the queue or not.
+#[test]
+fn par_map_workers_works_without_stacks() {
+    child::must_succeed("par_map_workers_works_without_stacks", || {
+        let run = Builder::new().workers(2).run(|| {
+            limit_address_space(100 * MIB);
+            fiber::scope(|s| {
+                while fiber::Builder::new().spawn_scoped_local(s, fiber::park).is_ok() {}
+                for items in [5, 100] {
+                    let twice = fiber::par_map_workers(0..items, 10, |n| n * 2);
+                    assert!(twice.into_iter().eq((0..items).map(|n| n * 2)));
+                }
+                s.cancel();
+            });
+        });
+        run.unwrap();
+    });
+}
+
+/// Ends the process, unless the flag is set after some turns.
+fn exit_unless(is_over: &Cell<bool>) {
+    (0..10_000).take_while(|_| !is_over.get()).for_each(|_| fiber::yield_now());
+    if !is_over.get() {
+        eprintln!("a fiber of the crew waits for items for ever");
+        std::process::exit(1);
+    }
+}
+
+/// The first fiber of the crew gets no stack, and the next one does.
+#[test]
+fn par_map_workers_ends_when_stacks_return() {
+    child::must_succeed("par_map_workers_ends_when_stacks_return", || {
+        let is_over = Cell::new(false);
+        let run = Builder::new().workers(1).run(|| {
+            limit_address_space(100 * MIB);
+            fiber::scope(|s| {
+                let parked = RefCell::new(Vec::new());
+                let park = || fiber::Builder::new().spawn_scoped_local(s, fiber::park).ok();
+                parked.borrow_mut().extend(std::iter::from_fn(park));
+                let items = (0..100).inspect(|&n| {
+                    if n != 1 {
+                        return;
+                    }
+                    // Fails after the fiber that was hired for the first item.
+                    assert_no_stack(&*s.spawn(|| ()).join().unwrap_err());
+                    for handle in parked.take() {
+                        handle.thread().unpark();
+                        handle.join().unwrap();
+                    }
+                    s.spawn_local(|| exit_unless(&is_over));
+                });
+                let twice = fiber::par_map_workers(items, 10, |n| n * 2);
+                assert!(twice.into_iter().eq((0..100).map(|n| n * 2)));
+                is_over.set(true);
+            });
+        });
+        run.unwrap();
     });
 }
 

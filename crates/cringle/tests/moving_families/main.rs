@@ -339,6 +339,12 @@ fn combinators_work_while_they_move() {
                     n * n
                 });
                 assert!(squares.into_iter().eq((0..20).map(|n| n * n)));
+                let squares = fiber::par_map_workers(0..20u64, 7, |n| {
+                    workers_of_turns(3);
+                    COUNT.set(COUNT.get() + 1);
+                    n * n
+                });
+                assert!(squares.into_iter().eq((0..20).map(|n| n * n)));
                 let (left, right) = fiber::join(
                     || workers_of_turns(5).len(),
                     || {

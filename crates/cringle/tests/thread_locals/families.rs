@@ -56,6 +56,18 @@ fn combinators_stay_within_the_family() {
     });
 }
 
+#[test]
+fn calls_on_all_workers_have_their_own() {
+    with_private(|| {
+        NUMBER.set(1);
+        let all = fiber::par_map_workers(0..40, 4, |_| NUMBER.replace(NUMBER.get() + 1));
+        // Up to four fibers count their calls, each from 0.
+        let fibers = all.iter().filter(|&&number| number == 0).count();
+        assert!((1..=4).contains(&fibers), "{all:?}");
+        assert_eq!(NUMBER.get(), 1);
+    });
+}
+
 /// A call that is not `Send` is made as code of the family that registered it, though its scope
 /// belongs to another one: what it refers to may belong to a thread-local.
 #[test]

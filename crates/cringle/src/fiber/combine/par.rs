@@ -5,11 +5,10 @@
 //! fiber that has taken an item hires two more before it works on it. So the crew grows with the
 //! items, and is complete after a logarithmic number of scheduler turns.
 
-use super::{Combination, unwind};
+use super::{Combination, End, INTERRUPTIBLE, is_interrupted, unwind};
 use crate::fiber::protect;
 use crate::fiber::scope::{Scope, scope};
 use crate::fiber::spawn::current_or_panic;
-use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::FairLock;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -22,7 +21,8 @@ use std::iter::Fuse;
 /// May suspend the calling fiber.
 ///
 /// The calling fiber is one of those that work; the others are fibers of the same worker. So this
-/// is for items that wait (for a disk, for a peer), not for arithmetic.
+/// is for items that wait (for a disk, for a peer), not for arithmetic. To use all workers, call
+/// [`par_map_workers`](super::par_map_workers).
 ///
 /// ```
 /// use cringle::{fiber, fs::File};
@@ -206,28 +206,8 @@ where
             first_error.set(first.or(Some(error)));
         })
     });
-    match (first_error.take(), end) {
-        (Some(error), _) => Err(error),
-        (None, End::Done) => Ok(()),
-        (None, End::Interrupted) => match Worker::current() {
-            Some((worker, fiber)) if worker.is_interrupted(fiber) => {
-                Err(E::from(fiber.cancel_error()))
-            }
-            _ => unwind(),
-        },
-    }
+    end.into_result(first_error.take())
 }
-
-/// How a crew ended, if not by a panic.
-enum End {
-    /// All items were processed, or one failed.
-    Done,
-    /// A cancel ended the iteration first.
-    Interrupted,
-}
-
-/// Where panics abort, a combinator that cannot return an error processes all its items.
-const INTERRUPTIBLE: bool = cfg!(panic = "unwind");
 
 /// Calls `work` for each item and its index, on at most `limit` fibers, until a call fails or, if
 /// `interruptible`, a cancel ends the iteration.
@@ -254,7 +234,7 @@ where
         crew.work_through(s);
     });
     crew.combination.resume_panic();
-    if crew.combination.interrupted.get() { End::Interrupted } else { End::Done }
+    End::of(&crew.combination)
 }
 
 /// The fibers of one iteration: see the module.
@@ -298,7 +278,7 @@ where
             return None;
         }
         if held.is_err() {
-            self.combination.interrupted.set(true);
+            self.combination.interrupt();
             return None;
         }
         let next = self.items.borrow_mut().next()?;
@@ -306,10 +286,8 @@ where
             return None;
         }
         // Checked last: if no item is left, the cancel came too late.
-        let interrupted =
-            || Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber));
-        if self.interruptible && interrupted() {
-            self.combination.interrupted.set(true);
+        if self.interruptible && is_interrupted() {
+            self.combination.interrupt();
             return None;
         }
         Some(next)

@@ -192,7 +192,7 @@ where
     match (success.take(), last_error.take()) {
         (Some(value), _) => Ok(value),
         (None, Some(error)) => Err(error),
-        (None, None) if combination.interrupted.get() => unwind(),
+        (None, None) if combination.was_interrupted() => unwind(),
         (None, None) => {
             let text = "`fiber::any` was called without a closure: none can succeed";
             Err(E::from(io::Error::new(io::ErrorKind::InvalidInput, text)))

@@ -1,7 +1,9 @@
-//! Concurrent closures: `join` and `join_all`, `race`, `any`, and `par_map` with its relatives.
+//! Concurrent closures: `join` and `join_all`, `race`, `any`, and `par_map` and
+//! `par_map_workers` with their relatives.
 
 mod join;
 mod par_map;
+mod par_map_workers;
 mod race;
 mod random;
 

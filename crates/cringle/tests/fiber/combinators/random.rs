@@ -47,7 +47,8 @@ impl Tree<'_> {
                 Ok(a? + b?)
             }
             7 | 8 => fiber::any((0..pick + 1).map(|n| move || child(n))),
-            9 | 10 => Ok(fiber::try_par_map(0..6, pick as usize + 1, child)?.len() as u64),
+            9 => Ok(fiber::try_par_map(0..6, pick as usize + 1, child)?.len() as u64),
+            10 => Ok(fiber::try_par_map_workers(0..6, pick as usize + 1, child)?.len() as u64),
             11 => Ok(fiber::par_map(0..4, 2, child).len() as u64),
             12 | 13 => time::timeout(Duration::from_micros(pick * 500), || child(1)),
             14 => fiber::scope(|s| {

@@ -57,6 +57,19 @@ pub(super) fn iterator(act: Act) {
     assert_eq!(results, [0, 1, 2, 3, 4, 5]);
 }
 
+pub(super) fn iterator_for_all_workers(act: Act) {
+    let items = (0..6).inspect(|&n| {
+        if n == 2 {
+            act.run();
+        }
+    });
+    let results = fiber::par_map_workers(items, 3, |n| {
+        fiber::protect(fiber::yield_now);
+        n
+    });
+    assert_eq!(results, [0, 1, 2, 3, 4, 5]);
+}
+
 pub(super) fn once_initialiser(act: Act) {
     let once = OnceLock::new();
     fiber::scope(|s| {

@@ -9,8 +9,9 @@ mod unwinding;
 
 use crate::act::{Act, BEGUN, CANCEL, CANCELLED, ENDED, MAY_BE_CUT, pipe};
 use caller::{
-    closure_destructor, fiber_itself, future_destructor, future_poll, iterator, lazy_initialiser,
-    local_initialiser, once_initialiser, scope_body, timeout_body, unblocked,
+    closure_destructor, fiber_itself, future_destructor, future_poll, iterator,
+    iterator_for_all_workers, lazy_initialiser, local_initialiser, once_initialiser, scope_body,
+    timeout_body, unblocked,
 };
 use cringle::{Builder, fiber};
 use library::{
@@ -90,6 +91,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "timeout", run: timeout_body, ..OF_CALLER },
     Kind { name: "closure_destructor", run: closure_destructor, ..OF_CALLER },
     Kind { name: "iterator", run: iterator, ..OF_CALLER },
+    Kind { name: "iterator_for_all_workers", run: iterator_for_all_workers, ..OF_CALLER },
     Kind { name: "once_initialiser", run: once_initialiser, ..OF_CALLER },
     Kind { name: "lazy_initialiser", run: lazy_initialiser, ..OF_CALLER },
     Kind { name: "local_initialiser", run: local_initialiser, ..OF_CALLER },
