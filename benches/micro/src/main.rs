@@ -5,6 +5,7 @@ mod batches;
 mod channels;
 mod copies;
 mod cores;
+mod hashes;
 mod memory;
 mod moving;
 mod mutexes;
@@ -34,7 +35,8 @@ struct Options {
     /// Number of fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Directory for the files of `batch`, `copy`, `send`, `timeout` and `moving`; not on tmpfs
+    /// Directory for the files of `batch`, `copy`, `hash`, `send`, `timeout` and `moving`; not on
+    /// tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -64,6 +66,8 @@ enum Benchmark {
     Batch,
     /// Copy small files, with the ring and without
     Copy,
+    /// Hash a tree of small files, and the same with rayon
+    Hash,
     /// Send a file to a connection, through a buffer and without
     Send,
     /// Read cached blocks under a deadline
@@ -110,6 +114,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::ChannelAcross => channels::run_across(rounds),
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
         Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
+        Benchmark::Hash => hashes::run(rounds, &options.directory),
         Benchmark::Send => sends::run(rounds, &options.directory),
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
         Benchmark::Memory => vec![memory::run_shared("memory of idle fibers", options.fibers)],

@@ -14,6 +14,8 @@ mod faults;
 mod from_tokio;
 #[path = "../examples/grep.rs"]
 mod grep;
+#[path = "../examples/hash.rs"]
+mod hash;
 #[path = "../examples/hello.rs"]
 mod hello;
 #[path = "../examples/lookup.rs"]
@@ -22,7 +24,7 @@ mod lookup;
 mod race;
 
 use disk::{directory, pattern};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn hello_counts_lines() {
@@ -92,6 +94,71 @@ fn grep_finds_every_line_in_a_tree() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!(grep::run("bowline", directory.path(), &mut Vec::new()).unwrap(), 0);
     assert!(grep::run("", Path::new("/nowhere"), &mut Vec::new()).is_err());
+}
+
+/// The lines of `examples/hash.rs`, by a plain program with another algorithm.
+fn plain_hashes(root: &Path) -> String {
+    fn walk(directory: &Path, files: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => walk(&entry.path(), files),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    fn crc32(bytes: &[u8]) -> u32 {
+        let shift = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), shift))
+    }
+    let mut files = Vec::new();
+    walk(root, &mut files);
+    files.sort();
+    let line = |path: &PathBuf| {
+        let hash = crc32(&std::fs::read(path).unwrap());
+        format!("{hash:08x}  {}\n", path.display())
+    };
+    files.iter().map(line).collect()
+}
+
+#[test]
+fn hash_prints_what_a_plain_program_prints() {
+    let directory = directory();
+    for n in 0..700usize {
+        let folder = directory.path().join(format!("folder{:02}/below", n % 20));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("file{n}")), pattern(n * 31)).unwrap();
+    }
+    std::fs::write(directory.path().join("folder"), pattern(1_000_003)).unwrap();
+    std::os::unix::fs::symlink("folder", directory.path().join("link")).unwrap();
+    std::fs::create_dir(directory.path().join("empty")).unwrap();
+    let mut out = Vec::new();
+    assert!(!hash::run(directory.path().into(), &mut out).unwrap());
+    let lines = String::from_utf8(out).unwrap();
+    assert_eq!(lines.lines().count(), 701);
+    assert_eq!(lines, plain_hashes(directory.path()));
+}
+
+#[test]
+fn hash_reports_errors_and_hashes_the_rest() {
+    let directory = directory();
+    std::fs::write(directory.path().join("a"), "123456789").unwrap();
+    std::fs::write(directory.path().join("z"), "").unwrap();
+    // The path of the lowest directory is too long for the kernel.
+    let mut bottom = cringle::fs::Dir::open(directory.path()).unwrap();
+    for _ in 0..20 {
+        bottom.create_dir("m".repeat(250)).unwrap();
+        bottom = bottom.open_dir("m".repeat(250)).unwrap();
+    }
+    let mut out = Vec::new();
+    assert!(hash::run(directory.path().into(), &mut out).unwrap());
+    let path = directory.path().display();
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        format!("cbf43926  {path}/a\n00000000  {path}/z\n")
+    );
+    let mut nothing = Vec::new();
+    assert!(hash::run("/nowhere".into(), &mut nothing).unwrap() && nothing.is_empty());
 }
 
 #[test]
