@@ -2,6 +2,8 @@
 
 mod disk;
 
+#[path = "../examples/commits.rs"]
+mod commits;
 #[path = "../examples/copy.rs"]
 mod copy;
 #[path = "../examples/copy_tree.rs"]
@@ -40,6 +42,14 @@ fn hello_counts_lines() {
     assert_eq!(hello::run(&[]).unwrap(), 0);
     let e = hello::run(&["/nowhere".into()]).unwrap_err();
     assert!(e.kind() == std::io::ErrorKind::NotFound && e.to_string().contains("/nowhere"));
+}
+
+#[test]
+fn commits_measures_three_ways_and_removes_its_files() {
+    let directory = directory();
+    let rates = commits::run(directory.path(), 8, 5, 2).unwrap();
+    assert!(rates.iter().all(|rate| *rate > 0.0));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -38,7 +38,7 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("ring", &["driver", "driver::uring", "fiber", "runtime", "sys"]),
     ("io", &["driver", "fiber", "fs", "runtime", "sync", "sys"]),
     ("fs", &["driver", "fiber", "io", "runtime", "sync", "sys", "time"]),
-    ("block", &["driver", "driver::uring", "fiber", "fs", "runtime", "sys"]),
+    ("block", &["driver", "driver::uring", "fiber", "fs", "runtime", "sync", "sys"]),
     ("signal", &["io", "runtime", "sys"]),
     ("net", &["cancel", "driver", "fiber", "io", "os", "runtime", "sync", "sys", "time"]),
     ("process", &["fiber", "fs", "io", "runtime", "sys"]),

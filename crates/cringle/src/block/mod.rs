@@ -1,4 +1,4 @@
-//! Batches: many reads and writes with one wait.
+//! Batches: many reads and writes with one wait; and a [`Log`], whose appends share their syncs.
 //!
 //! - A fiber submits a [`Batch`] through the ring of its worker. [`submit`](Batch::submit) returns
 //!   when every operation has ended, so that the borrows of its buffers and files end.
@@ -13,6 +13,7 @@ mod aligned;
 mod batch;
 mod block_io;
 mod fixed;
+mod log;
 mod owned;
 mod polling;
 mod results;
@@ -21,6 +22,7 @@ pub use aligned::AlignedBuf;
 pub use batch::{Batch, OpId};
 pub use block_io::{BlockIo, BlockIoBuilder};
 pub use fixed::{FixedBuf, FixedBufs, FixedFile};
+pub use log::{Log, LogBuilder};
 pub use owned::{OwnedBatch, OwnedResults, Submission};
 pub use polling::Polling;
 pub use results::Results;

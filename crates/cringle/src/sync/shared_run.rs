@@ -89,9 +89,22 @@ impl SharedRun {
         make: impl FnOnce(bool) -> RunEnd,
         failed_before: impl Fn(i32) -> io::Error,
     ) -> io::Result<()> {
+        self.run_prepared(needs_all, || Ok(()), make, failed_before)
+    }
+
+    /// As [`run`](Self::run), but a leader calls `prepare` first. Its call covers those who ask
+    /// meanwhile, too. If `prepare` fails, the leader gives up.
+    pub(crate) fn run_prepared(
+        &self,
+        needs_all: bool,
+        prepare: impl FnOnce() -> io::Result<()>,
+        make: impl FnOnce(bool) -> RunEnd,
+        failed_before: impl Fn(i32) -> io::Error,
+    ) -> io::Result<()> {
         let verdict = match self.join(needs_all)? {
             Verdict::Leads => {
                 let lead = Lead(self);
+                prepare()?;
                 match make(lead.begin(needs_all)) {
                     RunEnd::GivenUp(error) => return Err(error),
                     end => lead.end(end),

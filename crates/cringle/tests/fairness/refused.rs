@@ -1,11 +1,12 @@
 //! Calls of files, sockets and deadlines that are refused to a cancelled fiber.
 
 use crate::calls::{Call, Row};
-use cringle::block::Batch;
+use cringle::block::{Batch, Log};
 use cringle::fs::{self, File};
 use cringle::net::{TcpListener, TcpStream, UdpSocket};
 use cringle::{io, time};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -53,6 +54,12 @@ pub(crate) fn rows() -> Vec<Row> {
                 batch.read(file, &mut buf, 0);
                 drop(batch.submit());
             }
+        }),
+        row("Log::append", || {
+            let file = tempfile::tempfile().unwrap();
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let log = Log::open(path, |_, _| Ok(())).unwrap();
+            move || drop(log.append(b"a record"))
         }),
         row("pipe read", || {
             let (reader, writer) = io::pipe().unwrap();

@@ -1,0 +1,129 @@
+//! The options of a log, and its opening.
+
+use super::group::State;
+use super::{Log, format, recovery};
+use crate::fs::{File, TryLockError};
+use crate::sync::fair_lock::FairLock;
+use crate::sync::shared_run::SharedRun;
+use crate::sys::lock::Mutex;
+use std::io;
+use std::path::Path;
+
+/// The default of [`LogBuilder::group_bytes`].
+const GROUP_BYTES: usize = 1 << 20;
+const LEAST_GROUP_BYTES: usize = 4 << 10;
+const MOST_GROUP_BYTES: usize = 1 << 30;
+
+/// The options of a [`Log`], from [`Log::builder`].
+///
+/// ```
+/// use cringle::block::{Log, LogBuilder};
+///
+/// let builder: LogBuilder = Log::builder().group_bytes(1 << 16);
+/// # let _ = builder;
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until `open`"]
+pub struct LogBuilder {
+    group_bytes: usize,
+    trusts_cache: bool,
+}
+
+impl LogBuilder {
+    pub(super) fn new() -> LogBuilder {
+        LogBuilder { group_bytes: GROUP_BYTES, trusts_cache: false }
+    }
+
+    /// Does not write the last group once more, to prove that a test finds the mistake.
+    #[cfg(any(test, feature = "sabotage"))]
+    #[doc(hidden)]
+    pub fn trust_cache(mut self) -> LogBuilder {
+        self.trusts_cache = true;
+        self
+    }
+
+    /// Sets the largest size of a group, from 4 KiB to 1 GiB (default: 1 MiB). It bounds the
+    /// memory of the log, and the size of a record.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::builder().group_bytes(4096).open(&path, |_, _| Ok(()))?;
+    /// assert!(log.append(&[0; 4096]).is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn group_bytes(mut self, bytes: usize) -> LogBuilder {
+        let bytes = bytes.clamp(LEAST_GROUP_BYTES, MOST_GROUP_BYTES);
+        self.group_bytes = bytes - bytes % format::ALIGNMENT;
+        self
+    }
+
+    /// Opens or creates a log, and passes each record with its offset to `replay`, in order.
+    ///
+    /// The end of a group that a crash has cut off is removed. The last group is written once more
+    /// and synced, because it may be in the page cache only. The name of the file is made durable,
+    /// too. The records count when `open` has returned: before, the last ones may not be durable.
+    ///
+    /// The log has an exclusive lock ([`File::try_lock`]) where the file system has locks: drop a
+    /// log that has failed before you open it again.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let mut count = 0;
+    /// let log = Log::builder().open(&path, |_offset, _record| {
+    ///     count += 1;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(count, 0);
+    /// # drop(log);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidData`: the file is not a log, or it is damaged. It is damaged if a record is not
+    ///   intact, but a group behind it is, which was written after that record was synced. The file
+    ///   is left as it is. Damage to the last group cannot be told from a torn write, and cuts it.
+    /// - `ResourceBusy`: the file is locked by another log.
+    /// - The first error of `replay`; those of opening, reading, writing and syncing the file and
+    ///   of syncing its directory; and [`Cancelled`](crate::Cancelled).
+    pub fn open<P, F>(self, path: P, mut replay: F) -> io::Result<Log>
+    where
+        P: AsRef<Path>,
+        F: FnMut(u64, &[u8]) -> io::Result<()>,
+    {
+        let path = path.as_ref();
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        lock(&file, path)?;
+        let recovered = recovery::recover(&file, path, self.trusts_cache, &mut replay)?;
+        Ok(Log {
+            file,
+            format: recovered.format,
+            group_bytes: self.group_bytes,
+            commits: SharedRun::new(),
+            state: Mutex::new(State::new(recovered.end)),
+            line: FairLock::default(),
+            cut_bytes: recovered.cut_bytes,
+        })
+    }
+}
+
+fn lock(file: &File, path: &Path) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let text = format!("{} is in use: another log has locked it", path.display());
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+        }
+        Err(TryLockError::Error(error)) => match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::EINVAL) => Ok(()),
+            _ => Err(error),
+        },
+    }
+}

@@ -1,0 +1,361 @@
+//! A log of records: each append returns when its record is durable, and those that wait at the
+//! same time share a write and a sync.
+//!
+//! An append copies its record, with a frame, behind those that wait. Then it asks for a commit
+//! ([`SharedRun`]), which one of the callers leads: it takes all waiting records as one *group*,
+//! writes them, and syncs. Records that arrive meanwhile are the next group. So groups are written
+//! one after the other, each after the sync of the one before, on which [`recovery`] relies.
+//!
+//! When a group is durable, its callers are woken before the next leader, so that their next
+//! records are in its group. Before the leader takes the group, it yields while records arrive, for
+//! those of other workers.
+//!
+//! [`group`] has the records that wait, and what becomes of them; [`format`](mod@format) the bytes.
+
+mod builder;
+mod format;
+mod group;
+mod recovery;
+
+use crate::fiber;
+use crate::fs::File;
+use crate::runtime::worker::Worker;
+use crate::sync::fair_lock::{FairLock, FairLockGuard};
+use crate::sync::shared_run::{RunEnd, SharedRun};
+use crate::sys::lock::{Mutex, MutexGuard};
+use format::{FRAME_BYTES, Format};
+use group::{Group, State};
+use std::fmt;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+pub use builder::LogBuilder;
+
+/// The number of yields of a leader while records arrive.
+const MOST_YIELDS: usize = 16;
+
+/// An append-only file of records, whose [`append`](Log::append) returns when the record is
+/// durable.
+///
+/// Fibers and threads append at the same time, and share the work: the records that arrive while a
+/// write and a sync are under way are the next group, for which there is one write and one
+/// `fdatasync`. So many appends take about as long as one.
+///
+/// Each record has a checksum. [`open`](Log::open) passes the records to a closure, and cuts what a
+/// crash has left of the last group.
+///
+/// ```
+/// use cringle::block::Log;
+/// use cringle::fiber;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("log");
+/// cringle::run(|| {
+///     let log = Log::open(&path, |_, _| Ok(()))?;
+///     fiber::try_par_for_each(0..100, 100, |n: u32| {
+///         log.append(format!("commit {n}").as_bytes()).map(drop)
+///     })
+/// })?;
+///
+/// let mut count = 0;
+/// Log::open(&path, |_offset, record| {
+///     count += 1;
+///     assert!(record.starts_with(b"commit"));
+///     Ok(())
+/// })?;
+/// assert_eq!(count, 100);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// A log only grows. To remove old records, begin a new file from time to time, and remove the
+/// files that are no longer needed.
+///
+/// # What is promised
+///
+/// - A record whose append has returned an offset survives a crash and a loss of power. This holds
+///   as far as the disk keeps what it has confirmed, and a loss of power leaves each sector with
+///   its old or its new bytes.
+/// - Offsets are in the order in which the records are in the file. Records that one caller appends
+///   one after the other are in that order.
+/// - `open` passes on only records that were appended. The last of them may be some whose append
+///   has not returned, or has returned an error: they are made durable then.
+/// - After a write or a sync has failed, the kernel may have dropped what it could not write, and
+///   later syncs would succeed without it. So every later append fails, too, until the log is
+///   opened again. After `ENOSPC`, too: the part of the group that was written is cut by `open`.
+///
+/// Dropping the log writes nothing: what an append has acknowledged is durable. A record whose
+/// caller was cancelled, and which no group contains yet, is discarded.
+///
+/// # Memory
+///
+/// Two groups: one that is written, and one that collects records. While the second one is full,
+/// appends wait, and get space in the order in which they have come. While a log is opened, 256 KiB
+/// or the largest record.
+pub struct Log {
+    file: File,
+    format: Format,
+    group_bytes: usize,
+    /// Shares the commits.
+    commits: SharedRun,
+    state: Mutex<State>,
+    /// Those who wait for space in the next group.
+    line: FairLock,
+    cut_bytes: u64,
+}
+
+impl Log {
+    /// Opens or creates a log with the default options: see [`LogBuilder::open`].
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// Log::open(&path, |_, _| Ok(()))?.append(b"a record")?;
+    /// let mut records = Vec::new();
+    /// let log = Log::open(&path, |offset, record| {
+    ///     records.push((offset, record.to_owned()));
+    ///     Ok(())
+    /// })?;
+    /// let [(offset, record)] = &records[..] else { panic!("one record was appended") };
+    /// assert_eq!(log.read(*offset)?, *record);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`LogBuilder::open`].
+    pub fn open<P, F>(path: P, replay: F) -> io::Result<Log>
+    where
+        P: AsRef<Path>,
+        F: FnMut(u64, &[u8]) -> io::Result<()>,
+    {
+        Log::builder().open(path, replay)
+    }
+
+    /// Returns the options of a log.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::builder().group_bytes(64 << 10).open(&path, |_, _| Ok(()))?;
+    /// # drop(log);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn builder() -> LogBuilder {
+        LogBuilder::new()
+    }
+
+    /// Appends a record, waits until it is durable, and returns its offset in the file.
+    ///
+    /// Outside of a fiber the thread waits. Fibers and threads share groups.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// cringle::run(|| {
+    ///     let log = Log::open(&path, |_, _| Ok(()))?;
+    ///     let (first, second) = (log.append(b"first")?, log.append(b"second")?);
+    ///     assert!(first < second);
+    ///     Ok::<(), std::io::Error>(())
+    /// })
+    /// # ?; Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput`: the record, with 16 bytes, is larger than
+    ///   [`group_bytes`](LogBuilder::group_bytes). Nothing was appended.
+    /// - `Deadlock`: the caller is code beside a fiber, such as a panic hook, which must not wait.
+    ///   Nothing was appended.
+    /// - The kind of the first error of a write or a sync, which is the
+    ///   [source](std::error::Error::source), for all records of its group and all later appends.
+    ///   It is unknown which records of that group are in the log; later ones are not. Open the log
+    ///   again.
+    /// - [`Cancelled`](crate::Cancelled).
+    ///
+    /// # Cancellation
+    ///
+    /// The append of a fiber that is already cancelled appends nothing. If a cancel or a deadline
+    /// ends the wait, it is unknown whether the record is in the log: it belongs to a group, which
+    /// is written if any other caller commits that group or a later one. Other callers are not
+    /// affected.
+    pub fn append(&self, record: &[u8]) -> io::Result<u64> {
+        admit()?;
+        let space = format::space_of(record.len());
+        if space > self.group_bytes {
+            let (len, most) = (record.len(), self.group_bytes - FRAME_BYTES);
+            let text = format!("a record of {len} bytes is too large for the log: at most {most}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let offset = self.push(record)?;
+        self.commit()?;
+        let state = self.state();
+        if state.durable < offset + space as u64 {
+            state.check()?;
+            unreachable!("a commit that has not failed covers all records before it");
+        }
+        Ok(offset)
+    }
+
+    /// Reads the record at an offset that [`append`](Log::append) has returned, or that
+    /// [`open`](Log::open) has passed on.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::open(&path, |_, _| Ok(()))?;
+    /// let offset = log.append(b"a record")?;
+    /// assert_eq!(log.read(offset)?, b"a record");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` if no intact record begins there, or none that is durable; the errors of the
+    /// read; and [`Cancelled`](crate::Cancelled).
+    pub fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
+        /// Most records need one read.
+        const FIRST_BYTES: usize = 4096;
+        let no_record = || {
+            let text = format!("no intact record begins at byte {offset} of the log");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        };
+        let available = self.end().saturating_sub(offset);
+        let mut bytes = vec![0; available.min(FIRST_BYTES as u64) as usize];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        let frame = self.format.read_frame(offset, &bytes).ok_or_else(no_record)?;
+        let (len, have) = (FRAME_BYTES + frame.len, bytes.len());
+        if len as u64 > available {
+            return Err(no_record());
+        }
+        bytes.resize(len, 0);
+        if len > have {
+            self.file.read_exact_at(&mut bytes[have..], offset + have as u64)?;
+        }
+        bytes.drain(..FRAME_BYTES);
+        if frame.is_of(&bytes) { Ok(bytes) } else { Err(no_record()) }
+    }
+
+    /// Returns the end of the durable part of the file: all records before it are durable.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::open(&path, |_, _| Ok(()))?;
+    /// let offset = log.append(b"a record")?;
+    /// assert!(log.end() > offset);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn end(&self) -> u64 {
+        self.state().durable
+    }
+
+    /// Returns the number of bytes that [`open`](Log::open) has cut from the end of the file: what
+    /// a crash has left of the last group. 0 unless a crash, or a failed write, has preceded.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// Log::open(&path, |_, _| Ok(()))?.append(b"a record")?;
+    /// let len = std::fs::metadata(&path)?.len();
+    /// std::fs::OpenOptions::new().write(true).open(&path)?.set_len(len - 1)?;
+    /// assert_eq!(Log::open(&path, |_, _| Ok(()))?.cut_bytes(), 16 + 8 - 1);
+    /// assert_eq!(Log::open(&path, |_, _| Ok(()))?.cut_bytes(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn cut_bytes(&self) -> u64 {
+        self.cut_bytes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Returns when all records that were pushed before are durable, or the log has failed.
+    fn commit(&self) -> io::Result<()> {
+        let failed = |_| unreachable!("the log itself keeps its failure");
+        self.commits.run_prepared(false, || self.gather(), |_| self.lead(), failed)
+    }
+
+    /// Writes the group that another leader has left, and the records that wait.
+    fn lead(&self) -> RunEnd {
+        while let Some(group) = Group::take(self) {
+            let is_last = !group.was_left;
+            if let Err(cancelled) = group.write() {
+                return RunEnd::GivenUp(cancelled);
+            }
+            if is_last {
+                break;
+            }
+        }
+        RunEnd::Done
+    }
+
+    /// Lets other fibers append to the group, as long as records arrive.
+    fn gather(&self) -> io::Result<()> {
+        if Worker::current().is_none() {
+            return Ok(());
+        }
+        let mut before = self.state().pending_bytes();
+        for _ in 0..MOST_YIELDS {
+            fiber::yield_now_cancellable()?;
+            let now = self.state().pending_bytes();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the error of a caller that must not append.
+fn admit() -> io::Result<()> {
+    match Worker::current() {
+        Some((worker, fiber)) => {
+            worker.spend(fiber);
+            if worker.refuses(fiber) { Err(fiber.cancel_error()) } else { Ok(()) }
+        }
+        None if Worker::here().is_some() => Err(io::Error::new(
+            io::ErrorKind::Deadlock,
+            "code beside a fiber, such as a panic hook, cannot wait for a log",
+        )),
+        None => Ok(()),
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("file", &self.file).field("end", &self.end()).finish()
+    }
+}
+
+#[cfg(all(test, not(loom), feature = "tracing"))]
+mod tests {
+    use super::Log;
+    use std::io::ErrorKind;
+
+    /// Neither it nor the worker would go on if it waited for the leader.
+    #[test]
+    fn append_beside_a_fiber_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = Log::open(directory.path().join("log"), |_, _| Ok(())).unwrap();
+        crate::run(|| {
+            let append = || log.append(b"a record").unwrap_err().kind();
+            let kind = crate::runtime::foreign::call_beside(append).unwrap();
+            assert_eq!(kind, ErrorKind::Deadlock);
+        });
+    }
+}
