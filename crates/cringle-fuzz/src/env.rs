@@ -155,29 +155,42 @@ impl Env {
         options.open(self.path(name))
     }
 
-    /// Retries `f` while it fails by a fault that is on.
+    /// Retries `f` while it fails by a fault that is on. `f` makes one call that can fail: of
+    /// several, one might fail at each attempt.
     pub(super) fn persist<T>(&self, mut f: impl FnMut() -> io::Result<T>) -> Result<T, Stop> {
-        for tries in 0..MOST_TRIES {
+        let mut tries = 0;
+        loop {
             match f() {
                 Ok(value) => return Ok(value),
-                Err(e) if cancel::reason(&e).is_some() => return Err(self.stopped_by(&e)),
-                Err(_) if self.is_wrong() => return Err(Stop),
-                Err(e) if !self.is_from_a_fault(&e) => {
-                    let text = format!("an error without an injected fault: {e:?}");
-                    return Err(self.fail(Checker::Outcome, text));
-                }
-                // Without power each call fails, and no cancel ends a fiber in a protected call.
-                Err(e) if tries > POWER_LOST_AFTER && e.raw_os_error() == Some(libc::EIO) => {
-                    if self.common.power_may_fail {
-                        self.common.power_lost.store(true, Ordering::Release);
-                        return Err(Stop);
-                    }
-                }
-                Err(_) => {}
+                Err(e) => self.may_try_again(tries, &e)?,
             }
+            tries += 1;
         }
-        let error = f().err().map_or(String::from("the next one succeeded"), |e| e.to_string());
-        Err(self.fail(Checker::Outcome, format!("{MOST_TRIES} tries failed: {error}")))
+    }
+
+    /// Ends the fiber, unless the error comes from a fault that is on, and few attempts have
+    /// failed.
+    pub(super) fn may_try_again(&self, tries: usize, e: &io::Error) -> Result<(), Stop> {
+        if cancel::reason(e).is_some() {
+            return Err(self.stopped_by(e));
+        }
+        if self.is_wrong() {
+            return Err(Stop);
+        }
+        if !self.is_from_a_fault(e) {
+            let text = format!("an error without an injected fault: {e:?}");
+            return Err(self.fail(Checker::Outcome, text));
+        }
+        // Without power each call fails, and no cancel ends a fiber in a protected call.
+        let is_io_error = e.raw_os_error() == Some(libc::EIO);
+        if tries > POWER_LOST_AFTER && is_io_error && self.common.power_may_fail {
+            self.common.power_lost.store(true, Ordering::Release);
+            return Err(Stop);
+        }
+        if tries >= MOST_TRIES {
+            return Err(self.fail(Checker::Outcome, format!("{tries} tries failed: {e}")));
+        }
+        Ok(())
     }
 
     /// Returns whether a fault that is on causes this error.

@@ -8,7 +8,6 @@ use super::{
     Body, Combine, End, REGION_BYTES, Span, Stmt, Way, bytes_of, cancels, combine, fold,
     fold_bytes, own_name, shared, transfer,
 };
-use cringle::cancel;
 use cringle::fiber::{self, JoinHandle};
 use cringle::fs::File;
 use cringle::runtime;
@@ -195,31 +194,30 @@ impl Interpreter<'_> {
     fn sync(&mut self, data_only: bool) -> Result<(), Stop> {
         let (env, name) = (self.env, super::file_name(self.body.file));
         let mut again: Option<File> = None;
-        env.persist(|| {
-            if let Some(file) = &again {
-                self.write_again(file)?;
-            }
+        for tries in 0.. {
             let file = again.as_ref().unwrap_or(self.file);
             let result = if data_only { file.sync_data() } else { file.sync_all() };
+            let Err(e) = result else { break };
+            env.may_try_again(tries, &e)?;
             // After a failure each sync through the handle fails.
-            if result.as_ref().is_err_and(|e| cancel::reason(e).is_none()) {
-                again = Some(env.try_open(&name, false)?);
-            }
-            result
-        })?;
+            let file = env.open(&name, false)?;
+            self.write_again(&file)?;
+            again = Some(file);
+        }
         self.env.has_synced(self.body, &self.content);
         Ok(())
     }
 
     /// Writes all of the region again. A sync that failed may have lost any part of it that was not
     /// on the disk, and no later sync would write that.
-    fn write_again(&self, file: &File) -> io::Result<()> {
+    fn write_again(&self, file: &File) -> Result<(), Stop> {
         #[cfg(test)]
         if self.env.sabotage == Some(cringle::sim::Sabotage::SyncRepeated) {
             return Ok(());
         }
         self.written.iter().try_for_each(|&span| {
-            file.write_all_at(&self.content[span.start..][..span.len], self.offset(span))
+            let bytes = &self.content[span.start..][..span.len];
+            self.env.persist(|| file.write_all_at(bytes, self.offset(span)))
         })
     }
 
