@@ -2,6 +2,7 @@
 //! alternative; the sides alternate in one run.
 
 mod batches;
+mod bounces;
 mod channels;
 mod copies;
 mod cores;
@@ -35,8 +36,8 @@ struct Options {
     /// Number of fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Directory for the files of `batch`, `copy`, `hash`, `send`, `timeout` and `moving`; not on
-    /// tmpfs
+    /// Directory for the files of `batch`, `bounce`, `copy`, `hash`, `send`, `timeout` and
+    /// `moving`; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -64,6 +65,8 @@ enum Benchmark {
     ChannelAcross,
     /// Read cached blocks in batches
     Batch,
+    /// Read and write ranges that are not aligned, past the page cache
+    Bounce,
     /// Copy small files, with the ring and without
     Copy,
     /// Hash a tree of small files, and the same with rayon
@@ -113,6 +116,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Channel => vec![channels::run(rounds)],
         Benchmark::ChannelAcross => channels::run_across(rounds),
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
+        Benchmark::Bounce => bounces::run(rounds.min(7), &options.directory),
         Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
         Benchmark::Hash => hashes::run(rounds, &options.directory),
         Benchmark::Send => sends::run(rounds, &options.directory),

@@ -4,21 +4,17 @@
 //! completion (**I1**), also if the fiber is cancelled. The kernel never sees a batch that is
 //! dropped before it is submitted.
 
+use super::apart::Bouncing;
 use super::results::{Outcome, Results, plain_call};
 use super::{FixedBuf, FixedFile};
 use crate::driver::iopoll::NOT_POLLED;
 use crate::driver::{DriverId, Op, OpSlot, Target, blocking};
-use crate::fiber;
 use crate::fiber::op::{perform_off_ring, perform_to_the_end};
 use crate::fs::File;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys::MAX_RW_BYTES;
-use std::cell::Cell;
 use std::marker::PhantomData;
-
-/// The number of a batch's operations that are performed as plain calls at the same time.
-const MAX_PLAIN: usize = 32;
 
 /// Reads and writes that a fiber submits together, and waits for once. See the
 /// [module](crate::block).
@@ -65,6 +61,8 @@ pub struct Batch<'b> {
     ring: Option<DriverId>,
     /// Whether a ring would perform some of the operations at the wrong offsets.
     some_off_ring: bool,
+    /// The operations on files opened with [`Direct::Bounce`](crate::fs::Direct), in order.
+    pub(super) bouncing: Bouncing<'b>,
     /// The operations that cannot be performed, with the reason. A `Nop` takes the place of each.
     refused: Vec<(OpId, Outcome)>,
     borrows: PhantomData<&'b mut [u8]>,
@@ -118,7 +116,8 @@ impl<'b> Batch<'b> {
         slots.clear();
         exact.clear();
         refused.clear();
-        Batch { slots, exact, ring: None, some_off_ring: false, refused, borrows: PhantomData }
+        let (bouncing, borrows) = (Bouncing::default(), PhantomData);
+        Batch { slots, exact, ring: None, some_off_ring: false, bouncing, refused, borrows }
     }
 
     /// Returns the number of operations.
@@ -305,9 +304,10 @@ impl<'b> Batch<'b> {
     /// the cursor, and for a file that cannot be read it would wait. Keeps operations off the ring
     /// that it would perform at the wrong offsets.
     #[cold]
-    fn push_special(&mut self, id: OpId, file: &File, refused: Option<i32>) {
+    fn push_special(&mut self, id: OpId, file: &'b File, refused: Option<i32>) {
         match refused {
             Some(errno) => self.refuse(id, Outcome::Errno(errno)),
+            None if file.bounces() => self.bouncing.0.push((id, file)),
             None if file.is_off_ring() => self.keep_off_ring(id),
             None => {}
         }
@@ -384,12 +384,20 @@ impl<'b> Batch<'b> {
     fn perform(mut self, worker: Here, fiber: FiberRef) -> Results {
         if worker.refuses(fiber) {
             self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
-        } else if self.some_off_ring && worker.driver().borrow().is_ring() {
-            self.perform_some_off_ring(worker, fiber);
+        } else if !self.bouncing.0.is_empty()
+            || self.some_off_ring && worker.driver().borrow().is_ring()
+        {
+            self.perform_some_apart(worker, fiber);
         } else {
             self.perform_together(worker, fiber);
         }
-        let again = |op: Op| perform_again(worker, fiber, op);
+        let bouncing = self.bouncing;
+        let again = |id, op| match bouncing.file_of(id, &op) {
+            Some(_) if worker.refuses(fiber) => -libc::ECANCELED,
+            // SAFETY: I1. The batch borrows what its ops point to until it has finished.
+            Some(file) => unsafe { file.perform_bounced(&op) },
+            None => perform_again(worker, fiber, op),
+        };
         let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
         let mut results = Results::new(self.slots, self.refused, self.exact);
         results.note_cancelled(cause());
@@ -399,37 +407,12 @@ impl<'b> Batch<'b> {
     }
 
     #[inline]
-    fn perform_together(&mut self, worker: Here, fiber: FiberRef) {
+    pub(super) fn perform_together(&mut self, worker: Here, fiber: FiberRef) {
         let polled = worker.driver().borrow_mut().mark_polled(&mut self.slots);
         worker.perform(fiber, &self.slots);
         if polled {
             self.end_polling(worker, fiber);
         }
-    }
-
-    /// Performs the operations that are kept off the ring as plain calls on threads, for which
-    /// other fibers wait, while this fiber performs the rest through the ring.
-    #[cold]
-    fn perform_some_off_ring(&mut self, worker: Here, fiber: FiberRef) {
-        let (off_ring, on_ring): (Vec<usize>, Vec<usize>) =
-            (0..self.slots.len()).partition(|&at| self.slots[at].op.is_off_ring());
-        let mut others = Batch::with_capacity(on_ring.len());
-        others.slots.extend(on_ring.iter().map(|&at| OpSlot::new(self.slots[at].op)));
-        let (next, slots) = (Cell::new(0), &self.slots);
-        let perform_rest = || {
-            while let Some(slot) = off_ring.get(next.replace(next.get() + 1)).map(|&at| &slots[at])
-            {
-                let (worker, fiber) = Worker::current().expect("called on fibers");
-                slot.completion.refuse(perform_again(worker, fiber, slot.op));
-            }
-        };
-        fiber::scope(|s| {
-            for _ in 0..off_ring.len().min(MAX_PLAIN) {
-                s.spawn_local(perform_rest);
-            }
-            others.perform_together(worker, fiber);
-        });
-        on_ring.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);
     }
 
     /// Repeats, together and without polling, the operations for which the kernel refused to poll.
@@ -452,9 +435,16 @@ impl<'b> Batch<'b> {
     }
 
     fn perform_blocking(self) -> Results {
+        let bouncing = self.bouncing;
         // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-        let perform = |op: Op| unsafe { blocking::perform(&op) };
-        self.slots.iter().for_each(|slot| slot.completion.refuse(perform(slot.op)));
+        let perform = |id, op: Op| unsafe {
+            match bouncing.file_of(id, &op) {
+                Some(file) => file.perform_bounced(&op),
+                None => blocking::perform(&op),
+            }
+        };
+        let numbered = (0..).map(OpId).zip(&self.slots);
+        numbered.for_each(|(id, slot)| slot.completion.refuse(perform(id, slot.op)));
         let mut results = Results::new(self.slots, self.refused, self.exact);
         results.finish(perform, |_| None);
         results
@@ -462,7 +452,7 @@ impl<'b> Batch<'b> {
 }
 
 /// Performs one operation of a batch separately, and returns its result.
-fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+pub(super) fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
     if worker.refuses(fiber) {
         return -libc::ECANCELED;
     }

@@ -10,6 +10,7 @@
 //! are returned as they are. Nothing is allocated for an operation.
 
 mod aligned;
+mod apart;
 mod batch;
 mod block_io;
 mod fixed;

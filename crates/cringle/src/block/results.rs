@@ -80,14 +80,14 @@ impl Results {
     /// - finds out why the kernel refused an unaligned operation.
     pub(super) fn finish(
         &mut self,
-        again: impl Fn(Op) -> i32,
+        again: impl Fn(OpId, Op) -> i32,
         registered: impl Fn(u32) -> Option<RawFd>,
     ) {
         let mut exact = self.exact.iter().copied().peekable();
         for (id, slot) in (0..).map(OpId).zip(&self.slots) {
             let first = slot.completion.result();
             let was_dropped = first == -libc::ECANCELED && self.cancelled.is_none();
-            let result = if was_dropped { again(slot.op) } else { first };
+            let result = if was_dropped { again(id, slot.op) } else { first };
             let wanted = exact.next_if(|&(exact, _)| exact == id).map(|(_, len)| len);
             if result >= 0 && wanted.is_none_or(|len| len == result as usize) {
                 if result != first {
@@ -98,7 +98,7 @@ impl Results {
             let outcome = match wanted {
                 // The batch has refused it.
                 _ if matches!(slot.op, Op::Nop) => continue,
-                Some(len) => complete(slot.op, result, len, &again),
+                Some(len) => complete(slot.op, result, len, &|op| again(id, op)),
                 None if result == -libc::EAGAIN => {
                     Outcome::Result(match plain_call(&slot.op, &registered) {
                         // SAFETY: I1. The batch borrows what its ops point to until it has

@@ -122,6 +122,7 @@ pub fn copy_range(
     len: usize,
 ) -> io::Result<usize> {
     let mut offsets = [offset(from_offset)?, offset(to_offset)?];
+    let _blocks = to.hold_all_blocks()?;
     let len = len.min(crate::sys::MAX_RW_BYTES) as u32;
     let (from, to) = (from.fd(), to.fd());
     let call = Syscall::CopyRange { from, to, offsets: &mut offsets, len };
@@ -188,6 +189,7 @@ impl File {
             src_length: len,
             dest_offset: offset,
         };
+        let _blocks = self.hold_all_blocks()?;
         let call = Syscall::Clone { to: self.fd(), range: &range };
         // SAFETY: I1. The range lives in this frame, which is resumed only after the call.
         unsafe { perform(Op::Syscall(call)) }.map(drop)

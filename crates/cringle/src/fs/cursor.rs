@@ -204,6 +204,9 @@ impl Read for &File {
             return self.read_through(buf, AT_CURSOR);
         }
         let _cursor = self.hold_cursor()?;
+        if let Some(bounce) = &self.bounce {
+            return self.at_cursor(buf.len(), false, |offset| bounce.read(self, buf, offset));
+        }
         if self.is_plain() {
             return sys::read(self.fd(), buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
@@ -234,6 +237,10 @@ impl Read for &File {
             return self.read_vectored_through(bufs, AT_CURSOR);
         }
         let _cursor = self.hold_cursor()?;
+        if self.bounce.is_some() {
+            let len = len_of(bufs);
+            return self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset));
+        }
         if self.is_plain() {
             return sys::readv(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
@@ -256,6 +263,9 @@ impl Write for &File {
             return self.write_through(buf, AT_CURSOR).map_err(|e| self.explain_at_end(&[buf], e));
         }
         let _cursor = self.hold_cursor()?;
+        if let Some(bounce) = &self.bounce {
+            return self.at_cursor(buf.len(), true, |offset| bounce.write(self, buf, offset));
+        }
         if self.is_plain() {
             return sys::write(self.fd(), buf).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
@@ -274,6 +284,10 @@ impl Write for &File {
                 .map_err(|e| self.explain_at_end(bufs, e));
         }
         let _cursor = self.hold_cursor()?;
+        if self.bounce.is_some() {
+            let len = len_of(bufs);
+            return self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset));
+        }
         if self.is_plain() {
             return sys::writev(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }

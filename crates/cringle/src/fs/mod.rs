@@ -35,6 +35,7 @@
 
 #[cfg(feature = "interpose")]
 mod borrowed;
+mod bounce;
 mod convert;
 mod copy;
 mod create;
@@ -65,6 +66,7 @@ mod whole_file;
 pub(crate) mod write_rest;
 mod xattr;
 
+pub use bounce::Direct;
 pub(crate) use copy::{RANGE_BYTES, is_refused};
 pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};

@@ -1,6 +1,7 @@
 //! Opening files.
 
 use super::File;
+use super::bounce::{self, Direct};
 use super::fifo;
 use super::perform::c_path;
 use super::resolve::{Base, open};
@@ -39,6 +40,7 @@ pub struct OpenOptions {
     create_new: bool,
     custom_flags: i32,
     mode: u32,
+    direct: Option<Direct>,
 }
 
 macro_rules! option {
@@ -73,6 +75,7 @@ impl OpenOptions {
             create_new: false,
             custom_flags: 0,
             mode: 0o666,
+            direct: None,
         }
     }
 
@@ -145,6 +148,28 @@ impl OpenOptions {
         create_new
     }
 
+    /// Sets direct I/O: reads and writes bypass the page cache (`O_DIRECT`). It adds to
+    /// [`custom_flags`](OpenOptionsExt::custom_flags), and replaces none of them.
+    ///
+    /// ```
+    /// use cringle::fs::{Direct, OpenOptions};
+    /// use std::os::unix::fs::FileExt;
+    ///
+    /// # let directory = tempfile::tempdir_in(".")?;
+    /// # let path = directory.path().join("log");
+    /// let mut options = OpenOptions::new();
+    /// let options = options.write(true).create(true).truncate(false).direct(Direct::Bounce);
+    /// match options.open(&path) {
+    ///     Ok(file) => file.write_all_at(b"any bytes, anywhere", 3)?,
+    ///     Err(e) => println!("no direct I/O here: {e}"),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn direct(&mut self, direct: Direct) -> &mut Self {
+        self.direct = Some(direct);
+        self
+    }
+
     /// Opens the file. Only the calling fiber waits.
     ///
     /// Opening a FIFO waits for its other end, as std's does.
@@ -158,7 +183,9 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// As `std::fs::OpenOptions::open`; and [`Cancelled`](crate::Cancelled).
+    /// As `std::fs::OpenOptions::open`; [`Cancelled`](crate::Cancelled); and `InvalidInput` if the
+    /// file refuses direct I/O, or if [`Direct::Bounce`] is asked for in append mode or for a file
+    /// that is neither a regular one nor a block device.
     ///
     /// # Cancellation
     ///
@@ -170,6 +197,31 @@ impl OpenOptions {
 
     /// Opens a path relative to `base`.
     pub(super) fn open_from(&self, base: Base<'_>, path: &Path) -> io::Result<File> {
+        match self.direct {
+            None => self.open_as_set(base, path),
+            Some(direct) => self.open_direct(base, path, direct),
+        }
+    }
+
+    fn open_direct(&self, base: Base<'_>, path: &Path, direct: Direct) -> io::Result<File> {
+        let bounces = direct == Direct::Bounce;
+        if bounces && self.append {
+            let text = "Direct::Bounce cannot append: open the file with write(true), and write at \
+                        an offset";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let mut options = self.clone();
+        options.custom_flags(self.custom_flags | libc::O_DIRECT);
+        // A write of a part of a block reads the block.
+        let reads_blocks = bounces && self.write && !self.read;
+        if reads_blocks {
+            options.read(true);
+        }
+        let file = options.open_as_set(base, path).map_err(bounce::explain_open)?;
+        if bounces { file.with_bounce(reads_blocks) } else { Ok(file) }
+    }
+
+    fn open_as_set(&self, base: Base<'_>, path: &Path) -> io::Result<File> {
         let refused = || match base {
             // std refuses these options without a system call, and returns its own error.
             Base::Ambient => plainly(|| self.std.open(path)).map(File::of_std),

@@ -102,6 +102,7 @@ impl File {
     ///
     /// As [`allocate`](File::allocate).
     pub fn fallocate(&self, mode: i32, offset: u64, len: u64) -> io::Result<()> {
+        let _blocks = self.hold_all_blocks()?;
         let fd = self.fd();
         // SAFETY: the op has no pointers.
         unsafe { perform(Op::Allocate { fd, mode, offset, len }) }.map(drop)

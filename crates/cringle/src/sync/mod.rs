@@ -62,6 +62,7 @@ mod once;
 mod once_lock;
 pub mod oneshot;
 mod poison;
+pub(crate) mod range_lock;
 pub(crate) mod reentrant;
 mod rwlock;
 mod semaphore;

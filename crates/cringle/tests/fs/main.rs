@@ -5,6 +5,8 @@ mod disk;
 #[macro_use]
 #[path = "../same/mod.rs"]
 mod same;
+#[path = "../rng/mod.rs"]
+mod rng;
 #[path = "../terminal/mod.rs"]
 mod terminal;
 #[path = "../tools/mod.rs"]
@@ -12,6 +14,7 @@ mod tools;
 
 mod batch;
 mod block_io;
+mod bounce;
 mod cursor;
 mod direct;
 mod files;

@@ -18,6 +18,7 @@ mod transfer;
 
 pub(super) use inline::Inline;
 
+use super::bounce::Bounce;
 use super::cursor::Cursor;
 use super::perform::perform;
 use super::{Metadata, OpenOptions, stat};
@@ -26,6 +27,7 @@ use crate::fiber::op::perform_to_the_end;
 use crate::runtime::worker::Worker;
 use crate::sys::lock::OnceLock;
 use crate::sys::{self, FileKind, Owned, WaitsFor};
+pub(super) use properties::BOUNCE;
 use properties::{FIFO, LENT, ODD_CURSOR, OFF_RING, properties_of};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -82,6 +84,8 @@ pub struct File {
     cursor: OnceLock<Arc<Cursor>>,
     /// The syncs of this handle and its clones.
     syncs: OnceLock<Arc<Syncs>>,
+    /// Set if the file was opened with [`Direct::Bounce`](super::Direct).
+    pub(super) bounce: Option<Arc<Bounce>>,
 }
 
 impl File {
@@ -179,6 +183,7 @@ impl File {
             // Returns std's error, which std makes without a system call.
             return self.std.set_len(size);
         }
+        let _blocks = self.hold_all_blocks()?;
         // SAFETY: the op has no pointers.
         unsafe { perform(Op::SetLen { fd: self.fd(), len: size }) }.map(drop)
     }
@@ -216,7 +221,7 @@ impl File {
     ///
     /// As std's: no descriptor is free.
     pub fn try_clone(&self) -> io::Result<File> {
-        let file = File::of_std(sys::duplicate(self.fd())?.into_std().into());
+        let mut file = File::of_std(sys::duplicate(self.fd())?.into_std().into());
         let cursor = Arc::clone(self.cursor());
         // Pairs with the fence in `lend`: either `lend` sees the cursor, or this load sees `LENT`.
         fence(Ordering::SeqCst);
@@ -227,6 +232,7 @@ impl File {
         file.properties.store(properties, Ordering::Relaxed);
         let _ = file.cursor.set(cursor);
         let _ = file.syncs.set(Arc::clone(self.syncs()));
+        file.bounce.clone_from(&self.bounce);
         Ok(file)
     }
 
@@ -264,7 +270,8 @@ impl File {
 impl File {
     pub(super) fn of_std(std: std::fs::File) -> File {
         let (cursor, syncs) = (OnceLock::new(), OnceLock::new());
-        File { std: Owned::new(std), properties: AtomicU32::new(0), cursor, syncs }
+        let properties = AtomicU32::new(0);
+        File { std: Owned::new(std), properties, cursor, syncs, bounce: None }
     }
 
     /// Wraps a descriptor whose kind the caller has looked up.

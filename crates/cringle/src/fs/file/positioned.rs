@@ -29,6 +29,9 @@ impl File {
     /// As [`read_at`](FileExt::read_at); and [`Cancelled`](crate::Cancelled).
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         self.check_offset(offset)?;
+        if let Some(bounce) = &self.bounce {
+            return bounce.read_vectored(self, bufs, offset);
+        }
         self.read_vectored_through(bufs, offset).map_err(|e| self.explain(bufs, offset, e))
     }
 
@@ -52,6 +55,9 @@ impl File {
     /// As [`write_at`](FileExt::write_at); and [`Cancelled`](crate::Cancelled).
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         self.check_offset(offset)?;
+        if let Some(bounce) = &self.bounce {
+            return bounce.write_vectored(self, bufs, offset);
+        }
         if self.takes_no_pwrite() {
             return sys::pwritev(self.fd(), bufs, offset);
         }
@@ -61,7 +67,7 @@ impl File {
     /// Refuses what `pread` and `pwrite` refuse: an offset beyond the kernel's range (the largest
     /// would mean "at the cursor" to a ring, **I11**), and any offset in a stream.
     #[inline]
-    fn check_offset(&self, offset: u64) -> io::Result<()> {
+    pub(in crate::fs) fn check_offset(&self, offset: u64) -> io::Result<()> {
         if i64::try_from(offset).is_err() {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
@@ -87,6 +93,9 @@ impl File {
 impl FileExt for File {
     #[inline]
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(bounce) = &self.bounce {
+            return bounce.read(self, buf, offset);
+        }
         let Some((worker, fiber)) = self.ring() else {
             return sys::pread(self.fd(), buf, offset)
                 .map_err(|e| self.explain(&[&*buf], offset, e));
@@ -118,6 +127,9 @@ impl FileExt for File {
 
     #[inline]
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        if let Some(bounce) = &self.bounce {
+            return bounce.write(self, buf, offset);
+        }
         let Some((worker, fiber)) = self.ring().filter(|_| !self.takes_no_pwrite()) else {
             return sys::pwrite(self.fd(), buf, offset)
                 .map_err(|e| self.explain(&[&*buf], offset, e));

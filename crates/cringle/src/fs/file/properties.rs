@@ -45,6 +45,9 @@ pub(super) const LENT: u32 = 1 << 16;
 /// A call may wait although `poll` reports the file ready: a terminal or a sound card.
 pub(super) const SLOW_DEVICE: u32 = 1 << 17;
 
+/// The file was opened with [`Direct::Bounce`](crate::fs::Direct).
+pub(in crate::fs) const BOUNCE: u32 = 1 << 18;
+
 pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
     let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
     let refused = if kind.odd {
@@ -84,7 +87,7 @@ impl File {
 
     /// Adds a property that a call has found out.
     #[cold]
-    pub(super) fn add_property(&self, bit: u32) {
+    pub(in crate::fs) fn add_property(&self, bit: u32) {
         self.properties.fetch_or(bit, Ordering::Relaxed);
     }
 
@@ -116,13 +119,13 @@ impl File {
     /// Whether a batch may read the file without special care.
     #[inline]
     pub(crate) fn is_batchable_to_read(&self) -> bool {
-        self.properties() & (STREAM | UNREADABLE | OFF_RING) == 0
+        self.properties() & (STREAM | UNREADABLE | OFF_RING | BOUNCE) == 0
     }
 
     /// Whether a batch may write the file without special care.
     #[inline]
     pub(crate) fn is_batchable_to_write(&self) -> bool {
-        self.properties() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING) == 0
+        self.properties() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING | BOUNCE) == 0
     }
 
     /// Returns the `errno` by which the kernel refuses every `pread`, if it does.

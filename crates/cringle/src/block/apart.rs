@@ -1,0 +1,65 @@
+//! The operations of a batch that the ring does not perform as they are.
+
+use super::batch::{Batch, OpId, perform_again};
+use crate::driver::{Op, OpSlot};
+use crate::fiber;
+use crate::fs::File;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::{Here, Worker};
+use std::cell::Cell;
+
+/// The number of a batch's operations that fibers of their own perform at the same time.
+const MAX_APART: usize = 64;
+
+/// The operations of a batch on files that bounce, with their files.
+#[derive(Debug, Default)]
+pub(super) struct Bouncing<'b>(pub(super) Vec<(OpId, &'b File)>);
+
+impl<'b> Bouncing<'b> {
+    /// Returns the file of an operation's op, if that needs a buffer or a lock.
+    pub(super) fn file_of(&self, id: OpId, op: &Op) -> Option<&'b File> {
+        let at = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.0[at].1).filter(|file| file.bounces_op(op))
+    }
+}
+
+impl Batch<'_> {
+    /// Performs the rest through the ring, while other fibers perform
+    ///
+    /// - the operations that are kept off the ring, as plain calls on threads;
+    /// - those that need a buffer or a lock.
+    #[cold]
+    pub(super) fn perform_some_apart(&mut self, worker: Here, fiber: FiberRef) {
+        let bouncing = std::mem::take(&mut self.bouncing);
+        let file_of = |at: usize, op: &Op| bouncing.file_of(OpId(at as u32), op);
+        let is_apart = |&at: &usize| {
+            let op = &self.slots[at].op;
+            op.is_off_ring() || file_of(at, op).is_some()
+        };
+        let (apart, on_ring): (Vec<usize>, Vec<usize>) = (0..self.slots.len()).partition(is_apart);
+        let mut others = Batch::with_capacity(on_ring.len());
+        others.slots.extend(on_ring.iter().map(|&at| OpSlot::new(self.slots[at].op)));
+        let (next, slots) = (Cell::new(0), &self.slots);
+        let perform_rest = || {
+            while let Some(&at) = apart.get(next.replace(next.get() + 1)) {
+                let (worker, fiber) = Worker::current().expect("called on fibers");
+                let op = slots[at].op;
+                let result = match file_of(at, &op) {
+                    Some(_) if worker.refuses(fiber) => -libc::ECANCELED,
+                    // SAFETY: I1. The batch borrows what its ops point to until it has finished.
+                    Some(file) => unsafe { file.perform_bounced(&op) },
+                    None => perform_again(worker, fiber, op),
+                };
+                slots[at].completion.refuse(result);
+            }
+        };
+        fiber::scope(|s| {
+            for _ in 0..apart.len().min(MAX_APART) {
+                s.spawn_local(perform_rest);
+            }
+            others.perform_together(worker, fiber);
+        });
+        on_ring.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);
+        self.bouncing = bouncing;
+    }
+}

@@ -1,0 +1,246 @@
+//! Direct I/O at any offset, with any length and buffer ([`Direct::Bounce`]).
+//!
+//! The kernel transfers whole blocks between the disk and aligned memory. A request is cut into the
+//! blocks that lie whole in it and the blocks at its edges:
+//!
+//! ```text
+//! request          ├───────────────────────────────┤
+//! blocks      │▒▒▒▒▒▒▒│       │       │       │▒▒▒▒▒▒▒│
+//!              edge: through a buffer of the pool   edge
+//!                      └ the caller's memory, if it is aligned ┘
+//! ```
+//!
+//! [`read`] and [`write`] do so. A file's length is exact at any time: a write that ends within the
+//! last block of the file does not write the rest of that block.
+//!
+//! # Writes of the same block
+//!
+//! A write of a part of a block reads the block, changes it and writes it back. Another write of
+//! that block meanwhile would be lost. So each write holds its blocks in a [`RangeLock`], which all
+//! handles of this process to the file share ([`locks`]), and calls that change the length hold all
+//! blocks. Other processes, and handles without a [`Bounce`], are not excluded.
+
+mod locks;
+mod pool;
+mod read;
+mod write;
+
+use super::File;
+use super::file::BOUNCE;
+use crate::driver::Op;
+use crate::runtime::cancelled::Reason;
+use crate::sync::range_lock::{RangeGuard, RangeLock};
+use crate::sys;
+use std::io;
+use std::sync::Arc;
+
+/// How a file is read and written past the page cache (`O_DIRECT`): see
+/// [`OpenOptions::direct`](super::OpenOptions::direct).
+///
+/// ```
+/// use cringle::fs::{Direct, OpenOptions};
+/// use std::os::unix::fs::FileExt;
+///
+/// # let directory = tempfile::tempdir_in(".")?;
+/// # let path = directory.path().join("index");
+/// # std::fs::write(&path, vec![7; 10_000])?;
+/// cringle::run(|| match OpenOptions::new().read(true).direct(Direct::Bounce).open(&path) {
+///     Ok(file) => {
+///         let mut record = vec![0; 100];
+///         file.read_exact_at(&mut record, 4321)
+///     }
+///     Err(e) => Ok(println!("no direct I/O here: {e}")),
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Direct {
+    /// Every request must be aligned: the buffer's address, the length and the offset are multiples
+    /// of what the device requires, often 512 or 4096. The kernel refuses others. It is the same as
+    /// `custom_flags(libc::O_DIRECT)`.
+    Aligned,
+    /// Any request. The blocks at its edges, and all blocks if the buffer is not aligned, go
+    /// through aligned buffers of the library, which are copied.
+    ///
+    /// - A write of a part of a block reads the block first, so a file that is opened for writing
+    ///   is opened for reading, too, which needs the permission to read it.
+    /// - Writes by handles of this process that were opened so may overlap or touch the same block:
+    ///   none is lost. A write by another process, or by a handle that was opened otherwise, to the
+    ///   same block at the same time may be lost.
+    /// - A write that ends beyond the end of the file and within a block puts the bytes of that
+    ///   block into the page cache. [`sync_data`](super::File::sync_data) makes them durable, as
+    ///   all others.
+    /// - A file in append mode cannot be opened so: write at an offset.
+    /// - Registered files and buffers, and descriptors that are lent, follow the rules of
+    ///   [`Aligned`](Direct::Aligned).
+    Bounce,
+}
+
+/// What a file that was opened with [`Direct::Bounce`] knows about its blocks.
+pub(super) struct Bounce {
+    /// The number of bytes that the address of a buffer must be a multiple of.
+    memory: usize,
+    /// The number of bytes of a block: a power of two.
+    block: usize,
+    /// A device has a fixed length of whole blocks.
+    is_device: bool,
+    /// Reads are refused, because the program has asked for write access only.
+    refuses_reads: bool,
+    /// Held by writes, each for its blocks.
+    writes: Arc<RangeLock>,
+}
+
+/// The alignment `(memory, block)` that is assumed where the kernel does not report one (before
+/// Linux 6.1, and on some file systems): the largest of common disks.
+const MAX_ALIGNMENT: (u32, u32) = (4096, 4096);
+
+impl Bounce {
+    fn of(file: &File, refuses_reads: bool) -> io::Result<Bounce> {
+        let (memory, block) = sys::direct_alignment(file.fd()).unwrap_or(MAX_ALIGNMENT);
+        let metadata = file.std().metadata()?;
+        Ok(Bounce {
+            memory: (memory as usize).next_power_of_two(),
+            block: (block as usize).next_power_of_two(),
+            is_device: !metadata.is_file(),
+            refuses_reads,
+            writes: locks::of(&metadata),
+        })
+    }
+
+    /// Returns the start of the block that contains the offset.
+    fn floor(&self, offset: u64) -> u64 {
+        offset & !(self.block as u64 - 1)
+    }
+
+    /// Returns the end of the block that ends at the offset, or contains it.
+    fn ceil(&self, offset: u64) -> u64 {
+        self.floor(offset + (self.block as u64 - 1))
+    }
+
+    /// Returns the number of bytes between the start of its block and the offset.
+    fn within(&self, offset: u64) -> usize {
+        (offset - self.floor(offset)) as usize
+    }
+
+    /// Returns where the file ends now.
+    fn end_of(&self, file: &File) -> io::Result<u64> {
+        if self.is_device {
+            return Ok(u64::MAX);
+        }
+        // The server of a FUSE file system may be a fiber of this worker.
+        let is_served = file.is_off_ring();
+        if is_served {
+            file.metadata().map(|m| m.len())
+        } else {
+            file.std().metadata().map(|m| m.len())
+        }
+    }
+
+    fn accepts_memory(&self, bytes: &[u8]) -> bool {
+        bytes.as_ptr().addr().is_multiple_of(self.memory)
+    }
+
+    fn accepts(&self, bytes: &[u8], offset: u64) -> bool {
+        self.accepts_memory(bytes)
+            && self.within(offset) == 0
+            && bytes.len().is_multiple_of(self.block)
+    }
+}
+
+impl File {
+    /// Prepares a file that was opened with `O_DIRECT` for any request.
+    pub(super) fn with_bounce(mut self, refuses_reads: bool) -> io::Result<File> {
+        if !self.is_seekable() {
+            let text = "Direct::Bounce is for regular files and block devices: open the file \
+                        without it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        self.bounce = Some(Arc::new(Bounce::of(&self, refuses_reads)?));
+        self.add_property(BOUNCE);
+        Ok(self)
+    }
+
+    /// Keeps writes to any block, and changes of the length, of a file that bounces from happening
+    /// until the guard is dropped.
+    pub(super) fn hold_all_blocks(&self) -> io::Result<Option<RangeGuard<'_>>> {
+        self.bounce.as_ref().map(|bounce| bounce.writes.lock(0..u64::MAX)).transpose()
+    }
+
+    pub(crate) fn bounces(&self) -> bool {
+        self.bounce.is_some()
+    }
+
+    /// Whether a batch performs the read or write by [`perform_bounced`](File::perform_bounced): a
+    /// write always, because it may touch a block that another write changes.
+    pub(crate) fn bounces_op(&self, op: &Op) -> bool {
+        self.bounce.as_ref().is_some_and(|bounce| match *op {
+            Op::Read { buf, len, offset, .. } => {
+                let (address, len) = (buf.addr(), len as usize);
+                let aligned = bounce.within(offset) == 0 && len.is_multiple_of(bounce.block);
+                !aligned || !address.is_multiple_of(bounce.memory) || bounce.refuses_reads
+            }
+            Op::Write { .. } => true,
+            _ => false,
+        })
+    }
+
+    /// Performs a read or write of a batch, and returns its result as the kernel does.
+    ///
+    /// # Safety
+    ///
+    /// The op's buffer is valid until this returns.
+    pub(crate) unsafe fn perform_bounced(&self, op: &Op) -> i32 {
+        let bounce = self.bounce.as_ref().expect("the file bounces");
+        let result = match *op {
+            Op::Read { buf, len, offset, .. } => {
+                // SAFETY: by the contract.
+                let buf = unsafe { std::slice::from_raw_parts_mut(buf, len as usize) };
+                bounce.read(self, buf, offset)
+            }
+            Op::Write { buf, len, offset, .. } => {
+                // SAFETY: by the contract.
+                let buf = unsafe { std::slice::from_raw_parts(buf, len as usize) };
+                bounce.write(self, buf, offset)
+            }
+            _ => unreachable!("a batch bounces reads and writes"),
+        };
+        match result {
+            Ok(count) => count as i32,
+            Err(e) if Reason::of(&e).is_some() => -libc::ECANCELED,
+            Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+/// Explains a refused `open` with `O_DIRECT`.
+#[cold]
+pub(super) fn explain_open(e: io::Error) -> io::Error {
+    if e.raw_os_error() != Some(libc::EINVAL) {
+        return e;
+    }
+    let text = "the file refuses O_DIRECT (EINVAL), as pipes, devices without blocks, and some file \
+                systems do: open it without OpenOptions::direct";
+    io::Error::new(e.kind(), text)
+}
+
+/// Lets the page cache serve the calls on an open file while it lives.
+struct Buffered<'a> {
+    file: &'a File,
+    flags: i32,
+}
+
+impl Buffered<'_> {
+    fn begin(file: &File) -> io::Result<Buffered<'_>> {
+        let flags = sys::status_flags(file.fd());
+        sys::set_status_flags(file.fd(), flags & !libc::O_DIRECT)?;
+        Ok(Buffered { file, flags })
+    }
+}
+
+impl Drop for Buffered<'_> {
+    fn drop(&mut self) {
+        // The kernel has accepted the same flags when the file was opened.
+        let _ = sys::set_status_flags(self.file.fd(), self.flags);
+    }
+}

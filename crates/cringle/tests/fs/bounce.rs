@@ -1,0 +1,337 @@
+//! Direct I/O at any offset, with any length and buffer (`Direct::Bounce`).
+
+use crate::disk::{alone, directory, everywhere, in_company, make_fifo, solitary};
+use crate::rng::Rng;
+use cringle::block::{Batch, BlockIo, Results};
+use cringle::fiber;
+use cringle::fs::{Direct, File, OpenOptions};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens the file for both directions, or returns `None` where there is no direct I/O.
+fn open(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).direct(Direct::Bounce);
+    match options.open(path) {
+        Ok(file) => Some(file),
+        Err(e) => {
+            assert!(e.to_string().contains("refuses O_DIRECT"), "{e}");
+            eprintln!("skipped: {e}");
+            None
+        }
+    }
+}
+
+/// A position, and bytes at an odd or even address.
+struct Request {
+    offset: usize,
+    len: usize,
+    misaligned: usize,
+}
+
+impl Request {
+    /// Draws one near block boundaries or anywhere, small or large.
+    fn draw(rng: &mut Rng, most: usize) -> Request {
+        let block = [512, 4096][rng.below(2)];
+        let near =
+            |rng: &mut Rng| (rng.below(most / block) * block + rng.below(3)).saturating_sub(1);
+        let offset = if rng.below(3) == 0 { rng.below(most) } else { near(rng) };
+        let len = match rng.below(6) {
+            0 => rng.below(20),
+            1 => rng.below(3 * block),
+            2 => (1 + rng.below(4)) * block,
+            3 => near(rng).saturating_sub(offset % block),
+            4 => rng.below(100_000),
+            // More than the largest buffer of the pool.
+            _ => 256 * 1024 + rng.below(100_000),
+        };
+        Request { offset, len: len.min(most - offset), misaligned: rng.below(2) * rng.below(600) }
+    }
+}
+
+const MOST: usize = 600_000;
+
+/// A file, and what it contains if each call does what a plain one does.
+struct Model<'a> {
+    file: &'a File,
+    io: &'a BlockIo,
+    bytes: Vec<u8>,
+    rng: Rng,
+    step: usize,
+}
+
+impl Model<'_> {
+    /// Performs random requests, and compares each result with the model.
+    fn check(&mut self, steps: usize) {
+        self.file.set_len(0).unwrap();
+        let mut memory = vec![0u8; MOST + 4096];
+        // Half of the buffers begin at a page.
+        let page = memory.as_ptr().addr().next_multiple_of(4096) - memory.as_ptr().addr();
+        for step in 0..steps {
+            self.step = step;
+            let Request { offset, len, misaligned } = Request::draw(&mut self.rng, MOST);
+            let what = format!("step {step}: {len} bytes at {offset}, address {misaligned}");
+            let buf = &mut memory[page + misaligned..][..len];
+            if self.rng.below(2) == 0 {
+                let byte = 1 + (step % 250) as u8;
+                buf.iter_mut().enumerate().for_each(|(n, b)| *b = byte.wrapping_add(n as u8));
+                self.write(buf, offset, &what);
+            } else {
+                buf.fill(0xee);
+                self.read(buf, offset, &what);
+            }
+        }
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        assert!(std::fs::read(path).unwrap() == self.bytes, "the file as others read it");
+    }
+
+    fn submit(&self, batch: Batch<'_>) -> Results {
+        if self.step.is_multiple_of(2) { batch.submit() } else { self.io.submit(batch).unwrap() }
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: usize, what: &str) {
+        let (mut file, at, len) = (self.file, offset as u64, bytes.len());
+        match self.rng.below(4) {
+            0 => file.write_all_at(bytes, at).unwrap(),
+            1 => {
+                file.seek(SeekFrom::Start(at)).unwrap();
+                file.write_all(bytes).unwrap();
+                assert_eq!(file.stream_position().unwrap(), at + len as u64, "{what}");
+            }
+            2 => {
+                let (left, right) = bytes.split_at(self.rng.below(len + 1));
+                let slices = [IoSlice::new(left), IoSlice::new(right)];
+                let count = file.write_vectored_at(&slices, at).unwrap();
+                assert!(count > 0 || len == 0, "{what}");
+                file.write_all_at(&bytes[count..], at + count as u64).unwrap();
+            }
+            _ => {
+                let mut batch = Batch::new();
+                let id = batch.write_all(file, bytes, at);
+                assert_eq!(self.submit(batch).get(id).unwrap(), len, "{what}");
+            }
+        }
+        if len > 0 {
+            self.bytes.resize(self.bytes.len().max(offset + len), 0);
+            self.bytes[offset..][..len].copy_from_slice(bytes);
+        }
+        assert_eq!(file.metadata().unwrap().len(), self.bytes.len() as u64, "{what}");
+    }
+
+    fn read(&mut self, buf: &mut [u8], offset: usize, what: &str) {
+        let (mut file, at, len) = (self.file, offset as u64, buf.len());
+        let left = self.bytes.len().saturating_sub(offset).min(len);
+        let count = match self.rng.below(4) {
+            0 => file.read_at(buf, at).unwrap(),
+            1 => {
+                file.seek(SeekFrom::Start(at)).unwrap();
+                let count = file.read(buf).unwrap();
+                assert_eq!(file.stream_position().unwrap(), at + count as u64, "{what}");
+                count
+            }
+            2 => {
+                let (left, right) = buf.split_at_mut(self.rng.below(len + 1));
+                let mut slices = [IoSliceMut::new(left), IoSliceMut::new(right)];
+                let count = file.read_vectored_at(&mut slices, at).unwrap();
+                count + file.read_at(&mut buf[count..], at + count as u64).unwrap()
+            }
+            _ => {
+                let mut batch = Batch::new();
+                let id = batch.read_exact(file, buf, at);
+                match self.submit(batch).get(id) {
+                    Ok(count) => count,
+                    Err(e) => {
+                        assert_eq!(e.kind(), ErrorKind::UnexpectedEof, "{what}: {e}");
+                        return assert!(left < len, "{what}: {e}");
+                    }
+                }
+            }
+        };
+        assert_eq!(count, left, "{what}");
+        let expected = self.bytes.get(offset..).unwrap_or(&[]);
+        assert!(buf[..count] == expected[..count], "{what}: other bytes");
+        assert!(buf[count..].iter().all(|&byte| byte == 0xee), "{what}: bytes after the end");
+    }
+}
+
+#[test]
+fn any_request_returns_what_a_plain_one_returns() {
+    let directory = directory();
+    let Some(file) = open(&directory.path().join("file")) else { return };
+    let io = BlockIo::builder().build().unwrap();
+    let seed = std::cell::Cell::new(0);
+    everywhere(|| {
+        for _ in 0..3 {
+            seed.set(seed.get() + 1);
+            println!("seed {}", seed.get());
+            let (bytes, rng) = (Vec::new(), Rng::new(seed.get()));
+            Model { file: &file, io: &io, bytes, rng, step: 0 }.check(120);
+        }
+    });
+}
+
+/// Bytes of one writer: of every block, and of each pair of blocks.
+const WRITERS: usize = 24;
+const STRIDE: usize = 1000;
+
+/// Several fibers write parts of the same blocks, and others the blocks beside them, whole. Each
+/// byte belongs to one writer.
+#[test]
+fn writes_that_share_a_block_lose_no_byte() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let Some(first) = open(&path) else { return };
+    let others: Vec<File> = (1..4).map(|_| open(&path).unwrap()).collect();
+    let handle = |n: usize| if n.is_multiple_of(4) { &first } else { &others[n % 4 - 1] };
+    let rounds = 12;
+    let write = |writer: usize| {
+        for round in 0..rounds {
+            let bytes = vec![1 + writer as u8; STRIDE];
+            let at = ((round * WRITERS + writer) * STRIDE) as u64;
+            handle(writer + round).write_all_at(&bytes, at).unwrap();
+        }
+    };
+    let way = |run: &dyn Fn()| {
+        first.set_len(0).unwrap();
+        run();
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(content.len(), rounds * WRITERS * STRIDE);
+        for (n, chunk) in content.chunks(STRIDE).enumerate() {
+            let writer = 1 + (n % WRITERS) as u8;
+            assert!(chunk.iter().all(|&byte| byte == writer), "bytes of write {n} are lost");
+        }
+    };
+    way(&|| {
+        cringle::Builder::new()
+            .workers(2)
+            .run(|| fiber::scope(|s| (0..WRITERS).for_each(|n| drop(s.spawn(move || write(n))))))
+            .unwrap()
+    });
+    way(&|| {
+        std::thread::scope(|s| (0..WRITERS).for_each(|n| drop(s.spawn(move || write(n)))));
+    });
+    // A batch, whose writes run at the same time.
+    way(&|| {
+        in_company(|| {
+            for round in 0..rounds {
+                let bytes: Vec<_> = (0..WRITERS).map(|n| vec![1 + n as u8; STRIDE]).collect();
+                let mut batch = Batch::new();
+                for (n, bytes) in bytes.iter().enumerate() {
+                    let at = ((round * WRITERS + n) * STRIDE) as u64;
+                    batch.write_all(handle(n), bytes, at);
+                }
+                batch.submit().into_iter().for_each(|count| assert_eq!(count.unwrap(), STRIDE));
+            }
+        });
+    });
+}
+
+/// Whole blocks are written while a part of each is: the part's writer must not restore the rest.
+#[test]
+fn write_of_a_part_restores_no_old_bytes() {
+    let directory = directory();
+    let Some(file) = open(&directory.path().join("file")) else { return };
+    let blocks = 64;
+    for round in 0..4u8 {
+        file.write_all_at(&vec![0xff; blocks * 4096], 0).unwrap();
+        cringle::run(|| {
+            fiber::scope(|s| {
+                for block in 0..blocks as u64 {
+                    let file = &file;
+                    s.spawn(move || file.write_all_at(&[round; 4096], block * 4096).unwrap());
+                    s.spawn(move || file.write_all_at(&[round; 10], block * 4096 + 100).unwrap());
+                }
+            });
+        });
+        let mut content = vec![0; blocks * 4096];
+        file.read_exact_at(&mut content, 0).unwrap();
+        let old = content.iter().position(|&byte| byte != round);
+        assert_eq!(old, None, "an old byte came back");
+    }
+}
+
+#[test]
+fn length_is_exact_while_others_extend_the_file() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let Some(file) = open(&path) else { return };
+    let ends = [1, 511, 513, 4097, 10_000, 70_001, 70_002, 300_000];
+    cringle::run(|| {
+        fiber::scope(|s| {
+            for end in ends {
+                let (file, path) = (&file, &path);
+                s.spawn(move || {
+                    file.write_all_at(&[7], end - 1).unwrap();
+                    let len = cringle::fs::metadata(path).unwrap().len();
+                    assert!(len >= end && ends.contains(&len), "the length is {len}");
+                });
+            }
+        });
+        assert_eq!(file.metadata().unwrap().len(), 300_000);
+        file.set_len(70_001).unwrap();
+    });
+    let content = std::fs::read(&path).unwrap();
+    let written: Vec<u64> = (1..).zip(&content).filter(|p| *p.1 == 7).map(|p| p.0).collect();
+    assert_eq!((content.len(), &written[..]), (70_001, &ends[..6]));
+}
+
+#[test]
+fn access_is_what_was_asked_for() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let Some(_) = open(&path) else { return };
+    let mut options = OpenOptions::new();
+    let file = options.write(true).direct(Direct::Bounce).open(&path).unwrap();
+    let reader = OpenOptions::new().read(true).direct(Direct::Bounce).open(&path).unwrap();
+    let aligned = OpenOptions::new().read(true).direct(Direct::Aligned).open(&path).unwrap();
+    let clone = file.try_clone().unwrap();
+    let bad_descriptor = |result: io::Result<usize>, what: &str| {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EBADF), "{what}");
+    };
+    everywhere(|| {
+        file.write_all_at(b"rope", 3).unwrap();
+        clone.write_all_at(b"strands", 20_001).unwrap();
+        bad_descriptor(file.read_at(&mut [0; 7], 1), "read_at");
+        bad_descriptor((&file).read(&mut [0; 7]), "read");
+        bad_descriptor(clone.read_vectored_at(&mut [IoSliceMut::new(&mut [0; 7])], 0), "vectored");
+        let mut buf = [0; 7];
+        let mut batch = Batch::new();
+        let id = batch.read(&file, &mut buf, 1);
+        bad_descriptor(batch.submit().get(id), "a batch's read");
+        bad_descriptor(reader.write_at(b"rope", 3), "write_at");
+        let mut strands = [0; 7];
+        reader.read_exact_at(&mut strands, 20_001).unwrap();
+        assert_eq!(&strands, b"strands");
+        assert_eq!(aligned.read_at(&mut [0; 7], 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(reader.read_at(&mut buf, 1 << 63).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(file.write_at(&buf, 1 << 63).unwrap_err().kind(), ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn files_that_cannot_bounce_are_refused_with_words() {
+    let directory = directory();
+    let fifo = directory.path().join("fifo");
+    make_fifo(&fifo);
+    for way in [solitary, alone] {
+        way(|| {
+            let mut options = OpenOptions::new();
+            let options = options.direct(Direct::Bounce);
+            let append = options.clone().append(true).create(true).open(directory.path().join("a"));
+            let text = append.unwrap_err().to_string();
+            assert!(text.contains("cannot append") && text.contains("at an offset"), "{text}");
+            assert!(!directory.path().join("a").exists());
+            for refused in [&fifo, Path::new("/proc/version"), Path::new("/dev/null")] {
+                let mut options = options.clone();
+                options.read(true).write(refused == fifo).custom_flags(libc::O_NONBLOCK);
+                let e = options.open(refused).unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::InvalidInput, "{refused:?}: {e}");
+                assert!(e.to_string().contains("refuses O_DIRECT"), "{refused:?}: {e}");
+            }
+            let e = options.clone().read(true).open("/no/such/file").unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::NotFound);
+        });
+    }
+}
