@@ -48,7 +48,12 @@ impl TestFile {
             .read(true)
             .write(write)
             .custom_flags(if direct { libc::O_DIRECT } else { 0 })
-            .open(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+            .open(self.own_name())
+    }
+
+    /// Returns a name for this process.
+    pub(crate) fn own_name(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 
     /// Returns a name for other processes (fio), valid while this process is running.

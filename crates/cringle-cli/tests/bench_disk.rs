@@ -86,7 +86,8 @@ fn every_strategy_reads_the_same_in_sequence() {
 #[test]
 fn every_strategy_commits_the_same_log() {
     let place = place("wal");
-    let args = ["--strategies", "sync,threads,tokio,uring,fibers,batch,mmap", "--profile", "wal"];
+    let args =
+        ["--strategies", "sync,threads,tokio,uring,fibers,batch,log,mmap", "--profile", "wal"];
     let report = json(small_disk(&place).args(args).args(["--ops", "64", "--files", "2"]));
     check_runs(&report);
     assert!(notes(&report).contains("mmap is left out"));
@@ -156,7 +157,7 @@ fn runs_limited_by_time_are_verified() {
     let place = place("seconds");
     let mut command = cringle(&place);
     command.args(["bench", "disk", "--size", "16m", "--seconds", "0.05", "--repeat", "1"]);
-    command.args(["--qd", "8", "--strategies", OURS, "--profile", "cached,wal"]);
+    command.args(["--qd", "8", "--strategies", &format!("{OURS},log"), "--profile", "cached,wal"]);
     let report = json(&mut command);
     for run in runs(&report) {
         assert!(run["ops"].as_u64().unwrap() > 0);

@@ -52,7 +52,7 @@ pub struct DiskArgs {
     #[arg(long, value_delimiter = ',', value_enum, default_value = "direct")]
     profile: Vec<Profile>,
 
-    /// Ways to compare, as a comma-separated list [default: all].
+    /// Ways to compare, as a comma-separated list [default: all that support the profile].
     #[arg(long, value_delimiter = ',', value_enum)]
     strategies: Vec<Strategy>,
 

@@ -115,8 +115,12 @@ impl<'a> Bench<'a> {
             sanity::require_direct(&target, block, &self.storage)?;
             self.iopoll = self.args.iopoll && sanity::can_poll(&target, &mut self.notes)?;
         }
-        let cells =
-            schedule::cells(self.args, &self.strategies, profile, direction, &mut self.notes);
+        let mut strategies = self.strategies.clone();
+        if profile == Profile::Wal && target.kind == Kind::BlockDevice {
+            self.notes.add("log is left out of `wal`: a log is a file, not a device");
+            strategies.retain(|strategy| *strategy != Strategy::Log);
+        }
+        let cells = schedule::cells(self.args, &strategies, profile, direction, &mut self.notes);
         let limit = schedule::limit(self.args, profile, &target);
         let measured = self.plan(profile, &target, limit)?;
         let warmup = self.plan(profile, &target, schedule::warmup_limit(limit))?;
@@ -297,7 +301,7 @@ fn check_and_sample(
         }
         Outcome::Measured(lanes) => {
             let name = cell.described();
-            let checksum = verify::checksum(job, &lanes, &name)?;
+            let checksum = verify::checksum(job, cell.strategy, &lanes, &name)?;
             verify::written(job, &lanes, &name)?;
             let Some(usage) = job.gate.usage() else {
                 return fail(format!("`{name}` failed: the files could not be synced"));

@@ -26,7 +26,7 @@ pub(super) fn cells(
     direction: Direction,
     notes: &mut Notes,
 ) -> Vec<Cell> {
-    let chosen = suitable(strategies, profile, direction, notes);
+    let chosen = suitable(args, strategies, profile, direction, notes);
     let mut cells: Vec<Cell> = Vec::new();
     for threads in args.thread_counts() {
         for &queue_depth in &args.qd {
@@ -51,6 +51,7 @@ pub(super) fn cells(
 
 /// Returns the strategies that support the profile and direction, and adds notes about the others.
 fn suitable(
+    args: &DiskArgs,
     strategies: &[Strategy],
     profile: Profile,
     direction: Direction,
@@ -60,6 +61,10 @@ fn suitable(
     chosen.retain(|strategy| {
         let unsupported = strategy.unsupported(profile, direction);
         if let Some(why) = unsupported {
+            // No user expects a log in the other profiles.
+            if *strategy == Strategy::Log && !args.names(Strategy::Log) {
+                return false;
+            }
             let (name, profile) = (strategy.name(), profile.name());
             notes.add(format!("{name} is left out of `{profile}`: {why}"));
         } else if let Some(remark) = strategy.remark(profile) {

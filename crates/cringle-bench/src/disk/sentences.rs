@@ -277,7 +277,8 @@ fn commits(runs: &[Run]) -> Option<String> {
 
 fn group_commit(runs: &[Run]) -> Option<String> {
     let batch = best(runs.iter().filter(|run| run.cell.strategy == Strategy::Batch))?;
-    let other = best(runs.iter().filter(|run| run.cell.strategy != Strategy::Batch))?;
+    let groups = [Strategy::Batch, Strategy::Log];
+    let other = best(runs.iter().filter(|run| !groups.contains(&run.cell.strategy)))?;
     let ratio = batch.iops() / other.iops();
     (ratio > 1.0 + NOISE).then(|| {
         format!(

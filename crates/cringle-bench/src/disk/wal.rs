@@ -4,7 +4,9 @@
 use super::plan::{Access, Plan, term};
 use crate::content;
 use crate::target::{Kind, Target};
+use cringle::block;
 use cringle_report::failure::{Failure, fail};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -51,6 +53,42 @@ impl Log {
                 }
                 sum = sum.wrapping_add(term(expected, &access));
                 commits += 1;
+            }
+        }
+        Ok((sum, commits))
+    }
+
+    /// As [`verify`](Self::verify), for logs of the library, which choose the order of the records.
+    pub(super) fn verify_records(
+        &self,
+        target: &Target,
+        plan: &Plan,
+        generation: u64,
+    ) -> Result<(u64, u64), Failure> {
+        let (mut sum, mut commits) = (0u64, 0u64);
+        for (number, (file, end)) in target.files.iter().zip(&self.0).enumerate() {
+            let mut found = Vec::new();
+            let read = |offset, record: &[u8]| {
+                if (record.len(), content::generation(record)) != (plan.block, generation) {
+                    let text = format!("the log has a wrong record at offset {offset}");
+                    return Err(io::Error::other(text));
+                }
+                found.push(content::head(record));
+                Ok(())
+            };
+            block::Log::open(file.own_name(), read)?;
+            let mut expected = Vec::new();
+            for offset in (0..end.load(Relaxed)).step_by(plan.block) {
+                let access = Access { offset, file: number as u32, write: true };
+                let word = content::word(target.seed.unwrap_or(0), access.file, offset / 8);
+                sum = sum.wrapping_add(term(word, &access));
+                expected.push(word);
+            }
+            commits += expected.len() as u64;
+            found.sort_unstable();
+            expected.sort_unstable();
+            if found != expected {
+                return fail("the log has other records than those that were appended");
             }
         }
         Ok((sum, commits))

@@ -16,8 +16,9 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 /// Runs `work` on one fiber of each worker. The calling thread is worker 0.
 pub(super) fn on_workers(
     job: &Job,
-    work: fn(&Job, usize, Party<'_>) -> io::Result<Vec<LaneResult>>,
+    work: impl Fn(&Job, usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 ) -> io::Result<Vec<LaneResult>> {
+    let work = &work;
     let pin = job.pinning.applies_to(job.threads);
     let runtime = cringle::Builder::new().workers(job.threads).pin(pin);
     let mut parties: Vec<_> = (0..job.threads).map(|_| job.gate.party()).collect();
@@ -36,17 +37,27 @@ pub(super) fn on_workers(
     })?
 }
 
-fn work(job: &Job, worker: usize, mut party: Party<'_>) -> io::Result<Vec<LaneResult>> {
+fn work(job: &Job, worker: usize, party: Party<'_>) -> io::Result<Vec<LaneResult>> {
     let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
+    transfer_by_fibers(job, worker, party, |access, block| transfer(job, &files, access, block))
+}
+
+/// Performs the accesses of a worker by queue-depth fibers, each with a loop over its lane.
+pub(super) fn transfer_by_fibers(
+    job: &Job,
+    worker: usize,
+    mut party: Party<'_>,
+    transfer: impl Fn(&Access, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<Vec<LaneResult>> {
+    let transfer = &transfer;
     let mut area = job.buffers(job.queue_depth)?;
     fiber::scope(|scope| {
         let start = |(slot, buffer)| {
             let lane = job.plan.lane(worker, job.threads, slot, job.queue_depth);
-            let files = &files;
             scope.spawn_local(move || {
                 // Continues when the gate is open.
                 fiber::yield_now();
-                drive(job, lane, buffer, |access, block| transfer(job, files, access, block))
+                drive(job, lane, buffer, transfer)
             })
         };
         let fibers: Vec<_> = area.chunks_mut(job.plan.block).enumerate().map(start).collect();

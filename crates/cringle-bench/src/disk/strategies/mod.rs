@@ -7,6 +7,7 @@
 mod batch;
 mod fibers;
 mod fio;
+mod log;
 mod mmap;
 mod sync;
 mod threads;
@@ -39,11 +40,13 @@ pub enum Strategy {
     Fibers,
     /// Cringle's batches.
     Batch,
+    /// Cringle's block::Log; only for `--profile wal`.
+    Log,
     /// fio with the same settings, if it is installed.
     Fio,
 }
 
-pub(super) const ALL: [Strategy; 8] = [
+pub(super) const ALL: [Strategy; 9] = [
     Strategy::Sync,
     Strategy::Threads,
     Strategy::Mmap,
@@ -51,6 +54,7 @@ pub(super) const ALL: [Strategy; 8] = [
     Strategy::Uring,
     Strategy::Fibers,
     Strategy::Batch,
+    Strategy::Log,
     Strategy::Fio,
 ];
 
@@ -72,6 +76,7 @@ impl Strategy {
             Strategy::Uring => "uring",
             Strategy::Fibers => "fibers",
             Strategy::Batch => "batch",
+            Strategy::Log => "log",
             Strategy::Fio => "fio",
         }
     }
@@ -83,7 +88,7 @@ impl Strategy {
                 (!crate::fio::is_installed()).then(|| "fio is not installed".to_string())
             }
             Strategy::Uring => crate::ring::build(1).err().map(|error| error.to_string()),
-            Strategy::Fibers | Strategy::Batch => {
+            Strategy::Fibers | Strategy::Batch | Strategy::Log => {
                 let runtime = cringle::Builder::new().workers(1);
                 runtime.run(|| ()).err().map(|error| error.to_string())
             }
@@ -111,6 +116,9 @@ impl Strategy {
             (Strategy::Mmap, Profile::Wal) => {
                 Some("a store to a mapping does not append, and cannot be committed by itself")
             }
+            (Strategy::Log, Profile::Direct | Profile::Cached | Profile::BufferedSeq) => {
+                Some("a log has records, and no blocks to read or overwrite")
+            }
             (Strategy::Mmap, Profile::Direct) if direction.writes() => {
                 Some("a store to a mapping does not report when it reaches the device")
             }
@@ -132,6 +140,10 @@ impl Strategy {
             (Strategy::Batch, Profile::Wal) => {
                 Some("batch: group commit; one fdatasync makes all appends of a batch durable")
             }
+            (Strategy::Log, Profile::Wal) => Some(
+                "log: block::Log; appends that wait at the same time share a write and a sync, and \
+                 each has a frame of 16 bytes with checksums",
+            ),
             (Strategy::Fio, Profile::Wal) => Some(
                 "fio: one psync job with fdatasync=1 for each committer; it reports no common \
                  latency of an append and its sync",
@@ -162,6 +174,7 @@ impl Strategy {
             Strategy::Uring => uring::run(job),
             Strategy::Fibers => fibers::run(job),
             Strategy::Batch => batch::run(job),
+            Strategy::Log => log::run(job),
             Strategy::Fio => return fio::run(job).map(Outcome::Reported),
         };
         lanes.map(Outcome::Measured)

@@ -1,0 +1,28 @@
+//! `log`: queue-depth fibers on each worker, which append to one [`Log`] for each file.
+//!
+//! The log chooses the place of a record and adds a frame, so its content is verified by reading
+//! the records, not the blocks: [`crate::disk::wal`].
+
+use super::fibers::{on_workers, transfer_by_fibers};
+use crate::disk::job::{Job, LaneResult};
+use crate::disk::plan::Access;
+use crate::target::TestFile;
+use cringle::block::Log;
+use std::io;
+
+/// The frame of a record.
+const FRAME_BYTES: usize = 16;
+/// The default of a log.
+const GROUP_BYTES: usize = 1 << 20;
+
+pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
+    let open = |file: &TestFile| {
+        let builder = Log::builder().group_bytes((job.plan.block + FRAME_BYTES).max(GROUP_BYTES));
+        builder.open(file.own_name(), |_, _| Ok(()))
+    };
+    let logs: Vec<Log> = job.target.files.iter().map(open).collect::<io::Result<_>>()?;
+    let append = |access: &Access, block: &mut [u8]| {
+        logs[access.file as usize].append(block).map(|_offset| block.len())
+    };
+    on_workers(job, |job, worker, party| transfer_by_fibers(job, worker, party, append))
+}
