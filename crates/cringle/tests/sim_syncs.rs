@@ -2,12 +2,14 @@
 //! bytes that could not be written are lost, though later syncs succeed.
 
 use cringle::fiber;
-use cringle::fs::File;
+use cringle::fs::{File, WriteFlags};
 use cringle::sim::{Fault, Faults, Options, World};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const FAULTY: Duration = Duration::from_millis(1);
@@ -83,6 +85,64 @@ fn failure_that_another_call_has_reported_fails_later_syncs() {
         run.unwrap();
     }
     assert!(failed > 50, "a write-back failed in {failed} of 100 runs");
+}
+
+/// The same by a write that syncs.
+#[test]
+fn failure_of_a_write_that_syncs_fails_later_syncs() {
+    let mut failed = 0;
+    for seed in 0..100 {
+        let run = world_with(seed, failing(), b"").run(|| {
+            let Ok(one) = open() else { return };
+            let clone = one.try_clone().unwrap();
+            let fails = || one.write_at_with(&[1; 100], 0, WriteFlags::DSYNC).is_err();
+            if !(0..20).any(|_| fails()) {
+                return;
+            }
+            failed += 1;
+            wait_for_the_end_of_faults();
+            let error = clone.sync_data().unwrap_err();
+            assert!(error.to_string().contains("an earlier sync"), "{error}");
+        });
+        run.unwrap();
+    }
+    assert!(failed > 50, "a write failed in {failed} of 100 runs");
+}
+
+/// Its bytes survive a loss of power, and those of a write without the flag need not.
+#[test]
+fn write_that_syncs_is_durable_when_it_returns() {
+    let (mut lost, mut kept) = (0, 0);
+    for seed in 0..300 {
+        let faults = Faults::none().with(Fault::Writeback);
+        let mut world = world_with(seed, faults, &[0; 8192]);
+        let written = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&written);
+        let ended = world.run_until_power_loss(move || {
+            let file = open()?;
+            for n in 0..64usize {
+                // The second half is not synced.
+                file.write_at(&[1; 64], 4096 + 64 * n as u64)?;
+                let done = file.write_at_with(&[1; 64], 64 * n as u64, WriteFlags::DSYNC)?;
+                assert_eq!(done, 64);
+                count.store(n + 1, Ordering::Relaxed);
+            }
+            io::Result::Ok(())
+        });
+        if ended.unwrap().is_some() {
+            world.crash();
+        }
+        let content = world.read("/log").unwrap();
+        let durable = 64 * written.load(Ordering::Relaxed);
+        assert_eq!(
+            content[..durable],
+            vec![1; durable],
+            "seed {seed}: an acknowledged byte is lost"
+        );
+        let other = &content[4096..][..durable];
+        if other.iter().all(|&byte| byte == 1) { kept += 1 } else { lost += 1 }
+    }
+    assert!(lost > 50, "bytes without a sync were lost in {lost} runs, and kept in {kept}");
 }
 
 #[test]

@@ -64,13 +64,15 @@ unsafe fn call(op: &Op) -> i32 {
                     _ => syscall!(SYS_pwrite64, fd, buf, len, offset),
                 }
             }
-            Op::ReadVectored { fd, slices, count, offset } => match offset {
-                AT_CURSOR => syscall!(SYS_readv, fd, slices, count),
-                _ => syscall!(SYS_preadv, fd, slices, count, offset, 0),
+            Op::ReadVectored { fd, slices, count, offset, flags } => match (offset, flags) {
+                (AT_CURSOR, _) => syscall!(SYS_readv, fd, slices, count),
+                (_, 0) => syscall!(SYS_preadv, fd, slices, count, offset, 0),
+                _ => syscall!(SYS_preadv2, fd, slices, count, offset, 0, flags),
             },
-            Op::WriteVectored { fd, slices, count, offset } => match offset {
-                AT_CURSOR => syscall!(SYS_writev, fd, slices, count),
-                _ => syscall!(SYS_pwritev, fd, slices, count, offset, 0),
+            Op::WriteVectored { fd, slices, count, offset, flags } => match (offset, flags) {
+                (AT_CURSOR, _) => syscall!(SYS_writev, fd, slices, count),
+                (_, 0) => syscall!(SYS_pwritev, fd, slices, count, offset, 0),
+                _ => syscall!(SYS_pwritev2, fd, slices, count, offset, 0, flags),
             },
             Op::Sync { fd, data_only: true } => syscall!(SYS_fdatasync, fd),
             Op::Sync { fd, data_only: false } => syscall!(SYS_fsync, fd),

@@ -246,7 +246,7 @@ impl Read for &File {
         }
         if self.uses_kernels_cursor() {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-            let op = Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR };
+            let op = Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
             return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         let len = len_of(bufs);
@@ -293,7 +293,8 @@ impl Write for &File {
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-            let op = Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR };
+            let op =
+                Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
             return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         let len = len_of(bufs);

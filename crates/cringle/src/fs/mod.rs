@@ -30,6 +30,7 @@
 //! - [`Dir`]: paths that cannot leave a directory;
 //! - [`statx`] and extended attributes ([`get_xattr`] and its siblings);
 //! - the disk space of a file: [`File::allocate`], [`File::punch_hole`], [`File::seek_data`];
+//! - flags of a single read or write: [`File::read_at_with`], [`File::write_at_with`];
 //! - the page cache: [`File::advise`], [`File::sync_range`];
 //! - copies within the kernel: [`copy_range`], [`File::reflink_from`].
 
@@ -44,6 +45,7 @@ mod dir;
 mod dir_names;
 mod fifo;
 mod file;
+mod flagged;
 pub(crate) mod kernel_cursor;
 pub(crate) mod linux;
 mod listing;
@@ -74,6 +76,7 @@ pub use dir::Dir;
 #[cfg(feature = "interpose")]
 pub(crate) use fifo::wait_for_writer as wait_for_fifo_writer;
 pub use file::File;
+pub use flagged::{AtomicWriteLimits, ReadFlags, WriteFlags};
 pub use lock::TryLockError;
 pub use metadata::{FileType, Metadata};
 #[expect(deprecated, reason = "it is in std")]

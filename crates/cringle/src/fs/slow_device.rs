@@ -88,7 +88,7 @@ unsafe fn write(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
         Op::Write { target, buf, len, offset } => {
             Op::Write { target: target.punted(), buf, len, offset }
         }
-        Op::WriteVectored { fd, slices, count, offset } => {
+        Op::WriteVectored { fd, slices, count, offset, .. } => {
             // SAFETY: the caller's contract. The slices are the caller's `IoSlice`s, which have
             // this layout.
             let slices =

@@ -131,8 +131,8 @@ impl Slices {
         }
         let count = count as u32;
         match write {
-            true => Op::WriteVectored { fd, slices, count, offset },
-            false => Op::ReadVectored { fd, slices, count, offset },
+            true => Op::WriteVectored { fd, slices, count, offset, flags: 0 },
+            false => Op::ReadVectored { fd, slices, count, offset, flags: 0 },
         }
     }
 }

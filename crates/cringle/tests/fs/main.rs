@@ -18,6 +18,7 @@ mod bounce;
 mod cursor;
 mod direct;
 mod files;
+mod flagged;
 mod foreign_crates;
 mod polled;
 mod programs;

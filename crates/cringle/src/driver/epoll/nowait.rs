@@ -193,11 +193,11 @@ impl Flight {
             Op::Write { target, buf, len, .. } | Op::WriteFixed { target, buf, len, .. } => {
                 Op::Write { target, buf, len, offset }
             }
-            Op::ReadVectored { fd, slices, count, .. } => {
-                Op::ReadVectored { fd, slices, count, offset }
+            Op::ReadVectored { fd, slices, count, flags, .. } => {
+                Op::ReadVectored { fd, slices, count, offset, flags }
             }
-            Op::WriteVectored { fd, slices, count, .. } => {
-                Op::WriteVectored { fd, slices, count, offset }
+            Op::WriteVectored { fd, slices, count, flags, .. } => {
+                Op::WriteVectored { fd, slices, count, offset, flags }
             }
             other => other,
         };
@@ -285,11 +285,13 @@ impl Flight {
                     let (fd, slice) = (target.number(), one(buf.cast_mut(), len));
                     syscall!(SYS_pwritev2, fd, &raw const slice, 1, offset, 0, libc::RWF_NOWAIT)
                 }
-                Op::ReadVectored { fd, slices, count, offset } => {
-                    syscall!(SYS_preadv2, fd, slices, count, offset, 0, libc::RWF_NOWAIT)
+                Op::ReadVectored { fd, slices, count, offset, flags } => {
+                    let flags = flags | libc::RWF_NOWAIT;
+                    syscall!(SYS_preadv2, fd, slices, count, offset, 0, flags)
                 }
-                Op::WriteVectored { fd, slices, count, offset } => {
-                    syscall!(SYS_pwritev2, fd, slices, count, offset, 0, libc::RWF_NOWAIT)
+                Op::WriteVectored { fd, slices, count, offset, flags } => {
+                    let flags = flags | libc::RWF_NOWAIT;
+                    syscall!(SYS_pwritev2, fd, slices, count, offset, 0, flags)
                 }
                 _ => unreachable!("a read or a write"),
             }

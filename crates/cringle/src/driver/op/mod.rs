@@ -56,12 +56,15 @@ pub(crate) enum Op {
         slices: *const libc::iovec,
         count: u32,
         offset: u64,
+        /// `RWF_…`; none at the cursor.
+        flags: c_int,
     },
     WriteVectored {
         fd: RawFd,
         slices: *const libc::iovec,
         count: u32,
         offset: u64,
+        flags: c_int,
     },
     Sync {
         fd: RawFd,

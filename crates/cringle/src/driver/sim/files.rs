@@ -218,6 +218,25 @@ impl Files {
         0
     }
 
+    /// Makes the pages of a write durable (`RWF_DSYNC`), or it `fails`. Returns the result.
+    pub(super) fn write_through(
+        &mut self,
+        fd: RawFd,
+        rng: &mut Rng,
+        bytes: &Range<u64>,
+        fails: bool,
+    ) -> i32 {
+        let Some((_, node)) = self.node_of(fd) else { return 0 };
+        if fails {
+            node.fail_write_back(rng);
+        }
+        if node.write_back.reports(fd) || fails {
+            return -libc::EIO;
+        }
+        node.write_through(bytes);
+        0
+    }
+
     /// `sync_file_range(2)`, which makes no bytes durable. If it `fails`, the call returns the
     /// error only if it `waits`.
     pub(super) fn sync_range(&mut self, fd: RawFd, rng: &mut Rng, waits: bool, fails: bool) -> i32 {

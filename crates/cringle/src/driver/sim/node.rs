@@ -89,6 +89,18 @@ impl Node {
         self.durable = Some(self.write_back.without_dropped(now, &old));
     }
 
+    /// Makes the sectors of these bytes durable.
+    pub(super) fn write_through(&mut self, bytes: &Range<u64>) {
+        let now = self.bytes();
+        let first = bytes.start as usize / SECTOR_BYTES * SECTOR_BYTES;
+        let end = (bytes.end as usize).next_multiple_of(SECTOR_BYTES).min(now.len());
+        let durable = self.durable.get_or_insert_default();
+        if durable.len() < end {
+            durable.resize(end, 0);
+        }
+        durable[first..end].copy_from_slice(&now[first..end]);
+    }
+
     /// A write-back fails.
     pub(super) fn fail_write_back(&mut self, rng: &mut Rng) {
         let now = self.bytes();

@@ -100,6 +100,13 @@ impl Core {
         }
         if is_regular && is_write && result > 0 {
             self.written(op, fd, result as usize);
+            if is_synced(op) {
+                let fails = self.draw(Fault::InputOutput);
+                let bytes = written_range(op, fd, result as u64);
+                if self.files.write_through(fd, &mut self.rng, &bytes, fails) < 0 {
+                    return Outcome::Done(-libc::EIO);
+                }
+            }
         }
         Outcome::Done(if fails { -libc::EIO } else { result })
     }
@@ -389,10 +396,18 @@ fn offset_of(op: &Op) -> Option<u64> {
     }
 }
 
+/// Whether a write returns only when its bytes are on the disk.
+fn is_synced(op: &Op) -> bool {
+    let durable = libc::RWF_DSYNC | libc::RWF_SYNC;
+    matches!(*op, Op::WriteVectored { flags, .. } if flags & durable != 0)
+}
+
 /// Returns the place of the bytes that an op has just written to a regular file.
 fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
     let before = |end: u64| end.saturating_sub(count)..end;
-    if sys::status_flags(fd) & libc::O_APPEND != 0 {
+    let flags = if let Op::WriteVectored { flags, .. } = *op { flags } else { 0 };
+    let appends = sys::status_flags(fd) & libc::O_APPEND != 0 && flags & libc::RWF_NOAPPEND == 0;
+    if appends || flags & libc::RWF_APPEND != 0 {
         return before(sys::fstat(fd).map_or(0, |stat| stat.st_size as u64));
     }
     match offset_of(op).filter(|&offset| offset != AT_CURSOR) {
@@ -416,13 +431,15 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
         Op::Write { buf, offset, .. } | Op::WriteFixed { buf, offset, .. } => {
             Op::Write { target, buf, len: most as u32, offset }
         }
-        Op::ReadVectored { slices, count, offset, .. } => {
+        Op::ReadVectored { slices, count, offset, flags, .. } => {
             cut.extend(cut_to(slices_of(slices, count), most));
-            Op::ReadVectored { fd, slices: cut.as_ptr(), count: cut.len() as u32, offset }
+            let (slices, count) = (cut.as_ptr(), cut.len() as u32);
+            Op::ReadVectored { fd, slices, count, offset, flags }
         }
-        Op::WriteVectored { slices, count, offset, .. } => {
+        Op::WriteVectored { slices, count, offset, flags, .. } => {
             cut.extend(cut_to(slices_of(slices, count), most));
-            Op::WriteVectored { fd, slices: cut.as_ptr(), count: cut.len() as u32, offset }
+            let (slices, count) = (cut.as_ptr(), cut.len() as u32);
+            Op::WriteVectored { fd, slices, count, offset, flags }
         }
         Op::Recv { buf, flags, .. } if most > 0 => Op::Recv { fd, buf, len: most as u32, flags },
         Op::Send { buf, flags, .. } | Op::SendZc { buf, flags, .. } if most > 0 => {

@@ -24,11 +24,11 @@ pub(super) fn entry(op: &Op) -> Entry {
         Op::WriteFixed { target, buf, len, offset, index } => {
             on(target, |fd| opcode::WriteFixed::new(fd, buf, len, index).offset(offset).build())
         }
-        Op::ReadVectored { fd, slices, count, offset } => {
-            opcode::Readv::new(Fd(fd), slices, count).offset(offset).build()
+        Op::ReadVectored { fd, slices, count, offset, flags } => {
+            opcode::Readv::new(Fd(fd), slices, count).offset(offset).rw_flags(flags).build()
         }
-        Op::WriteVectored { fd, slices, count, offset } => {
-            opcode::Writev::new(Fd(fd), slices, count).offset(offset).build()
+        Op::WriteVectored { fd, slices, count, offset, flags } => {
+            opcode::Writev::new(Fd(fd), slices, count).offset(offset).rw_flags(flags).build()
         }
         Op::Sync { fd, data_only } => {
             let datasync = types::FsyncFlags::DATASYNC;

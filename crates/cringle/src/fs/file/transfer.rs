@@ -185,15 +185,27 @@ impl File {
         bufs: &mut [IoSliceMut<'_>],
         offset: u64,
     ) -> io::Result<usize> {
-        let Some((worker, fiber)) = self.ring() else {
-            return match offset {
-                AT_CURSOR => sys::readv(self.fd(), bufs),
-                _ => sys::preadv(self.fd(), bufs, offset),
-            };
-        };
+        self.read_vectored_flagged(bufs, offset, 0)
+    }
+
+    /// Reads with flags of the kernel (`RWF_…`).
+    pub(in crate::fs) fn read_vectored_flagged(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+        flags: i32,
+    ) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset };
+        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset, flags };
+        let Some((worker, fiber)) = self.ring() else {
+            return match (offset, flags) {
+                (AT_CURSOR, _) => sys::readv(self.fd(), bufs),
+                (_, 0) => sys::preadv(self.fd(), bufs, offset),
+                // SAFETY: I1. The caller's buffers are borrowed until this returns.
+                _ => sys::result_of(unsafe { blocking::perform(&op()) }),
+            };
+        };
         if bufs.iter().all(|buf| buf.is_empty()) {
             return self.transfer_nothing(worker, fiber, op());
         }
@@ -241,17 +253,29 @@ impl File {
         bufs: &[IoSlice<'_>],
         offset: u64,
     ) -> io::Result<usize> {
-        let Some((worker, fiber)) = self.ring() else {
-            return match offset {
-                AT_CURSOR => sys::writev(self.fd(), bufs),
-                _ => sys::pwritev(self.fd(), bufs, offset),
-            };
-        };
+        self.write_vectored_flagged(bufs, offset, 0)
+    }
+
+    /// Writes with flags of the kernel (`RWF_…`).
+    pub(in crate::fs) fn write_vectored_flagged(
+        &self,
+        bufs: &[IoSlice<'_>],
+        offset: u64,
+        flags: i32,
+    ) -> io::Result<usize> {
         let bufs = &bufs[..bufs.len().min(sys::MAX_SLICES)];
         let len = bufs.iter().map(|buf| buf.len()).sum();
         let op = |bufs: &[IoSlice<'_>]| {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-            Op::WriteVectored { fd: self.fd(), slices, count, offset }
+            Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
+        };
+        let Some((worker, fiber)) = self.ring() else {
+            return match (offset, flags) {
+                (AT_CURSOR, _) => sys::writev(self.fd(), bufs),
+                (_, 0) => sys::pwritev(self.fd(), bufs, offset),
+                // SAFETY: I1. The caller's buffers are borrowed until this returns.
+                _ => sys::result_of(unsafe { blocking::perform(&op(bufs)) }),
+            };
         };
         if len == 0 {
             return self.transfer_nothing(worker, fiber, op(bufs));

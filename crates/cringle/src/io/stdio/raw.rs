@@ -115,7 +115,7 @@ impl Read for Raw {
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-        let op = Op::ReadVectored { fd: self.0, slices, count, offset: AT_CURSOR };
+        let op = Op::ReadVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
         // SAFETY: I1. The buffers are borrowed until this returns.
         ignore_closed(unsafe { self.perform(op) }, 0)
     }
@@ -140,7 +140,7 @@ impl Write for Raw {
         let bytes_of = |bufs: &[IoSlice<'_>]| bufs.iter().map(|buf| buf.len()).sum();
         let write = |bufs: &[IoSlice<'_>]| {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
-            let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR };
+            let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
             // SAFETY: I1. The buffers are borrowed until this returns.
             ignore_closed(unsafe { self.perform(op) }, bytes_of(bufs))
         };

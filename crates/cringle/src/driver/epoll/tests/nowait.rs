@@ -73,7 +73,7 @@ fn cached_read_returns_all_of_the_file() {
     let slices = [one, two]
         .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
     let vectored = rig
-        .push(|_| Op::ReadVectored { fd, slices: slices.as_ptr(), count: 2, offset: 100 })
+        .push(|_| Op::ReadVectored { fd, slices: slices.as_ptr(), count: 2, offset: 100, flags: 0 })
         .unwrap();
     rig.until_idle();
     assert_eq!((rig.result(vectored), &buf[..9900]), (9900, &text[100..]));
@@ -109,7 +109,7 @@ fn read_continues_on_the_pool() {
         let (len, slices) = (buf.len() as u32, slices.as_ptr());
         let read = rig.push(|_| {
             if vectored {
-                Op::ReadVectored { fd, slices, count: 2, offset: 100 }
+                Op::ReadVectored { fd, slices, count: 2, offset: 100, flags: 0 }
             } else {
                 Op::Read { target, buf: at, len, offset: 100 }
             }
@@ -196,7 +196,7 @@ fn fifo_write_takes_one_piece() {
                 let (target, buf) = (Target::fd(fd), text.as_ptr());
                 Op::Write { target, buf, len: len as u32, offset: AT_CURSOR }
             }
-            _ => Op::WriteVectored { fd, slices, count, offset: AT_CURSOR },
+            _ => Op::WriteVectored { fd, slices, count, offset: AT_CURSOR, flags: 0 },
         };
         let number = rig.push(|_| op).unwrap();
         rig.until_idle();
@@ -222,7 +222,13 @@ fn fifo_reads_wait_for_data() {
     let slices = [0, 1, 2].map(|n| libc::iovec { iov_base: (&raw mut buf[n]).cast(), iov_len: 1 });
     let fd = fifo.as_raw_fd();
     let vectored = rig
-        .push(|_| Op::ReadVectored { fd, slices: slices.as_ptr(), count: 3, offset: AT_CURSOR })
+        .push(|_| Op::ReadVectored {
+            fd,
+            slices: slices.as_ptr(),
+            count: 3,
+            offset: AT_CURSOR,
+            flags: 0,
+        })
         .unwrap();
     rig.enter();
     assert!(rig.settled.is_empty());

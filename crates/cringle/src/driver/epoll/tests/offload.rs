@@ -151,7 +151,7 @@ fn storage_ops_use_the_bounded_pool() {
         Box::new(move |buf| Op::Write { target: writes, buf, len: 1, offset: 0 }),
         Box::new(move |_| {
             let slices = std::ptr::null();
-            Op::WriteVectored { fd: writes.number(), slices, count: 0, offset: AT_CURSOR }
+            Op::WriteVectored { fd: writes.number(), slices, count: 0, offset: AT_CURSOR, flags: 0 }
         }),
         Box::new(move |buf| Op::Read { target: reads, buf, len: 1, offset: AT_CURSOR }),
         Box::new(move |buf| Op::Read { target: reads, buf, len: 1, offset: 0 }),

@@ -53,7 +53,13 @@ type MakeOp = fn(i32, *mut u8, &mut Named) -> Op;
 fn readers_are_served_in_order_of_arrival() {
     let kinds: [MakeOp; 4] = [
         |fd, buf, _| Op::Read { target: Target::fd(fd), buf, len: 1, offset: AT_CURSOR },
-        |fd, _, named| Op::ReadVectored { fd, slices: &*named.slice, count: 1, offset: AT_CURSOR },
+        |fd, _, named| Op::ReadVectored {
+            fd,
+            slices: &*named.slice,
+            count: 1,
+            offset: AT_CURSOR,
+            flags: 0,
+        },
         |fd, buf, _| Op::Recv { fd, buf, len: 1, flags: 0 },
         |fd, _, named| Op::RecvMsg { fd, message: &mut *named.message, flags: 0 },
     ];
@@ -82,7 +88,13 @@ fn readers_are_served_in_order_of_arrival() {
 fn writers_are_served_in_order_of_arrival() {
     let kinds: [MakeOp; 5] = [
         |fd, buf, _| Op::Write { target: Target::fd(fd), buf, len: 1, offset: AT_CURSOR },
-        |fd, _, named| Op::WriteVectored { fd, slices: &*named.slice, count: 1, offset: AT_CURSOR },
+        |fd, _, named| Op::WriteVectored {
+            fd,
+            slices: &*named.slice,
+            count: 1,
+            offset: AT_CURSOR,
+            flags: 0,
+        },
         |fd, buf, _| Op::Send { fd, buf, len: 1, flags: 0 },
         |fd, buf, _| Op::SendZc { fd, buf, len: 1, flags: 0 },
         |fd, _, named| Op::SendMsg { fd, message: &*named.message, flags: 0 },
