@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// Writes the lines to `out`. Returns whether there were errors.
 pub(crate) fn run(root: PathBuf, out: &mut dyn Write) -> io::Result<bool> {
     let hashes = cringle::run(|| {
-        // This fiber advances the iterator. Fibers of all workers hash up to 64 files at once.
-        let files = list(root).into_iter().enumerate().inspect(|(n, _)| {
+        // This fiber lists the tree, while fibers of all workers hash up to 64 files at once.
+        let files = list(root).enumerate().inspect(|(n, _)| {
             if n % 1000 == 0 && io::stderr().is_terminal() {
                 eprint!("{n} files\r");
             }
@@ -30,18 +30,18 @@ pub(crate) fn run(root: PathBuf, out: &mut dyn Write) -> io::Result<bool> {
     Ok(hashes.iter().any(|(hash, _)| hash.is_err()))
 }
 
-/// Returns the files of a tree in the order of their names. A path that cannot be listed counts as
-/// a file, so that it is reported when it is read.
-fn list(path: PathBuf) -> Vec<PathBuf> {
+/// Lists the files of a tree in the order of their names, one directory after the other. A path
+/// that cannot be listed counts as a file, so that it is reported when it is read.
+fn list(path: PathBuf) -> Box<dyn Iterator<Item = PathBuf>> {
     let entries = fs::read_dir(&path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let Ok(mut entries) = entries else { return vec![path] };
+    let Ok(mut entries) = entries else { return Box::new(Some(path).into_iter()) };
     entries.sort_by_cached_key(fs::DirEntry::file_name);
     let files = |entry: fs::DirEntry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => list(entry.path()),
-        Ok(kind) if !kind.is_file() => Vec::new(),
-        _ => vec![entry.path()],
+        Ok(kind) if !kind.is_file() => Box::new(None.into_iter()),
+        _ => Box::new(Some(entry.path()).into_iter()),
     };
-    entries.into_iter().flat_map(files).collect()
+    Box::new(entries.into_iter().flat_map(files))
 }
 
 fn hash(path: &PathBuf) -> io::Result<u32> {

@@ -39,7 +39,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The state that the clones of a file share.
 #[derive(Default)]
@@ -47,11 +47,31 @@ pub(super) struct Cursor {
     lock: FairLock,
     /// Whether handles that the library does not know may use the kernel's cursor.
     lent: AtomicBool,
+    /// The cursor, if only reads from the page cache have moved it since the file was opened, else
+    /// `UNKNOWN`. If another process shares the cursor, it may be wrong, and a read may return
+    /// fewer bytes than the file has.
+    position: AtomicU64,
 }
+
+const UNKNOWN: u64 = u64::MAX;
 
 impl Cursor {
     pub(super) fn lock(&self) -> io::Result<FairLockGuard<'_>> {
-        self.lock.lock()
+        self.lock_for_read().map(|(held, _)| held)
+    }
+
+    /// Locks the cursor, and returns its position, if that is known. It is unknown to later callers
+    /// then, unless the caller [keeps](Self::keep) it.
+    fn lock_for_read(&self) -> io::Result<(FairLockGuard<'_>, Option<u64>)> {
+        let held = self.lock.lock()?;
+        let position = self.position.load(Ordering::Relaxed);
+        self.position.store(UNKNOWN, Ordering::Relaxed);
+        Ok((held, (position != UNKNOWN).then_some(position)))
+    }
+
+    /// Keeps the position for the next read. The caller holds the lock.
+    fn keep(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
     }
 
     pub(super) fn lend(&self) {
@@ -203,7 +223,7 @@ impl Read for &File {
         if !self.is_seekable() {
             return self.read_through(buf, AT_CURSOR);
         }
-        let _cursor = self.hold_cursor()?;
+        let (_held, position) = self.cursor().lock_for_read()?;
         if let Some(bounce) = &self.bounce {
             return self.at_cursor(buf.len(), false, |offset| bounce.read(self, buf, offset));
         }
@@ -216,8 +236,11 @@ impl Read for &File {
             let op = Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
             return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
-        let done = match self.read_cached_at_cursor(&mut buf[..most])? {
-            Inline::All(count) => return Ok(count),
+        let done = match self.read_cached_at_cursor(&mut buf[..most], position)? {
+            Inline::All(count) => {
+                position.inspect(|&position| self.cursor().keep(position + count as u64));
+                return Ok(count);
+            }
             Inline::Rest(done) => done,
         };
         let rest = &mut buf[done..most];

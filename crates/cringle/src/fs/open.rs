@@ -4,7 +4,7 @@ use super::File;
 use super::bounce::{self, Direct};
 use super::fifo;
 use super::perform::c_path;
-use super::resolve::{Base, open};
+use super::resolve::{Base, open, open_cached};
 use super::stat::{self, stat, stat_open};
 use crate::fiber::backoff::Backoff;
 use crate::fiber::protect;
@@ -240,6 +240,12 @@ impl OpenOptions {
         };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
         let open_flags = if waits { flags | libc::O_NONBLOCK } else { flags };
+        if waits
+            && let Base::Ambient = base
+            && let Some(opened) = open_cached(worker, fiber, &c_path, open_flags)
+        {
+            return self.opened(worker, fiber, opened?, flags, waits);
+        }
         let mut backoff = Backoff::default();
         loop {
             let e = match open_with_flags(open_flags) {

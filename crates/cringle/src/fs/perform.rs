@@ -79,6 +79,19 @@ fn retry(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
     }
 }
 
+/// Whether the fiber may make a plain call that does not wait, before it performs an op. Spends one
+/// of the fiber's inline calls, and yields if none is left.
+pub(super) fn may_try_inline(worker: Here, fiber: FiberRef) -> bool {
+    // The faults of a simulation could not reach the call.
+    if worker.is_simulated() {
+        return false;
+    }
+    if !fiber.spend_inline() {
+        worker.refresh_budget(fiber);
+    }
+    !worker.is_interrupted(fiber)
+}
+
 /// Whether no other fiber could run during the call. False for a cancelled fiber.
 fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
     if !worker.is_solitary(fiber) {

@@ -6,8 +6,10 @@
 //! first opens the name's parent directory that way, and then changes the name in it; no call
 //! follows the last component.
 
-use super::perform::{c_path, perform};
-use crate::driver::Op;
+use super::perform::{c_path, may_try_inline, perform};
+use crate::driver::{Op, blocking};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::Here;
 use crate::sys::Owned;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -67,6 +69,43 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
     // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
     // owner.
     Ok(unsafe { Owned::of_new(fd as RawFd) })
+}
+
+/// Opens an existing file by a plain call that does not wait, if the kernel has all names of the
+/// path in memory (`RESOLVE_CACHED`, Linux 5.12). `None` if it was not tried or would wait, and for
+/// an error that [`open`] finds too.
+///
+/// `flags` contain `O_NONBLOCK`, so that the call does not wait for the other end of a FIFO or for
+/// the holder of a lease. A ring makes the same call in the turn's batch, and passes the open on to
+/// a kernel thread if it would wait.
+pub(super) fn open_cached(
+    worker: Here,
+    fiber: FiberRef,
+    path: &CStr,
+    flags: i32,
+) -> Option<io::Result<Owned>> {
+    debug_assert!(flags & libc::O_NONBLOCK != 0, "the call must not wait");
+    let creates =
+        flags & (libc::O_CREAT | libc::O_TRUNC) != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    if creates || !may_try_inline(worker, fiber) {
+        return None;
+    }
+    // SAFETY: an all-zero structure of integers is valid, and requests nothing.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    // The cast avoids sign extension.
+    how.flags = u64::from(flags as u32);
+    how.resolve = libc::RESOLVE_CACHED;
+    let op = Op::OpenHow { dir: libc::AT_FDCWD, path: path.as_ptr(), how: &how };
+    // SAFETY: I1. The path and `how` outlive the call.
+    let fd = unsafe { blocking::perform(&op) };
+    worker.events().tried_inline(fd >= 0 || fd == -libc::ENOENT);
+    match fd {
+        // SAFETY: the call has just returned this descriptor, which is newly opened and has no
+        // other owner.
+        0.. => Some(Ok(unsafe { Owned::of_new(fd) })),
+        _ if fd == -libc::ENOENT => Some(Err(io::Error::from_raw_os_error(libc::ENOENT))),
+        _ => None,
+    }
 }
 
 /// Opens a directory for reading its entries.

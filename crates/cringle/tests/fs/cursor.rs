@@ -2,10 +2,11 @@
 //! bytes transferred: also through the ring, uncached, with `O_DIRECT`, and if clones of the file
 //! are used on several workers.
 
-use crate::disk::{directory, everywhere, make_cold, pattern, solitary};
+use crate::disk::{directory, everywhere, in_company, make_cold, pattern, solitary};
 use cringle::block::AlignedBuf;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -351,4 +352,97 @@ fn cancelled_read_restores_the_cursor() {
     }
     numbers.sort();
     assert!(numbers.into_iter().eq(0..64));
+}
+
+/// Other fibers are ready, so that other calls go through the ring.
+#[test]
+fn cached_file_is_opened_and_read_inline() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let bytes = pattern(5000);
+    std::fs::write(&path, &bytes).unwrap();
+    in_company(|| {
+        let mut buf = [0; 8192];
+        let mut read_all = || {
+            let mut file = File::open(&path).unwrap();
+            assert_eq!(file.read(&mut buf).unwrap(), 5000);
+            assert_eq!(&buf[..5000], bytes);
+            assert_eq!(file.read(&mut buf).unwrap(), 0);
+            file
+        };
+        read_all();
+        let counts = || {
+            let worker = &cringle::runtime::stats().unwrap().workers[0];
+            (worker.inline_hits, worker.inline_misses)
+        };
+        let before = counts();
+        let mut file = read_all();
+        let after = counts();
+        assert_eq!((after.0 - before.0, after.1 - before.1), (3, 0), "an open and two reads");
+        std::fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
+        assert_eq!(file.read(&mut buf).unwrap(), 4);
+        assert_eq!(&buf[..4], b"more");
+    });
+}
+
+/// The page cache holds the first page, which a read at the cursor takes inline, and not the next.
+#[test]
+fn read_past_cached_pages_is_not_short() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let bytes = pattern(64 * BLOCK);
+    std::fs::write(&path, &bytes).unwrap();
+    let plain = std::fs::File::open(&path).unwrap();
+    in_company(|| {
+        for start in [0, 100, BLOCK + 1] {
+            for moves in [0, 1, 2] {
+                make_cold(&plain);
+                let mut file = File::open(&path).unwrap();
+                // One page, without the pages that the kernel would read ahead.
+                file.advise(cringle::fs::Advice::Random, 0, 0).unwrap();
+                file.read_exact_at(&mut [0; 1], start as u64).unwrap();
+                match moves {
+                    0 => {
+                        assert_eq!(file.seek(SeekFrom::Start(start as u64)).unwrap(), start as u64)
+                    }
+                    1 => file.try_clone().unwrap().seek_relative(start as i64).unwrap(),
+                    _ => file.read_exact(&mut vec![0; start]).unwrap(),
+                }
+                let mut buf = vec![0; 3 * BLOCK];
+                assert_eq!(file.read(&mut buf).unwrap(), buf.len(), "from {start}");
+                assert_eq!(buf, bytes[start..][..3 * BLOCK]);
+            }
+        }
+    });
+}
+
+/// Calls that never wait spend from the fiber's budget.
+#[test]
+fn cached_calls_let_other_fibers_run() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(1000)).unwrap();
+    solitary(|| {
+        let (turns, is_over) = (Cell::new(0), Cell::new(false));
+        fiber::scope(|s| {
+            s.spawn_local(|| {
+                while !is_over.get() {
+                    turns.set(turns.get() + 1);
+                    fiber::yield_now();
+                }
+            });
+            let mut file = File::open(&path).unwrap();
+            let mut read = || assert_eq!(file.read(&mut [0]).unwrap(), 1);
+            let calls: [&mut dyn FnMut(); 2] =
+                [&mut || drop(File::open(&path).unwrap()), &mut read];
+            let turns_during = |call: &mut dyn FnMut()| {
+                let before = turns.get();
+                (0..512).for_each(|_| call());
+                turns.get() - before
+            };
+            let counts = calls.map(turns_during);
+            is_over.set(true);
+            assert!(counts.iter().all(|count| (4..=64).contains(count)), "{counts:?} turns");
+        });
+    });
 }

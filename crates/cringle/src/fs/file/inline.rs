@@ -5,7 +5,8 @@
 //!
 //! - a fiber with no other runnable fiber on its worker tries `preadv2(RWF_NOWAIT)` first, and
 //!   submits to the ring what the page cache does not hold;
-//! - a fiber among others submits to the ring, in the turn's batch;
+//! - a fiber among others submits to the ring, in the turn's batch. A read at the cursor is tried
+//!   first nevertheless, because the ring would take two more system calls to move the cursor;
 //! - a fiber that nothing else could run beside is a thread: its calls on seekable files are plain
 //!   ones, hit or miss (see [`File::ring`](super::File::ring)).
 //!
@@ -29,22 +30,29 @@ pub(in crate::fs) enum Inline {
 }
 
 impl File {
-    /// Whether an inline call is worth a try now. `never` is the property that rules it out.
+    /// Whether an inline call is worth a try now. `never` is the property that rules it out, and
+    /// `pays` returns whether the call is cheaper than the ring.
     #[inline]
-    fn tries_inline(&self, worker: Here, fiber: FiberRef, never: u32) -> bool {
+    fn tries_inline(
+        &self,
+        worker: Here,
+        fiber: FiberRef,
+        never: u32,
+        pays: impl Fn(Here) -> bool,
+    ) -> bool {
         let properties = self.properties();
-        if properties & (REGULAR | DIRECT | never) != REGULAR || !worker.is_alone() {
+        if properties & (REGULAR | DIRECT | never) != REGULAR || !pays(worker) {
             return false;
         }
         if fiber.spend_inline() {
             return true;
         }
         worker.refresh_budget(fiber);
-        worker.is_alone()
+        pays(worker)
     }
 
     /// Reads what the page cache holds. An error is left to the ring, which returns it too. An
-    /// `offset` of −1 reads at the cursor and moves it.
+    /// `offset` of −1 reads at the cursor and moves it; `position` is where that is, if known.
     #[inline]
     pub(super) fn read_inline(
         &self,
@@ -52,8 +60,14 @@ impl File {
         fiber: FiberRef,
         buf: &mut [u8],
         offset: i64,
+        position: Option<u64>,
     ) -> Inline {
-        if !self.tries_inline(worker, fiber, NO_INLINE_READ) {
+        let pays = |worker: Here| match offset {
+            0.. => worker.is_alone(),
+            // The faults of a simulation could not reach an inline call.
+            _ => worker.is_alone() || !worker.is_simulated(),
+        };
+        if !self.tries_inline(worker, fiber, NO_INLINE_READ, pays) {
             return Inline::Rest(0);
         }
         let mut done = 0;
@@ -65,7 +79,13 @@ impl File {
                     worker.events().tried_inline(true);
                     return Inline::All(done);
                 }
-                count if count > 0 => done += count as usize,
+                count if count > 0 => {
+                    done += count as usize;
+                    if position.is_some_and(|start| is_within_page(start + done as u64)) {
+                        worker.events().tried_inline(true);
+                        return Inline::All(done);
+                    }
+                }
                 error => {
                     if error == -libc::EOPNOTSUPP {
                         self.add_property(NO_INLINE_READ);
@@ -91,7 +111,8 @@ impl File {
         offset: i64,
     ) -> Option<usize> {
         // An empty `pwritev2` returns 0 without asking the file, which may refuse the write.
-        if buf.is_empty() || !self.tries_inline(worker, fiber, NO_INLINE_WRITE) {
+        let pays = |worker: Here| worker.is_alone();
+        if buf.is_empty() || !self.tries_inline(worker, fiber, NO_INLINE_WRITE, pays) {
             return None;
         }
         let result = sys::write_nowait(self.fd(), buf, offset);
@@ -103,11 +124,24 @@ impl File {
     }
 
     /// Reads at the cursor what the page cache holds. The caller holds the cursor's lock.
-    pub(in crate::fs) fn read_cached_at_cursor(&self, buf: &mut [u8]) -> io::Result<Inline> {
+    pub(in crate::fs) fn read_cached_at_cursor(
+        &self,
+        buf: &mut [u8],
+        position: Option<u64>,
+    ) -> io::Result<Inline> {
         let Some((worker, fiber)) = self.ring() else { return Ok(Inline::Rest(0)) };
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
         }
-        Ok(self.read_inline(worker, fiber, buf, -1))
+        Ok(self.read_inline(worker, fiber, buf, -1, position))
     }
 }
+
+/// Whether a read that stopped here has read all that it can: the page cache holds whole pages, so
+/// the buffer or the file ends within one.
+fn is_within_page(position: u64) -> bool {
+    !position.is_multiple_of(LEAST_PAGE_BYTES)
+}
+
+/// No page is smaller.
+const LEAST_PAGE_BYTES: u64 = 4096;

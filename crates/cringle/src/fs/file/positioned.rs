@@ -109,10 +109,11 @@ impl FileExt for File {
             return sys::pread(self.fd(), buf, offset);
         }
         let most = buf.len().min(MAX_RW_BYTES);
-        let done = match self.read_inline(worker, fiber, &mut buf[..most], offset as i64) {
-            Inline::All(count) => return Ok(count),
-            Inline::Rest(done) => done,
-        };
+        let done =
+            match self.read_inline(worker, fiber, &mut buf[..most], offset as i64, Some(offset)) {
+                Inline::All(count) => return Ok(count),
+                Inline::Rest(done) => done,
+            };
         let rest = &mut buf[done..most];
         let (target, buf_start, len) = (self.target(), rest.as_mut_ptr(), rest.len() as u32);
         let from = offset + done as u64;
