@@ -1,9 +1,9 @@
 //! The checksums of a tree of small files: `examples/hash.rs`, and the same program with rayon.
 //!
 //! Both read the files on all cores. The example lists the directories meanwhile; the program with
-//! rayon lists them first, because its iterators of unknown length lose the order. *Cold* means that
-//! the kernel has dropped its caches of files, names and inodes before each run, which only root can
-//! ask for.
+//! rayon lists them first, because its iterators of unknown length lose the order. *Cold* means
+//! that the kernel has dropped its caches of files, names and inodes before each run, which only
+//! root can ask for.
 
 #[allow(dead_code, reason = "its `main` is not called")]
 #[path = "../../../crates/cringle/examples/hash.rs"]
