@@ -7,6 +7,7 @@ mod channels;
 mod copies;
 mod cores;
 mod hashes;
+mod mapped;
 mod memory;
 mod moving;
 mod mutexes;
@@ -36,8 +37,8 @@ struct Options {
     /// Number of fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Directory for the files of `batch`, `bounce`, `copy`, `hash`, `send`, `timeout` and
-    /// `moving`; not on tmpfs
+    /// Directory for the files of `batch`, `bounce`, `mapped`, `copy`, `hash`, `send`, `timeout`
+    /// and `moving`; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -67,6 +68,8 @@ enum Benchmark {
     Batch,
     /// Read and write ranges that are not aligned, past the page cache
     Bounce,
+    /// Read blocks of a file that fits the page cache
+    Mapped,
     /// Copy small files, with the ring and without
     Copy,
     /// Hash a tree of small files, and the same with rayon
@@ -117,6 +120,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::ChannelAcross => channels::run_across(rounds),
         Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
         Benchmark::Bounce => bounces::run(rounds.min(7), &options.directory),
+        Benchmark::Mapped => mapped::run(rounds, &options.directory),
         Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
         Benchmark::Hash => hashes::run(rounds, &options.directory),
         Benchmark::Send => sends::run(rounds, &options.directory),

@@ -22,6 +22,8 @@ mod hash;
 mod hello;
 #[path = "../examples/lookup.rs"]
 mod lookup;
+#[path = "../examples/mapped.rs"]
+mod mapped;
 #[path = "../examples/race.rs"]
 mod race;
 
@@ -71,6 +73,16 @@ fn copy_tree_copies_with_any_block_size() {
         }
     }
     assert!(copy_tree::run(Path::new("/nowhere"), &directory.path().join("none"), 4096).is_err());
+}
+
+#[test]
+fn mapped_reads_by_the_ring_and_from_memory() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(1 << 20)).unwrap();
+    let (file, mapped) = mapped::run(&path, 100).unwrap();
+    assert!(file > 0.0 && mapped > 0.0);
+    assert!(mapped::run(Path::new("/nowhere"), 1).is_err());
 }
 
 #[test]

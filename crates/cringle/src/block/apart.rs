@@ -1,6 +1,7 @@
 //! The operations of a batch that the ring does not perform as they are.
 
 use super::batch::{Batch, OpId, perform_again};
+use crate::driver::completion::OpState;
 use crate::driver::{Op, OpSlot};
 use crate::fiber;
 use crate::fs::File;
@@ -24,10 +25,11 @@ impl<'b> Bouncing<'b> {
 }
 
 impl Batch<'_> {
-    /// Performs the rest through the ring, while other fibers perform
+    /// Performs the operations that were not copied through the ring, while other fibers perform
+    /// those of them
     ///
-    /// - the operations that are kept off the ring, as plain calls on threads;
-    /// - those that need a buffer or a lock.
+    /// - that are kept off the ring, as plain calls on threads;
+    /// - that need a buffer or a lock.
     #[cold]
     pub(super) fn perform_some_apart(&mut self, worker: Here, fiber: FiberRef) {
         let bouncing = std::mem::take(&mut self.bouncing);
@@ -36,7 +38,9 @@ impl Batch<'_> {
             let op = &self.slots[at].op;
             op.is_off_ring() || file_of(at, op).is_some()
         };
-        let (apart, on_ring): (Vec<usize>, Vec<usize>) = (0..self.slots.len()).partition(is_apart);
+        let is_left = |&at: &usize| self.slots[at].completion.state() == OpState::New;
+        let left = (0..self.slots.len()).filter(is_left);
+        let (apart, on_ring): (Vec<usize>, Vec<usize>) = left.partition(is_apart);
         let mut others = Batch::with_capacity(on_ring.len());
         others.slots.extend(on_ring.iter().map(|&at| OpSlot::new(self.slots[at].op)));
         let (next, slots) = (Cell::new(0), &self.slots);

@@ -5,8 +5,10 @@
 //! dropped before it is submitted.
 
 use super::apart::Bouncing;
+use super::mapped::MappedRead;
 use super::results::{Outcome, Results, plain_call};
 use super::{FixedBuf, FixedFile};
+use crate::driver::completion::OpState;
 use crate::driver::iopoll::NOT_POLLED;
 use crate::driver::{DriverId, Op, OpSlot, Target, blocking};
 use crate::fiber::op::{perform_off_ring, perform_to_the_end};
@@ -65,6 +67,8 @@ pub struct Batch<'b> {
     pub(super) bouncing: Bouncing<'b>,
     /// The operations that cannot be performed, with the reason. A `Nop` takes the place of each.
     refused: Vec<(OpId, Outcome)>,
+    /// The reads that are copied if their pages are in memory.
+    pub(super) mapped: Vec<MappedRead>,
     borrows: PhantomData<&'b mut [u8]>,
 }
 
@@ -105,19 +109,22 @@ impl<'b> Batch<'b> {
     /// assert_eq!(batch.len(), 0);
     /// ```
     pub fn with_capacity(operations: usize) -> Batch<'b> {
-        Batch::reusing(Vec::with_capacity(operations), Vec::new(), Vec::new())
+        Batch::reusing(Vec::with_capacity(operations), Vec::new(), Vec::new(), Vec::new())
     }
 
     pub(super) fn reusing(
         mut slots: Vec<OpSlot>,
         mut exact: Vec<(OpId, usize)>,
         mut refused: Vec<(OpId, Outcome)>,
+        mut mapped: Vec<MappedRead>,
     ) -> Batch<'b> {
         slots.clear();
         exact.clear();
         refused.clear();
+        mapped.clear();
+        let (ring, some_off_ring) = (None, false);
         let (bouncing, borrows) = (Bouncing::default(), PhantomData);
-        Batch { slots, exact, ring: None, some_off_ring: false, bouncing, refused, borrows }
+        Batch { slots, exact, ring, some_off_ring, bouncing, refused, mapped, borrows }
     }
 
     /// Returns the number of operations.
@@ -382,9 +389,16 @@ impl<'b> Batch<'b> {
     }
 
     fn perform(mut self, worker: Here, fiber: FiberRef) -> Results {
-        if worker.refuses(fiber) {
-            self.slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
-        } else if !self.bouncing.0.is_empty()
+        let is_refused = worker.refuses(fiber);
+        let copied = if is_refused { 0 } else { self.copy_resident(Some((worker, fiber))) };
+        if copied == self.slots.len() && self.exact.is_empty() {
+            return Results::new(self.slots, self.refused, self.exact, self.mapped);
+        }
+        // A copy may yield, and the fiber be cancelled meanwhile.
+        if is_refused || copied > 0 && worker.refuses(fiber) {
+            self.left().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
+        } else if copied > 0
+            || !self.bouncing.0.is_empty()
             || self.some_off_ring && worker.driver().borrow().is_ring()
         {
             self.perform_some_apart(worker, fiber);
@@ -399,7 +413,7 @@ impl<'b> Batch<'b> {
             None => perform_again(worker, fiber, op),
         };
         let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
-        let mut results = Results::new(self.slots, self.refused, self.exact);
+        let mut results = Results::new(self.slots, self.refused, self.exact, self.mapped);
         results.note_cancelled(cause());
         results.finish(again, |slot| worker.driver().borrow().regular_file(slot));
         results.note_cancelled(cause());
@@ -434,7 +448,13 @@ impl<'b> Batch<'b> {
         again.into_iter().zip(slots).for_each(|(at, slot)| self.slots[at] = slot);
     }
 
-    fn perform_blocking(self) -> Results {
+    /// Returns the operations that have not been performed.
+    fn left(&self) -> impl Iterator<Item = &OpSlot> {
+        self.slots.iter().filter(|slot| slot.completion.state() == OpState::New)
+    }
+
+    fn perform_blocking(mut self) -> Results {
+        self.copy_resident(Worker::current());
         let bouncing = self.bouncing;
         // SAFETY: I1. The batch borrows what its ops point to until it has finished.
         let perform = |id, op: Op| unsafe {
@@ -444,8 +464,9 @@ impl<'b> Batch<'b> {
             }
         };
         let numbered = (0..).map(OpId).zip(&self.slots);
-        numbered.for_each(|(id, slot)| slot.completion.refuse(perform(id, slot.op)));
-        let mut results = Results::new(self.slots, self.refused, self.exact);
+        let left = numbered.filter(|(_, slot)| slot.completion.state() == OpState::New);
+        left.for_each(|(id, slot)| slot.completion.refuse(perform(id, slot.op)));
+        let mut results = Results::new(self.slots, self.refused, self.exact, self.mapped);
         results.finish(perform, |_| None);
         results
     }

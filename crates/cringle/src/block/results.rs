@@ -1,5 +1,6 @@
 //! The results of a batch.
 
+use super::mapped::MappedRead;
 use super::{Batch, OpId};
 use crate::driver::{Op, OpSlot, Target, means_cancelled};
 use crate::fiber::op::perform_on_pool;
@@ -30,6 +31,8 @@ pub struct Results {
     outcomes: Vec<(OpId, Outcome)>,
     /// Kept only for its memory, which `recycle` reuses.
     exact: Vec<(OpId, usize)>,
+    /// As above.
+    mapped: Vec<MappedRead>,
     cancelled: Option<Reason>,
 }
 
@@ -61,8 +64,9 @@ impl Results {
         slots: Vec<OpSlot>,
         outcomes: Vec<(OpId, Outcome)>,
         exact: Vec<(OpId, usize)>,
+        mapped: Vec<MappedRead>,
     ) -> Results {
-        Results { slots, outcomes, exact, cancelled: None }
+        Results { slots, outcomes, exact, mapped, cancelled: None }
     }
 
     /// Sets the reason of the fiber's cancel, which explains the operations that the kernel has
@@ -238,7 +242,7 @@ impl Results {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn recycle<'n>(self) -> Batch<'n> {
-        Batch::reusing(self.slots, self.exact, self.outcomes)
+        Batch::reusing(self.slots, self.exact, self.outcomes, self.mapped)
     }
 }
 

@@ -14,6 +14,8 @@
 mod cpus;
 mod file_kind;
 pub(crate) mod lock;
+pub(crate) mod mapped_copy;
+pub(crate) mod mapping;
 mod owned;
 mod plain;
 pub(crate) mod raw;

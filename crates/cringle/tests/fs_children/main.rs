@@ -15,6 +15,7 @@ mod terminal;
 #[path = "../tools/mod.rs"]
 mod tools;
 
+mod bus_errors;
 mod cancel;
 mod same_cursors;
 mod storage;

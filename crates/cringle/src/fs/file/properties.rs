@@ -116,6 +116,12 @@ impl File {
         self.properties() & OFF_RING != 0
     }
 
+    /// Whether the file is a regular one of a local disk or of memory, so that a mapping of it
+    /// shows what a read returns, and waits for no server.
+    pub(crate) fn is_on_local_storage(&self) -> bool {
+        self.properties() & (REGULAR | STREAM | OFF_RING | ODD_CURSOR) == REGULAR
+    }
+
     /// Whether a batch may read the file without special care.
     #[inline]
     pub(crate) fn is_batchable_to_read(&self) -> bool {

@@ -62,7 +62,8 @@ pub struct WorkerStats {
     pub entries: EntryCounts,
     /// Now: operations in flight when the worker last looked.
     pub in_flight: u64,
-    /// Calls that were tried without waiting, and succeeded.
+    /// Calls that were tried without waiting, and succeeded; and reads of mapped files that were
+    /// copied.
     pub inline_hits: u64,
     /// Calls that were tried without waiting, and would have waited.
     pub inline_misses: u64,

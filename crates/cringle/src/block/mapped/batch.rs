@@ -1,0 +1,139 @@
+//! The reads of mapped files in a batch.
+
+use super::{Copied, MappedFile, copying, pause};
+use crate::block::{Batch, OpId};
+use crate::driver::Op;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::Here;
+use crate::sys;
+use std::ptr::NonNull;
+
+/// A read of a batch that may be copied.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::block) struct MappedRead {
+    id: OpId,
+    /// Borrowed by the batch.
+    file: NonNull<MappedFile>,
+    copied: Copied,
+}
+
+impl<'b> Batch<'b> {
+    /// Adds a read of a mapped file from `offset` (in bytes) into `buf`. `submit` copies it if its
+    /// pages are in memory, and sends it to the ring with the others if not. Its result is that of
+    /// [`read`](Batch::read).
+    ///
+    /// ```
+    /// use cringle::block::{Batch, MappedFile, SigbusHandler};
+    /// use cringle::fs::File;
+    ///
+    /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
+    /// let mut pages = vec![0; 4 * 4096];
+    /// let mut batch = Batch::new();
+    /// for (page, offset) in pages.chunks_mut(4096).zip((0..).step_by(4096)) {
+    ///     batch.read_mapped(&program, page, offset);
+    /// }
+    /// assert!(batch.submit().iter().all(|count| matches!(count, Ok(4096))));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[inline]
+    pub fn read_mapped(&mut self, file: &'b MappedFile, buf: &'b mut [u8], offset: u64) -> OpId {
+        let id = self.read(file.file(), buf, offset);
+        self.mapped.push(MappedRead { id, file: NonNull::from(file), copied: Copied::No });
+        id
+    }
+
+    /// Adds a read of a mapped file from `offset` (in bytes) that continues until `buf` is full.
+    /// Its result is that of [`read_exact`](Batch::read_exact).
+    ///
+    /// ```
+    /// use cringle::block::{Batch, MappedFile, SigbusHandler};
+    /// use cringle::fs::File;
+    ///
+    /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
+    /// let mut magic = [0; 4];
+    /// let mut batch = Batch::new();
+    /// let read = batch.read_exact_mapped(&program, &mut magic, 0);
+    /// assert_eq!(batch.submit().get(read)?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read_exact_mapped(
+        &mut self,
+        file: &'b MappedFile,
+        buf: &'b mut [u8],
+        offset: u64,
+    ) -> OpId {
+        let id = self.read_exact(file.file(), buf, offset);
+        self.mapped.push(MappedRead { id, file: NonNull::from(file), copied: Copied::No });
+        id
+    }
+
+    /// Copies the reads of mapped files whose pages are in memory, and completes them. Returns
+    /// their number.
+    pub(in crate::block) fn copy_resident(&mut self, current: Option<(Here, FiberRef)>) -> usize {
+        if self.mapped.is_empty() {
+            return 0;
+        }
+        let Ok(here) = copying(current) else { return 0 };
+        let (mut now, mut looked, mut count, mut in_doubt) = (sys::coarse_ns(), None, 0, false);
+        for at in 0..self.mapped.len() {
+            // While one range is copied, the processor loads the begin of the next one.
+            if let Some(next) = self.mapped.get(at + 1)
+                && let Op::Read { offset, .. } = self.slots[next.id.0 as usize].op
+            {
+                // SAFETY: I16. The batch borrows the file.
+                unsafe { next.file.as_ref() }.prefetch(offset, now);
+            }
+            let read = &mut self.mapped[at];
+            let slot = &self.slots[read.id.0 as usize];
+            // The batch may have refused it.
+            let Op::Read { buf, len, offset, .. } = slot.op else { continue };
+            // SAFETY: I16. The batch borrows the file.
+            let file = unsafe { read.file.as_ref() };
+            if looked != Some(read.file) {
+                looked = Some(read.file);
+                file.look_if_due(here.map(|(worker, _)| worker), now);
+            }
+            let begin = now;
+            let pause = || {
+                now = here.map_or(now, |(worker, fiber)| pause(worker, fiber, now));
+                now
+            };
+            // SAFETY: I16. The batch borrows the buffer.
+            read.copied = unsafe { file.copy(buf, len as usize, offset, begin, pause) };
+            in_doubt |= read.copied == Copied::IfWithinFile;
+            if read.copied == Copied::Whole {
+                slot.completion.refuse(len as i32);
+                count += 1;
+            }
+        }
+        if in_doubt {
+            count += self.complete_within_files();
+        }
+        if let Some((worker, _)) = here {
+            (0..count).for_each(|_| worker.events().tried_inline(true));
+        }
+        count
+    }
+
+    /// Completes the reads that were copied and are in doubt, if their files still reach their
+    /// ends.
+    fn complete_within_files(&mut self) -> usize {
+        let (mut count, mut sized) = (0, None);
+        for read in self.mapped.iter().filter(|read| read.copied == Copied::IfWithinFile) {
+            let slot = &self.slots[read.id.0 as usize];
+            let Op::Read { len, offset, .. } = slot.op else { continue };
+            // The size is looked up after all copies, once for successive reads of a file.
+            let size = match sized {
+                Some((file, size)) if file == read.file => size,
+                // SAFETY: I16. The batch borrows the file.
+                _ => unsafe { read.file.as_ref() }.size(),
+            };
+            sized = Some((read.file, size));
+            if offset + u64::from(len) <= size {
+                slot.completion.refuse(len as i32);
+                count += 1;
+            }
+        }
+        count
+    }
+}
