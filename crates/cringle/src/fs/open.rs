@@ -205,20 +205,35 @@ impl OpenOptions {
 
     fn open_direct(&self, base: Base<'_>, path: &Path, direct: Direct) -> io::Result<File> {
         let bounces = direct == Direct::Bounce;
-        if bounces && self.append {
+        if bounces && (self.append || self.custom_flags & libc::O_APPEND != 0) {
             let text = "Direct::Bounce cannot append: open the file with write(true), and write at \
                         an offset";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let mut options = self.clone();
-        options.custom_flags(self.custom_flags | libc::O_DIRECT);
+        let mut flags = self.custom_flags | libc::O_DIRECT;
+        // `open` would truncate the file while another handle writes back what it has read.
+        let empties = self.truncate || self.custom_flags & libc::O_TRUNC != 0;
+        let empties = bounces && self.write && !self.create_new && empties;
+        if empties {
+            options.truncate(false);
+            flags &= !libc::O_TRUNC;
+        }
+        options.custom_flags(flags);
         // A write of a part of a block reads the block.
         let reads_blocks = bounces && self.write && !self.read;
         if reads_blocks {
             options.read(true);
         }
         let file = options.open_as_set(base, path).map_err(bounce::explain_open)?;
-        if bounces { file.with_bounce(reads_blocks) } else { Ok(file) }
+        if !bounces {
+            return Ok(file);
+        }
+        let file = file.with_bounce(reads_blocks)?;
+        if empties {
+            file.empty_blocks()?;
+        }
+        Ok(file)
     }
 
     fn open_as_set(&self, base: Base<'_>, path: &Path) -> io::Result<File> {

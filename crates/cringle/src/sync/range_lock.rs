@@ -1,19 +1,30 @@
 //! A fair lock of ranges: two callers hold it at once only if their ranges do not overlap.
 //!
-//! The requests form a list in the order of their arrival. A caller waits for each earlier request
-//! whose range overlaps its own, and for no later one. So nobody overtakes, a wide range is not
-//! starved by narrow ones, and no two callers wait for each other.
+//! The requests are numbered in the order of their arrival. A caller waits until no earlier request
+//! overlaps its own, and for no later one. So nobody overtakes, a wide range is not starved by
+//! narrow ones, and no two callers wait for each other.
+//!
+//! It waits for the latest of them first. That one ends after most of the others, so each of many
+//! callers that want the same range is woken once, and refers to one other.
 
 use super::caller::{WaitError, WaitOptions};
 use super::gate::Gate;
 use super::wait_queue::ShortLock;
 use crate::runtime::fiber::Wait;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// See the module.
-pub(crate) struct RangeLock(ShortLock<Vec<Arc<Request>>>);
+pub(crate) struct RangeLock(ShortLock<Requests>);
+
+/// The requests that have not ended, by their numbers.
+#[derive(Default)]
+struct Requests {
+    next: u64,
+    by_number: BTreeMap<u64, Arc<Request>>,
+}
 
 /// A range that a caller holds or waits for.
 struct Request {
@@ -25,12 +36,13 @@ struct Request {
 /// Holds a range until it is dropped.
 pub(crate) struct RangeGuard<'a> {
     lock: &'a RangeLock,
+    number: u64,
     request: Arc<Request>,
 }
 
 impl Default for RangeLock {
     fn default() -> RangeLock {
-        RangeLock(ShortLock::new(Vec::new()))
+        RangeLock(ShortLock::new(Requests::default()))
     }
 }
 
@@ -39,18 +51,28 @@ impl RangeLock {
     pub(crate) fn lock(&self, range: Range<u64>) -> io::Result<RangeGuard<'_>> {
         let request = Arc::new(Request { range, ended: Gate::new(0) });
         let mut requests = self.0.lock();
-        let overlapping = requests.iter().filter(|earlier| earlier.overlaps(&request));
-        let earlier: Vec<Arc<Request>> = overlapping.cloned().collect();
-        requests.push(Arc::clone(&request));
+        let number = requests.next;
+        requests.next += 1;
+        let mut blocking = requests.latest_before(number, &request);
+        requests.by_number.insert(number, Arc::clone(&request));
         drop(requests);
         // A caller that is cancelled below ends its request by dropping this.
-        let guard = RangeGuard { lock: self, request };
-        for request in earlier {
-            let ended = request.ended.acquire_unspent(1, WaitOptions::fallible(Wait::Lock));
+        let guard = RangeGuard { lock: self, number, request };
+        while let Some(earlier) = blocking {
+            let ended = earlier.ended.acquire_unspent(1, WaitOptions::fallible(Wait::Lock));
             ended.map_err(WaitError::into_io_error)?;
-            request.ended.release(1);
+            earlier.ended.release(1);
+            blocking = self.0.lock().latest_before(number, &guard.request);
         }
         Ok(guard)
+    }
+}
+
+impl Requests {
+    /// Returns the latest request before the given number that overlaps the given one.
+    fn latest_before(&self, number: u64, request: &Request) -> Option<Arc<Request>> {
+        let mut earlier = self.by_number.range(..number).rev().map(|(_, earlier)| earlier);
+        earlier.find(|earlier| earlier.overlaps(request)).cloned()
     }
 }
 
@@ -62,7 +84,42 @@ impl Request {
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
-        self.lock.0.lock().retain(|request| !Arc::ptr_eq(request, &self.request));
+        self.lock.0.lock().by_number.remove(&self.number);
         self.request.ended.release(1);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::RangeLock;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    #[test]
+    fn each_of_many_waiters_refers_to_one_other() {
+        const WAITERS: usize = 40;
+        let (lock, served) = (RangeLock::default(), AtomicUsize::new(0));
+        thread::scope(|s| {
+            let held = lock.lock(0..10).unwrap();
+            for n in 0..WAITERS {
+                let (lock, served) = (&lock, &served);
+                s.spawn(move || {
+                    let range = if n.is_multiple_of(10) { 0..u64::MAX } else { 5..10 };
+                    let _held = lock.lock(range).unwrap();
+                    assert_eq!(served.fetch_add(1, Ordering::SeqCst), n, "one overtakes");
+                    thread::yield_now();
+                    assert_eq!(served.load(Ordering::SeqCst), n + 1, "two hold it");
+                });
+                // The held request, and those of the threads until now.
+                while lock.0.lock().by_number.len() < n + 2 {
+                    thread::yield_now();
+                }
+            }
+            // The lock's, the guard's, and that of the first waiter.
+            assert_eq!(Arc::strong_count(&held.request), 3);
+        });
+        assert_eq!(served.into_inner(), WAITERS);
+        assert!(lock.0.lock().by_number.is_empty());
     }
 }

@@ -277,6 +277,81 @@ fn length_is_exact_while_others_extend_the_file() {
     assert_eq!((content.len(), &written[..]), (70_001, &ends[..6]));
 }
 
+/// A block is beyond the end of the file when it is read, and within it a moment later.
+#[test]
+fn last_bytes_of_blocks_beyond_the_end_are_written_side_by_side() {
+    let directory = directory();
+    let Some(file) = open(&directory.path().join("file")) else { return };
+    let blocks = 300;
+    for round in 1..20 {
+        file.set_len(0).unwrap();
+        let run = cringle::Builder::new().workers(2).run(|| {
+            fiber::scope(|s| {
+                for block in 1..=blocks {
+                    let file = &file;
+                    s.spawn(move || file.write_all_at(&[round; 100], block * 4096 - 100).unwrap());
+                }
+            });
+        });
+        run.unwrap();
+        let mut content = vec![9; blocks as usize * 4096];
+        file.read_exact_at(&mut content, 0).unwrap();
+        let expected = |at: usize| if at % 4096 < 3996 { 0 } else { round };
+        assert!(content.iter().enumerate().all(|(at, &byte)| byte == expected(at)));
+    }
+}
+
+/// Opening a file may empty it while a part of a block is written: the writer must not restore the
+/// rest of the block, nor make the file longer than its own end.
+#[test]
+fn file_that_is_emptied_by_an_open_keeps_no_old_bytes() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let Some(file) = open(&path) else { return };
+    let mut options = OpenOptions::new();
+    let options = options.write(true).direct(Direct::Bounce);
+    let ways =
+        [options.clone().truncate(true).clone(), options.custom_flags(libc::O_TRUNC).clone()];
+    for round in 0..200 {
+        file.write_all_at(&[7; 16_384], 0).unwrap();
+        let run = cringle::Builder::new().workers(2).run(|| {
+            fiber::scope(|s| {
+                s.spawn(|| file.write_all_at(&[1; 100], 300).unwrap());
+                s.spawn(|| drop(ways[round % 2].open(&path).unwrap()));
+            });
+        });
+        run.unwrap();
+        let content = std::fs::read(&path).unwrap();
+        let is_old = content.contains(&7) || ![0, 400].contains(&content.len());
+        assert!(!is_old, "round {round}: {} bytes, {:?}", content.len(), content.first());
+    }
+}
+
+/// Whole blocks are not within the kernel's offsets, where the request is.
+#[test]
+fn requests_near_the_largest_offset_are_those_of_a_plain_file() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let Some(file) = open(&path) else { return };
+    let plain = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let largest = i64::MAX as u64;
+    let outcome = |result: io::Result<usize>| result.map_err(|e| e.raw_os_error());
+    everywhere(|| {
+        for back in [0, 1, 5, 511, 4095, 4096, 5000] {
+            for len in [0, 1, 5, 511, 512, 4096] {
+                let (mut bytes, offset) = (vec![0; len], largest - back);
+                let expected = outcome(plain.read_at(&mut bytes, offset));
+                let what = format!("{len} bytes at the largest offset - {back}");
+                assert_eq!(outcome(file.read_at(&mut bytes, offset)), expected, "read {what}");
+                if (len as u64) > back {
+                    let expected = outcome(plain.write_at(&bytes, offset));
+                    assert_eq!(outcome(file.write_at(&bytes, offset)), expected, "write {what}");
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn access_is_what_was_asked_for() {
     let directory = directory();
@@ -322,6 +397,11 @@ fn files_that_cannot_bounce_are_refused_with_words() {
             let append = options.clone().append(true).create(true).open(directory.path().join("a"));
             let text = append.unwrap_err().to_string();
             assert!(text.contains("cannot append") && text.contains("at an offset"), "{text}");
+            assert!(!directory.path().join("a").exists());
+            let mut appends = options.clone();
+            appends.write(true).create(true).truncate(false).custom_flags(libc::O_APPEND);
+            let text = appends.open(directory.path().join("a")).unwrap_err().to_string();
+            assert!(text.contains("cannot append"), "{text}");
             assert!(!directory.path().join("a").exists());
             for refused in [&fifo, Path::new("/proc/version"), Path::new("/dev/null")] {
                 let mut options = options.clone();

@@ -29,6 +29,7 @@ use super::File;
 use super::file::BOUNCE;
 use crate::driver::Op;
 use crate::runtime::cancelled::Reason;
+use crate::runtime::worker::Worker;
 use crate::sync::range_lock::{RangeGuard, RangeLock};
 use crate::sys;
 use std::io;
@@ -137,6 +138,30 @@ impl Bounce {
         }
     }
 
+    /// Returns the end of a request. The kernel refuses a request that ends beyond its offsets.
+    fn end_of_request(offset: u64, len: usize) -> io::Result<u64> {
+        let end = offset.checked_add(len as u64).filter(|&end| i64::try_from(end).is_ok());
+        end.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    /// Performs a request as a plain one, if the kernel has refused it as a direct one. Whole
+    /// blocks may exceed a limit that the request does not: of the file's size (`RLIMIT_FSIZE`), or
+    /// of the kernel's offsets.
+    fn plainly_if_refused(
+        &self,
+        file: &File,
+        result: io::Result<usize>,
+        request: impl FnOnce() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let is_refused = |e: &io::Error| e.raw_os_error() == Some(libc::EINVAL);
+        if !result.as_ref().is_err_and(is_refused) || is_simulated() {
+            return result;
+        }
+        let _all = self.writes.lock(0..u64::MAX)?;
+        let _buffered = Buffered::begin(file)?;
+        request()
+    }
+
     fn accepts_memory(&self, bytes: &[u8]) -> bool {
         bytes.as_ptr().addr().is_multiple_of(self.memory)
     }
@@ -159,6 +184,12 @@ impl File {
         self.bounce = Some(Arc::new(Bounce::of(&self, refuses_reads)?));
         self.add_property(BOUNCE);
         Ok(self)
+    }
+
+    /// Does what `O_TRUNC` does, which a device ignores, while no write is under way.
+    pub(super) fn empty_blocks(&self) -> io::Result<()> {
+        let is_device = self.bounce.as_ref().is_some_and(|bounce| bounce.is_device);
+        if is_device { Ok(()) } else { self.set_len(0) }
     }
 
     /// Keeps writes to any block, and changes of the length, of a file that bounces from happening
@@ -224,6 +255,11 @@ pub(super) fn explain_open(e: io::Error) -> io::Error {
     io::Error::new(e.kind(), text)
 }
 
+/// Whether the caller's files are simulated ones, which have no blocks.
+fn is_simulated() -> bool {
+    Worker::here().is_some_and(|worker| worker.is_simulated())
+}
+
 /// Lets the page cache serve the calls on an open file while it lives.
 struct Buffered<'a> {
     file: &'a File,
@@ -231,6 +267,7 @@ struct Buffered<'a> {
 }
 
 impl Buffered<'_> {
+    /// The caller holds all blocks.
     fn begin(file: &File) -> io::Result<Buffered<'_>> {
         let flags = sys::status_flags(file.fd());
         sys::set_status_flags(file.fd(), flags & !libc::O_DIRECT)?;

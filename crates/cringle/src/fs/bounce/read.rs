@@ -20,6 +20,12 @@ impl Bounce {
         if buf.is_empty() {
             return sys::pread(file.fd(), buf, offset);
         }
+        Bounce::end_of_request(offset, buf.len())?;
+        let result = self.read_directly(file, buf, offset);
+        self.plainly_if_refused(file, result, || file.read_through(buf, offset))
+    }
+
+    fn read_directly(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
             let (rest, at) = (&mut buf[done..], offset + done as u64);

@@ -1,8 +1,7 @@
 //! Writes of any bytes of a direct file.
 
 use super::super::File;
-use super::{Bounce, Buffered, pool};
-use crate::runtime::worker::Worker;
+use super::{Bounce, Buffered, is_simulated, pool};
 use crate::sys;
 use std::io::{self, IoSlice};
 
@@ -14,8 +13,13 @@ impl Bounce {
         if buf.is_empty() {
             return sys::pwrite(file.fd(), buf, offset);
         }
-        let end = offset.saturating_add(buf.len() as u64).min(i64::MAX as u64);
-        let buf = &buf[..(end - offset) as usize];
+        let end = Bounce::end_of_request(offset, buf.len())?;
+        let result = self.write_directly(file, buf, offset, end);
+        self.plainly_if_refused(file, result, || file.write_through(buf, offset))
+    }
+
+    /// Writes up to the end, past the page cache as far as the file has whole blocks.
+    fn write_directly(&self, file: &File, buf: &[u8], offset: u64, end: u64) -> io::Result<usize> {
         let blocks = self.floor(offset)..self.ceil(end);
         // The kernel writes whole blocks, so it would make the file end with a block.
         let is_past_end =
@@ -65,9 +69,7 @@ impl Bounce {
                 return Ok(count);
             }
         }
-        let is_simulated = Worker::here().is_some_and(|worker| worker.is_simulated());
-        // A simulated file has no blocks.
-        let buffered = if is_simulated { None } else { Some(Buffered::begin(file)) };
+        let buffered = if is_simulated() { None } else { Some(Buffered::begin(file)) };
         let written = buffered
             .transpose()
             .and_then(|_buffered| file.write_through(last, offset + before_last as u64));
@@ -141,7 +143,7 @@ impl Bounce {
     /// Reads whole blocks, and zeros beyond the end of the file. Bytes that were not read would be
     /// overwritten by zeros: a read that was short is repeated, unless it reached the end.
     fn read_blocks(&self, file: &File, blocks: &mut [u8], from: u64) -> io::Result<()> {
-        let mut known = 0;
+        let (mut known, mut was_within) = (0, false);
         while known < blocks.len() {
             let count = file.read_through(&mut blocks[known..], from + known as u64)?;
             let end = known + count;
@@ -151,11 +153,14 @@ impl Bounce {
                 blocks[end..].fill(0);
                 return Ok(());
             }
-            if count == 0 {
+            // The end may have passed these blocks since they were read: the writer of later blocks
+            // does not wait for this one.
+            if count == 0 && was_within {
                 let text = "the kernel read no byte of a block that lies within the file, so the \
                             write could not keep the block's other bytes: nothing was written";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
             }
+            was_within = count == 0;
             known = end - end % self.block;
         }
         Ok(())
