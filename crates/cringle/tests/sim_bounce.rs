@@ -80,6 +80,30 @@ fn no_byte_of_a_neighbour_is_lost_and_none_comes_back() {
     }
 }
 
+/// A short read ends before the bytes that were asked for, or among them. It is not the end of the
+/// file.
+#[test]
+fn short_read_is_not_taken_for_the_end() {
+    for seed in 0..SEEDS {
+        let faults = Faults::none().with(Fault::ShortTransfer);
+        let options = Options::new().faults(faults);
+        let mut world = World::new(seed, &options);
+        let content: Vec<u8> = (0..20_000).map(|n| n as u8).collect();
+        world.write("/index", &content).unwrap();
+        world
+            .run(move || {
+                let file = open();
+                for at in (4000..20_000).step_by(3333) {
+                    let mut bytes = vec![0; 500.min(20_000 - at)];
+                    file.read_exact_at(&mut bytes, at as u64).unwrap();
+                    assert!(bytes == content[at..][..bytes.len()], "seed {seed}: at {at}");
+                }
+                assert_eq!(file.read_at(&mut [0; 9], 20_000).unwrap(), 0);
+            })
+            .unwrap();
+    }
+}
+
 /// A cancelled writer leaves its own bytes old or new, and holds up no other.
 #[test]
 fn cancelled_writer_leaves_its_neighbours_alone() {

@@ -5,6 +5,9 @@ use super::{Bounce, pool};
 use crate::sys;
 use std::io::{self, IoSliceMut};
 
+/// The number of reads without a byte of the request that are repeated, before the file ends.
+const MOST_EMPTY: u32 = 100;
+
 impl Bounce {
     /// Reads at an offset until the buffer is full or the file ends.
     pub(in crate::fs) fn read(
@@ -26,7 +29,7 @@ impl Bounce {
     }
 
     fn read_directly(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
+        let (mut done, mut empty) = (0, 0);
         while done < buf.len() {
             let (rest, at) = (&mut buf[done..], offset + done as u64);
             let piece = if self.accepts(rest, at) {
@@ -39,6 +42,8 @@ impl Bounce {
             };
             match piece {
                 Ok((count, true)) => done += count,
+                // A read that was short has ended before the first byte of the request.
+                Ok((0, false)) if empty < MOST_EMPTY && at < self.end_of(file)? => empty += 1,
                 Ok((count, false)) => return Ok(done + count),
                 // Returns the bytes that were read; the next read returns the error.
                 Err(_) if done > 0 => break,
