@@ -75,13 +75,19 @@ pub(crate) const CALLS: &[Call] = &[
     crowded("write_vectored_at", |p| {
         p.file().write_vectored_at(&[IoSlice::new(&[0; 10])], 0).map(drop)
     }),
-    crowded("read at the cursor", |p| (&p.own).read(&mut [0]).map(drop)),
+    // A read that the page cache answers is no op.
+    crowded("read at the cursor", |p| (&p.direct).read(&mut AlignedBuf::new(4096)[..]).map(drop)),
     crowded("write at the cursor", |p| (&p.own).write(&[0]).map(drop)),
     crowded("sync_all", |p| p.file().sync_all()),
     crowded("sync_data", |p| p.file().sync_data()),
     crowded("set_len", |p| p.file().set_len(1 << 16)),
     crowded("metadata", |p| p.file().metadata().map(drop)),
-    crowded("open", |p| File::open(p.disk.path().join("file")).map(drop)),
+    // An open that creates no file is no op, if the kernel has its path in memory.
+    crowded("open", |p| {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        options.open(p.disk.path().join("file")).map(drop)
+    }),
     crowded("a batch", |p| {
         let (file, mut bytes) = (p.file(), [0; 8]);
         let mut batch = Batch::new();

@@ -28,6 +28,8 @@ pub(crate) struct Fixture {
     pub(crate) held: File,
     /// Opened by the library, so that the library knows every user of its cursor.
     pub(crate) own: File,
+    /// The same, which the page cache does not answer.
+    pub(crate) direct: File,
     pub(crate) disk: tempfile::TempDir,
     pub(crate) sleep: Duration,
     pub(crate) released: AtomicBool,
@@ -49,6 +51,7 @@ impl Fixture {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECT);
         let held = options.open(disk.path().join("held")).unwrap();
+        let direct = options.open(disk.path().join("file")).unwrap();
         let mut options = OpenOptions::new();
         let own = options.read(true).write(true).open(disk.path().join("file")).unwrap();
         let block_io = BlockIo::builder().build().unwrap();
@@ -62,6 +65,7 @@ impl Fixture {
             blocker,
             held,
             own,
+            direct,
             disk,
             sleep,
             released,
