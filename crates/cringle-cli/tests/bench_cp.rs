@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -259,6 +260,14 @@ fn an_interruption_while_creating_trees_removes_them() {
         let place = place("cp-interrupt-trees");
         let mut command = small(&place);
         command.args(["--tools", "cp", "--files", "200000"]);
+        // The command keeps to an ignored SIGHUP, which `nohup` gives to the tests, too.
+        // SAFETY: the contract of `pre_exec`: `signal` may be called between `fork` and `exec`.
+        unsafe {
+            command.pre_exec(move || match libc::signal(signal, libc::SIG_DFL) {
+                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         awaited(&place, |path| path.join("f4").exists());
         let output = end_by(signal, child);
