@@ -1,4 +1,4 @@
-//! Aligned buffers that are used again. The pool keeps at most 4.5 MiB.
+//! Aligned buffers that are used again. The pool keeps at most 15 MiB.
 
 use crate::sys::lock::Mutex;
 use std::ops::{Deref, DerefMut};
@@ -10,11 +10,11 @@ pub(super) const SMALL_BYTES: usize = 16 << 10;
 /// The size of a buffer for a part of a large request.
 pub(super) const LARGE_BYTES: usize = 256 << 10;
 
-static SMALL: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
-static LARGE: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
-/// The number of buffers of each size that the pool keeps.
-const MOST_SMALL: usize = 32;
-const MOST_LARGE: usize = 16;
+/// The sizes of buffers, and the number of each that the pool keeps: of the small ones as many as a
+/// worker has requests in flight, because a new buffer costs as much as a copy of its bytes.
+const SIZES: [(usize, usize); 3] = [(SMALL_BYTES, 256), (80 << 10, 64), (LARGE_BYTES, 16)];
+
+static KEPT: [Mutex<Vec<Memory>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
 
 /// Memory with room for an aligned start.
 type Memory = Box<[u8]>;
@@ -28,28 +28,21 @@ pub(super) struct Buffer {
 
 /// Returns a buffer of `len` bytes.
 pub(super) fn take(len: usize) -> Buffer {
-    let size = [SMALL_BYTES, LARGE_BYTES].into_iter().find(|&size| len <= size).unwrap_or(len);
-    let kept = shelf(size).and_then(|(shelf, _)| shelf.lock().pop());
+    let class = SIZES.iter().position(|&(size, _)| len <= size);
+    let size = class.map_or(len, |class| SIZES[class].0);
+    let kept = class.and_then(|class| KEPT[class].lock().pop());
     let memory = kept.unwrap_or_else(|| vec![0; size + ALIGNMENT].into());
     let start = memory.as_ptr().addr().next_multiple_of(ALIGNMENT) - memory.as_ptr().addr();
     Buffer { memory, start, len }
 }
 
-/// Returns where buffers of the size are kept, and how many.
-fn shelf(size: usize) -> Option<(&'static Mutex<Vec<Memory>>, usize)> {
-    match size {
-        SMALL_BYTES => Some((&SMALL, MOST_SMALL)),
-        LARGE_BYTES => Some((&LARGE, MOST_LARGE)),
-        _ => None,
-    }
-}
-
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        if let Some((shelf, most)) = shelf(memory.len() - ALIGNMENT) {
-            let mut kept = shelf.lock();
-            if kept.len() < most {
+        let size = memory.len() - ALIGNMENT;
+        if let Some(class) = SIZES.iter().position(|&(known, _)| known == size) {
+            let mut kept = KEPT[class].lock();
+            if kept.len() < SIZES[class].1 {
                 kept.push(memory);
             }
         }
