@@ -239,7 +239,9 @@ impl File {
             if let Some(limits) = self.refuses_atomic(&e, flags) {
                 return refused_atomic(limits);
             }
-            if flags.0 & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+            let syncs = flags.0 & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+            // A write that would have waited has written nothing.
+            if syncs && e.kind() != io::ErrorKind::WouldBlock {
                 self.note_failed_write_back(&e);
             }
             self.explain_flagged(e, "write", bufs, offset)

@@ -183,6 +183,25 @@ fn atomic_write_keeps_to_its_limits_or_is_refused_with_words() {
     });
 }
 
+/// A refusal to wait is no failure of the disk.
+#[test]
+fn write_that_would_wait_spoils_no_sync() {
+    let directory = directory();
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).direct(Direct::Aligned);
+    let Ok(file) = options.open(directory.path().join("file")) else { return };
+    let bytes = AlignedBuf::new(4096);
+    everywhere(|| {
+        file.set_len(0).unwrap();
+        let result = file.write_at_with(&bytes, 0, WriteFlags::NOWAIT | WriteFlags::DSYNC);
+        if let Err(e) = result {
+            // What extends a file may wait.
+            assert!(matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported), "{e}");
+        }
+        file.sync_data().unwrap();
+    });
+}
+
 #[test]
 fn misuse_is_refused() {
     let directory = directory();
