@@ -5,7 +5,7 @@ use crate::report::{Contest, Report};
 use common::clock::{Meter, cpu_ns_per_op, wall_ns_per_op};
 use common::plan::{head, offsets};
 use common::{buffer::AlignedBuf, file};
-use cringle::block::{Batch, MappedFile, SigbusHandler};
+use cringle::block::{Batch, MappedFile, OpId, SigbusHandler};
 use cringle::fs::File;
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsRawFd;
@@ -150,20 +150,29 @@ fn evict(path: &Path) {
     assert_eq!(result, 0);
 }
 
-/// Reads blocks in one batch, and returns its memory for the next one.
+/// Reads blocks in one batch, and returns its memory for the next one. `add` adds one read.
+fn read_blocks<'b>(
+    area: &'b mut [u8],
+    offsets: &[u64],
+    spare: Batch<'static>,
+    add: impl Fn(&mut Batch<'b>, &'b mut [u8], u64) -> OpId,
+) -> Batch<'static> {
+    let mut batch = spare;
+    for (block, &offset) in area.chunks_mut(BLOCK).zip(offsets) {
+        add(&mut batch, block, offset);
+    }
+    let results = batch.submit();
+    assert!(results.iter().all(|count| matches!(count, Ok(BLOCK))));
+    results.recycle()
+}
+
 fn read_mapped(
     file: &MappedFile,
     area: &mut [u8],
     offsets: &[u64],
     spare: Batch<'static>,
 ) -> Batch<'static> {
-    let mut batch = spare;
-    for (block, &offset) in area.chunks_mut(BLOCK).zip(offsets) {
-        batch.read_mapped(file, block, offset);
-    }
-    let results = batch.submit();
-    assert!(results.iter().all(|count| matches!(count, Ok(BLOCK))));
-    results.recycle()
+    read_blocks(area, offsets, spare, |batch, block, at| batch.read_mapped(file, block, at))
 }
 
 fn read_file(
@@ -172,13 +181,7 @@ fn read_file(
     offsets: &[u64],
     spare: Batch<'static>,
 ) -> Batch<'static> {
-    let mut batch = spare;
-    for (block, &offset) in area.chunks_mut(BLOCK).zip(offsets) {
-        batch.read(file, block, offset);
-    }
-    let results = batch.submit();
-    assert!(results.iter().all(|count| matches!(count, Ok(BLOCK))));
-    results.recycle()
+    read_blocks(area, offsets, spare, |batch, block, at| batch.read(file, block, at))
 }
 
 /// A mapping of the whole file, from which the caller copies.

@@ -64,49 +64,42 @@ fn failure_is_reported_once_by_each_open_file() {
     assert!(failed > 50, "a sync failed in {failed} of 100 runs");
 }
 
-/// The kernel reports the failure by the first call that waits, and not by a later sync.
-#[test]
-fn failure_that_another_call_has_reported_fails_later_syncs() {
+/// Runs until the call fails on a handle, in most of 100 runs, and then has `check` look at the
+/// handle. Syncs through its clone fail from then on.
+fn failure_fails_later_syncs(call_fails: fn(&File) -> bool, check: fn(&File)) {
     let mut failed = 0;
     for seed in 0..100 {
         let run = world_with(seed, failing(), b"").run(|| {
             let Ok(one) = open() else { return };
             let clone = one.try_clone().unwrap();
-            let fails = || one.write_all_at(&[1; 100], 0).is_ok() && one.sync_range(0, 0).is_err();
-            if !(0..20).any(|_| fails()) {
+            if !(0..20).any(|_| call_fails(&one)) {
                 return;
             }
             failed += 1;
             wait_for_the_end_of_faults();
-            sync_anew(&one).unwrap();
+            check(&one);
             let error = clone.sync_data().unwrap_err();
             assert!(error.to_string().contains("an earlier sync"), "{error}");
         });
         run.unwrap();
     }
-    assert!(failed > 50, "a write-back failed in {failed} of 100 runs");
+    assert!(failed > 50, "the call failed in {failed} of 100 runs");
+}
+
+/// The kernel reports the failure by the first call that waits, and not by a later sync.
+#[test]
+fn failure_that_another_call_has_reported_fails_later_syncs() {
+    failure_fails_later_syncs(
+        |file| file.write_all_at(&[1; 100], 0).is_ok() && file.sync_range(0, 0).is_err(),
+        |file| sync_anew(file).unwrap(),
+    );
 }
 
 /// The same by a write that syncs.
 #[test]
 fn failure_of_a_write_that_syncs_fails_later_syncs() {
-    let mut failed = 0;
-    for seed in 0..100 {
-        let run = world_with(seed, failing(), b"").run(|| {
-            let Ok(one) = open() else { return };
-            let clone = one.try_clone().unwrap();
-            let fails = || one.write_at_with(&[1; 100], 0, WriteFlags::DSYNC).is_err();
-            if !(0..20).any(|_| fails()) {
-                return;
-            }
-            failed += 1;
-            wait_for_the_end_of_faults();
-            let error = clone.sync_data().unwrap_err();
-            assert!(error.to_string().contains("an earlier sync"), "{error}");
-        });
-        run.unwrap();
-    }
-    assert!(failed > 50, "a write failed in {failed} of 100 runs");
+    let call_fails = |file: &File| file.write_at_with(&[1; 100], 0, WriteFlags::DSYNC).is_err();
+    failure_fails_later_syncs(call_fails, |_| {});
 }
 
 /// Its bytes survive a loss of power, and those of a write without the flag need not.

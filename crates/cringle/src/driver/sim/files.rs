@@ -199,10 +199,7 @@ impl Files {
     /// Returns the result of the call.
     pub(super) fn sync(&mut self, fd: RawFd, rng: &mut Rng, fails: bool) -> i32 {
         let Some((_, node)) = self.node_of(fd) else { return if fails { -libc::EIO } else { 0 } };
-        if fails {
-            node.fail_write_back(rng);
-        }
-        if node.write_back.reports(fd) || fails {
+        if node.reports_failure(fd, rng, fails) {
             return -libc::EIO;
         }
         let NodeKind::Directory { name: directory } = &node.kind else {
@@ -227,10 +224,7 @@ impl Files {
         fails: bool,
     ) -> i32 {
         let Some((_, node)) = self.node_of(fd) else { return 0 };
-        if fails {
-            node.fail_write_back(rng);
-        }
-        if node.write_back.reports(fd) || fails {
+        if node.reports_failure(fd, rng, fails) {
             return -libc::EIO;
         }
         node.write_through(bytes);

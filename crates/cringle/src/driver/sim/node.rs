@@ -6,7 +6,7 @@ use crate::sys::Owned;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 /// The unit of a disk's writes.
@@ -99,6 +99,15 @@ impl Node {
             durable.resize(end, 0);
         }
         durable[first..end].copy_from_slice(&now[first..end]);
+    }
+
+    /// Whether a call that waits for the disk reports a failure: of an earlier write-back, which
+    /// this open file has not reported yet, or of its own if it `fails`.
+    pub(super) fn reports_failure(&mut self, fd: RawFd, rng: &mut Rng, fails: bool) -> bool {
+        if fails {
+            self.fail_write_back(rng);
+        }
+        self.write_back.reports(fd) || fails
     }
 
     /// A write-back fails.

@@ -162,14 +162,13 @@ impl Bounce {
         request()
     }
 
-    fn accepts_memory(&self, bytes: &[u8]) -> bool {
-        bytes.as_ptr().addr().is_multiple_of(self.memory)
+    fn accepts_memory(&self, address: usize) -> bool {
+        address.is_multiple_of(self.memory)
     }
 
-    fn accepts(&self, bytes: &[u8], offset: u64) -> bool {
-        self.accepts_memory(bytes)
-            && self.within(offset) == 0
-            && bytes.len().is_multiple_of(self.block)
+    /// Whether the kernel accepts a direct request of these bytes.
+    fn accepts(&self, address: usize, len: usize, offset: u64) -> bool {
+        self.accepts_memory(address) && self.within(offset) == 0 && len.is_multiple_of(self.block)
     }
 }
 
@@ -207,9 +206,7 @@ impl File {
     pub(crate) fn bounces_op(&self, op: &Op) -> bool {
         self.bounce.as_ref().is_some_and(|bounce| match *op {
             Op::Read { buf, len, offset, .. } => {
-                let (address, len) = (buf.addr(), len as usize);
-                let aligned = bounce.within(offset) == 0 && len.is_multiple_of(bounce.block);
-                !aligned || !address.is_multiple_of(bounce.memory) || bounce.refuses_reads
+                bounce.refuses_reads || !bounce.accepts(buf.addr(), len as usize, offset)
             }
             Op::Write { .. } => true,
             _ => false,

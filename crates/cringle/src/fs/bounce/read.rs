@@ -32,7 +32,7 @@ impl Bounce {
         let (mut done, mut empty) = (0, 0);
         while done < buf.len() {
             let (rest, at) = (&mut buf[done..], offset + done as u64);
-            let piece = if self.accepts(rest, at) {
+            let piece = if self.accepts(rest.as_ptr().addr(), rest.len(), at) {
                 let len = rest.len();
                 file.read_through(rest, at).map(|count| (count, count == len))
             } else if self.lies_aligned(rest, at) {
@@ -75,7 +75,7 @@ impl Bounce {
     /// Whether some whole blocks of the request lie in aligned memory of the caller.
     fn lies_aligned(&self, buf: &[u8], offset: u64) -> bool {
         let head = (self.ceil(offset) - offset) as usize;
-        buf.len() >= head + self.block && self.accepts_memory(&buf[head..])
+        buf.len() >= head + self.block && self.accepts_memory(buf[head..].as_ptr().addr())
     }
 
     /// Reads whole blocks into the caller's memory, and the blocks at the edges through a buffer,

@@ -99,7 +99,8 @@ impl Bounce {
     /// Writes some of the bytes, and returns their number.
     fn write_piece(&self, file: &File, buf: &[u8], offset: u64) -> io::Result<usize> {
         let end = offset + buf.len() as u64;
-        if self.accepts(buf, offset) {
+        let address = buf.as_ptr().addr();
+        if self.accepts(address, buf.len(), offset) {
             return file.write_through(buf, offset);
         }
         if self.ceil(end) - self.floor(offset) <= pool::SMALL_BYTES as u64 {
@@ -110,7 +111,7 @@ impl Bounce {
             return self.change_blocks(file, &buf[..in_block.min(buf.len())], offset);
         }
         let whole = &buf[..buf.len() - buf.len() % self.block];
-        if self.accepts(whole, offset) {
+        if self.accepts(address, whole.len(), offset) {
             return file.write_through(whole, offset);
         }
         let piece = &whole[..whole.len().min(pool::LARGE_BYTES.max(self.block))];

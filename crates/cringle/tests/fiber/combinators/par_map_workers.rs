@@ -114,8 +114,8 @@ fn each_worker_gets_a_call() {
     }
 }
 
-#[test]
-fn busy_worker_is_not_awaited() {
+/// Runs `f` on one of two workers, while the other one is busy until `f` sets the flag, or ends.
+fn beside_busy_worker(f: impl FnOnce(&AtomicBool) + Send) {
     on_workers(2, || {
         let (is_busy, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         fiber::scope(|s| {
@@ -127,42 +127,39 @@ fn busy_worker_is_not_awaited() {
                 fiber::yield_now();
             }
             let _end = OnDrop(|| is_over.store(true, SeqCst));
-            for limit in [2, 64] {
-                let here = fiber::par_map_workers(0..200, limit, |_| {
-                    fiber::yield_now();
-                    runtime::worker().unwrap()
-                });
-                assert_eq!(here, [0; 200]);
-            }
+            f(&is_over);
         });
+    });
+}
+
+#[test]
+fn busy_worker_is_not_awaited() {
+    beside_busy_worker(|_| {
+        for limit in [2, 64] {
+            let here = fiber::par_map_workers(0..200, limit, |_| {
+                fiber::yield_now();
+                runtime::worker().unwrap()
+            });
+            assert_eq!(here, [0; 200]);
+        }
     });
 }
 
 /// Fibers that began while a worker was busy do not keep it from its share.
 #[test]
 fn worker_that_was_busy_joins_in() {
-    on_workers(2, || {
-        let (is_busy, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    beside_busy_worker(|is_over| {
         let (begun, both) = (AtomicUsize::new(0), AtomicBool::new(false));
-        fiber::scope(|s| {
-            spawn_on(1, s, || {
-                is_busy.store(true, SeqCst);
-                wait_until(block_worker, || is_over.load(SeqCst));
-            });
-            while !is_busy.load(SeqCst) {
-                fiber::yield_now();
+        // Until a call runs on the other worker, which takes far fewer.
+        let items = std::iter::repeat_n((), 300_000).take_while(|()| !both.load(SeqCst));
+        fiber::par_for_each_workers(items, 8, |()| {
+            if begun.fetch_add(1, SeqCst) == 100 {
+                is_over.store(true, SeqCst);
             }
-            // Until a call runs on the other worker, which takes far fewer.
-            let items = std::iter::repeat_n((), 300_000).take_while(|()| !both.load(SeqCst));
-            fiber::par_for_each_workers(items, 8, |()| {
-                if begun.fetch_add(1, SeqCst) == 100 {
-                    is_over.store(true, SeqCst);
-                }
-                time::sleep(Duration::from_micros(10)).unwrap();
-                both.fetch_or(runtime::worker() == Some(1), SeqCst);
-            });
-            assert!(both.load(SeqCst));
+            time::sleep(Duration::from_micros(10)).unwrap();
+            both.fetch_or(runtime::worker() == Some(1), SeqCst);
         });
+        assert!(both.load(SeqCst));
     });
 }
 
