@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Compares the book's key-value server with the same server on tokio: redis-benchmark's rates of durable SETs and of
-# GETs, in alternating rounds.
+# Compares the book's key-value server with the same server on tokio, and with Redis, if it is installed:
+# redis-benchmark's rates of durable SETs and of GETs, in alternating rounds.
 #
+#     cargo build --release --example kv
+#     (cd benches && cargo build --release -p kv)
 #     benches/kv/compare.sh [ROUNDS] [CONNECTIONS]
 #
-# The servers run on core 0, the load on core 1. The log is in the current directory, which should be on a disk.
+# The servers run on core 0, the load on core 1. The logs are in the current directory, which should be on a disk. Redis
+# syncs its log before it answers, too (appendfsync always), and does not save anything else.
 set -euo pipefail
 
 rounds=${1:-5} connections=${2:-50} port=6399
@@ -18,22 +21,31 @@ trap 'rm -rf "$logs"' EXIT
 measure() {
   local name=$1 pid
   shift
-  taskset -c 0 "$@" 2>/dev/null &
+  taskset -c 0 "$@" >/dev/null 2>&1 &
   pid=$!
-  until redis-cli -p $port ping >/dev/null 2>&1; do :; done
+  until redis-cli -p $port ping >/dev/null 2>&1; do
+    kill -0 $pid || { echo "$name does not start: $*" >&2; exit 1; }
+  done
   for command in set get; do
     local count=200000
     [ $command = set ] && count=20000
-    taskset -c 1 redis-benchmark -p $port -t $command -n $count -c "$connections" -d 64 -r 100000 --csv |
+    taskset -c 1 redis-benchmark -p $port -t $command -n $count -P 1 -c "$connections" -d 64 -r 100000 --csv |
       awk -F'","|"' -v name="$name" 'NR > 1 { print name, $2, $3 }'
   done
   kill "$pid"
   wait "$pid" 2>/dev/null || true
 }
 
+redis() {
+  mkdir "$logs/redis-$1"
+  measure redis redis-server --port $port --bind 127.0.0.1 --save "" --appendonly yes --appendfsync always \
+    --auto-aof-rewrite-percentage 0 --dir "$logs/redis-$1"
+}
+
 for ((round = 0; round < rounds; round++)); do
   measure fibers "$fibers" "$logs/fibers-$round" 127.0.0.1:$port
   measure tokio "$tokio" "$logs/tokio-$round" 127.0.0.1:$port 1
+  if command -v redis-server >/dev/null; then redis $round; fi
 done | sort -k1,2 -k3n | awk '
   { rates[$1 " " $2] = rates[$1 " " $2] " " $3 }
   END {
@@ -42,9 +54,15 @@ done | sort -k1,2 -k3n | awk '
       median[key] = all[int((count + 1) / 2)]
     }
     split("SET GET", commands, " ")
+    split("tokio redis", others, " ")
     for (n = 1; n <= 2; n++) {
       command = commands[n]
-      fibers = median["fibers " command]; tokio = median["tokio " command]
-      printf "%s: fibers %.0f/s, tokio %.0f/s, ratio %.2f\n", command, fibers, tokio, fibers / tokio
+      fibers = median["fibers " command]
+      printf "%s: fibers %.0f/s", command, fibers
+      for (m = 1; m <= 2; m++) {
+        other = median[others[m] " " command]
+        if (other) printf ", %s %.0f/s, ratio %.2f", others[m], other, fibers / other
+      }
+      print ""
     }
   }'

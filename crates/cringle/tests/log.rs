@@ -9,9 +9,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 const HEADER_BYTES: usize = 24;
@@ -239,6 +239,23 @@ fn log_is_open_once() {
     open(&path).unwrap();
 }
 
+/// As a child process has one, from `fork` to `exec`.
+#[test]
+fn log_that_was_dropped_is_not_locked_by_a_copy_of_its_descriptor() {
+    let directory = disk::directory();
+    let path = directory.path().join("log");
+    let (log, _) = open(&path).unwrap();
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let is_log = |link: &PathBuf| std::fs::read_link(link).is_ok_and(|target| target == path);
+    let number = links.filter(is_log).map(|link| link.file_name().unwrap().to_owned());
+    let number = number.map(|name| name.to_str().unwrap().parse::<i32>().unwrap()).next().unwrap();
+    // SAFETY: the log keeps the descriptor open.
+    let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
+    drop(log);
+    open(&path).unwrap();
+    drop(copy);
+}
+
 /// Its directory is unknown, and that of the link cannot be synced.
 #[test]
 fn log_may_be_a_file_without_a_name() {
@@ -304,6 +321,73 @@ fn large_record_has_its_turn_among_small_ones() {
     });
     let small = run.unwrap();
     assert!(small <= 2 * FIBERS, "{small} small records were appended before it");
+}
+
+#[test]
+fn enqueued_record_is_durable_when_somebody_has_waited() {
+    let directory = disk::directory();
+    let path = directory.path().join("log");
+    let (log, _) = open(&path).unwrap();
+    let first = log.enqueue(b"first").unwrap();
+    assert_eq!(log.end(), first);
+    assert_eq!(log.read(first).unwrap_err().kind(), ErrorKind::InvalidData);
+    let second = log.append(b"second").unwrap();
+    assert_eq!(groups(&path).len(), 1);
+    let end = log.end();
+    log.wait_durable(first).unwrap();
+    log.wait_durable(second).unwrap();
+    let third = log.enqueue(b"third").unwrap();
+    assert_eq!(third, end);
+    log.wait_durable(first).unwrap();
+    assert_eq!(log.end(), end, "those before it were durable already");
+    log.wait_durable(third).unwrap();
+    log.enqueue(b"nobody waits for it").unwrap();
+    drop(log);
+    let expected = [(first, "first"), (second, "second"), (third, "third")];
+    let expected = expected.map(|(offset, text)| (offset, text.as_bytes().to_vec()));
+    assert_eq!(open(&path).unwrap().1, expected);
+}
+
+#[test]
+fn nobody_waits_for_a_record_that_was_not_enqueued() {
+    let directory = disk::directory();
+    let (log, _) = open(&directory.path().join("log")).unwrap();
+    let wait = |offset| log.wait_durable(offset).map_err(|error| error.kind());
+    assert_eq!(wait(log.end()), Err(ErrorKind::InvalidInput));
+    let offset = log.enqueue(b"a record").unwrap();
+    assert_eq!(wait(offset + 24), Err(ErrorKind::InvalidInput));
+    assert_eq!(wait(u64::MAX), Err(ErrorKind::InvalidInput));
+    assert_eq!(log.end(), offset, "nothing was written");
+    assert_eq!(wait(offset), Ok(()));
+}
+
+/// A group takes 4 KiB, so most of these calls find no space, and write the group.
+#[test]
+fn enqueued_records_have_the_order_of_the_calls() {
+    let directory = disk::directory();
+    let path = directory.path().join("log");
+    let log = Log::builder().group_bytes(4096).open(&path, |_, _| Ok(())).unwrap();
+    let sums = cringle::sync::Mutex::new((0_u64, Vec::new()));
+    Builder::new()
+        .workers(2)
+        .run(|| {
+            fiber::par_for_each(0..400_u64, 40, |n| {
+                let offset = {
+                    let mut sums = sums.lock().unwrap();
+                    sums.0 += n;
+                    let mut record = sums.0.to_le_bytes().to_vec();
+                    record.resize(1000, 0);
+                    let offset = log.enqueue(&record).unwrap();
+                    sums.1.push((offset, record));
+                    offset
+                };
+                log.wait_durable(offset).unwrap();
+                assert!(log.end() > offset);
+            });
+        })
+        .unwrap();
+    drop(log);
+    assert_eq!(open(&path).unwrap().1, sums.into_inner().unwrap().1);
 }
 
 #[test]

@@ -74,7 +74,15 @@ impl Machine {
             let mut record = format!("{life} {writer} {number} ").into_bytes();
             record.resize(record.len() + rng.magnitude(1, 1500) as usize, writer as u8);
             self.ledger().appended.insert(record.clone());
-            let append = || log.append(&record);
+            let in_two_steps = rng.one_in(2);
+            let append = || {
+                if !in_two_steps {
+                    return log.append(&record);
+                }
+                let offset = log.enqueue(&record)?;
+                fiber::yield_now_cancellable()?;
+                log.wait_durable(offset).map(|()| offset)
+            };
             let result = if rng.one_in(6) {
                 time::timeout(Duration::from_micros(rng.magnitude(1, 3000)), append)
             } else {
@@ -228,6 +236,13 @@ fn failed_log_refuses_appends_until_it_is_opened_again() {
                     let again = log.append(b"refused").unwrap_err();
                     assert_eq!(again.kind(), first.kind());
                     assert_eq!(again.to_string(), first.to_string());
+                    let enqueued = log.enqueue(b"refused").unwrap_err();
+                    assert_eq!(enqueued.to_string(), first.to_string());
+                    let waited = log.wait_durable(end).unwrap_err();
+                    assert_eq!(waited.to_string(), first.to_string());
+                    if let Some(last) = end.checked_sub(1).filter(|last| *last > 24) {
+                        log.wait_durable(last).unwrap();
+                    }
                     let source = again.get_ref().unwrap().source().unwrap();
                     assert!(again.to_string().contains(&source.to_string()), "{again}");
                 }

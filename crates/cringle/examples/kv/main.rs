@@ -10,11 +10,9 @@
 //! | file | contains |
 //! |---|---|
 //! | `resp.rs` | commands and replies as bytes |
-//! | `log.rs` | records, shared commits, recovery |
-//! | `store.rs` | keys and values |
+//! | `store.rs` | keys and values, and their log |
 //! | `main.rs` | connections |
 
-pub(crate) mod log;
 pub(crate) mod resp;
 pub(crate) mod store;
 
@@ -87,9 +85,9 @@ fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::
                 stays_open =
                     !command.first().is_some_and(|name| name.eq_ignore_ascii_case(b"QUIT"));
                 if !command.is_empty() {
-                    let (reply, position) = store.run(&command);
+                    let (reply, offset) = store.run(&command);
                     reply.encode(replies);
-                    last = last.max(position);
+                    last = last.max(offset);
                 }
             }
             Err(problem) => {
@@ -99,9 +97,9 @@ fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::
         }
     }
     input.drain(..used);
-    // Positions grow: when the last change is durable, all are.
-    if let Some(position) = last {
-        store.wait_durable(position)?;
+    // Offsets grow: when the last change is durable, all are.
+    if let Some(offset) = last {
+        store.wait_durable(offset)?;
     }
     Ok(stays_open)
 }

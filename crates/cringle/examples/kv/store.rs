@@ -1,7 +1,7 @@
-//! The keys and values, and what each command does to them.
+//! The keys and values, what each command does to them, and the log that keeps the changes.
 
-use super::log::{Log, Position};
 use super::resp::{self, Command, Reply};
+use cringle::block::Log;
 use cringle::sync::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ type Map = HashMap<Vec<u8>, Vec<u8>>;
 
 // ANCHOR: store
 pub(crate) struct Store {
-    /// Locked while a change is made and appended, so that the log has the changes in the order in
+    /// Locked while a change is enqueued and made, so that the log has the changes in the order in
     /// which they were made.
     map: Mutex<Map>,
     log: Log,
@@ -19,20 +19,27 @@ pub(crate) struct Store {
 // ANCHOR_END: store
 
 impl Store {
+    // ANCHOR: open
     /// Reads the log, and makes the changes that it contains.
     pub(crate) fn open(path: &Path) -> io::Result<Store> {
         let mut map = Map::new();
-        let log = Log::open(path, |record| {
-            if let Ok(Some((command, _))) = resp::parse(record) {
-                apply(&mut map, &command);
+        let log = Log::open(path, |offset, record| match resp::parse(record) {
+            Ok(Some((change, _))) => {
+                apply(&mut map, &change);
+                Ok(())
+            }
+            _ => {
+                let text = format!("{}: the record at {offset} is no change", path.display());
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
             }
         })?;
         Ok(Store { map: Mutex::new(map), log })
     }
+    // ANCHOR_END: open
 
     // ANCHOR: run
-    /// Runs a command. If it has made a change, returns the change's position in the log.
-    pub(crate) fn run(&self, command: &Command) -> (Reply, Option<Position>) {
+    /// Runs a command. If it has made a change, returns the change's offset in the log.
+    pub(crate) fn run(&self, command: &Command) -> (Reply, Option<u64>) {
         let mut map = self.map.lock().expect("no holder of the lock panics");
         let Some(change) = change_of(&map, command) else { return (answer(&map, command), None) };
         let change = match change {
@@ -41,16 +48,16 @@ impl Store {
         };
         let mut record = Vec::new();
         resp::encode_command(&change, &mut record);
-        match self.log.append(&record) {
-            Ok(position) => (apply(&mut map, &change), Some(position)),
+        match self.log.enqueue(&record) {
+            Ok(offset) => (apply(&mut map, &change), Some(offset)),
             Err(error) => (Reply::Error(format!("ERR {error}")), None),
         }
     }
     // ANCHOR_END: run
 
     /// Waits until a change is durable.
-    pub(crate) fn wait_durable(&self, position: Position) -> io::Result<()> {
-        self.log.wait_durable(position)
+    pub(crate) fn wait_durable(&self, offset: u64) -> io::Result<()> {
+        self.log.wait_durable(offset)
     }
 }
 

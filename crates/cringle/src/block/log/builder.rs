@@ -1,8 +1,9 @@
 //! The options of a log, and its opening.
 
 use super::group::State;
+use super::locked::LockedFile;
 use super::{Log, format, recovery};
-use crate::fs::{File, TryLockError};
+use crate::fs::File;
 use crate::sync::fair_lock::FairLock;
 use crate::sync::shared_run::SharedRun;
 use crate::sys::lock::Mutex;
@@ -100,7 +101,7 @@ impl LogBuilder {
         let path = path.as_ref();
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        lock(&file, path)?;
+        let file = LockedFile::new(file, path)?;
         let recovered = recovery::recover(&file, path, self.trusts_cache, &mut replay)?;
         Ok(Log {
             file,
@@ -111,19 +112,5 @@ impl LogBuilder {
             line: FairLock::default(),
             cut_bytes: recovered.cut_bytes,
         })
-    }
-}
-
-fn lock(file: &File, path: &Path) -> io::Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            let text = format!("{} is in use: another log has locked it", path.display());
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
-        }
-        Err(TryLockError::Error(error)) => match error.raw_os_error() {
-            Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::EINVAL) => Ok(()),
-            _ => Err(error),
-        },
     }
 }

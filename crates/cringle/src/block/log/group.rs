@@ -47,6 +47,11 @@ impl State {
         self.pending.len()
     }
 
+    /// The end of the pending records.
+    pub(super) fn end(&self) -> u64 {
+        self.pending_at + self.pending.len() as u64
+    }
+
     /// Adds a record to the next group, and returns its offset; `None` if there is no space.
     fn push(
         &mut self,

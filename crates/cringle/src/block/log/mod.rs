@@ -15,16 +15,17 @@
 mod builder;
 mod format;
 mod group;
+mod locked;
 mod recovery;
 
 use crate::fiber;
-use crate::fs::File;
 use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sync::shared_run::{RunEnd, SharedRun};
 use crate::sys::lock::{Mutex, MutexGuard};
 use format::{FRAME_BYTES, Format};
 use group::{Group, State};
+use locked::LockedFile;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -84,8 +85,8 @@ const MOST_YIELDS: usize = 16;
 ///   later syncs would succeed without it. So every later append fails, too, until the log is
 ///   opened again. After `ENOSPC`, too: the part of the group that was written is cut by `open`.
 ///
-/// Dropping the log writes nothing: what an append has acknowledged is durable. A record whose
-/// caller was cancelled, and which no group contains yet, is discarded.
+/// Dropping the log writes nothing: what an append has acknowledged is durable. A record which no
+/// group contains yet, because its caller was cancelled or has only enqueued it, is discarded.
 ///
 /// # Memory
 ///
@@ -93,7 +94,7 @@ const MOST_YIELDS: usize = 16;
 /// appends wait, and get space in the order in which they have come. While a log is opened, 256 KiB
 /// or the largest record.
 pub struct Log {
-    file: File,
+    file: LockedFile,
     format: Format,
     group_bytes: usize,
     /// Shares the commits.
@@ -186,25 +187,122 @@ impl Log {
     /// is written if any other caller commits that group or a later one. Other callers are not
     /// affected.
     pub fn append(&self, record: &[u8]) -> io::Result<u64> {
+        let offset = self.enqueue(record)?;
+        self.make_durable(offset)?;
+        Ok(offset)
+    }
+
+    /// Adds a record to the next group, and returns its offset in the file, without waiting until
+    /// the record is durable: [`wait_durable`](Log::wait_durable) does.
+    ///
+    /// The records are in the file in the order of these calls. So a caller that makes a change to
+    /// its own data, and enqueues the record of this change under the same lock, has both in one
+    /// order. It waits after it has let go of the lock.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    /// use cringle::sync::Mutex;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::open(&path, |_, _| Ok(()))?;
+    /// let balance = Mutex::new(100_u64);
+    /// let offset = {
+    ///     let mut balance = balance.lock().unwrap();
+    ///     let less = *balance - 30;
+    ///     let offset = log.enqueue(&less.to_le_bytes())?;
+    ///     *balance = less;
+    ///     offset
+    /// };
+    /// log.wait_durable(offset)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Nothing is written before somebody waits for this record or a later one, or appends, or
+    /// until the group is full. Then the call waits until there is space.
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput`: the record, with 16 bytes, is larger than
+    ///   [`group_bytes`](LogBuilder::group_bytes).
+    /// - `Deadlock`: the caller is code beside a fiber, such as a panic hook, which must not wait.
+    /// - The kind of the first error of a write or a sync, which is the
+    ///   [source](std::error::Error::source): the log has failed. Open it again.
+    /// - [`Cancelled`](crate::Cancelled), if the fiber is already cancelled, or while it waits for
+    ///   space.
+    ///
+    /// After an error the record is not in the log, and never will be.
+    pub fn enqueue(&self, record: &[u8]) -> io::Result<u64> {
         admit()?;
-        let space = format::space_of(record.len());
-        if space > self.group_bytes {
+        if format::space_of(record.len()) > self.group_bytes {
             let (len, most) = (record.len(), self.group_bytes - FRAME_BYTES);
             let text = format!("a record of {len} bytes is too large for the log: at most {most}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let offset = self.push(record)?;
-        self.commit()?;
-        let state = self.state();
-        if state.durable < offset + space as u64 {
-            state.check()?;
-            unreachable!("a commit that has not failed covers all records before it");
-        }
-        Ok(offset)
+        self.push(record)
     }
 
-    /// Reads the record at an offset that [`append`](Log::append) has returned, or that
-    /// [`open`](Log::open) has passed on.
+    /// Waits until the record at an offset that [`enqueue`](Log::enqueue) has returned is durable.
+    /// All records before it are durable then, too.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::open(&path, |_, _| Ok(()))?;
+    /// let first = log.enqueue(b"first")?;
+    /// let second = log.enqueue(b"second")?;
+    /// assert!(log.end() <= first);
+    /// log.wait_durable(second)?;
+    /// assert!(log.end() > second);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput`: the offset is not before the end of the records that were enqueued.
+    /// - `Deadlock`: the caller is code beside a fiber, such as a panic hook, which must not wait.
+    /// - The kind of the first error of a write or a sync, which is the
+    ///   [source](std::error::Error::source), unless the record was durable before. It is unknown
+    ///   whether the record is in the log. Open it again.
+    /// - [`Cancelled`](crate::Cancelled).
+    ///
+    /// # Cancellation
+    ///
+    /// If a cancel or a deadline ends the wait, it is unknown whether the record is in the log: see
+    /// [`append`](Log::append).
+    pub fn wait_durable(&self, offset: u64) -> io::Result<()> {
+        admit()?;
+        {
+            let state = self.state();
+            if offset < state.durable {
+                return Ok(());
+            }
+            state.check()?;
+            let end = state.end();
+            if offset >= end {
+                let text =
+                    format!("no record was enqueued at byte {offset}: the log ends at {end}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+        }
+        self.make_durable(offset)
+    }
+
+    /// Returns when the record at this offset, which was pushed, is durable.
+    fn make_durable(&self, offset: u64) -> io::Result<()> {
+        self.commit()?;
+        let state = self.state();
+        if offset < state.durable {
+            return Ok(());
+        }
+        state.check()?;
+        unreachable!("a commit that has not failed covers all records before it");
+    }
+
+    /// Reads the durable record at an offset that [`append`](Log::append) or
+    /// [`enqueue`](Log::enqueue) has returned, or that [`open`](Log::open) has passed on.
     ///
     /// ```
     /// use cringle::block::Log;
