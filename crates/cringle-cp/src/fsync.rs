@@ -246,7 +246,8 @@ impl Worker<'_> {
     /// Returns whether a `syncfs` would write much data of other programs.
     fn others_left_much_unwritten(&self) -> bool {
         let ours = self.shared.counters.bytes.load(Ordering::Relaxed);
-        sys::dirty_bytes().is_none_or(|dirty| dirty > ours.saturating_add(FOREIGN_DIRTY_BYTES))
+        sys::memory_figure("Dirty:")
+            .is_none_or(|dirty| dirty > ours.saturating_add(FOREIGN_DIRTY_BYTES))
     }
 
     fn sync_file_system(&self, device: u64) -> io::Result<()> {

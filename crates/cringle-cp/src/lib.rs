@@ -69,6 +69,7 @@ mod target;
 mod temporary;
 mod transfer;
 mod tree;
+mod uncached;
 mod verify;
 mod workers;
 

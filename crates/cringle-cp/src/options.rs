@@ -47,7 +47,7 @@ pub enum When {
     Never,
     /// Where it works.
     Auto,
-    /// Always; a file for which it does not work is a failure.
+    /// Always: without regard to cost. A file that cannot share blocks is a failure.
     Always,
 }
 
@@ -111,6 +111,7 @@ pub struct Options {
     pub(crate) as_regular: bool,
     pub(crate) reflink: When,
     pub(crate) sparse: When,
+    pub(crate) uncached: When,
     pub(crate) attributes_only: bool,
     /// `POSIXLY_CORRECT` is set.
     pub(crate) posix: bool,
@@ -151,6 +152,7 @@ impl Default for Options {
             as_regular: true,
             reflink: When::Auto,
             sparse: When::Auto,
+            uncached: When::Auto,
             attributes_only: false,
             posix: false,
             fsync: false,
@@ -242,6 +244,16 @@ impl Options {
     /// zeros.
     pub fn sparse(mut self, sparse: When) -> Options {
         self.sparse = sparse;
+        self
+    }
+
+    /// Copies past the page cache (`RWF_DONTCACHE`, Linux 6.14), so that the copy does not displace
+    /// what other programs read. By default this concerns files of 4 MiB or more, once the copy has
+    /// more bytes than a quarter of the available memory (from Linux 6.16 on). With
+    /// [`When::Always`], it concerns all files that are larger than a block of 128 KiB. Where the
+    /// kernel or the file system cannot, the cache is used.
+    pub fn uncached(mut self, uncached: When) -> Options {
+        self.uncached = uncached;
         self
     }
 

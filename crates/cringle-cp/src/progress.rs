@@ -93,7 +93,7 @@ fn draw(end: &End, counters: &Counters, sources: Vec<OsString>) {
 }
 
 fn line(counters: &Counters, total: &Total, elapsed: Duration) -> String {
-    let bytes = counters.bytes.load(Relaxed) as f64;
+    let bytes = counters.bytes_so_far() as f64;
     let rate = bytes / elapsed.as_secs_f64();
     let files = units::count(counters.files.load(Relaxed) as f64);
     let mut line = format!(

@@ -193,9 +193,10 @@ impl Worker<'_> {
             self.verify(from, to)?;
         }
         if options.debug {
-            let Method { offload, reflink, sparse } = self.method;
+            let Method { offload, reflink, sparse, uncached } = self.method;
+            let uncached = uncached.map(|what| format!(", uncached: {what}")).unwrap_or_default();
             self.reporter().print(&format!(
-                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}"
+                "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}{uncached}"
             ));
         }
         Ok(bytes)
@@ -335,7 +336,7 @@ impl Worker<'_> {
                 }
             }
         }
-        crate::transfer::Transfer { worker: self, from, to, stat, devices }.run()
+        crate::transfer::Transfer { worker: self, from, to, stat, devices, shown: 0 }.run()
     }
 }
 

@@ -199,6 +199,8 @@ impl Options {
             "reflink" if given.value.is_none() => self.reflink = When::Always,
             "reflink" => self.reflink = when(choice(given, "--reflink", WHEN)?),
             "sparse" => self.sparse = when(choice(given, "--sparse", SPARSE)?),
+            "uncached" if given.value.is_none() => self.uncached = When::Always,
+            "uncached" => self.uncached = when(choice(given, "--uncached", WHEN)?),
             "suffix" => {
                 pending.backups = true;
                 pending.suffix = given.value.clone();

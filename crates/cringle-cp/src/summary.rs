@@ -30,6 +30,8 @@ pub(crate) struct Counters {
     pub(crate) directories: AtomicU64,
     pub(crate) others: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Bytes of files that are being copied.
+    pub(crate) unfinished_bytes: AtomicU64,
     pub(crate) cloned: AtomicU64,
     pub(crate) failures: AtomicU64,
 }
@@ -37,6 +39,11 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64, count: u64) {
         counter.fetch_add(count, Relaxed);
+    }
+
+    /// Returns the bytes of all files, also of those that are being copied.
+    pub(crate) fn bytes_so_far(&self) -> u64 {
+        self.bytes.load(Relaxed) + self.unfinished_bytes.load(Relaxed)
     }
 
     pub(crate) fn summary(&self) -> Summary {

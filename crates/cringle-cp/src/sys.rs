@@ -5,6 +5,7 @@
 //! here retries or decides, except after `EINTR` and when descriptors run out (see
 //! [`descriptors`]).
 
+mod uncached;
 mod xattr;
 
 use crate::descriptors;
@@ -19,6 +20,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 pub(crate) use rustix::fs::{CWD, Stat};
+pub(crate) use uncached::*;
 pub(crate) use xattr::*;
 
 /// A name in an open directory.
@@ -314,10 +316,10 @@ fn file_system(fd: BorrowedFd<'_>) -> Option<u32> {
     Some(fs::fstatfs(fd).ok()?.f_type as u32)
 }
 
-/// Returns the data that the whole machine has not written to its disks.
-pub(crate) fn dirty_bytes() -> Option<u64> {
+/// Returns a figure of the whole machine in bytes. `Dirty:` is the data that is not on the disks.
+pub(crate) fn memory_figure(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Dirty:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 

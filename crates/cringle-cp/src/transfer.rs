@@ -1,5 +1,6 @@
 //! Copies the bytes of one file from cursor to cursor: within the kernel where possible, else block
-//! by block. Finds holes by `SEEK_DATA`, or with `--sparse=always` by zeros.
+//! by block; large copies past the page cache (see [`uncached`](crate::uncached)). Finds holes by
+//! `SEEK_DATA`, or with `--sparse=always` by zeros.
 //!
 //! A copy ends at a read of 0 bytes or at an error, never at a short read. It also ends for a file
 //! that grows: it copies no more than the file had when it was opened. Growing and shrinking are
@@ -7,10 +8,12 @@
 
 use crate::options::When;
 use crate::regular::{CopyError, is_sparse};
+use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::workers::Worker;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The bytes that one call copies within the kernel; between two calls a stop is noticed.
 const KERNEL_COPY_BYTES: usize = 16 << 20;
@@ -21,11 +24,13 @@ pub(crate) struct Method {
     pub(crate) offload: &'static str,
     pub(crate) reflink: &'static str,
     pub(crate) sparse: &'static str,
+    /// Which calls left no pages in the cache, if any were to do so.
+    pub(crate) uncached: Option<&'static str>,
 }
 
 impl Default for Method {
     fn default() -> Method {
-        Method { offload: "unknown", reflink: "unknown", sparse: "unknown" }
+        Method { offload: "unknown", reflink: "unknown", sparse: "unknown", uncached: None }
     }
 }
 
@@ -39,11 +44,26 @@ pub(crate) struct Transfer<'w, 'a> {
     pub(crate) to: BorrowedFd<'w>,
     pub(crate) stat: &'w Stat,
     pub(crate) devices: (u64, u64),
+    /// The bytes that the progress contains.
+    pub(crate) shown: u64,
 }
 
 impl Transfer<'_, '_> {
     /// Copies all data; returns the number of bytes.
-    pub(crate) fn run(&mut self) -> Result<u64, CopyError> {
+    pub(crate) fn run(mut self) -> Result<u64, CopyError> {
+        let copied = self.copy();
+        // The caller counts the complete file.
+        self.worker.shared.counters.unfinished_bytes.fetch_sub(self.shown, Relaxed);
+        copied
+    }
+
+    /// Adds to the progress, which is to move also during the copy of one large file.
+    pub(crate) fn show(&mut self, bytes: u64) {
+        self.shown += bytes;
+        Counters::add(&self.worker.shared.counters.unfinished_bytes, bytes);
+    }
+
+    fn copy(&mut self) -> Result<u64, CopyError> {
         let sparse = self.worker.shared.options.sparse;
         let size = self.stat.st_size as u64;
         let has_length = sys::kind(self.stat) == libc::S_IFREG && size > 0;
@@ -68,7 +88,7 @@ impl Transfer<'_, '_> {
         } else if zeros || !has_length || fits {
             self.copy_blocks(most, zeros)?
         } else {
-            self.copy_in_kernel(size)?
+            self.copy_range(size)?
         };
         if holes {
             sys::truncate(self.to, copied).map_err(CopyError::Write)?;
@@ -163,13 +183,24 @@ impl Transfer<'_, '_> {
     }
 
     /// Fails if a stop is requested.
-    fn check_stop(&self) -> Result<(), CopyError> {
+    pub(crate) fn check_stop(&self) -> Result<(), CopyError> {
         if self.worker.shared.stopped() { Err(CopyError::Stopped) } else { Ok(()) }
     }
 
-    /// Copies within the kernel, which may share blocks; what it refuses is copied block by block.
-    fn copy_in_kernel(&mut self, length: u64) -> Result<u64, CopyError> {
-        let mut copied = 0;
+    /// Returns whether the copy is so large that the page cache is left to others.
+    fn is_uncached(&self) -> bool {
+        let shared = self.worker.shared;
+        let stored = (self.stat.st_blocks as u64).saturating_mul(512);
+        let bytes = stored.min(self.stat.st_size as u64);
+        let so_far = shared.counters.bytes_so_far() - self.shown;
+        shared.cache_share.is_exceeded(shared.options.uncached, bytes, so_far)
+    }
+
+    /// Copies until a read returns 0, or `length` bytes are copied: past the cache if the copy is
+    /// large, else within the kernel, which may share blocks. What it refuses is copied block by
+    /// block.
+    fn copy_range(&mut self, length: u64) -> Result<u64, CopyError> {
+        let mut copied = if self.is_uncached() { self.copy_uncached(length)? } else { 0 };
         let may_share = self.worker.shared.options.reflink != When::Never;
         while copied < length && may_share && !self.worker.no_range.contains(&self.devices) {
             self.check_stop()?;
@@ -180,6 +211,7 @@ impl Transfer<'_, '_> {
                 Ok(0) => break,
                 Ok(n) => {
                     copied += n as u64;
+                    self.show(n as u64);
                     self.worker.method.offload = "yes";
                 }
                 Err(e) => {
@@ -221,6 +253,7 @@ impl Transfer<'_, '_> {
             };
             written.map_err(CopyError::Write)?;
             copied += n as u64;
+            self.show(n as u64);
         }
         Ok(copied)
     }
@@ -251,7 +284,7 @@ impl Transfer<'_, '_> {
             let copied = if punch_zeros {
                 self.copy_blocks(length, true)?
             } else {
-                self.copy_in_kernel(length)?
+                self.copy_range(length)?
             };
             if copied < length {
                 return Ok(data + copied);

@@ -28,6 +28,7 @@ use crate::sys;
 use crate::temporary::Temporaries;
 use crate::transfer::Method;
 use crate::tree::{Dir, Item, OpenDirs, Side, finish_part};
+use crate::uncached::{CacheShare, Uncached};
 use crate::{attributes, compare};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
@@ -62,6 +63,7 @@ pub(crate) struct Shared {
     listings: Listings,
     pub(crate) links: Links,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) cache_share: CacheShare,
     /// After a stop no new file is started, and unfinished ones are removed.
     pub(crate) stop: Arc<Stop>,
     /// The sources of the command line that were copied, and the targets that were made.
@@ -98,6 +100,7 @@ impl Shared {
             listings: Listings::new(budget.listings),
             links: Links::default(),
             counters: Arc::default(),
+            cache_share: CacheShare::default(),
             stop: Arc::default(),
             sources: Mutex::default(),
             targets: Mutex::default(),
@@ -160,6 +163,7 @@ pub(crate) struct Worker<'a> {
     /// Pairs of devices between which files cannot be cloned, or copied within the kernel.
     pub(crate) no_clone: Vec<(u64, u64)>,
     pub(crate) no_range: Vec<(u64, u64)>,
+    pub(crate) uncached: Uncached,
     /// The regular file that is being copied.
     pub(crate) source: Option<(u64, u64)>,
     /// The number of released write locks before the source's status was read.
@@ -187,6 +191,7 @@ impl<'a> Worker<'a> {
             synced_sources: Vec::new(),
             no_clone: Vec::new(),
             no_range: Vec::new(),
+            uncached: Uncached::default(),
             source: None,
             releases: 0,
             backup: None,

@@ -22,4 +22,5 @@ mod small_cases;
 mod special;
 mod support;
 mod trees;
+mod uncached;
 mod users;

@@ -252,6 +252,7 @@ pub(super) const WAYS: &[Way] = &[
     way(&["--block-size=4k", "-p"], false, Before::Nothing),
     way(&["--block-size=4k", "--reflink=never", "--sparse=never"], false, Before::File),
     way(&["--block-size=1m", "-r"], true, Before::Nothing),
+    way(&["--block-size=4k", "--uncached"], false, Before::File),
     way(&["--backup=numbered"], false, Before::File),
     way(&["--backup=simple", "-p", "--fsync"], false, Before::File),
     way(&["-p", "--remove-destination"], false, Before::File),
