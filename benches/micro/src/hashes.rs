@@ -21,7 +21,7 @@ const FILES: usize = 50_000;
 /// The largest file.
 const BYTES: usize = 8192;
 const WARM_THREADS: [usize; 4] = [1, 2, 4, 8];
-const COLD_THREADS: [usize; 5] = [2, 4, 8, 16, 32];
+const COLD_THREADS: [usize; 5] = [4, 8, 16, 32, 64];
 
 pub(crate) fn run(rounds: usize, directory: &Path) -> Vec<Report> {
     let tree = Tree::new(directory);
@@ -40,7 +40,7 @@ pub(crate) fn run(rounds: usize, directory: &Path) -> Vec<Report> {
     reports
 }
 
-const FIBERS: &str = "cringle: par_map_workers, 64 at once";
+const FIBERS: &str = "cringle: par_map_workers, 128 at once";
 
 fn threads_name(threads: usize) -> String {
     format!("rayon, {threads} threads")

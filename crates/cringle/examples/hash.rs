@@ -13,13 +13,13 @@ use std::path::PathBuf;
 /// Writes the lines to `out`. Returns whether there were errors.
 pub(crate) fn run(root: PathBuf, out: &mut dyn Write) -> io::Result<bool> {
     let hashes = cringle::run(|| {
-        // This fiber lists the tree, while fibers of all workers hash up to 64 files at once.
+        // This fiber lists the tree, while fibers of all workers hash up to 128 files at once.
         let files = list(root).enumerate().inspect(|(n, _)| {
             if n % 1000 == 0 && io::stderr().is_terminal() {
                 eprint!("{n} files\r");
             }
         });
-        fiber::par_map_workers(files, 64, |(_, file)| (hash(&file), file))
+        fiber::par_map_workers(files, 128, |(_, file)| (hash(&file), file))
     });
     for (hash, file) in &hashes {
         match hash {

@@ -10,8 +10,9 @@ use std::os::fd::RawFd;
 /// One system call. Its pointers stay valid until the call has returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Syscall {
-    /// `getdents64`.
-    ReadDir { fd: RawFd, buf: *mut u8, len: u32 },
+    /// `getdents64`, until the buffer is full or the directory has ended; the result is the number
+    /// of bytes.
+    ReadDir { fd: RawFd, out: *mut Entries },
     /// `readlinkat`, into a [`PathBuffer`].
     ReadLink { dir: RawFd, path: *const c_char, out: *mut PathBuffer },
     /// `realpath`, into a [`PathBuffer`]; the result is the length.
@@ -139,6 +140,39 @@ impl XattrCall {
     }
 }
 
+/// Entries of a directory, as the kernel returns them.
+pub(crate) struct Entries {
+    pub(crate) bytes: Box<[u8]>,
+    /// The directory has no entries after these.
+    pub(crate) is_end: bool,
+}
+
+impl Entries {
+    /// The longest entry: most file systems limit names to 255 bytes, FUSE to 1,024.
+    const LONGEST: usize = 1024 + 32;
+
+    /// Reads the next entries. One call rarely returns the last entries and says that they are the
+    /// last; the next one does, at little cost for the thread that makes the first.
+    fn fill(&mut self, fd: RawFd) -> isize {
+        let mut filled = 0;
+        loop {
+            let room = &mut self.bytes[filled..];
+            // SAFETY: the buffer is borrowed exclusively.
+            let read = unsafe { syscall!(SYS_getdents64, fd, room.as_mut_ptr(), room.len()) };
+            match read {
+                1.. => filled += read as usize,
+                0 => self.is_end = true,
+                // The next call reports the error again, or succeeds.
+                _ if filled > 0 => {}
+                error => return error,
+            }
+            if read <= 0 || self.bytes.len() - filled < Self::LONGEST {
+                return filled as isize;
+            }
+        }
+    }
+}
+
 impl Syscall {
     /// Makes the call. Returns its count, or `-errno`.
     ///
@@ -149,7 +183,7 @@ impl Syscall {
         // SAFETY: by the contract, each pointer is valid for what the call does with it.
         unsafe {
             match self {
-                Syscall::ReadDir { fd, buf, len } => syscall!(SYS_getdents64, fd, buf, len),
+                Syscall::ReadDir { fd, out } => (*out).fill(fd),
                 Syscall::Lock { fd, how } => syscall!(SYS_flock, fd, how),
                 other => match other.call_libc() {
                     -1 => -(errno() as isize),
@@ -210,5 +244,52 @@ impl Syscall {
                 Syscall::ChangeRoot { path } => libc::chroot(path) as isize,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Entries;
+    use std::fs::{self, File};
+    use std::os::fd::AsRawFd;
+
+    /// Returns the calls of `fill` that read a directory with this number of files, and its bytes.
+    fn fill_all(files: usize) -> (usize, usize) {
+        let directory = tempfile::tempdir().unwrap();
+        for n in 0..files {
+            fs::write(directory.path().join(format!("a file with a long name: {n:07}")), "")
+                .unwrap();
+        }
+        let open = File::open(directory.path()).unwrap();
+        let mut entries = Entries { bytes: vec![0; 32 << 10].into(), is_end: false };
+        let (mut calls, mut bytes) = (0, 0);
+        while !entries.is_end {
+            let filled = entries.fill(open.as_raw_fd());
+            assert!(filled >= 0, "{filled}");
+            (calls, bytes) = (calls + 1, bytes + filled as usize);
+        }
+        assert_eq!(entries.fill(open.as_raw_fd()), 0);
+        (calls, bytes)
+    }
+
+    #[test]
+    fn a_small_directory_is_read_at_once() {
+        // The records of 31 bytes of name, and of `.` and `..`.
+        assert_eq!(fill_all(0), (1, 48));
+        assert_eq!(fill_all(100), (1, 48 + 100 * 56));
+    }
+
+    #[test]
+    fn a_large_directory_fills_the_buffer() {
+        let (calls, bytes) = fill_all(2000);
+        assert_eq!((calls, bytes), (4, 48 + 2000 * 56));
+    }
+
+    #[test]
+    fn an_error_is_returned() {
+        let mut entries = Entries { bytes: vec![0; 32 << 10].into(), is_end: false };
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(entries.fill(file.as_raw_fd()), -(libc::ENOTDIR as isize));
+        assert!(!entries.is_end);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::perform::perform;
 use crate::driver::Op;
-use crate::driver::syscall::Syscall;
+use crate::driver::syscall::{Entries, Syscall};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
@@ -18,10 +18,9 @@ const NAME: usize = 19;
 
 /// The position in a directory that is being read.
 pub(super) struct Listing {
-    buf: Box<[u8]>,
+    entries: Entries,
     at: usize,
     filled: usize,
-    ended: bool,
 }
 
 /// One entry, as the kernel returns it.
@@ -35,8 +34,8 @@ pub(super) struct Record<'a> {
 
 impl Listing {
     pub(super) fn new() -> Listing {
-        let buf = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Listing { buf, at: 0, filled: 0, ended: false }
+        let bytes = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Listing { entries: Entries { bytes, is_end: false }, at: 0, filled: 0 }
     }
 
     /// Returns the next entry other than `.` and `..`. After an error it returns `None`.
@@ -49,28 +48,29 @@ impl Listing {
                     Err(e) => return Some(Err(e)),
                 }
             }
-            let start = self.at;
-            let len = [self.buf[start + RECORD_LEN], self.buf[start + RECORD_LEN + 1]];
+            let (start, bytes) = (self.at, &self.entries.bytes);
+            let len = [bytes[start + RECORD_LEN], bytes[start + RECORD_LEN + 1]];
             self.at += usize::from(u16::from_ne_bytes(len));
-            if !matches!(name_in(&self.buf[start..self.at]).to_bytes(), b"." | b"..") {
+            if !matches!(name_in(&bytes[start..self.at]).to_bytes(), b"." | b"..") {
                 break start;
             }
         };
-        let record = &self.buf[start..self.at];
+        let record = &self.entries.bytes[start..self.at];
         let inode = u64::from_ne_bytes(record[..8].try_into().expect("eight bytes"));
         Some(Ok(Record { inode, kind: record[KIND], name: name_in(record) }))
     }
 
     /// Reads the next entries into the buffer. Returns `false` at the end of the directory.
     fn fill(&mut self, fd: RawFd) -> io::Result<bool> {
-        if self.ended {
+        if self.entries.is_end {
             return Ok(false);
         }
-        let (buf, len) = (self.buf.as_mut_ptr(), self.buf.len() as u32);
-        // SAFETY: I1. The buffer is on the heap, and borrowed exclusively until the call returns.
-        let filled = unsafe { perform(Op::Syscall(Syscall::ReadDir { fd, buf, len })) };
+        let out = &raw mut self.entries;
+        // SAFETY: I1. The entries are borrowed exclusively until the call returns, in which this
+        // frame waits.
+        let filled = unsafe { perform(Op::Syscall(Syscall::ReadDir { fd, out })) };
         (self.at, self.filled) = (0, *filled.as_ref().unwrap_or(&0));
-        self.ended = self.filled == 0;
+        self.entries.is_end |= self.filled == 0;
         match filled {
             // The directory was removed, so it has no more entries.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(false),

@@ -22,6 +22,9 @@ use crate::sync::feed::Feed;
 use crate::sys::lock::Mutex;
 use std::io;
 
+/// The items in the queue for each fiber. Between two items the calling fiber may wait for as long
+/// as many calls take: for the next directory of a tree, for example.
+const QUEUED_PER_FIBER: usize = 8;
 /// The largest number of items in the queue.
 const MOST_QUEUED: usize = 1024;
 /// A fiber that has taken an item hires this number of others, at most.
@@ -46,7 +49,7 @@ where
     let mut items = items.fuse().enumerate();
     let crew = Crew {
         combination: Combination::new(),
-        feed: Feed::new(limit.min(MOST_QUEUED)),
+        feed: Feed::new(limit.saturating_mul(QUEUED_PER_FIBER).min(MOST_QUEUED)),
         places: Places::new(limit, worker.workers()),
         home: worker.index(),
         done: Mutex::new(Vec::new()),
