@@ -29,6 +29,10 @@ pub(crate) enum Syscall {
     CopyRange { from: RawFd, to: RawFd, offsets: *mut [i64; 2], len: u32 },
     /// `ioctl(FICLONERANGE)`.
     Clone { to: RawFd, range: *const libc::file_clone_range },
+    /// `BLKDISCARD`, of an offset and a length.
+    Discard { fd: RawFd, range: *const [u64; 2] },
+    /// `F_SET_RW_HINT`.
+    SetWriteLife { fd: RawFd, life: *const u64 },
     /// `lseek` by the offset behind the pointer, which then holds the new position.
     Seek { fd: RawFd, whence: c_int, offset: *mut i64 },
     /// `listxattr`: the names of the extended attributes.
@@ -185,6 +189,10 @@ impl Syscall {
             match self {
                 Syscall::ReadDir { fd, out } => (*out).fill(fd),
                 Syscall::Lock { fd, how } => syscall!(SYS_flock, fd, how),
+                Syscall::SetWriteLife { fd, life } => {
+                    const F_SET_RW_HINT: c_int = 1036;
+                    syscall!(SYS_fcntl, fd, F_SET_RW_HINT, life)
+                }
                 other => match other.call_libc() {
                     -1 => -(errno() as isize),
                     result => result,
@@ -203,7 +211,9 @@ impl Syscall {
         // SAFETY: by the contract, each pointer is valid for what the call does with it.
         unsafe {
             match self {
-                Syscall::ReadDir { .. } | Syscall::Lock { .. } => unreachable!("a raw call"),
+                Syscall::ReadDir { .. } | Syscall::Lock { .. } | Syscall::SetWriteLife { .. } => {
+                    unreachable!("a raw call")
+                }
                 Syscall::ReadLink { dir, path, out } => {
                     libc::readlinkat(dir, path, out.cast(), size_of::<PathBuffer>())
                 }
@@ -232,6 +242,10 @@ impl Syscall {
                     libc::copy_file_range(from, from_offset, to, to_offset, len as usize, 0)
                 }
                 Syscall::Clone { to, range } => libc::ioctl(to, libc::FICLONERANGE, range) as isize,
+                Syscall::Discard { fd, range } => {
+                    const BLKDISCARD: libc::Ioctl = 0x1277;
+                    libc::ioctl(fd, BLKDISCARD, range) as isize
+                }
                 Syscall::Seek { fd, whence, offset } => match libc::lseek(fd, *offset, whence) {
                     -1 => -1,
                     position => {

@@ -41,6 +41,7 @@ mod convert;
 mod copy;
 mod create;
 mod cursor;
+mod device_hints;
 mod dir;
 mod dir_names;
 mod fifo;
@@ -72,6 +73,7 @@ pub use bounce::Direct;
 pub(crate) use copy::{RANGE_BYTES, is_refused};
 pub use copy::{copy, copy_range};
 pub use create::{DirBuilder, create_dir, create_dir_all};
+pub use device_hints::WriteLife;
 pub use dir::Dir;
 #[cfg(feature = "interpose")]
 pub(crate) use fifo::wait_for_writer as wait_for_fifo_writer;

@@ -204,6 +204,11 @@ pub(crate) fn is_fifo(fd: RawFd) -> bool {
     mode(fd) & libc::S_IFMT == libc::S_IFIFO
 }
 
+/// Whether the descriptor refers to a block device.
+pub(crate) fn is_block_device(fd: RawFd) -> bool {
+    mode(fd) & libc::S_IFMT == libc::S_IFBLK
+}
+
 /// Whether the descriptor refers to a FIFO that has a name, and not to an anonymous pipe.
 #[cfg(feature = "interpose")]
 pub(crate) fn is_named_fifo(fd: RawFd) -> bool {
@@ -215,6 +220,15 @@ pub(crate) fn is_named_fifo(fd: RawFd) -> bool {
             libc::fstatfs(fd, out.as_mut_ptr()) == 0
                 && out.assume_init().f_type as u64 != PIPEFS_MAGIC
         }
+}
+
+/// Returns the inode's write-life hint (`fcntl(F_GET_RW_HINT)`).
+pub(crate) fn write_life(fd: RawFd) -> io::Result<u64> {
+    const F_GET_RW_HINT: c_int = 1035;
+    let mut life = 0_u64;
+    // SAFETY: the call writes a `u64`, which is borrowed for it.
+    raw::result_of(unsafe { syscall!(SYS_fcntl, fd, F_GET_RW_HINT, &raw mut life) })?;
+    Ok(life)
 }
 
 /// Sets the status flags (`fcntl(F_SETFL)`).

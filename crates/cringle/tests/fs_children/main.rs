@@ -17,6 +17,7 @@ mod tools;
 
 mod bus_errors;
 mod cancel;
+mod device_hints;
 mod same_cursors;
 mod storage;
 mod trees;

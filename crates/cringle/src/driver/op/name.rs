@@ -79,6 +79,8 @@ op_names! {
     Lock "flock", "a flock", Hidden;
     CopyRange "copy_file_range", "a copy_file_range", Hidden;
     Clone "clone", "a clone of a range (FICLONERANGE)", Hidden;
+    Discard "discard", "a discard of a range (BLKDISCARD)", Hidden;
+    SetWriteLife "set_rw_hint", "a write-life hint (F_SET_RW_HINT)", Hidden;
     Seek "lseek", "an lseek", Hidden;
     ListXattrs "listxattr", "a listxattr", Hidden;
     RemoveXattr "removexattr", "a removexattr", Hidden;

@@ -229,6 +229,8 @@ impl Syscall {
             Syscall::Lock { fd, .. } => row(N::Lock).dir(fd),
             Syscall::CopyRange { to, .. } => row(N::CopyRange).dir(to),
             Syscall::Clone { to, .. } => row(N::Clone).dir(to),
+            Syscall::Discard { fd, .. } => row(N::Discard).dir(fd),
+            Syscall::SetWriteLife { fd, .. } => row(N::SetWriteLife).dir(fd),
             Syscall::Seek { fd, .. } => row(N::Seek).dir(fd),
             Syscall::ListXattrs(_) => row(N::ListXattrs),
             Syscall::RemoveXattr(_) => row(N::RemoveXattr),

@@ -333,6 +333,8 @@ fn syscall_names_a_path(call: &Syscall) -> bool {
         Syscall::Lock { .. }
         | Syscall::CopyRange { .. }
         | Syscall::Clone { .. }
+        | Syscall::Discard { .. }
+        | Syscall::SetWriteLife { .. }
         | Syscall::Seek { .. } => false,
     }
 }
