@@ -15,6 +15,7 @@ use super::lock::{Mutex, OnceLock};
 use super::syscall;
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether this architecture has the copy.
 pub(crate) const IS_SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
@@ -183,6 +184,8 @@ fn is_in_pages_of(address: usize, range: std::ops::Range<usize>) -> bool {
 
 /// The action before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// A handler before ours that is called once (`SA_RESETHAND`) was called.
+static BEFORE_IS_RESET: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler, once in a process.
 pub(crate) fn install_handler() -> io::Result<()> {
@@ -248,12 +251,16 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
 /// The arguments are those of the handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(before) = BEFORE.get() else { return };
+    // Such a handler relies on the default action, which ends the process: it returns, and the
+    // fault occurs again.
+    let is_reset = before.sa_flags & libc::SA_RESETHAND != 0 && BEFORE_IS_RESET.swap(true, Relaxed);
+    let action = if is_reset { libc::SIG_DFL } else { before.sa_sigaction };
     // SAFETY: by the contract. The address is that of a handler of the kind that its flags name, as
     // it was installed.
     unsafe {
         // The kernel ends the process for a fault even if the signal is ignored.
         let is_fault = OF_AN_ACCESS.contains(&(*info).si_code);
-        match before.sa_sigaction {
+        match action {
             libc::SIG_IGN if !is_fault => {}
             libc::SIG_DFL | libc::SIG_IGN => {
                 let mut default: libc::sigaction = std::mem::zeroed();

@@ -134,6 +134,27 @@ fn a_plain_handler_before_is_called() {
     });
 }
 
+/// As a handler that prints a report and returns, so that the fault ends the process.
+#[test]
+fn a_handler_before_that_is_called_once_is_called_once() {
+    must_die_of_bus_error("a_handler_before_that_is_called_once_is_called_once", || {
+        set_action(report as *const () as usize, libc::SA_RESETHAND);
+        SigbusHandler::install().unwrap();
+        raise_bus_error();
+    });
+}
+
+extern "C" fn report(_: i32) {
+    const TEXT: &[u8] = b"about to die\n";
+    // SAFETY: the bytes are static.
+    unsafe { libc::write(1, TEXT.as_ptr().cast(), TEXT.len()) };
+    // A second call would be one of many, without an end.
+    if CALLS.fetch_add(1, SeqCst) > 0 {
+        // SAFETY: no pointers.
+        unsafe { libc::_exit(3) };
+    }
+}
+
 #[test]
 fn an_ignored_signal_stays_ignored() {
     child::must_succeed("an_ignored_signal_stays_ignored", || {
