@@ -90,7 +90,8 @@ fn entries(text: &mut String, stats: &Stats) {
 
 /// Adds the gauges of the thread pools.
 fn pools(text: &mut String, stats: &Stats) {
-    let pools = [("unblock", stats.unblock_pool), ("call", stats.call_pool)];
+    let pools =
+        [("unblock", stats.unblock_pool), ("call", stats.call_pool), ("map", stats.map_pool)];
     let gauges = [
         ("cringle_pool_queue", "Jobs waiting for a thread.", pools.map(|(_, pool)| pool.queued)),
         ("cringle_pool_threads", "Threads of the pool.", pools.map(|(_, pool)| pool.threads)),

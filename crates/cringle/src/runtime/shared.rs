@@ -234,12 +234,16 @@ pub(crate) struct Shared {
     pub(crate) unblock_pool: Arc<Pool>,
     /// Runs the library's own calls for which the ring has no op.
     pub(crate) call_pool: Arc<Pool>,
+    /// Looks at mapped files, and unmaps them.
+    pub(crate) map_pool: Arc<Pool>,
 }
 
 /// The most threads for the library's own blocking calls.
 const CALL_THREADS: usize = 4;
 /// The same without rings: as many requests as keep a disk busy.
 const CALL_THREADS_FOR_ALL: usize = 32;
+/// The most threads for mapped files: each of thousands may be due for a look at the same time.
+const MAP_THREADS: usize = 2;
 
 impl Shared {
     /// Returns the shared state for workers with these queues, and the eventfd of each worker.
@@ -278,6 +282,7 @@ impl Shared {
             placed_threads: AtomicUsize::new(0),
             unblock_pool: Arc::new(Pool::new("cringle-unblock", usize::MAX, cpus)),
             call_pool: Arc::new(Pool::new("cringle-call", call_threads, cpus)),
+            map_pool: Arc::new(Pool::new("cringle-map", MAP_THREADS, cpus)),
         };
         Ok((shared, bells))
     }

@@ -5,6 +5,7 @@ use crate::child;
 use crate::disk::{directory, pattern, solitary};
 use cringle::block::{MappedFile, SigbusHandler, Unmapped};
 use cringle::fs::File;
+use cringle::runtime;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -230,5 +231,21 @@ fn a_child_of_fork_reads_by_the_driver() {
                 assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
             }
         }
+    });
+}
+
+/// A thread for each look would exhaust the memory maps of the process, and end it.
+#[test]
+fn many_files_are_looked_at_by_few_threads() {
+    let (_directory, path) = file();
+    solitary(|| {
+        let files: Vec<_> = (0..500).map(|_| map(&path)).collect();
+        for file in &files {
+            file.read_exact_at(&mut [0; 100], 0).unwrap();
+        }
+        drop(files);
+        let stats = runtime::stats().unwrap();
+        let (threads, others) = (stats.map_pool.threads, stats.unblock_pool.threads);
+        assert!(threads <= 2 && others == 0, "{stats}");
     });
 }

@@ -73,10 +73,10 @@ const THREADS_SLICE: Duration = Duration::from_millis(1);
 ///
 /// # Which pages are copied
 ///
-/// Threads of the pool look from time to time which pages are in memory, and enter them into the
-/// page table of the process: while the file is read, every 100 ms, or as rarely as keeps the looks
-/// below 2 % of a processor. Pages that come into memory are copied after the next look. (A page in
-/// the page table counts in the process's resident size, and is not dropped by
+/// Two threads look from time to time which pages of all mapped files are in memory, and enter them
+/// into the page table of the process: while a file is read, every 100 ms, or as rarely as keeps
+/// the looks below 2 % of a processor. Pages that come into memory are copied after the next look.
+/// (A page in the page table counts in the process's resident size, and is not dropped by
 /// `POSIX_FADV_DONTNEED` or `drop_caches`.)
 ///
 /// If memory runs short, the kernel may evict a page after the look. A copy from it is a page
@@ -97,7 +97,7 @@ const THREADS_SLICE: Duration = Duration::from_millis(1);
 ///
 /// # Dropping
 ///
-/// Dropped on a fiber, the file is unmapped and closed by a thread of the pool, soon after;
+/// Dropped on a fiber, the file is unmapped and closed by one of these threads, soon after;
 /// elsewhere by the calling thread.
 pub struct MappedFile {
     /// `None` only while it is dropped.
@@ -238,7 +238,7 @@ impl MappedFile {
         self.inner.as_ref().expect("taken only when it is dropped")
     }
 
-    /// Starts a look if one is due: on the pool, or on a thread without a worker at once.
+    /// Starts a look if one is due: on the pool of mapped files, or, without a worker, at once.
     #[inline]
     fn look_if_due(&self, worker: Option<Here>, now: u64) {
         if let Ok(residency) = &self.inner().residency
@@ -253,7 +253,7 @@ impl MappedFile {
         let Some(worker) = worker else { return self.inner().look(THREADS_SLICE) };
         let inner = Arc::clone(self.inner());
         // Without a thread there is no look, and the reads go to the ring.
-        let _ = worker.shared().unblock_pool.run(Box::new(move || inner.look(SLICE)));
+        let _ = worker.shared().map_pool.run(Box::new(move || inner.look(SLICE)));
     }
 
     /// Copies a range of the file, if all of its pages are in memory. After each step it calls
@@ -385,7 +385,7 @@ impl Drop for MappedFile {
         inner.is_dropped.store(true, Relaxed);
         // It takes milliseconds to unmap some GiB.
         if let Some((worker, _)) = Worker::current().filter(|_| inner.residency.is_ok()) {
-            let pool = &worker.shared().unblock_pool;
+            let pool = &worker.shared().map_pool;
             if let Err((_, unmap)) = pool.run(Box::new(move || drop(inner))) {
                 unmap();
             }

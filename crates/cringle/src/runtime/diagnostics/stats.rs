@@ -36,6 +36,9 @@ pub struct Stats {
     pub unblock_pool: PoolStats,
     /// The threads that run the library's own calls for which a ring has no operation.
     pub call_pool: PoolStats,
+    /// The threads that look which pages of a [`MappedFile`](crate::block::MappedFile) are in
+    /// memory, and unmap it.
+    pub map_pool: PoolStats,
 }
 
 /// The counters of one worker since it began. Fields marked "Now" are the state at the moment; all
@@ -114,6 +117,7 @@ impl Stats {
             workers: shared.peers.iter().map(WorkerStats::of).collect(),
             unblock_pool: PoolStats::of(&shared.unblock_pool),
             call_pool: PoolStats::of(&shared.call_pool),
+            map_pool: PoolStats::of(&shared.map_pool),
         }
     }
 
@@ -264,7 +268,11 @@ impl fmt::Display for Stats {
             column += text.len();
             f.write_str(&text)?;
         }
-        let pools = [("blocking closures", &self.unblock_pool), ("calls", &self.call_pool)];
+        let pools = [
+            ("blocking closures", &self.unblock_pool),
+            ("calls", &self.call_pool),
+            ("mapped files", &self.map_pool),
+        ];
         for (name, pool) in pools {
             let PoolStats { queued, threads, idle } = pool;
             write!(

@@ -230,6 +230,7 @@ impl WorkerSetup<'_> {
         worker.close();
         shared.unblock_pool.close();
         shared.call_pool.close();
+        shared.map_pool.close();
         Ok(outcome.take().expect("the main fiber has ended"))
     }
 
