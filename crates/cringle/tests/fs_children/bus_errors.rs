@@ -249,3 +249,31 @@ fn many_files_are_looked_at_by_few_threads() {
         assert!(threads <= 2 && others == 0, "{stats}");
     });
 }
+
+fn resident_pages() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_large_sparse_file_takes_little_memory() {
+    child::must_succeed("a_large_sparse_file_takes_little_memory", || {
+        let directory = directory();
+        let path = directory.path().join("file");
+        let file = std::fs::File::create_new(&path).unwrap();
+        let len = 8 << 40;
+        if file.set_len(len).is_err() {
+            return println!("skipped: the file system has no files of 8 TiB");
+        }
+        let before = resident_pages();
+        let mapped = map(&path);
+        if mapped.unmapped().is_some() {
+            return println!("skipped: {:?}", mapped.unmapped());
+        }
+        let mut page = [1; PAGE];
+        mapped.read_exact_at(&mut page, len / 2).unwrap();
+        assert_eq!(page, [0; PAGE]);
+        // A bit for each page would be 256 MiB.
+        assert!(resident_pages() - before < (64 << 20) / PAGE);
+    });
+}

@@ -2,7 +2,7 @@
 //!
 //! A bit for each page says that the page was in memory, and in the process's page table, at the
 //! last *look*. A copy from such a page costs no system call and no page fault. Looks are made on
-//! threads of the pool, in slices of [`SLICE`], chunk by chunk:
+//! two threads for all files, in slices of [`SLICE`], chunk by chunk:
 //!
 //! 1. `cachestat` skips a chunk of which the page cache has little. (For 2 GiB without a page in
 //!    memory it takes 0.2 ms, `mincore` 7 ms.) So reads that go all over a large file, most of
@@ -27,6 +27,7 @@
 use crate::sys::lock::Mutex;
 use crate::sys::mapping::{Mapping, cached_pages, page_bytes};
 use crate::sys::{self, mapping};
+use std::alloc::{self, Layout};
 use std::io;
 use std::ops::Range;
 use std::os::fd::RawFd;
@@ -250,7 +251,10 @@ impl Residency {
         for (word, pages) in words.iter().zip(resident.chunks(64).chain(std::iter::repeat(&[][..])))
         {
             let bits = pages.iter().rev().fold(0, |bits, page| bits << 1 | u64::from(page & 1));
-            word.store(bits, Relaxed);
+            // The words of pages that were never in memory take no memory either.
+            if word.load(Relaxed) != bits {
+                word.store(bits, Relaxed);
+            }
         }
         self.looked_at[chunk].store(sys::coarse_ns().max(1), Relaxed);
         entries
@@ -295,8 +299,21 @@ fn sparse(count: usize) -> usize {
     count.div_ceil(SPARSE)
 }
 
+/// Returns zeros, which take memory when they are changed: a sparse file may be large.
 fn zeros(count: usize) -> Box<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(0)).collect()
+    let layout = Layout::array::<AtomicU64>(count).expect("fewer bytes than the file has");
+    if layout.size() == 0 {
+        return Box::default();
+    }
+    // SAFETY: by the contract of `alloc_zeroed`, whose layout has bytes. If the memory is not null
+    // it is an array of that many values, of which zero is one, and it has no other owner.
+    unsafe {
+        let start: *mut AtomicU64 = alloc::alloc_zeroed(layout).cast();
+        if start.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, count))
+    }
 }
 
 /// Whether the kernel reports to this process which pages of a file are in memory.
