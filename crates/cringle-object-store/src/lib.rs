@@ -1,0 +1,68 @@
+//! An [`ObjectStore`](object_store::ObjectStore) of local files, whose bytes go through io_uring.
+//!
+//! [`LocalStore`] can take the place of `object_store`'s own
+//! [`LocalFileSystem`](object_store::local::LocalFileSystem): locations, entity tags, conditions,
+//! staging files and errors are the same, and both may use one directory at the same time. The
+//! difference is how bytes are read and written:
+//!
+//! - `get_ranges` merges neighbouring ranges, and reads all of them in batches through the ring of
+//!   a [`BlockIo`](cringle::block::BlockIo), instead of one after the other.
+//! - `get_opts` streams an object in chunks, of which two are read at once.
+//! - The parts of a multipart upload are written by fibers.
+//! - Every future works on any executor, and none of these calls uses tokio's blocking threads.
+//!   Calls that carry no bytes (`list`, `copy`, `rename`, `delete`) are those of `LocalFileSystem`,
+//!   which uses tokio's blocking threads on tokio, and elsewhere blocks the caller.
+//!
+//! ```
+//! use cringle_object_store::LocalStore;
+//! use object_store::{ObjectStore, ObjectStoreExt, path::Path};
+//!
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let directory = directory.path();
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let store = LocalStore::new_with_prefix(directory)?;
+//! let location = Path::from("log/day");
+//! store.put(&location, "calm, wind from the west".into()).await?;
+//! let words = store.get_ranges(&location, &[6..10, 0..4]).await?;
+//! assert_eq!(words, ["wind", "calm"]);
+//! # Ok::<(), object_store::Error>(())
+//! # })?;
+//! # Ok::<(), object_store::Error>(())
+//! ```
+//!
+//! # Memory
+//!
+//! Besides its results, `get_ranges` holds at most 8 MiB of bytes that are copied or were not asked
+//! for, and a few hundred KiB for one batch. Ranges that touch or overlap share a buffer, as in
+//! `LocalFileSystem`; no result keeps bytes in memory that the caller did not ask for. A stream
+//! holds two chunks.
+//!
+//! # Dropped futures
+//!
+//! A call that has started continues on its fiber if its future is dropped: a `put` is completed,
+//! and a read ends after the batch in progress. Its buffers, descriptors and staging files are
+//! released when it ends. An upload that is dropped, or whose creation was, removes its staging
+//! file.
+//!
+//! # Differences from `LocalFileSystem`
+//!
+//! - The payload of a `GetResult` is a stream, never a file.
+//! - A stream of a file that another process truncates ends with an error.
+//! - A range that ends before it starts is an error, not a panic.
+//! - If the completion of an upload fails, its staging file is removed.
+//! - The parts of an upload may be written at the same time.
+
+mod builder;
+mod engine;
+mod error;
+mod meta;
+mod plan;
+mod read;
+mod staging;
+mod store;
+mod stream;
+mod upload;
+mod write;
+
+pub use builder::LocalStoreBuilder;
+pub use store::LocalStore;

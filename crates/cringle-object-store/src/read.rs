@@ -1,0 +1,199 @@
+//! Reads of an open object, on a fiber.
+
+use crate::error::Error;
+use crate::plan::{Fetch, Plan};
+use bytes::Bytes;
+use cringle::block::Batch;
+use cringle::fs::File;
+use object_store::GetRange;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+/// The length of the longest operation. While the kernel copies what is in memory, the worker
+/// serves no other caller.
+const PIECE_BYTES: usize = 1 << 20;
+/// The number of operations in one batch, whose bookkeeping is in memory until it ends.
+const BATCH_OPS: usize = 4096;
+/// The number of bytes in one batch that belong to no range, or are copied from its buffers.
+const SCRATCH_BYTES: u64 = 8 << 20;
+/// The length of the longest read whose memory is allocated before the file's length is known.
+const UNCHECKED_BYTES: u64 = 16 << 20;
+
+/// Limits of the reads that fetch several ranges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The largest number of bytes between two ranges that one read fetches.
+    pub(crate) gap: u64,
+    /// The length of the longest read of several ranges.
+    pub(crate) longest: u64,
+}
+
+/// Reads a range that lies within the object.
+pub(crate) fn read_range(file: &File, path: &Path, range: Range<u64>) -> Result<Bytes, Error> {
+    let mut buf = vec![0; (range.end - range.start) as usize];
+    let mut batch = Batch::new();
+    for (piece, offset) in pieces(&mut buf, range.start) {
+        batch.read_exact(file, piece, offset);
+    }
+    match batch.submit().into_iter().find_map(Result::err) {
+        None => Ok(buf.into()),
+        Some(e) => Err(explain(file, path, std::slice::from_ref(&range), e)),
+    }
+}
+
+/// Reads the ranges, in batches. The results are in the order of the ranges.
+///
+/// Beyond the results, it holds at most `SCRATCH_BYTES` and the bookkeeping of one batch.
+pub(crate) fn read_ranges(
+    file: &File,
+    path: &Path,
+    ranges: &[Range<u64>],
+    limits: Limits,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Vec<Bytes>, Error> {
+    let plan = Plan::new(ranges, limits.gap, limits.longest);
+    check_long_reads(file, path, ranges, &plan)?;
+    let mut results = vec![Bytes::new(); ranges.len()];
+    let mut left = plan.fetches.as_slice();
+    let mut spare = Batch::new();
+    while !left.is_empty() {
+        if !is_wanted() {
+            return Err(Error::Unwanted);
+        }
+        let (now, later) = left.split_at(count_of_next(left));
+        left = later;
+        let mut bufs: Vec<Vec<u8>> =
+            now.iter().map(|fetch| vec![0; fetch.len() as usize]).collect();
+        let mut batch = spare;
+        for (fetch, buf) in now.iter().zip(&mut bufs) {
+            for (piece, offset) in pieces(buf, fetch.range.start) {
+                batch.read_exact(file, piece, offset);
+            }
+        }
+        let outcomes = batch.submit();
+        if let Some(e) = outcomes.iter().find_map(Result::err) {
+            return Err(explain(file, path, ranges, e));
+        }
+        spare = outcomes.recycle();
+        for (fetch, buf) in now.iter().zip(bufs) {
+            distribute(fetch, buf, ranges, &plan.order[fetch.members.clone()], &mut results);
+        }
+    }
+    Ok(results)
+}
+
+/// Splits a buffer for the file's bytes from `start` into pieces with their offsets.
+fn pieces(buf: &mut [u8], start: u64) -> impl Iterator<Item = (&mut [u8], u64)> {
+    buf.chunks_mut(PIECE_BYTES).zip((start..).step_by(PIECE_BYTES))
+}
+
+/// Returns the number of reads for the next batch: at least one.
+fn count_of_next(left: &[Fetch]) -> usize {
+    let (mut ops, mut scratch) = (0, 0);
+    let fits = |fetch: &&Fetch| {
+        ops += fetch.len().div_ceil(PIECE_BYTES as u64);
+        scratch += if fetch.has_gaps { fetch.len() } else { 0 };
+        ops <= BATCH_OPS as u64 && scratch <= SCRATCH_BYTES
+    };
+    left.iter().take_while(fits).count().max(1)
+}
+
+/// Hands the bytes of a read to the ranges within it. They share its buffer if each byte belongs
+/// to one; otherwise they are copied, so that no result keeps unwanted bytes in memory.
+fn distribute(
+    fetch: &Fetch,
+    buf: Vec<u8>,
+    ranges: &[Range<u64>],
+    members: &[usize],
+    results: &mut [Bytes],
+) {
+    let within = |n: usize| {
+        let from = |offset: u64| (offset - fetch.range.start) as usize;
+        from(ranges[n].start)..from(ranges[n].end)
+    };
+    if fetch.has_gaps {
+        members.iter().for_each(|&n| results[n] = Bytes::copy_from_slice(&buf[within(n)]));
+    } else {
+        let whole = Bytes::from(buf);
+        members.iter().for_each(|&n| results[n] = whole.slice(within(n)));
+    }
+}
+
+/// Refuses long reads that a regular file cannot satisfy before memory is allocated for them.
+fn check_long_reads(
+    file: &File,
+    path: &Path,
+    ranges: &[Range<u64>],
+    plan: &Plan,
+) -> Result<(), Error> {
+    if plan.fetches.iter().all(|fetch| fetch.len() <= UNCHECKED_BYTES) {
+        return Ok(());
+    }
+    let metadata = file.metadata().map_err(Error::open(path))?;
+    if metadata.is_dir() {
+        let source = io::ErrorKind::IsADirectory.into();
+        return Err(Error::Io { action: "read it", path: path.into(), source });
+    }
+    let end = plan.fetches.last().map_or(0, |fetch| fetch.range.end);
+    if metadata.is_file() && end > metadata.len() {
+        return Err(beyond_the_end(path, ranges, metadata.len()));
+    }
+    Ok(())
+}
+
+/// Explains an error of a read.
+#[cold]
+fn explain(file: &File, path: &Path, ranges: &[Range<u64>], e: io::Error) -> Error {
+    if e.kind() != io::ErrorKind::UnexpectedEof {
+        return Error::Io { action: "read it", path: path.into(), source: e };
+    }
+    match file.metadata() {
+        Ok(metadata) => beyond_the_end(path, ranges, metadata.len()),
+        Err(e) => Error::open(path)(e),
+    }
+}
+
+/// Returns the error that `LocalFileSystem` returns if an object of `len` bytes does not contain
+/// all of the ranges: it reads them in their order, or merged if any of them touch.
+fn beyond_the_end(path: &Path, ranges: &[Range<u64>], len: u64) -> Error {
+    let merged = merge_touching(ranges);
+    let reads = if merged.len() == ranges.len() { ranges } else { &merged };
+    let failed = reads.iter().find(|read| !read.is_empty() && read.end > len);
+    let Some(read) = failed else {
+        // The file has grown since the read.
+        let (wanted, actual) = (ranges.iter().map(|range| range.end).max().unwrap_or(0), len);
+        return Error::Short { path: path.into(), wanted, actual };
+    };
+    match GetRange::Bounded(read.clone()).as_range(len) {
+        Err(source) => Error::Range { path: path.into(), source: source.into() },
+        Ok(there) => Error::Short {
+            path: path.into(),
+            wanted: read.end - read.start,
+            actual: there.end - there.start,
+        },
+    }
+}
+
+/// Merges the ranges that touch or overlap, also the empty ones.
+fn merge_touching(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Refuses ranges that end before they start.
+pub(crate) fn check_ranges(path: &Path, ranges: &[Range<u64>]) -> Result<(), Error> {
+    let Some(range) = ranges.iter().find(|range| range.start > range.end) else { return Ok(()) };
+    match GetRange::Bounded(range.clone()).is_valid() {
+        Err(source) => Err(Error::Range { path: path.into(), source: source.into() }),
+        Ok(()) => Ok(()),
+    }
+}

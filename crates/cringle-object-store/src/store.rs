@@ -1,0 +1,252 @@
+//! The store: bytes go through the engine, names through `LocalFileSystem`.
+
+use crate::builder::LocalStoreBuilder;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::meta;
+use crate::read::{Limits, check_ranges, read_ranges};
+use crate::staging::{Publish, Staging};
+use crate::stream::chunks;
+use crate::upload::Upload;
+use crate::write::write_payload;
+use async_trait::async_trait;
+use bytes::Bytes;
+use cringle::fs::File;
+use futures_util::stream::BoxStream;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
+    Result,
+};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An [`ObjectStore`] of local files, which reads and writes through io_uring. See the
+/// [crate](crate).
+///
+/// ```
+/// use cringle_object_store::LocalStore;
+/// use object_store::{ObjectStoreExt, path::Path};
+///
+/// # futures_executor::block_on(async {
+/// let directory = tempfile::tempdir().unwrap();
+/// let store = LocalStore::new_with_prefix(directory.path())?;
+/// let location = Path::from("knots/bowline");
+/// store.put(&location, "around the tree".into()).await?;
+/// assert_eq!(store.get_range(&location, 11..15).await?, "tree");
+/// # Ok::<(), object_store::Error>(())
+/// # })?;
+/// # Ok::<(), object_store::Error>(())
+/// ```
+///
+/// Clones share the workers, which end when the last clone is dropped and every future, stream and
+/// upload of theirs. That waits for the operations in progress.
+#[derive(Clone, Debug)]
+pub struct LocalStore {
+    files: LocalFileSystem,
+    engine: Engine,
+    fsync: bool,
+    limits: Limits,
+    chunk_bytes: usize,
+}
+
+impl LocalStore {
+    /// Returns a store of the whole file system: the location `etc/fstab` is the file `/etc/fstab`.
+    ///
+    /// ```
+    /// let store = cringle_object_store::LocalStore::new()?;
+    /// # Ok::<(), object_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`LocalStoreBuilder::build`].
+    pub fn new() -> Result<LocalStore> {
+        LocalStore::builder().build()
+    }
+
+    /// Returns a store of the files below a directory, which must exist.
+    ///
+    /// ```
+    /// let store = cringle_object_store::LocalStore::new_with_prefix("/usr")?;
+    /// # Ok::<(), object_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`LocalStoreBuilder::build`].
+    pub fn new_with_prefix(prefix: impl Into<PathBuf>) -> Result<LocalStore> {
+        LocalStore::builder().prefix(prefix).build()
+    }
+
+    /// Returns a builder with the defaults.
+    ///
+    /// ```
+    /// use cringle_object_store::LocalStore;
+    ///
+    /// let store = LocalStore::builder().prefix("/usr").coalesce_gap(0).build()?;
+    /// # Ok::<(), object_store::Error>(())
+    /// ```
+    pub fn builder() -> LocalStoreBuilder {
+        LocalStoreBuilder::new()
+    }
+
+    /// Returns the path of the file with this location.
+    ///
+    /// ```
+    /// use cringle_object_store::LocalStore;
+    ///
+    /// let store = LocalStore::new()?;
+    /// assert_eq!(store.path_to_filesystem(&"etc/fstab".into())?.to_str(), Some("/etc/fstab"));
+    /// # Ok::<(), object_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the location ends in `#` and digits, as the names of staging files.
+    pub fn path_to_filesystem(&self, location: &Path) -> Result<PathBuf> {
+        self.files.path_to_filesystem(location)
+    }
+
+    pub(crate) fn from_parts(
+        files: LocalFileSystem,
+        engine: Engine,
+        fsync: bool,
+        limits: Limits,
+        chunk_bytes: usize,
+    ) -> LocalStore {
+        LocalStore { files, engine, fsync, limits, chunk_bytes }
+    }
+
+    fn not_implemented<T>(&self, operation: &str) -> Result<T> {
+        let (operation, implementer) = (operation.into(), self.to_string());
+        Err(object_store::Error::NotImplemented { operation, implementer })
+    }
+}
+
+impl std::fmt::Display for LocalStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalStore({})", self.files)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for LocalStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> Result<PutResult> {
+        let how = match opts.mode {
+            PutMode::Overwrite => Publish::Replace,
+            PutMode::Create => Publish::Create,
+            PutMode::Update(_) => {
+                return self.not_implemented("`put_opts` with `PutMode::Update`");
+            }
+        };
+        if !opts.attributes.is_empty() {
+            return self.not_implemented("`put_opts` with attributes");
+        }
+        let dest = self.files.path_to_filesystem(location)?;
+        let (engine, fsync) = (self.engine.clone(), self.fsync);
+        let put = move |_: &dyn Fn() -> bool| {
+            let (staging, file) = Staging::create(&dest, engine, fsync)?;
+            write_payload(&file, &payload, 0).map_err(Error::io("write it", &dest))?;
+            let metadata = file.metadata().map_err(Error::io("get its metadata", &dest))?;
+            staging.publish(file, &dest, how, fsync)?;
+            Ok(PutResult {
+                e_tag: Some(meta::e_tag(&metadata)),
+                version: None,
+                extensions: Default::default(),
+            })
+        };
+        self.engine.run(put).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        if !opts.attributes.is_empty() {
+            return self.not_implemented("`put_multipart_opts` with attributes");
+        }
+        let dest = self.files.path_to_filesystem(location)?;
+        let (engine, fsync) = (self.engine.clone(), self.fsync);
+        let upload = self.engine.run(move |_| Upload::create(engine, dest, fsync)).await?;
+        Ok(Box::new(upload))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let path: Arc<std::path::Path> = self.files.path_to_filesystem(location)?.into();
+        let (opened, location) = (Arc::clone(&path), location.clone());
+        let open = move |_: &dyn Fn() -> bool| {
+            let (file, meta) = meta::open(&opened, location)?;
+            options.check_preconditions(&meta)?;
+            let range = match options.range {
+                None => 0..meta.size,
+                Some(range) => range.as_range(meta.size).map_err(|source| Error::Range {
+                    path: opened.to_path_buf(),
+                    source: source.into(),
+                })?,
+            };
+            Ok((file, meta, range))
+        };
+        let (file, meta, range) = self.engine.run(open).await?;
+        let engine = self.engine.clone();
+        let stream = chunks(engine, Arc::new(file), path, range.clone(), self.chunk_bytes);
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(stream),
+            meta,
+            range,
+            attributes: Default::default(),
+            extensions: Default::default(),
+        })
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let path = self.files.path_to_filesystem(location)?;
+        let (ranges, limits) = (ranges.to_vec(), self.limits);
+        let read = move |is_wanted: &dyn Fn() -> bool| {
+            let file = File::open(&path).map_err(Error::open(&path))?;
+            check_ranges(&path, &ranges)?;
+            Ok(read_ranges(&file, &path, &ranges, limits, is_wanted)?)
+        };
+        self.engine.run(read).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.files.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.files.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.files.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.files.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.files.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.files.rename_opts(from, to, options).await
+    }
+}
