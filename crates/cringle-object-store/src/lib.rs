@@ -32,9 +32,9 @@
 //!
 //! # Memory
 //!
-//! Besides its results, `get_ranges` holds at most 8 MiB of bytes that are copied or were not asked
-//! for, and a few hundred KiB for one batch. Ranges that touch or overlap share a buffer, as in
-//! `LocalFileSystem`; no result keeps bytes in memory that the caller did not ask for. A stream
+//! Besides its results, `get_ranges` holds at most 8 MiB of bytes that were not asked for or will
+//! be copied, and a few hundred KiB of bookkeeping. Ranges that touch or overlap share a buffer, as
+//! in `LocalFileSystem`; no result keeps bytes in memory that the caller did not ask for. A stream
 //! holds two chunks.
 //!
 //! # Dropped futures

@@ -10,13 +10,12 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// The length of the longest operation. While the kernel copies what is in memory, the worker
-/// serves no other caller.
-const PIECE_BYTES: usize = 1 << 20;
-/// The number of operations in one batch, whose bookkeeping is in memory until it ends.
-const BATCH_OPS: usize = 4096;
-/// The number of bytes in one batch that belong to no range, or are copied from its buffers.
-const SCRATCH_BYTES: u64 = 8 << 20;
+/// The length of the longest operation.
+const PIECE_BYTES: usize = 512 << 10;
+/// The limits of one batch: while it is prepared, and while the kernel copies what is in memory,
+/// the worker serves no other caller. They also limit the memory that is not the results'.
+const BATCH_OPS: usize = 1024;
+const BATCH_BYTES: usize = 8 << 20;
 /// The length of the longest read whose memory is allocated before the file's length is known.
 const UNCHECKED_BYTES: u64 = 16 << 20;
 
@@ -32,19 +31,15 @@ pub(crate) struct Limits {
 /// Reads a range that lies within the object.
 pub(crate) fn read_range(file: &File, path: &Path, range: Range<u64>) -> Result<Bytes, Error> {
     let mut buf = vec![0; (range.end - range.start) as usize];
-    let mut batch = Batch::new();
-    for (piece, offset) in pieces(&mut buf, range.start) {
-        batch.read_exact(file, piece, offset);
-    }
-    match batch.submit().into_iter().find_map(Result::err) {
-        None => Ok(buf.into()),
-        Some(e) => Err(explain(file, path, std::slice::from_ref(&range), e)),
+    match read_pieces(file, pieces(&mut buf, range.start), Batch::new()) {
+        Ok(_) => Ok(buf.into()),
+        Err(e) => Err(explain(file, path, std::slice::from_ref(&range), e)),
     }
 }
 
 /// Reads the ranges, in batches. The results are in the order of the ranges.
 ///
-/// Beyond the results, it holds at most `SCRATCH_BYTES` and the bookkeeping of one batch.
+/// Beyond the results, it holds at most `BATCH_BYTES` and the bookkeeping of one batch.
 pub(crate) fn read_ranges(
     file: &File,
     path: &Path,
@@ -65,22 +60,38 @@ pub(crate) fn read_ranges(
         left = later;
         let mut bufs: Vec<Vec<u8>> =
             now.iter().map(|fetch| vec![0; fetch.len() as usize]).collect();
-        let mut batch = spare;
-        for (fetch, buf) in now.iter().zip(&mut bufs) {
-            for (piece, offset) in pieces(buf, fetch.range.start) {
-                batch.read_exact(file, piece, offset);
-            }
-        }
-        let outcomes = batch.submit();
-        if let Some(e) = outcomes.iter().find_map(Result::err) {
-            return Err(explain(file, path, ranges, e));
-        }
-        spare = outcomes.recycle();
+        let starts = now.iter().map(|fetch| fetch.range.start);
+        let pieces = bufs.iter_mut().zip(starts).flat_map(|(buf, start)| pieces(buf, start));
+        spare = read_pieces(file, pieces, spare).map_err(|e| explain(file, path, ranges, e))?;
         for (fetch, buf) in now.iter().zip(bufs) {
             distribute(fetch, buf, ranges, &plan.order[fetch.members.clone()], &mut results);
         }
     }
     Ok(results)
+}
+
+/// Fills the buffers from their offsets, in batches. Returns the memory of the last batch.
+fn read_pieces<'b>(
+    file: &'b File,
+    pieces: impl Iterator<Item = (&'b mut [u8], u64)>,
+    mut spare: Batch<'static>,
+) -> io::Result<Batch<'static>> {
+    let mut pieces = pieces.peekable();
+    while pieces.peek().is_some() {
+        let mut batch: Batch<'b> = spare;
+        let mut bytes = 0;
+        while batch.len() < BATCH_OPS
+            && bytes < BATCH_BYTES
+            && let Some((piece, offset)) = pieces.next()
+        {
+            bytes += piece.len();
+            batch.read_exact(file, piece, offset);
+        }
+        let outcomes = batch.submit();
+        outcomes.iter().find_map(Result::err).map_or(Ok(()), Err)?;
+        spare = outcomes.recycle();
+    }
+    Ok(spare)
 }
 
 /// Splits a buffer for the file's bytes from `start` into pieces with their offsets.
@@ -90,13 +101,12 @@ fn pieces(buf: &mut [u8], start: u64) -> impl Iterator<Item = (&mut [u8], u64)> 
 
 /// Returns the number of reads for the next batch: at least one.
 fn count_of_next(left: &[Fetch]) -> usize {
-    let (mut ops, mut scratch) = (0, 0);
+    let mut bytes = 0;
     let fits = |fetch: &&Fetch| {
-        ops += fetch.len().div_ceil(PIECE_BYTES as u64);
-        scratch += if fetch.has_gaps { fetch.len() } else { 0 };
-        ops <= BATCH_OPS as u64 && scratch <= SCRATCH_BYTES
+        bytes += fetch.len();
+        bytes <= BATCH_BYTES as u64
     };
-    left.iter().take_while(fits).count().max(1)
+    left[..left.len().min(BATCH_OPS)].iter().take_while(fits).count().max(1)
 }
 
 /// Hands the bytes of a read to the ranges within it. They share its buffer if each byte belongs
@@ -132,8 +142,8 @@ fn check_long_reads(
     }
     let metadata = file.metadata().map_err(Error::open(path))?;
     if metadata.is_dir() {
-        let source = io::ErrorKind::IsADirectory.into();
-        return Err(Error::Io { action: "read it", path: path.into(), source });
+        // The kernel's error.
+        return read_range(file, path, 0..1).map(drop);
     }
     let end = plan.fetches.last().map_or(0, |fetch| fetch.range.end);
     if metadata.is_file() && end > metadata.len() {
@@ -195,5 +205,29 @@ pub(crate) fn check_ranges(path: &Path, ranges: &[Range<u64>]) -> Result<(), Err
     match GetRange::Bounded(range.clone()).is_valid() {
         Err(source) => Err(Error::Range { path: path.into(), source: source.into() }),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn unwanted_read_ends_after_the_batch_in_progress() {
+        let path = Path::new("/proc/self/exe");
+        let file = File::open(path).unwrap();
+        let ranges: Vec<_> = (0..3 * BATCH_OPS as u64).map(|n| n * 10..n * 10 + 1).collect();
+        let limits = Limits { gap: 0, longest: 1 << 20 };
+        for batches in 0..3 {
+            let left = Cell::new(batches);
+            let is_wanted = || left.replace(left.get() - 1) > 0;
+            let error = read_ranges(&file, path, &ranges, limits, &is_wanted).unwrap_err();
+            assert!(matches!(error, Error::Unwanted) && left.get() == -1, "{error}");
+        }
+        assert_eq!(
+            read_ranges(&file, path, &ranges, limits, &|| true).unwrap().len(),
+            ranges.len()
+        );
     }
 }

@@ -1,0 +1,176 @@
+//! Many ranges of one object by `get_ranges`: Cringle's store and `object_store`'s own, by turns.
+
+mod cache;
+mod fio;
+
+use clap::{Parser, ValueEnum};
+use common::file::{Scratch, size_of, warm};
+use common::plan::{Rng, head};
+use common::stats::{Samples, Side, alternate};
+use common::table;
+use cringle_object_store::LocalStore;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Location;
+use serde::Serialize;
+use serde_json::json;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tokio::runtime::Runtime;
+
+/// Measure reads of many ranges of one object
+#[derive(Parser)]
+struct Options {
+    /// Whether the object is in the page cache [default: both]
+    states: Vec<State>,
+    /// Ranges of one call
+    #[arg(long, default_value_t = 20_000)]
+    ranges: usize,
+    /// Bytes of each range
+    #[arg(long, default_value_t = 4096)]
+    bytes: u64,
+    /// Size of the object in MiB
+    #[arg(long, default_value_t = 2048)]
+    size: u64,
+    /// Runs of each side
+    #[arg(long, default_value_t = 15)]
+    rounds: usize,
+    /// Directory for the object; not on tmpfs
+    #[arg(long, default_value = ".")]
+    directory: PathBuf,
+    /// Print JSON, with all samples
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+enum State {
+    /// Evicted before each call
+    Cold,
+    /// In memory
+    Warm,
+}
+
+struct Report {
+    state: State,
+    sides: Vec<(&'static str, Samples)>,
+}
+
+const OURS: &str = "cringle: LocalStore";
+const THEIRS: &str = "object_store: LocalFileSystem";
+/// The largest ratios of our time to theirs, cold and warm.
+const BARS: (f64, f64) = (0.8, 1.05);
+
+fn main() {
+    let options = Options::parse();
+    let states = match options.states.as_slice() {
+        [] => State::value_variants(),
+        some => some,
+    };
+    let scratch = Scratch::new(&options.directory, options.size << 20).expect("a file is created");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+    let runtime = runtime.expect("tokio starts");
+    for &state in states {
+        let report = compare(&options, state, scratch.path(), &runtime);
+        match options.json {
+            true => println!("{}", report.json()),
+            false => report.print(&options),
+        }
+    }
+}
+
+/// Runs both stores once in each round, on the same ranges.
+fn compare(options: &Options, state: State, path: &Path, runtime: &Runtime) -> Report {
+    let ours = LocalStore::new().expect("the store starts");
+    let theirs = LocalFileSystem::new();
+    if state == State::Warm {
+        warm(path).expect("the object exists");
+    }
+    let mut checks = [Vec::new(), Vec::new()];
+    let [our_checks, their_checks] = &mut checks;
+    let mut sides: Vec<Side<'_>> = vec![
+        Box::new(|| timed(options, state, path, runtime, &ours, our_checks)),
+        Box::new(|| timed(options, state, path, runtime, &theirs, their_checks)),
+    ];
+    let mut names = vec![OURS, THEIRS];
+    if state == State::Cold && !fio::is_missing() {
+        for (name, direct) in [("fio: from the page cache", false), ("fio: past it", true)] {
+            names.push(name);
+            let (ranges, bytes) = (options.ranges, options.bytes);
+            sides.push(Box::new(move || {
+                cache::evict(path);
+                fio::milliseconds(path, ranges, bytes, direct)
+            }));
+        }
+    }
+    let samples = alternate(options.rounds.max(1), &mut sides);
+    drop(sides);
+    assert_eq!(checks[0], checks[1], "both stores return the same bytes");
+    Report { state, sides: names.into_iter().zip(samples).collect() }
+}
+
+/// Calls `get_ranges` once, and returns its milliseconds.
+fn timed(
+    options: &Options,
+    state: State,
+    path: &Path,
+    runtime: &Runtime,
+    store: &dyn ObjectStore,
+    checks: &mut Vec<u64>,
+) -> f64 {
+    let ranges = draw(options, path, checks.len() as u64);
+    let location = Location::from_absolute_path(path).expect("a plain path");
+    if state == State::Cold {
+        cache::evict(path);
+    }
+    let begin = Instant::now();
+    let bytes = runtime.block_on(store.get_ranges(&location, &ranges)).expect("ranges are read");
+    let milliseconds = begin.elapsed().as_secs_f64() * 1e3;
+    assert!(bytes.iter().all(|bytes| bytes.len() as u64 == options.bytes));
+    checks.push(bytes.iter().map(|bytes| head(bytes)).fold(0, u64::wrapping_add));
+    milliseconds
+}
+
+/// Draws the ranges of a round, in no order, at any offset.
+fn draw(options: &Options, path: &Path, round: u64) -> Vec<Range<u64>> {
+    let last = size_of(path).expect("the object exists") - options.bytes;
+    let mut rng = Rng(round);
+    let starts = (0..options.ranges).map(|_| rng.draw() % last / 4096 * 4096);
+    starts.map(|start| start..start + options.bytes).collect()
+}
+
+impl Report {
+    fn json(&self) -> serde_json::Value {
+        let side = |(name, samples): &(&str, Samples)| json!({ "name": name, "ms": samples.0 });
+        json!({ "state": self.state, "sides": self.sides.iter().map(side).collect::<Vec<_>>() })
+    }
+
+    fn print(&self, options: &Options) {
+        let (state, bar) = match self.state {
+            State::Cold => ("not in memory", BARS.0),
+            State::Warm => ("in memory", BARS.1),
+        };
+        let Options { ranges, bytes, size, .. } = options;
+        println!("\n### {ranges} ranges of {bytes} bytes of {size} MiB, {state}\n");
+        let row = |(name, samples): &(&str, Samples)| {
+            let (median, least, most) = (samples.median(), samples.min(), samples.max());
+            let rate = *ranges as f64 / median * 1e3;
+            let range = format!("{least:.1} – {most:.1}");
+            vec![(*name).to_owned(), format!("{median:.1}"), range, format!("{rate:.0}")]
+        };
+        let rows: Vec<_> = self.sides.iter().map(row).collect();
+        table::print(&["", "ms", "range", "ranges/s"], &rows);
+        println!();
+        for (name, samples) in &self.sides[1..] {
+            let ratio = self.sides[0].1.over(samples);
+            let (median, least, most) = (ratio.median(), ratio.min(), ratio.max());
+            let verdict = if median <= bar { "met" } else { "MISSED" };
+            let verdict = match *name {
+                THEIRS => format!("; the bar is {bar}: {verdict}"),
+                _ => String::new(),
+            };
+            println!("{OURS} / {name}: {median:.2} ({least:.2} – {most:.2}){verdict}");
+        }
+    }
+}
