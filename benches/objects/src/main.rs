@@ -4,6 +4,7 @@ mod cache;
 mod fio;
 
 use clap::{Parser, ValueEnum};
+use common::clock::Meter;
 use common::file::{Scratch, size_of, warm};
 use common::plan::{Rng, head};
 use common::stats::{Samples, Side, alternate};
@@ -16,7 +17,6 @@ use serde::Serialize;
 use serde_json::json;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 use tokio::runtime::Runtime;
 
 /// Measure reads of many ranges of one object
@@ -39,6 +39,9 @@ struct Options {
     /// Directory for the object; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
+    /// Count the processor time of all threads instead of the time on the wall
+    #[arg(long)]
+    cpu: bool,
     /// Print JSON, with all samples
     #[arg(long)]
     json: bool,
@@ -94,7 +97,7 @@ fn compare(options: &Options, state: State, path: &Path, runtime: &Runtime) -> R
         Box::new(|| timed(options, state, path, runtime, &theirs, their_checks)),
     ];
     let mut names = vec![OURS, THEIRS];
-    if state == State::Cold && !fio::is_missing() {
+    if state == State::Cold && !options.cpu && !fio::is_missing() {
         for (name, direct) in [("fio: from the page cache", false), ("fio: past it", true)] {
             names.push(name);
             let (ranges, bytes) = (options.ranges, options.bytes);
@@ -124,12 +127,13 @@ fn timed(
     if state == State::Cold {
         cache::evict(path);
     }
-    let begin = Instant::now();
+    let meter = Meter::start();
     let bytes = runtime.block_on(store.get_ranges(&location, &ranges)).expect("ranges are read");
-    let milliseconds = begin.elapsed().as_secs_f64() * 1e3;
+    let usage = meter.stop();
     assert!(bytes.iter().all(|bytes| bytes.len() as u64 == options.bytes));
     checks.push(bytes.iter().map(|bytes| head(bytes)).fold(0, u64::wrapping_add));
-    milliseconds
+    let processor_seconds = usage.user_seconds + usage.system_seconds;
+    1e3 * if options.cpu { processor_seconds } else { usage.seconds }
 }
 
 /// Draws the ranges of a round, in no order, at any offset.
@@ -152,7 +156,8 @@ impl Report {
             State::Warm => ("in memory", BARS.1),
         };
         let Options { ranges, bytes, size, .. } = options;
-        println!("\n### {ranges} ranges of {bytes} bytes of {size} MiB, {state}\n");
+        let clock = if options.cpu { ": processor time" } else { "" };
+        println!("\n### {ranges} ranges of {bytes} bytes of {size} MiB, {state}{clock}\n");
         let row = |(name, samples): &(&str, Samples)| {
             let (median, least, most) = (samples.median(), samples.min(), samples.max());
             let rate = *ranges as f64 / median * 1e3;

@@ -34,8 +34,8 @@
 //!
 //! Besides its results, `get_ranges` holds at most 8 MiB of bytes that were not asked for or will
 //! be copied, and a few hundred KiB of bookkeeping. Ranges that touch or overlap share a buffer, as
-//! in `LocalFileSystem`; no result keeps bytes in memory that the caller did not ask for. A stream
-//! holds two chunks.
+//! in `LocalFileSystem`, and so do short results, in buffers of at most 64 KiB. No result keeps
+//! bytes in memory that the caller did not ask for. A stream holds two chunks.
 //!
 //! # Dropped futures
 //!

@@ -16,6 +16,8 @@ const PIECE_BYTES: usize = 512 << 10;
 /// the worker serves no other caller. They also limit the memory that is not the results'.
 const BATCH_OPS: usize = 1024;
 const BATCH_BYTES: usize = 8 << 20;
+/// The length of the longest buffer that several reads share.
+const SHARED_BYTES: u64 = 64 << 10;
 /// The length of the longest read whose memory is allocated before the file's length is known.
 const UNCHECKED_BYTES: u64 = 16 << 20;
 
@@ -58,13 +60,11 @@ pub(crate) fn read_ranges(
         }
         let (now, later) = left.split_at(count_of_next(left));
         left = later;
-        let mut bufs: Vec<Vec<u8>> =
-            now.iter().map(|fetch| vec![0; fetch.len() as usize]).collect();
-        let starts = now.iter().map(|fetch| fetch.range.start);
-        let pieces = bufs.iter_mut().zip(starts).flat_map(|(buf, start)| pieces(buf, start));
+        let mut buffers = allocate(now);
+        let pieces = buffers.iter_mut().flat_map(Buffer::pieces);
         spare = read_pieces(file, pieces, spare).map_err(|e| explain(file, path, ranges, e))?;
-        for (fetch, buf) in now.iter().zip(bufs) {
-            distribute(fetch, buf, ranges, &plan.order[fetch.members.clone()], &mut results);
+        for buffer in buffers {
+            buffer.distribute(ranges, &plan.order, &mut results);
         }
     }
     Ok(results)
@@ -109,24 +109,60 @@ fn count_of_next(left: &[Fetch]) -> usize {
     left[..left.len().min(BATCH_OPS)].iter().take_while(fits).count().max(1)
 }
 
-/// Hands the bytes of a read to the ranges within it. They share its buffer if each byte belongs
-/// to one; otherwise they are copied, so that no result keeps unwanted bytes in memory.
-fn distribute(
-    fetch: &Fetch,
-    buf: Vec<u8>,
-    ranges: &[Range<u64>],
-    members: &[usize],
-    results: &mut [Bytes],
-) {
-    let within = |n: usize| {
-        let from = |offset: u64| (offset - fetch.range.start) as usize;
-        from(ranges[n].start)..from(ranges[n].end)
+/// Memory for one read, or for several short ones that follow one another.
+struct Buffer<'p> {
+    fetches: &'p [Fetch],
+    bytes: Vec<u8>,
+}
+
+/// Allocates the memory of the reads. Each allocation takes longer than the kernel takes for a
+/// short read, so these share a buffer, unless it will be copied.
+fn allocate(fetches: &[Fetch]) -> Vec<Buffer<'_>> {
+    let mut bytes = 0;
+    let shares = move |this: &Fetch, next: &Fetch| {
+        bytes += this.len();
+        let shares = !this.has_gaps && !next.has_gaps && bytes + next.len() <= SHARED_BYTES;
+        if !shares {
+            bytes = 0;
+        }
+        shares
     };
-    if fetch.has_gaps {
-        members.iter().for_each(|&n| results[n] = Bytes::copy_from_slice(&buf[within(n)]));
-    } else {
-        let whole = Bytes::from(buf);
-        members.iter().for_each(|&n| results[n] = whole.slice(within(n)));
+    fetches.chunk_by(shares).map(Buffer::new).collect()
+}
+
+impl<'p> Buffer<'p> {
+    fn new(fetches: &'p [Fetch]) -> Buffer<'p> {
+        let bytes: u64 = fetches.iter().map(Fetch::len).sum();
+        Buffer { fetches, bytes: vec![0; bytes as usize] }
+    }
+
+    /// Returns its pieces, with their offsets in the file.
+    fn pieces(&mut self) -> impl Iterator<Item = (&mut [u8], u64)> {
+        let mut rest = self.bytes.as_mut_slice();
+        self.fetches.iter().flat_map(move |fetch| {
+            let (this, after) = std::mem::take(&mut rest).split_at_mut(fetch.len() as usize);
+            rest = after;
+            pieces(this, fetch.range.start)
+        })
+    }
+
+    /// Hands the bytes to the ranges. They share the buffer if each byte belongs to one; otherwise
+    /// they are copied, so that no result keeps unwanted bytes in memory.
+    fn distribute(self, ranges: &[Range<u64>], order: &[usize], results: &mut [Bytes]) {
+        let has_gaps = self.fetches.iter().any(|fetch| fetch.has_gaps);
+        let whole = Bytes::from(self.bytes);
+        let mut begin = 0;
+        for fetch in self.fetches {
+            for &n in &order[fetch.members.clone()] {
+                let from = |offset: u64| begin + (offset - fetch.range.start) as usize;
+                let within = from(ranges[n].start)..from(ranges[n].end);
+                results[n] = match has_gaps {
+                    true => Bytes::copy_from_slice(&whole[within]),
+                    false => whole.slice(within),
+                };
+            }
+            begin += fetch.len() as usize;
+        }
     }
 }
 
