@@ -1,9 +1,9 @@
 //! `cringle bench`: experiments that compare ways of doing I/O on this machine.
 //!
-//! Each experiment is a module with its command line, its runs and its report: [`disk`], [`batch`],
-//! [`cp`], [`sum`], [`http`]; [`all`] runs them in turn. They share the clock (`meter`), the
-//! latencies, the file that is read ([`target`]) and its content, and the handling of child
-//! processes.
+//! Each experiment is a module with its command line, its runs and its report: [`disk`],
+//! [`batch`], [`db`], [`cp`], [`sum`], [`http`]; [`all`] runs most of them in turn. They share the
+//! clock (`meter`), the latencies, the file that is read ([`target`]) and its content, and the
+//! handling of child processes.
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -14,6 +14,7 @@ pub mod batch;
 mod child;
 mod content;
 pub mod cp;
+pub mod db;
 pub mod disk;
 mod fio;
 pub mod http;
@@ -43,6 +44,9 @@ pub enum Bench {
     /// Read batches of random 4 KiB blocks, as the benchmark of blockio-uring does, and compare
     /// with fio.
     Batch(batch::BatchArgs),
+    /// Update rows of a B-tree larger than its buffer pool, by the steps from pread to registered
+    /// buffers.
+    Db(Box<db::DbArgs>),
     /// Copy trees of files with every installed copy command.
     Cp(Box<cp::CpArgs>),
     /// Sum the bytes of a file or a connection, one read at a time: the cost of a runtime that
@@ -50,7 +54,7 @@ pub enum Bench {
     Sum(Box<sum::SumArgs>),
     /// Serve a small page in six ways, and measure the cost of a request: threads, epoll, tokio, ….
     Http(Box<http::HttpArgs>),
-    /// Run all of these with modest sizes: who wins here, by how much, and why.
+    /// Run disk, http, sum and cp with modest sizes: who wins here, by how much, and why.
     All(all::AllArgs),
 }
 
@@ -83,6 +87,7 @@ impl Bench {
         match self {
             Bench::Disk(args) => disk::run(args, verbose),
             Bench::Batch(args) => batch::run(args, verbose),
+            Bench::Db(args) => db::run(args, verbose),
             Bench::Cp(args) => cp::run(args, verbose),
             Bench::Sum(args) => sum::run(args, verbose),
             Bench::Http(args) => http::run(args, verbose),

@@ -304,6 +304,7 @@ fn an_unwritable_file_is_reported_before_measuring() {
         &["disk", "--size", "1m", "--ops", "64"][..],
         &["batch", "high", "data", "--cached"],
         &["sum", "--sizes", "64k"],
+        &["db", "--transactions", "10", "--no-fio"],
         &["cp", "--files", "30", "--file-size", "100", "--no-fio"],
         &["http", "--connections", "2", "--requests", "10"],
         &["http", "--idle", "5"],

@@ -156,6 +156,7 @@ const COMMANDS: &[&[&str]] = &[
     &["bench", "all"],
     &["bench", "batch"],
     &["bench", "cp"],
+    &["bench", "db"],
     &["bench", "disk"],
     &["bench", "http"],
     &["bench", "sum"],

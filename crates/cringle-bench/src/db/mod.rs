@@ -1,0 +1,296 @@
+//! `cringle bench db`: the ladder of the paper "io_uring for high-performance DBMSs" (Jasny and
+//! others, arXiv 2512.04859). A storage engine on one core performs the same transactions on each
+//! rung, from `pread` to registered buffers; each rung changes one thing in the rung below it.
+//!
+//! The engine is a B-tree ([`tree`]) in a file several times larger than the buffer pool
+//! ([`pool`]). A transaction is plain code ([`engine`]) and updates a random row. A rung
+//! ([`rungs`]) performs the reads, writes and waits. The tree is written anew before each run and
+//! read after it: its checksum must equal that of a model in memory.
+
+mod args;
+mod engine;
+mod fio;
+mod json;
+mod pool;
+mod report;
+mod rungs;
+mod sentences;
+mod store;
+mod tree;
+mod workload;
+
+pub use args::DbArgs;
+
+use crate::latency::Latencies;
+use crate::meter::Usage;
+use crate::notes::Notes;
+use crate::order;
+use crate::progress::Progress;
+use cringle_report::failure::{Failure, fail};
+use cringle_report::machine::Machine;
+use pool::Counts;
+use rungs::{Outcome, Rung};
+use store::Store;
+use tree::Tree;
+use workload::Workload;
+
+/// The error of transactions that ended because another one failed.
+const GAVE_UP: &str = "another transaction failed";
+
+/// What every rung performs.
+struct Job {
+    tree: Tree,
+    workload: Workload,
+    store: Store,
+    /// Pages in the buffer pool.
+    frames: usize,
+    /// Transactions at once.
+    fibers: usize,
+    evict_batch: usize,
+}
+
+impl Job {
+    /// Returns the pages that are in the pool when a run begins: the inner ones, and leaves from
+    /// the whole tree.
+    fn first_pages(&self) -> impl Iterator<Item = u32> + use<> {
+        let (leaves, pages) = (self.tree.leaves(), self.tree.pages());
+        let inner = (pages - leaves).min(self.frames as u64);
+        let rest = self.frames as u64 - inner;
+        let spread = (0..rest).map(move |index| index * leaves / rest);
+        (leaves..pages).rev().take(inner as usize).chain(spread).map(|page| page as u32)
+    }
+}
+
+/// A run of a rung.
+struct Sample {
+    usage: Usage,
+    counts: Counts,
+    calls: Option<u64>,
+}
+
+/// A row of the table.
+struct Line {
+    rung: Rung,
+    /// One for each round, in order.
+    samples: Vec<Sample>,
+    /// The times of the transactions of all rounds.
+    latencies: Latencies,
+}
+
+struct Findings {
+    machine: Machine,
+    tree: Tree,
+    tree_bytes: u64,
+    pool_bytes: u64,
+    fibers: usize,
+    evict_batch: usize,
+    transactions: usize,
+    checksum: u64,
+    seed: u64,
+    lines: Vec<Line>,
+    /// Operations a second of each round of fio, at the mix of the rungs.
+    fio: Vec<f64>,
+    notes: Vec<String>,
+}
+
+/// A change of the rate by at most this part is called none.
+const NOTICEABLE: f64 = 0.05;
+
+/// How the rate of a rung differs from that of the rung below it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    /// Every round was faster than every round of the other rung.
+    Rise,
+    None,
+    Fall,
+    /// The medians differ, but rounds of one rung lie among those of the other.
+    Unclear,
+}
+
+impl Line {
+    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
+        cringle_report::stats::median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
+    }
+}
+
+impl Findings {
+    fn line(&self, rung: Rung) -> Option<&Line> {
+        self.lines.iter().find(|line| line.rung == rung)
+    }
+
+    fn per_transaction(&self, line: &Line, of: impl Fn(&Sample) -> f64) -> f64 {
+        line.median(of) / self.transactions as f64
+    }
+
+    /// Transactions a second.
+    fn rate(&self, line: &Line) -> f64 {
+        line.median(|sample| self.transactions as f64 / sample.usage.seconds)
+    }
+
+    /// Reads and writes a second.
+    fn iops(&self, line: &Line) -> f64 {
+        line.median(|sample| {
+            (sample.counts.reads + sample.counts.writes) as f64 / sample.usage.seconds
+        })
+    }
+
+    /// Returns the change of the rate from one rung to another, if both were measured.
+    fn change(&self, rung: Rung, base: Rung) -> Option<Change> {
+        let rates = |line: &Line| {
+            let rate = |one: &Sample| self.transactions as f64 / one.usage.seconds;
+            cringle_report::stats::range(line.samples.iter().map(rate))
+        };
+        let (slowest, fastest) = rates(self.line(rung)?)?;
+        let (base_slowest, base_fastest) = rates(self.line(base)?)?;
+        let ratio = self.ratio(rung, base)?;
+        Some(if (ratio - 1.0).abs() <= NOTICEABLE {
+            Change::None
+        } else if slowest > base_fastest {
+            Change::Rise
+        } else if fastest < base_slowest {
+            Change::Fall
+        } else {
+            Change::Unclear
+        })
+    }
+
+    /// Returns the rate of a rung as a multiple of another's, if both were measured.
+    fn ratio(&self, rung: Rung, base: Rung) -> Option<f64> {
+        Some(self.rate(self.line(rung)?) / self.rate(self.line(base)?))
+    }
+
+    fn fio_iops(&self) -> Option<f64> {
+        cringle_report::stats::median(self.fio.iter().copied())
+    }
+}
+
+pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
+    args.validate()?;
+    crate::begin(&args.outputs, verbose)?;
+    store::must_be_directory(&args.path)?;
+    let storage = crate::storage_under(&args.path)?;
+    let mut notes = Notes::default();
+    if let Some(memory) = storage.in_memory() {
+        notes.add(format!("{} is {memory}: this does not measure a disk", args.path.display()));
+    }
+    let rungs = available(args, &mut notes)?;
+    let tree = args.shape();
+    let job = Job {
+        workload: Workload::new(&tree, args.transactions, args.seed),
+        store: Store::create(&args.path, args.tree)?,
+        frames: args.frames(),
+        fibers: args.fibers,
+        evict_batch: args.evict_batch,
+        tree,
+    };
+    if 2 * job.frames as u64 > job.tree.pages() {
+        notes.add("the pool holds more than half of the tree: many updates do not read a page");
+    }
+    let checksum = job.workload.final_checksum(&job.tree);
+    let (lines, fio) = measure(args, &job, &rungs, checksum)?;
+    let findings = Findings {
+        machine: Machine::of(&storage),
+        tree: job.tree,
+        tree_bytes: args.tree,
+        pool_bytes: args.pool_bytes(),
+        fibers: args.fibers,
+        evict_batch: args.evict_batch,
+        transactions: args.transactions,
+        checksum,
+        seed: args.seed,
+        lines,
+        fio,
+        notes: notes.all().to_vec(),
+    };
+    report::write(&findings, &args.outputs)
+}
+
+/// Returns the chosen rungs that this machine can run, and notes the others.
+fn available(args: &DbArgs, notes: &mut Notes) -> Result<Vec<Rung>, Failure> {
+    let mut available = Vec::new();
+    for rung in args.rungs() {
+        match rung.missing() {
+            None => available.push(rung),
+            Some(why) => notes.add(format!("{} is left out: {why}", rung.name())),
+        }
+    }
+    if available.iter().all(|rung| *rung == Rung::Fio) {
+        return fail("no rung can run here: choose others with --rungs");
+    }
+    Ok(available)
+}
+
+/// Runs the rungs in turns, round by round. fio is the last one of each round: it overwrites the
+/// tree.
+fn measure(
+    args: &DbArgs,
+    job: &Job,
+    rungs: &[Rung],
+    checksum: u64,
+) -> Result<(Vec<Line>, Vec<f64>), Failure> {
+    let engines = rungs.iter().copied().filter(|rung| *rung != Rung::Fio);
+    let start = |rung| Line { rung, samples: Vec::new(), latencies: Latencies::new() };
+    let mut lines: Vec<Line> = engines.map(start).collect();
+    let mut fios = Vec::new();
+    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
+    let bar = progress.runs((args.rounds.total() * rungs.len()) as u64);
+    for round in 0..args.rounds.total() {
+        let mut counts = Counts::default();
+        for index in order::of_round(round, lines.len()) {
+            let line = &mut lines[index];
+            bar.set_message(line.rung.name());
+            let outcome = run_rung(job, line.rung, checksum)?;
+            counts = outcome.counts;
+            if args.rounds.measures(round) {
+                let Outcome { usage, counts, calls, latencies } = outcome;
+                line.latencies.merge(&latencies);
+                line.samples.push(Sample { usage, counts, calls });
+            }
+            bar.inc(1);
+        }
+        if rungs.contains(&Rung::Fio) {
+            bar.set_message("fio");
+            let rate = fio::rate(job, counts)
+                .map_err(|error| Failure::failed(format!("fio, the reference: {error}")))?;
+            fios.extend(args.rounds.measures(round).then_some(rate));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok((lines, fios))
+}
+
+/// Builds the tree, runs a rung, and checks what it has left.
+fn run_rung(job: &Job, rung: Rung, checksum: u64) -> Result<Outcome, Failure> {
+    let name = rung.name();
+    let with = |what: &str, error| Failure::failed(format!("{name}: cannot {what}: {error}"));
+    job.store.build(&job.tree).map_err(|error| with("write the tree", error))?;
+    let outcome = rung.run(job).map_err(|error| with("perform the transactions", error))?;
+    let found = job.store.checksum(&job.tree).map_err(|error| with("check the tree", error))?;
+    check(name, found, checksum)?;
+    Ok(outcome)
+}
+
+/// Fails if the tree is not the one that the transactions lead to.
+fn check(rung: &str, found: u64, expected: u64) -> Result<(), Failure> {
+    if found == expected {
+        return Ok(());
+    }
+    fail(format!(
+        "{rung}: wrong result: the tree's checksum is {found:016x}, and the same transactions on a \
+         copy in memory lead to {expected:016x}: an update was lost or repeated"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_checksum_fails_and_names_the_rung() {
+        assert!(check("+evict", 7, 7).is_ok());
+        let failure = check("+evict", 7, 8).unwrap_err();
+        assert_eq!(failure.status, cringle_report::failure::FAILED);
+        assert!(failure.message.starts_with("+evict: wrong result"), "{failure}");
+    }
+}

@@ -1,0 +1,52 @@
+//! `posix`: pread and pwrite, one after the other.
+
+use super::{Outcome, memory, one_by_one};
+use crate::db::Job;
+use crate::db::engine::{Platform, offset, whole};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::os::unix::fs::FileExt;
+
+pub(super) fn run(job: &Job) -> io::Result<Outcome> {
+    let posix = Posix { file: job.store.open()?, calls: Cell::new(0), pages: PhantomData };
+    one_by_one(job, posix, &mut memory(job), 1, |posix| posix.calls.get())
+}
+
+struct Posix<'a> {
+    file: File,
+    calls: Cell<u64>,
+    pages: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Platform for Posix<'a> {
+    type Page = &'a mut [u8];
+    type Token = ();
+    type Cell<T> = RefCell<T>;
+
+    fn bytes<'p>(page: &'p mut &'a mut [u8]) -> &'p mut [u8] {
+        page
+    }
+
+    fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
+        self.calls.set(self.calls.get() + 1);
+        whole(self.file.read_at(page, offset(number))?, number)
+    }
+
+    fn write(&self, pages: &[(u32, &&'a mut [u8])]) -> io::Result<()> {
+        self.calls.set(self.calls.get() + pages.len() as u64);
+        let write = |(number, page): &(u32, &&mut [u8])| {
+            whole(self.file.write_at(page, offset(*number))?, *number)
+        };
+        pages.iter().try_for_each(write)
+    }
+
+    fn token(&self) {}
+
+    fn wait(&self) {
+        unreachable!("one transaction after the other never finds a busy page");
+    }
+
+    fn wake(&self, (): ()) {}
+}

@@ -1,0 +1,160 @@
+//! Explains each rung from the figures of the run: what changed, and why it helped or did not.
+
+use super::rungs::Rung;
+use super::{Change, Findings, Line};
+use cringle_report::units::{count, counted, figure, size};
+
+pub(super) fn title(findings: &Findings) -> String {
+    format!(
+        "{} transactions, each updates a random row of a B-tree of {} in a pool of {}; {} at once \
+         from +fibers on",
+        count(findings.transactions as f64),
+        size(findings.tree_bytes),
+        size(findings.pool_bytes),
+        findings.fibers
+    )
+}
+
+pub(super) fn all(findings: &Findings) -> Vec<String> {
+    let of_lines = findings.lines.iter().map(|line| explain(findings, line));
+    of_lines.chain(idle_steps(findings)).chain(beside_fio(findings)).collect()
+}
+
+/// "+evict: 11,743 tx/s, 1.61 × ring. …"
+fn explain(findings: &Findings, line: &Line) -> String {
+    let rate = count(findings.rate(line));
+    let base = line.rung.base().and_then(|base| Some((base, findings.ratio(line.rung, base)?)));
+    let ratio =
+        base.map_or(String::new(), |(base, ratio)| format!(", {ratio:.2} × {}", base.name()));
+    let change = base.and_then(|(base, _)| findings.change(line.rung, base));
+    let why = reason(findings, line, change);
+    format!("{}: {rate} tx/s{ratio}. {}", line.rung.name(), why.trim_end())
+}
+
+fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
+    let figures = Figures::of(findings, line);
+    match line.rung {
+        Rung::Posix => figures.posix(),
+        Rung::Ring => format!(
+            "The ring replaces {} calls of pread and pwrite for each transaction by as many of \
+             io_uring_enter. Still one operation is in flight. {}",
+            figure(figures.calls),
+            verdict(
+                change,
+                "The gain is in the path to the disk.",
+                "So it does not help here: the time is the disk's.",
+                "So it does not help here: the path through the ring is longer."
+            )
+        ),
+        Rung::Evict => format!(
+            "{} changed pages are written back by one call, and the disk performs them at once; a \
+             transaction waits for {} calls instead of for each of its {} reads and writes. {}",
+            figure(figures.batch),
+            figure(figures.calls),
+            figure(figures.reads + figures.writes),
+            verdict(
+                change,
+                "The reads are left, one after the other.",
+                "It does not help here: the writes were not what a transaction waited for.",
+                "It does not help here: while a batch is written, no page is read."
+            )
+        ),
+        Rung::Fibers => format!(
+            "Up to {} transactions wait for the disk at once, and {} write back changed pages. The \
+             code of a transaction is the same as on the rungs below. {}",
+            findings.fibers,
+            counted(super::args::EVICTORS, "more fiber"),
+            verdict(
+                change,
+                "A disk with a queue performs many operations in the time of one.",
+                "It does not help here: this disk performs one operation at a time.",
+                "It does not help here: a single transaction keeps this storage busy."
+            )
+        ),
+        Rung::Fio => String::new(),
+    }
+}
+
+/// The figures of a line for each transaction.
+struct Figures {
+    time_us: f64,
+    cpu_us: f64,
+    calls: f64,
+    reads: f64,
+    writes: f64,
+    /// Pages of a write-back.
+    batch: f64,
+}
+
+impl Figures {
+    fn of(findings: &Findings, line: &Line) -> Figures {
+        let each = |of: fn(&super::Sample) -> f64| findings.per_transaction(line, of);
+        Figures {
+            time_us: each(|one| one.usage.seconds * 1e6),
+            cpu_us: each(|one| one.usage.cpu_seconds() * 1e6),
+            calls: each(|one| one.calls.unwrap_or(0) as f64),
+            reads: each(|one| one.counts.reads as f64),
+            writes: each(|one| one.counts.writes as f64),
+            batch: line.median(|one| one.counts.writes as f64 / one.counts.evictions.max(1) as f64),
+        }
+    }
+
+    fn posix(&self) -> String {
+        format!(
+            "A transaction reads {} pages and writes {} back, one after the other. It takes {} µs, \
+             of which {} µs are CPU time; for the rest it waits.",
+            figure(self.reads),
+            figure(self.writes),
+            figure(self.time_us),
+            figure(self.cpu_us)
+        )
+    }
+}
+
+/// Chooses the words for a change of the rate.
+fn verdict(change: Option<Change>, rise: &str, none: &str, fall: &str) -> String {
+    match change {
+        None => String::new(),
+        Some(Change::Rise) => rise.into(),
+        Some(Change::None) => none.into(),
+        Some(Change::Fall) => fall.into(),
+        Some(Change::Unclear) => {
+            "The rounds of both rungs overlap: more of them (--repeat) would show whether it helps."
+                .into()
+        }
+    }
+}
+
+/// Names the rungs of the ladder that do not raise the rate.
+fn idle_steps(findings: &Findings) -> Option<String> {
+    let idle = |line: &&Line| {
+        let base = line.rung.base().filter(|_| line.rung.is_on_ladder());
+        let change = base.and_then(|base| findings.change(line.rung, base));
+        matches!(change, Some(Change::None | Change::Fall))
+    };
+    let names: Vec<_> = findings.lines.iter().filter(idle).map(|line| line.rung.name()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let verb = if names.len() == 1 { "does" } else { "do" };
+    Some(format!(
+        "On this machine {} {verb} not raise the rate by more than 5 %.",
+        names.join(", ")
+    ))
+}
+
+fn beside_fio(findings: &Findings) -> Option<String> {
+    let fio = findings.fio_iops()?;
+    let best = findings.lines.iter().rev().find(|line| line.rung.is_on_ladder())?;
+    let iops = findings.iops(best);
+    Some(format!(
+        "fio performs {} reads and writes a second at the same mix; {} performs {}, {:.2} of that.",
+        count(fio),
+        best.rung.name(),
+        count(iops),
+        iops / fio
+    ))
+}
+
+#[cfg(test)]
+mod tests;

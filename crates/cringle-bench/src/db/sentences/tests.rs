@@ -1,0 +1,94 @@
+//! The sentences follow from the figures.
+
+use super::*;
+use crate::db::Sample;
+use crate::db::pool::Counts;
+use crate::db::tree::Tree;
+use crate::latency::Latencies;
+use crate::meter::Usage;
+
+fn findings(seconds: &[(Rung, f64)]) -> Findings {
+    let counts = Counts { reads: 900, writes: 800, evictions: 40, ..Counts::default() };
+    let line = |&(rung, seconds): &(Rung, f64)| {
+        let usage = Usage { seconds, user_seconds: 0.1, ..Usage::default() };
+        let samples = vec![Sample { usage, counts, calls: Some(1700) }];
+        Line { rung, samples, latencies: Latencies::new() }
+    };
+    Findings {
+        machine: serde_json::from_value(serde_json::json!({
+            "kernel": "", "cpus": 2, "cpu_model": null, "memory_bytes": null,
+            "filesystem": "", "device": ""
+        }))
+        .unwrap(),
+        tree: Tree::within(1000, 1),
+        tree_bytes: 8 << 20,
+        pool_bytes: 1 << 20,
+        fibers: 8,
+        evict_batch: 20,
+        transactions: 1000,
+        checksum: 0,
+        seed: 1,
+        lines: seconds.iter().map(line).collect(),
+        fio: vec![3400.0],
+        notes: Vec::new(),
+    }
+}
+
+fn words(seconds: &[(Rung, f64)]) -> String {
+    all(&findings(seconds)).join("\n")
+}
+
+#[test]
+fn a_step_that_helps_is_explained_by_its_figures() {
+    let text = words(&[(Rung::Posix, 2.0), (Rung::Ring, 2.0), (Rung::Evict, 1.0)]);
+    for part in [
+        "posix: 500 tx/s. A transaction reads 0.90 pages and writes 0.80 back",
+        "takes 2,000 µs, of which 100 µs are CPU time",
+        "ring: 500 tx/s, 1.00 × posix.",
+        "does not help here: the time is the disk's",
+        "+evict: 1,000 tx/s, 2.00 × ring. 20.0 changed pages are written back by one call",
+        "The reads are left",
+        "On this machine ring does not raise the rate",
+        "fio performs 3,400 reads and writes a second at the same mix; +evict performs 1,700, 0.50 \
+         of that.",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn a_step_that_does_not_help_is_named() {
+    let rungs = [(Rung::Ring, 1.0), (Rung::Evict, 1.2), (Rung::Fibers, 1.2)];
+    let text = words(&rungs);
+    for part in [
+        "while a batch is written, no page is read",
+        "this disk performs one operation at a time",
+        "On this machine +evict, +fibers do not raise the rate",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!words(&[(Rung::Ring, 1.0), (Rung::Evict, 0.5)]).contains("On this machine"));
+}
+
+#[test]
+fn a_rung_without_its_base_has_no_ratio() {
+    let text = words(&[(Rung::Fibers, 0.1)]);
+    assert!(text.contains("+fibers: 10,000 tx/s. Up to 8 transactions"), "{text}");
+}
+
+#[test]
+fn rounds_that_overlap_give_no_verdict() {
+    let mut findings = findings(&[(Rung::Posix, 1.0), (Rung::Ring, 0.5)]);
+    assert_eq!(findings.change(Rung::Ring, Rung::Posix), Some(Change::Rise));
+    assert_eq!(findings.change(Rung::Posix, Rung::Ring), Some(Change::Fall));
+    let one = &findings.lines[0].samples[0];
+    let mut fast = Sample { usage: one.usage, counts: one.counts, calls: None };
+    fast.usage.seconds = 0.4;
+    findings.lines[0].samples.push(fast);
+    let one = &findings.lines[1].samples[0];
+    let more = Sample { usage: one.usage, counts: one.counts, calls: None };
+    findings.lines[1].samples.push(more);
+    assert_eq!(findings.change(Rung::Ring, Rung::Posix), Some(Change::Unclear));
+    let text = all(&findings).join("\n");
+    assert!(text.contains("overlap") && !text.contains("On this machine"), "{text}");
+}

@@ -1,0 +1,107 @@
+//! The file that holds the tree: it is written anew before each run, and read after it.
+
+use super::tree::{self, PAGE_BYTES, Tree};
+use crate::target::TestFile;
+use cringle::block::AlignedBuf;
+use cringle_report::failure::{Failure, fail};
+use cringle_report::machine::storage;
+use cringle_report::units::size;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The pages that one call moves while the file is written or checked.
+const CHUNK: u32 = 256;
+
+pub(super) struct Store {
+    file: TestFile,
+}
+
+/// Fails if the path is not that of a directory.
+pub(super) fn must_be_directory(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let metadata = fs::metadata(path).map_err(|error| {
+        Failure::failed(format!("{shown}: cannot examine: {error}; give a directory"))
+    })?;
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    let text = format!("{shown}: not a directory; give one, in which the tree gets a file");
+    Err(Failure::usage(text))
+}
+
+impl Store {
+    /// Creates a file without a name in a directory.
+    pub(super) fn create(directory: &Path, bytes: u64) -> Result<Store, Failure> {
+        let shown = directory.display();
+        let free = storage::free_bytes(directory)?;
+        if bytes > free {
+            return fail(format!(
+                "{shown}: too little space: {} are free and the tree needs {}; choose a smaller \
+                 --tree",
+                size(free),
+                size(bytes)
+            ));
+        }
+        let file = tempfile::tempfile_in(directory).map_err(|error| {
+            Failure::failed(format!("{shown}: cannot create a temporary file: {error}"))
+        })?;
+        let store = Store { file: TestFile(file) };
+        store.open().map_err(|error| {
+            Failure::failed(format!(
+                "{shown}: cannot open a file with O_DIRECT: {error}; choose a directory on \
+                 another file system"
+            ))
+        })?;
+        Ok(store)
+    }
+
+    /// Opens the file for direct reads and writes.
+    pub(super) fn open(&self) -> io::Result<File> {
+        self.file.open(true, true)
+    }
+
+    pub(super) fn name_for_others(&self) -> String {
+        self.file.name_for_others()
+    }
+
+    /// Writes the tree as it is before the first update.
+    pub(super) fn build(&self, tree: &Tree) -> io::Result<()> {
+        let file = self.open()?;
+        let mut chunk = AlignedBuf::new(CHUNK as usize * PAGE_BYTES);
+        let pages = tree.pages() as u32;
+        for first in (0..pages).step_by(CHUNK as usize) {
+            let part = &mut chunk[..CHUNK.min(pages - first) as usize * PAGE_BYTES];
+            for (page, bytes) in (first..).zip(part.chunks_mut(PAGE_BYTES)) {
+                tree.fill(page, bytes);
+            }
+            file.write_all_at(part, super::engine::offset(first))?;
+        }
+        file.sync_data()
+    }
+
+    /// Reads the whole tree, and returns its checksum.
+    pub(super) fn checksum(&self, tree: &Tree) -> io::Result<u64> {
+        let file = self.open()?;
+        let mut chunk = AlignedBuf::new(CHUNK as usize * PAGE_BYTES);
+        let (pages, leaves) = (tree.pages() as u32, tree.leaves() as u32);
+        let mut sum = 0u64;
+        for first in (0..pages).step_by(CHUNK as usize) {
+            let part = &mut chunk[..CHUNK.min(pages - first) as usize * PAGE_BYTES];
+            file.read_exact_at(part, super::engine::offset(first))?;
+            for (page, bytes) in (first..).zip(part.chunks(PAGE_BYTES)) {
+                super::engine::check_number(page, bytes)?;
+                if page < leaves {
+                    sum = sum.wrapping_add(tree::checksum(bytes));
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Returns the file through the page cache, for the writes that are not measured.
+    pub(super) fn cached(&self) -> &File {
+        &self.file.0
+    }
+}
