@@ -27,7 +27,7 @@ fn names(report: &Value) -> Vec<&str> {
 #[test]
 fn every_rung_reads_and_writes_as_much() {
     let place = place("db");
-    let report = json(&mut small_db(&place));
+    let report = json(small_db(&place).arg("--twins"));
     assert_eq!((&report["schema"], &report["benchmark"]), (&1.into(), &"db".into()));
     let posix = of(&report, "posix");
     for run in runs(&report) {
@@ -44,7 +44,19 @@ fn every_rung_reads_and_writes_as_much() {
     assert_eq!(names(&report).len() + left_out, RUNGS.len(), "{report}");
 }
 
-const RUNGS: [&str; 4] = ["posix", "ring", "+evict", "+fibers"];
+const RUNGS: [&str; 11] = [
+    "posix",
+    "ring",
+    "+evict",
+    "+fibers",
+    "+batch",
+    "+registered",
+    "threads",
+    "tokio",
+    "twin+fibers",
+    "twin+batch",
+    "twin+registered",
+];
 
 #[test]
 fn the_seed_determines_the_checksum() {
@@ -74,6 +86,26 @@ fn one_transaction_at_a_time_waits_for_each_page() {
     }
 }
 
+/// With a queue of one entry each operation has a call of its own; with a larger one they share it.
+#[test]
+fn submissions_are_batched_from_the_second_rung_of_fibers_on() {
+    let place = place("db-batched");
+    let report = json(small_db(&place).arg("--twins"));
+    if !names(&report).contains(&"twin+batch") {
+        return println!("skipped: there are no rings: {}", notes(&report));
+    }
+    let per_operation = |rung: &str| {
+        let number = |field: &str| of(&report, rung)[field].as_f64().unwrap();
+        number("system_calls") / (number("reads") + number("writes"))
+    };
+    for (single, batched) in
+        [("+fibers", "+batch"), ("+fibers", "+registered"), ("twin+fibers", "twin+batch")]
+    {
+        let (single, batched) = (per_operation(single), per_operation(batched));
+        assert!(single >= 1.0 && batched < 0.9 * single, "{single} and {batched}");
+    }
+}
+
 #[test]
 fn the_report_has_a_table_and_explains_each_rung() {
     let place = place("db-report");
@@ -85,8 +117,11 @@ fn the_report_has_a_table_and_explains_each_rung() {
         assert!(out.contains(text), "{text} in {out}");
     }
     assert!(out.contains("posix: ") && out.contains("A transaction reads"), "{out}");
-    let explained = out.contains("+fibers: ") || out.contains("+fibers is left out");
-    assert!(explained, "{out}");
+    for rung in RUNGS.iter().filter(|rung| !rung.starts_with("twin")) {
+        let left_out = out.contains(&format!("{rung} is left out"));
+        assert!(left_out || out.contains(&format!("{rung}: ")), "{rung} in {out}");
+    }
+    assert!(!out.contains("twin+"), "{out}");
 }
 
 #[test]
@@ -126,11 +161,12 @@ fn fio_performs_the_same_mix() {
 }
 
 #[test]
-fn help_names_every_rung() {
+fn help_explains_every_rung() {
     let place = place("db-help");
     let output = cringle(&place).args(["bench", "db", "--help"]).output().unwrap();
     let (out, _) = texts(&output);
-    for rung in RUNGS {
-        assert!(out.contains(rung), "{rung} in {out}");
+    let ladder = RUNGS.iter().filter(|rung| !rung.starts_with("twin"));
+    for rung in ladder.chain(&["twin+…", "fio"]) {
+        assert!(out.contains(&format!("\n  {rung} ")), "{rung} in {out}");
     }
 }

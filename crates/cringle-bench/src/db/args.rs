@@ -1,8 +1,7 @@
 //! The command line of `bench db`.
 
-use super::rungs::{ALL, Rung};
+use super::rungs::Rung;
 use super::tree::{PAGE_BYTES, Tree};
-use crate::order;
 use crate::rounds::{Rounds, at_most};
 use clap::Args;
 use cringle_report::Outputs;
@@ -16,7 +15,7 @@ Examples:
       Climb the ladder on the disk of this directory
   cringle bench db --tree 4g --pool 256m /mnt/nvme
       Use another disk, and a tree sixteen times larger than the pool
-  cringle bench db --rungs +evict,+fibers --fibers 32 --repeat 7
+  cringle bench db --rungs +fibers,+batch --fibers 32 --repeat 7
       Compare two rungs, with fewer transactions at once
   cringle bench db --json - | jq '.medians[] | {rung, transactions_per_second}'
       Print the rate of each rung
@@ -31,7 +30,12 @@ Each rung of the ladder changes one thing in the rung below it:
   ring         the same by a ring: one submission, one wait
   +evict       changed pages are written back many at a time
   +fibers      many transactions at once, on fibers; a call submits one operation
-Beside the ladder:
+  +batch       one call submits what all fibers ask for in a turn
+  +registered  the file and the pool's memory are registered with the ring
+Beside the ladder, with as many transactions at once as there are fibers:
+  threads      a thread for each, on all cores; one lock, not held during I/O
+  tokio        a task for each, on one thread; preads on the blocking pool
+  twin+…       the rung on hand-written coroutines (corosensei) and a bare ring
   fio          reads and writes at the same mix, without an engine
 
 All rungs perform the same transactions. After each run the whole tree is read, and its checksum \
@@ -57,13 +61,13 @@ pub struct DbArgs {
     /// Transactions of a run.
     #[arg(
         long,
-        default_value_t = 20_000,
+        default_value_t = 40_000,
         value_parser = at_most(1 << 32),
         value_name = "N"
     )]
     pub(super) transactions: usize,
 
-    /// Transactions at once on fibers.
+    /// Transactions at once, from +fibers on, and for threads and tokio.
     #[arg(long, default_value_t = 128, value_parser = at_most(1 << 14), value_name = "N")]
     pub(super) fibers: usize,
 
@@ -71,9 +75,13 @@ pub struct DbArgs {
     #[arg(long, default_value_t = 32, value_parser = at_most(1 << 10), value_name = "N")]
     pub(super) evict_batch: usize,
 
-    /// Rungs to run, as a comma-separated list [default: all].
+    /// Rungs to run, as a comma-separated list [default: all but the twins].
     #[arg(long, value_delimiter = ',', value_enum)]
     rungs: Vec<Rung>,
+
+    /// Run the hand-written twins of +fibers, +batch and +registered, too.
+    #[arg(long)]
+    twins: bool,
 
     /// Do not compare with fio.
     #[arg(long)]
@@ -105,8 +113,14 @@ const MOST_PAGES: u64 = u32::MAX as u64;
 impl DbArgs {
     /// The chosen rungs, in the order of the ladder.
     pub(super) fn rungs(&self) -> Vec<Rung> {
-        let chosen = order::selected(&ALL, &self.rungs).into_iter();
-        chosen.filter(|rung| *rung != Rung::Fio || !self.no_fio).collect()
+        let by_default = self.rungs.is_empty();
+        let is_chosen = |rung: &Rung| match (rung, rung.twin_of()) {
+            (Rung::Fio, _) if self.no_fio => false,
+            (_, Some(_)) if self.twins => true,
+            (_, Some(_)) if by_default => false,
+            _ => by_default || self.rungs.contains(rung),
+        };
+        Rung::all().into_iter().filter(is_chosen).collect()
     }
 
     /// The number of pages in the buffer pool.
@@ -180,12 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn named_rungs_run_in_the_order_of_the_ladder() {
+    fn twins_run_when_named_or_requested() {
         let names = |line: &[&str]| {
             parsed(line).rungs().into_iter().map(Rung::name).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(names(&["--rungs", "+fibers,fio,ring"]), "ring +fibers fio");
-        assert_eq!(names(&["--rungs", "+fibers,fio", "--no-fio"]), "+fibers");
+        assert!(!names(&[]).contains("twin"));
+        assert_eq!(names(&["--rungs", "+batch,ring"]), "ring +batch");
+        assert_eq!(names(&["--rungs", "+batch,fio", "--no-fio"]), "+batch");
+        assert_eq!(names(&["--rungs", "twin+batch,+batch"]), "+batch twin+batch");
+        let twins = "twin+fibers twin+batch twin+registered";
+        assert_eq!(names(&["--rungs", "tokio", "--twins"]), format!("tokio {twins}"));
+        assert!(names(&["--twins"]).contains(twins));
     }
 
     #[test]

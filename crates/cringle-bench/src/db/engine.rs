@@ -1,6 +1,6 @@
 //! The storage engine: a transaction as plain code, which calls the buffer pool, and the eviction
 //! of dirty pages. A [`Platform`] performs the I/O and the waits. The engine is the same for every
-//! rung.
+//! rung but tokio's, whose functions are `async`.
 //!
 //! A page is used only while the pool is locked, and nothing waits then. So a page that was found
 //! cannot be evicted before it is used, and needs no pin.
@@ -127,11 +127,9 @@ impl<'j, P: Platform> Engine<'j, P> {
         let mut pool = Pool::new(tree.pages(), job.frames, eviction.low_mark());
         let mut cells = Vec::with_capacity(job.frames);
         for (mut page, number) in pages.zip(job.first_pages()) {
-            let frame = pool.take(number).expect("a frame for each page");
             tree.fill(number, P::bytes(&mut page));
-            pool.loaded(frame, &mut Vec::new());
-            pool.mark_dirty(frame);
-            debug_assert_eq!(frame as usize, cells.len());
+            let frame = pool.fill(number);
+            debug_assert_eq!(frame, Some(cells.len() as u32));
             cells.push(<P::Cell<P::Page> as Guarded<P::Page>>::new(page));
         }
         pool.reset_counts();

@@ -30,6 +30,7 @@ use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
 use pool::Counts;
 use rungs::{Outcome, Rung};
+use std::sync::Arc;
 use store::Store;
 use tree::Tree;
 use workload::Workload;
@@ -175,14 +176,14 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
     }
     let rungs = available(args, &mut notes)?;
     let tree = args.shape();
-    let job = Job {
+    let job = Arc::new(Job {
         workload: Workload::new(&tree, args.transactions, args.seed),
         store: Store::create(&args.path, args.tree)?,
         frames: args.frames(),
         fibers: args.fibers,
         evict_batch: args.evict_batch,
         tree,
-    };
+    });
     if 2 * job.frames as u64 > job.tree.pages() {
         notes.add("the pool holds more than half of the tree: many updates do not read a page");
     }
@@ -190,7 +191,7 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
     let (lines, fio) = measure(args, &job, &rungs, checksum)?;
     let findings = Findings {
         machine: Machine::of(&storage),
-        tree: job.tree,
+        tree: job.tree.clone(),
         tree_bytes: args.tree,
         pool_bytes: args.pool_bytes(),
         fibers: args.fibers,
@@ -224,7 +225,7 @@ fn available(args: &DbArgs, notes: &mut Notes) -> Result<Vec<Rung>, Failure> {
 /// tree.
 fn measure(
     args: &DbArgs,
-    job: &Job,
+    job: &Arc<Job>,
     rungs: &[Rung],
     checksum: u64,
 ) -> Result<(Vec<Line>, Vec<f64>), Failure> {
@@ -261,7 +262,7 @@ fn measure(
 }
 
 /// Builds the tree, runs a rung, and checks what it has left.
-fn run_rung(job: &Job, rung: Rung, checksum: u64) -> Result<Outcome, Failure> {
+fn run_rung(job: &Arc<Job>, rung: Rung, checksum: u64) -> Result<Outcome, Failure> {
     let name = rung.name();
     let with = |what: &str, error| Failure::failed(format!("{name}: cannot {what}: {error}"));
     job.store.build(&job.tree).map_err(|error| with("write the tree", error))?;

@@ -69,6 +69,14 @@ pub(super) enum Found {
     Absent,
 }
 
+/// A frame that gets another page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Exchange {
+    pub(super) frame: u32,
+    /// The page to be written first.
+    pub(super) dirty: Option<u32>,
+}
+
 /// A dirty page to be written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Victim {
@@ -121,6 +129,51 @@ impl<T> Pool<T> {
         self.table[page as usize] = frame;
         self.counts.reads += 1;
         Some(frame)
+    }
+
+    /// Puts a page, which the caller has in memory, into a free frame, and marks it dirty.
+    pub(super) fn fill(&mut self, page: u32) -> Option<u32> {
+        let frame = self.take(page)?;
+        self.loaded(frame, &mut Vec::new());
+        self.mark_dirty(frame);
+        Some(frame)
+    }
+
+    /// Chooses a frame for a page. The caller writes its old page, if that is dirty, and loads the
+    /// new one. Until [`exchanged`](Self::exchanged) both pages are busy. Returns `None` if every
+    /// frame is busy.
+    pub(super) fn exchange(&mut self, page: u32) -> Option<Exchange> {
+        for _ in 0..2 * self.frames.len() {
+            let frame = self.hand;
+            self.hand = (frame + 1) % self.frames.len();
+            let entry = &mut self.frames[frame];
+            if entry.state != State::Resident || std::mem::take(&mut entry.referenced) {
+                continue;
+            }
+            entry.state = State::Writing;
+            let dirty = std::mem::take(&mut entry.dirty).then_some(entry.page);
+            self.table[page as usize] = frame as u32;
+            self.counts.reads += 1;
+            self.counts.writes += u64::from(dirty.is_some());
+            self.counts.evictions += u64::from(dirty.is_some());
+            return Some(Exchange { frame: frame as u32, dirty });
+        }
+        None
+    }
+
+    /// Records that a frame has its new page, or has none because of an error.
+    pub(super) fn exchanged(&mut self, frame: u32, page: u32, is_ok: bool, woken: &mut Vec<T>) {
+        let entry = &mut self.frames[frame as usize];
+        debug_assert!(entry.state == State::Writing);
+        self.table[entry.page as usize] = ABSENT;
+        entry.page = page;
+        if is_ok {
+            entry.state = State::Resident;
+            entry.referenced = true;
+            self.wake_for_page(frame, woken);
+        } else {
+            self.release(frame, woken);
+        }
     }
 
     /// Records that the page of a frame is loaded.
@@ -292,6 +345,25 @@ mod tests {
         assert!(pool.victims(1, &mut woken).is_empty());
         assert_eq!(woken, [9]);
         assert!(pool.take(3).is_some());
+    }
+
+    #[test]
+    fn both_pages_of_an_exchange_are_busy() {
+        let (mut pool, mut woken) = (full(), Vec::new());
+        pool.mark_dirty(0);
+        let exchange = pool.exchange(3).unwrap();
+        assert_eq!(exchange, Exchange { frame: 0, dirty: Some(0) });
+        assert_eq!([pool.find(0), pool.find(3)], [Found::Busy(0), Found::Busy(0)]);
+        pool.wait_for_page(0, 7);
+        pool.exchanged(0, 3, true, &mut woken);
+        assert_eq!([pool.find(0), pool.find(3)], [Found::Absent, Found::Resident(0)]);
+        assert_eq!(woken, [7]);
+        pool.mark_dirty(0);
+        let failed = (pool.exchange(0).unwrap(), pool.exchange(2).unwrap());
+        assert_eq!(failed.1, Exchange { frame: 0, dirty: Some(3) });
+        pool.exchanged(0, 2, false, &mut woken);
+        assert_eq!([pool.find(2), pool.find(3)], [Found::Absent, Found::Absent]);
+        assert_eq!(pool.exchange(3), None, "one frame is free, the other one is busy");
     }
 
     #[test]

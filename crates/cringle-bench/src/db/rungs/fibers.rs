@@ -1,8 +1,5 @@
-//! `+fibers`: each transaction on a fiber. A transaction that reads a page suspends its fiber;
-//! other fibers write back changed pages.
-//!
-//! The submission queue has one entry, so that each read and each write is submitted by a system
-//! call of its own.
+//! `+fibers`, `+batch` and `+registered`: each transaction on a fiber. A transaction that reads a
+//! page suspends its fiber; other fibers write back changed pages.
 
 use super::{Outcome, collect, memory, outcome};
 use crate::db::Job;
@@ -11,7 +8,7 @@ use crate::db::engine::{Engine, Eviction, Platform, offset, whole};
 use crate::db::tree::PAGE_BYTES;
 use crate::joined;
 use crate::meter::Meter;
-use cringle::block::Batch;
+use cringle::block::{Batch, FixedBuf, FixedBufs, FixedFile};
 use cringle::fiber;
 use cringle::fs::File;
 use cringle::os::unix::fs::FileExt;
@@ -19,12 +16,27 @@ use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
 
-pub(super) fn run(job: &Job) -> io::Result<Outcome> {
-    let runtime = cringle::Builder::new().workers(1).ring_entries(1);
+/// With a queue of one entry, each read and each write is submitted by a system call of its own.
+pub(super) const ONE_BY_ONE: u32 = 1;
+/// The default of the runtime.
+pub(super) const BATCHED: u32 = 256;
+
+pub(super) fn plain(job: &Job, queue_entries: u32) -> io::Result<Outcome> {
+    let runtime = cringle::Builder::new().workers(1).ring_entries(queue_entries);
     runtime.run(|| {
         let file = File::from(job.store.open()?);
-        let plain = Plain { file: &file, spare: RefCell::default(), pages: PhantomData };
+        let plain = Plain { file: &file, spare: Spare::default(), pages: PhantomData };
         with_fibers(job, plain, memory(job).chunks_mut(PAGE_BYTES))
+    })?
+}
+
+pub(super) fn registered(job: &Job) -> io::Result<Outcome> {
+    cringle::Builder::new().workers(1).run(|| {
+        let file = File::from(job.store.open()?);
+        let file = FixedFile::register(&file)?;
+        let mut pages = FixedBufs::new(job.frames, PAGE_BYTES)?;
+        let platform = Registered { file: &file, spare: Spare::default(), pages: PhantomData };
+        with_fibers(job, platform, pages.iter_mut())
     })?
 }
 
@@ -69,10 +81,32 @@ fn enters() -> u64 {
     cringle::runtime::stats().map_or(0, |stats| stats.total().enters)
 }
 
+/// Batches without operations, for their memory.
+#[derive(Default)]
+struct Spare(RefCell<Vec<Batch<'static>>>);
+
+impl Spare {
+    fn take<'b>(&self) -> Batch<'b> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Performs a batch with one operation for each of the pages. Only the calling fiber waits.
+    fn submit(&self, batch: Batch<'_>, mut pages: impl Iterator<Item = u32>) -> io::Result<()> {
+        let results = batch.submit();
+        let mut moved = results.iter();
+        let checked = pages.try_for_each(|page| {
+            let moved = moved.next().expect("a result for each operation");
+            whole(moved?, page)
+        });
+        drop(moved);
+        self.0.borrow_mut().push(results.recycle());
+        checked
+    }
+}
+
 struct Plain<'a> {
     file: &'a File,
-    /// Batches without operations, for their memory.
-    spare: RefCell<Vec<Batch<'static>>>,
+    spare: Spare,
     pages: PhantomData<&'a mut [u8]>,
 }
 
@@ -90,15 +124,53 @@ impl<'a> Platform for Plain<'a> {
     }
 
     fn write(&self, pages: &[(u32, &&'a mut [u8])]) -> io::Result<()> {
-        let mut batch: Batch<'_> = self.spare.borrow_mut().pop().unwrap_or_default();
+        let mut batch = self.spare.take();
         for (number, page) in pages {
             batch.write(self.file, page, offset(*number));
         }
-        let results = batch.submit();
-        let check = |((number, _), moved): (&(u32, _), io::Result<usize>)| whole(moved?, *number);
-        let checked = pages.iter().zip(results.iter()).try_for_each(check);
-        self.spare.borrow_mut().push(results.recycle());
-        checked
+        self.spare.submit(batch, pages.iter().map(|(number, _)| *number))
+    }
+
+    fn token(&self) -> fiber::Thread {
+        fiber::current()
+    }
+
+    fn wait(&self) {
+        fiber::park();
+    }
+
+    fn wake(&self, token: fiber::Thread) {
+        token.unpark();
+    }
+}
+
+struct Registered<'a> {
+    file: &'a FixedFile,
+    spare: Spare,
+    pages: PhantomData<&'a mut FixedBuf>,
+}
+
+impl<'a> Platform for Registered<'a> {
+    type Page = &'a mut FixedBuf;
+    type Token = fiber::Thread;
+    type Cell<T> = RefCell<T>;
+
+    fn bytes<'p>(page: &'p mut &'a mut FixedBuf) -> &'p mut [u8] {
+        page
+    }
+
+    fn read(&self, number: u32, page: &mut &'a mut FixedBuf) -> io::Result<()> {
+        let mut batch = self.spare.take();
+        batch.read_fixed(self.file, page, offset(number));
+        self.spare.submit(batch, std::iter::once(number))
+    }
+
+    fn write(&self, pages: &[(u32, &&'a mut FixedBuf)]) -> io::Result<()> {
+        let mut batch = self.spare.take();
+        for (number, page) in pages {
+            batch.write_fixed(self.file, page, offset(*number));
+        }
+        self.spare.submit(batch, pages.iter().map(|(number, _)| *number))
     }
 
     fn token(&self) -> fiber::Thread {

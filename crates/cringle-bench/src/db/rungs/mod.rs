@@ -4,15 +4,22 @@
 mod fibers;
 mod posix;
 mod ring;
+mod threads;
+mod tokio;
+mod twin;
 
 use super::Job;
-use super::engine::{Engine, Eviction, Platform, whole};
+use super::engine::{Engine, Eviction, Platform, offset, whole};
 use super::pool::Counts;
 use super::tree::PAGE_BYTES;
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use cringle::block::AlignedBuf;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use twin::Style;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Rung {
@@ -26,11 +33,44 @@ pub(super) enum Rung {
     /// Many transactions at once, on fibers.
     #[value(name = "+fibers")]
     Fibers,
+    /// The operations of all fibers are submitted together.
+    #[value(name = "+batch")]
+    Batch,
+    /// The file and the pool's memory are registered with the ring.
+    #[value(name = "+registered")]
+    Registered,
+    /// A thread for each transaction at once.
+    Threads,
+    /// A tokio task for each transaction at once.
+    Tokio,
+    /// +fibers, hand-written on coroutines and a bare ring.
+    #[value(name = "twin+fibers")]
+    TwinFibers,
+    /// +batch, hand-written.
+    #[value(name = "twin+batch")]
+    TwinBatch,
+    /// +registered, hand-written.
+    #[value(name = "twin+registered")]
+    TwinRegistered,
     /// A reference: reads and writes at the same mix.
     Fio,
 }
 
-pub(super) const ALL: [Rung; 5] = [Rung::Posix, Rung::Ring, Rung::Evict, Rung::Fibers, Rung::Fio];
+/// Every rung with its name, in the order of the table.
+const NAMES: [(Rung, &str); 12] = [
+    (Rung::Posix, "posix"),
+    (Rung::Ring, "ring"),
+    (Rung::Evict, "+evict"),
+    (Rung::Fibers, "+fibers"),
+    (Rung::Batch, "+batch"),
+    (Rung::Registered, "+registered"),
+    (Rung::Threads, "threads"),
+    (Rung::Tokio, "tokio"),
+    (Rung::TwinFibers, "twin+fibers"),
+    (Rung::TwinBatch, "twin+batch"),
+    (Rung::TwinRegistered, "twin+registered"),
+    (Rung::Fio, "fio"),
+];
 
 /// The figures of a run.
 pub(super) struct Outcome {
@@ -42,51 +82,70 @@ pub(super) struct Outcome {
 }
 
 impl Rung {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Rung::Posix => "posix",
-            Rung::Ring => "ring",
-            Rung::Evict => "+evict",
-            Rung::Fibers => "+fibers",
-            Rung::Fio => "fio",
-        }
+    pub(super) fn all() -> Vec<Rung> {
+        NAMES.iter().map(|(rung, _)| *rung).collect()
     }
 
-    /// Whether each of its kind changes one thing in the one below it.
+    pub(super) fn name(self) -> &'static str {
+        NAMES.iter().find(|(rung, _)| *rung == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether it changes one thing in the rung below it.
     pub(super) fn is_on_ladder(self) -> bool {
-        matches!(self, Rung::Posix | Rung::Ring | Rung::Evict | Rung::Fibers)
+        !matches!(self, Rung::Threads | Rung::Tokio | Rung::Fio) && self.twin_of().is_none()
+    }
+
+    /// Returns the rung of which this one is the hand-written twin.
+    pub(super) fn twin_of(self) -> Option<Rung> {
+        match self {
+            Rung::TwinFibers => Some(Rung::Fibers),
+            Rung::TwinBatch => Some(Rung::Batch),
+            Rung::TwinRegistered => Some(Rung::Registered),
+            _ => None,
+        }
     }
 
     /// Returns the rung that this one is compared with.
     pub(super) fn base(self) -> Option<Rung> {
         match self {
             Rung::Posix | Rung::Fio => None,
-            Rung::Ring => Some(Rung::Posix),
+            Rung::Ring | Rung::Threads => Some(Rung::Posix),
             Rung::Evict => Some(Rung::Ring),
             Rung::Fibers => Some(Rung::Evict),
+            Rung::Batch => Some(Rung::Fibers),
+            Rung::Registered => Some(Rung::Batch),
+            Rung::Tokio => Some(Rung::Threads),
+            Rung::TwinFibers | Rung::TwinBatch | Rung::TwinRegistered => self.twin_of(),
         }
     }
 
     /// Returns why this machine cannot run the rung, if it cannot.
     pub(super) fn missing(self) -> Option<String> {
         match self {
-            Rung::Ring | Rung::Evict => crate::ring::build(1).err().map(|error| error.to_string()),
-            Rung::Fibers => {
+            Rung::Posix | Rung::Threads | Rung::Tokio => None,
+            Rung::Fibers | Rung::Batch | Rung::Registered => {
                 let runtime = cringle::Builder::new().workers(1);
                 runtime.run(|| ()).err().map(|error| error.to_string())
             }
             Rung::Fio => (!crate::fio::is_installed()).then(|| "fio is not installed".to_string()),
-            Rung::Posix => None,
+            _ => crate::ring::build(1).err().map(|error| error.to_string()),
         }
     }
 
     /// Performs the transactions of a run. The tree is as it was built.
-    pub(super) fn run(self, job: &Job) -> io::Result<Outcome> {
+    pub(super) fn run(self, job: &Arc<Job>) -> io::Result<Outcome> {
         match self {
             Rung::Posix => posix::run(job),
             Rung::Ring => ring::run(job, 1),
             Rung::Evict => ring::run(job, job.evict_batch),
-            Rung::Fibers => fibers::run(job),
+            Rung::Fibers => fibers::plain(job, fibers::ONE_BY_ONE),
+            Rung::Batch => fibers::plain(job, fibers::BATCHED),
+            Rung::Registered => fibers::registered(job),
+            Rung::Threads => threads::run(job),
+            Rung::Tokio => tokio::run(job),
+            Rung::TwinFibers => twin::run(job, Style::OneByOne),
+            Rung::TwinBatch => twin::run(job, Style::Batched),
+            Rung::TwinRegistered => twin::run(job, Style::Registered),
             Rung::Fio => Err(io::Error::other("fio is no engine")),
         }
     }
@@ -135,12 +194,24 @@ fn collect<T>(results: impl Iterator<Item = io::Result<T>>) -> io::Result<Vec<T>
         match result {
             Ok(value) => values.push(value),
             Err(error) => {
-                let is_cause = failed.as_ref().is_none_or(|one| one.to_string() == super::GAVE_UP);
-                failed = if is_cause { Some(error) } else { failed };
+                let better = failed.as_ref().is_none_or(is_consequence);
+                failed = if better { Some(error) } else { failed };
             }
         }
     }
     failed.map_or(Ok(values), Err)
+}
+
+/// Whether the error says only that another thread or transaction has failed.
+fn is_consequence(error: &io::Error) -> bool {
+    [super::GAVE_UP, crate::meter::GAVE_UP].contains(&error.to_string().as_str())
+}
+
+/// Writes pages one after the other.
+fn write_each(file: &File, pages: &[(u32, &&mut [u8])]) -> io::Result<()> {
+    let write =
+        |(number, page): &(u32, &&mut [u8])| whole(file.write_at(page, offset(*number))?, *number);
+    pages.iter().try_for_each(write)
 }
 
 /// Converts the result of a completion for a page.

@@ -36,10 +36,7 @@ impl<'a> Platform for Posix<'a> {
 
     fn write(&self, pages: &[(u32, &&'a mut [u8])]) -> io::Result<()> {
         self.calls.set(self.calls.get() + pages.len() as u64);
-        let write = |(number, page): &(u32, &&mut [u8])| {
-            whole(self.file.write_at(page, offset(*number))?, *number)
-        };
-        pages.iter().try_for_each(write)
+        super::write_each(&self.file, pages)
     }
 
     fn token(&self) {}

@@ -92,3 +92,38 @@ fn rounds_that_overlap_give_no_verdict() {
     let text = all(&findings).join("\n");
     assert!(text.contains("overlap") && !text.contains("On this machine"), "{text}");
 }
+
+#[test]
+fn batches_and_registrations_compare_the_cpu_time() {
+    let rungs =
+        [(Rung::Posix, 8.0), (Rung::Fibers, 1.0), (Rung::Batch, 1.0), (Rung::Registered, 0.1)];
+    let text = words(&rungs);
+    for part in [
+        "+batch: 1,000 tx/s, 1.00 × +fibers. One call submits what the fibers ask for in a turn: \
+         1.70 calls instead of 1.70 for each transaction, and 100 µs of CPU time instead of 100. \
+         It does not help here: the processor idles for a part of the time",
+        "+registered: 10,000 tx/s, 10.00 × +batch.",
+        "100 µs of CPU time instead of 100. The processor was the limit.",
+        "At the end of the ladder, +registered is 80.00 × posix.",
+        "On this machine +batch does not raise the rate",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn a_twin_is_what_its_rung_is_measured_by() {
+    let rungs =
+        [(Rung::Batch, 1.0), (Rung::Threads, 4.0), (Rung::Tokio, 8.0), (Rung::TwinBatch, 0.8)];
+    let text = words(&rungs);
+    for part in [
+        "twin+batch: 1,250 tx/s; +batch performs 0.80 of that. The same engine",
+        "threads: 250 tx/s. 8 threads",
+        "tokio: 125 tx/s, 0.50 × threads. 8 tasks on one thread",
+        "The way to the pool and back comes on top",
+        "+batch is 4.00 × threads, 8.00 × tokio.",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("On this machine"), "{text}");
+}
