@@ -1,0 +1,1 @@
+//! The example is in `examples/`, its tests are in `tests/`.
