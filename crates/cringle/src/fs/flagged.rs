@@ -59,7 +59,9 @@ impl WriteFlags {
     ///
     /// A failure makes every later sync through this handle and its clones fail, as that of
     /// [`sync_data`](File::sync_data) does: the kernel has reported it, would not report it again,
-    /// and may have dropped other bytes, too.
+    /// and may have dropped other bytes, too. For the same reason it fails the syncs, and the
+    /// writes with this flag, that are under way. So a write that goes through the page cache
+    /// returns only when those have ended that were under way at its end.
     pub const DSYNC: WriteFlags = WriteFlags(libc::RWF_DSYNC);
     /// As [`DSYNC`](WriteFlags::DSYNC), with all of the file's metadata (`RWF_SYNC`, Linux 4.7).
     pub const SYNC: WriteFlags = WriteFlags(libc::RWF_SYNC);
@@ -230,19 +232,16 @@ impl File {
         let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as u32);
         let fd = self.fd();
         let op = Op::WriteVectored { fd, slices, count, offset, flags: flags.0 };
-        let result = match How::of(flags.0) {
+        let write = || match How::of(flags.0) {
             How::Ring(flags) => self.write_vectored_flagged(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.
             how => unsafe { how.perform(op) },
         };
+        let syncs = flags.0 & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+        let result = if syncs { self.write_durably(write) } else { write() };
         result.map_err(|e| {
             if let Some(limits) = self.refuses_atomic(&e, flags) {
                 return refused_atomic(limits);
-            }
-            let syncs = flags.0 & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
-            // A write that would have waited has written nothing.
-            if syncs && e.kind() != io::ErrorKind::WouldBlock {
-                self.note_failed_write_back(&e);
             }
             self.explain_flagged(e, "write", bufs, offset)
         })

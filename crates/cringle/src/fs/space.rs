@@ -3,6 +3,7 @@
 
 use super::File;
 use super::copy::offset as checked;
+use super::file::Promises;
 use super::perform::perform;
 use crate::driver::Op;
 use crate::driver::syscall::Syscall;
@@ -186,10 +187,9 @@ impl File {
     ///
     /// As [`sync_range`](File::sync_range).
     pub fn sync_file_range(&self, flags: u32, offset: u64, len: u64) -> io::Result<()> {
-        let fd = self.fd();
+        let op = Op::SyncRange { fd: self.fd(), flags, offset, len };
         // SAFETY: the op has no pointers.
-        let result = unsafe { perform(Op::SyncRange { fd, flags, offset, len }) };
-        result.map(drop).inspect_err(|error| self.note_failed_write_back(error))
+        self.report_by(Promises::Nothing, || unsafe { perform(op) }.map(drop))
     }
 
     /// Returns the offset of the next data at or after `offset` (`SEEK_DATA`), or `None` if only a

@@ -27,6 +27,12 @@ pub(crate) struct SharedRun(ShortLock<State>);
 impl UnwindSafe for SharedRun {}
 impl RefUnwindSafe for SharedRun {}
 
+impl Default for SharedRun {
+    fn default() -> SharedRun {
+        SharedRun::new()
+    }
+}
+
 struct State {
     is_led: bool,
     /// Those whom the current call covers, beside its leader.
@@ -126,6 +132,11 @@ impl SharedRun {
     /// Notes a failure that lasts, which another call has found.
     pub(crate) fn fail(&self, errno: i32) {
         self.0.lock().failure.get_or_insert(errno);
+    }
+
+    /// Returns the errno of a failure that lasts.
+    pub(crate) fn failure(&self) -> Option<i32> {
+        self.0.lock().failure
     }
 
     /// Takes the lead, or waits until it has it, or until another call has ended.

@@ -6,13 +6,15 @@
 //! - [`inline`]: reads and writes that the page cache answers without waiting;
 //! - [`transfer`]: reads and writes through the driver, and when a plain call replaces them;
 //! - [`positioned`]: the public calls at an offset;
-//! - [`syncs`]: one sync for all who wait for it.
+//! - [`syncs`]: one sync for all who wait for it;
+//! - [`reports`]: calls to which the kernel may report the same failure.
 //!
 //! Calls at the cursor are in [`cursor`](super::cursor).
 
 mod inline;
 mod positioned;
 mod properties;
+mod reports;
 mod syncs;
 mod transfer;
 
@@ -34,6 +36,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
+pub(super) use syncs::Promises;
 use syncs::Syncs;
 
 /// An open file, as `std::fs::File`.

@@ -6,11 +6,14 @@
 //!
 //! The kernel reports a failed write-back once for each open file, and drops the pages that it
 //! could not write. A later sync succeeds, though what was written before is lost. So a failure
-//! lasts, for this handle and all its clones.
+//! lasts, for this handle and all its clones. Who gets the report is the concern of [`Reports`].
 
 use super::File;
+use super::properties::DIRECT;
+use super::reports::Reports;
 use crate::driver::{Op, blocking};
 use crate::runtime::cancelled::Reason;
+use crate::runtime::worker::Worker;
 use crate::sync::shared_run::{RunEnd, SharedRun};
 use crate::sys;
 use std::error::Error;
@@ -18,11 +21,25 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-pub(super) type Syncs = SharedRun;
+/// What a handle and its clones know of their syncs.
+#[derive(Default)]
+pub(super) struct Syncs {
+    run: SharedRun,
+    reports: Reports,
+}
 
 /// The errors by which a sync says that there is nothing to sync. They do not last, and need not.
 const REFUSALS: [i32; 6] =
     [libc::EINVAL, libc::EBADF, libc::EROFS, libc::ESPIPE, libc::EOPNOTSUPP, libc::ENOSYS];
+
+/// Which result of a call that waits for a write-back is correct only if no other call has taken
+/// the kernel's report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::fs) enum Promises {
+    /// A success says that bytes are durable.
+    Durable,
+    Nothing,
+}
 
 impl File {
     /// Waits until the file's data and metadata are on the disk (`fsync`).
@@ -89,44 +106,80 @@ impl File {
         self.sync(false)
     }
 
-    /// Notes the error of a call that waits for a write-back without a sync. The kernel has
-    /// reported the failure by it, and would not report it again.
-    pub(in crate::fs) fn note_failed_write_back(&self, error: &io::Error) {
-        if let Some(errno) = error.raw_os_error()
-            && !REFUSALS.contains(&errno)
-            && Reason::of(error).is_none()
-        {
-            self.syncs().fail(errno);
+    /// Makes a call to which the kernel may report a failed write-back, which it would not report
+    /// again. So a failure fails all later syncs, and each call that was made meanwhile.
+    pub(in crate::fs) fn report_by<T>(
+        &self,
+        promises: Promises,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let Syncs { run, reports } = &**self.syncs();
+        let note = |error: &io::Error| {
+            if let Some(errno) = lasting(error) {
+                run.fail(errno);
+                reports.fail();
+            }
+        };
+        if Worker::current().is_none() && Worker::here().is_some() {
+            // Code beside a fiber: its worker would wait for the other calls.
+            return call().inspect_err(note);
         }
+        let reporter = reports.begin()?;
+        let value = call().inspect_err(note)?;
+        if promises == Promises::Nothing || reporter.has_succeeded()? {
+            return Ok(value);
+        }
+        Err(failed_before(run.failure().unwrap_or(libc::EIO)))
+    }
+
+    /// Makes a write that returns when its bytes are durable.
+    pub(in crate::fs) fn write_durably<T>(
+        &self,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        // The kernel returns the failure of a direct write by the write itself.
+        let is_direct = self.properties() & DIRECT != 0;
+        self.report_by(if is_direct { Promises::Nothing } else { Promises::Durable }, call)
     }
 
     pub(super) fn syncs(&self) -> &Arc<Syncs> {
-        self.syncs.get_or_init(|| Arc::new(Syncs::new()))
+        self.syncs.get_or_init(Arc::default)
     }
 
     fn sync(&self, needs_all: bool) -> io::Result<()> {
-        self.syncs().run(needs_all, |needs_all| self.perform_sync(!needs_all), failed_before)
+        self.syncs().run.run(needs_all, |needs_all| self.perform_sync(!needs_all), failed_before)
     }
 
     fn perform_sync(&self, data_only: bool) -> RunEnd {
         let op = Op::Sync { fd: self.fd(), data_only };
-        let result = if self.ring().is_some() {
-            self.retry(op).map(drop)
-        } else {
+        let result = self.report_by(Promises::Durable, || {
+            if self.ring().is_some() {
+                return self.retry(op).map(drop);
+            }
             // SAFETY: the op has no pointers.
             let result = sys::result_of(unsafe { blocking::perform(&op) });
             // The simulation sees no op for it.
             result.and_then(|_| crate::driver::sync_in_simulation(self.fd()))
-        };
+        });
         match result {
             Ok(()) => RunEnd::Done,
-            Err(error) if Reason::of(&error).is_some() => RunEnd::GivenUp(error),
             Err(error) => match error.raw_os_error() {
-                Some(errno) => RunEnd::Failed { errno, lasts: !REFUSALS.contains(&errno) },
+                Some(errno) => RunEnd::Failed { errno, lasts: lasting(&error).is_some() },
+                // A cancel, or another call has failed.
                 None => RunEnd::GivenUp(error),
             },
         }
     }
+}
+
+/// Returns the errno of an error that fails all later syncs.
+fn lasting(error: &io::Error) -> Option<i32> {
+    // A write that would have waited has written nothing.
+    let is_harmless = |errno: &i32| *errno == libc::EAGAIN || REFUSALS.contains(errno);
+    if Reason::of(error).is_some() {
+        return None;
+    }
+    error.raw_os_error().filter(|errno| !is_harmless(errno))
 }
 
 fn failed_before(errno: i32) -> io::Error {
