@@ -98,9 +98,11 @@ impl Format {
     }
 }
 
-/// Whether this may be the beginning of a file whose creation a crash has cut off.
+/// Whether these bytes, the whole file, may be what a crash has left of its creation: zeros, or the
+/// begin of a header.
 pub(super) fn is_unfinished_header(bytes: &[u8]) -> bool {
-    bytes.iter().zip(&MAGIC).all(|(byte, magic)| byte == magic || *byte == 0)
+    let is_begin = bytes.iter().zip(&MAGIC).all(|(byte, magic)| byte == magic);
+    is_begin || bytes.iter().all(|byte| *byte == 0)
 }
 
 /// Returns the version of the log that begins with these bytes; `None` if it is no log.
@@ -151,5 +153,7 @@ mod tests {
         }
         assert!(is_unfinished_header(&[0; HEADER_BYTES]));
         assert!(!is_unfinished_header(b"a text"));
+        // Another program's file.
+        assert!(!is_unfinished_header(&[[0; 8], 7_u64.to_le_bytes()].concat()));
     }
 }
