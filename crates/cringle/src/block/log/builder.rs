@@ -90,7 +90,8 @@ impl LogBuilder {
     /// - `InvalidData`: the file is not a log, or it is damaged. It is damaged if a record is not
     ///   intact, but a group behind it is, which was written after that record was synced. The file
     ///   is left as it is. Damage to the last group cannot be told from a torn write, and cuts it.
-    /// - `ResourceBusy`: the file is locked by another log.
+    /// - `ResourceBusy`: the file is locked by another log, and stays so for a second. (The kernel
+    ///   keeps the locks of a killed process for some milliseconds.)
     /// - The first error of `replay`; those of opening, reading, writing and syncing the file and
     ///   of syncing its directory; and [`Cancelled`](crate::Cancelled).
     pub fn open<P, F>(self, path: P, mut replay: F) -> io::Result<Log>

@@ -1,9 +1,17 @@
 //! The log's file, with an exclusive lock.
 
+use crate::fiber;
 use crate::fs::{File, TryLockError};
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
+use std::time::Duration;
+
+/// The first and the last pause before another attempt to lock the file: 1 s in total.
+///
+/// The kernel closes the files of a killed process with its rings, some milliseconds after its
+/// parent has been informed. A program that is restarted at once finds them locked.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(512));
 
 /// A file that no other log has open, where the file system has locks.
 ///
@@ -15,19 +23,29 @@ pub(super) struct LockedFile(File);
 
 impl LockedFile {
     pub(super) fn new(file: File, path: &Path) -> io::Result<LockedFile> {
-        match file.try_lock() {
-            Ok(()) => Ok(LockedFile(file)),
-            Err(TryLockError::WouldBlock) => {
-                let text = format!("{} is in use: another log has locked it", path.display());
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
-            }
-            Err(TryLockError::Error(error)) => match error.raw_os_error() {
-                Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::EINVAL) => {
-                    Ok(LockedFile(file))
+        let (mut pause, last) = PAUSES;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(LockedFile(file)),
+                Err(TryLockError::WouldBlock) if pause <= last => {
+                    fiber::sleep_cancellable(pause)?;
+                    pause *= 2;
                 }
-                _ => Err(error),
-            },
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!("{} is in use: another log has locked it", path.display());
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+                }
+                Err(TryLockError::Error(error)) => return without_lock(error, file),
+            }
         }
+    }
+}
+
+/// Returns the file if its file system has no locks.
+fn without_lock(error: io::Error, file: File) -> io::Result<LockedFile> {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::EINVAL) => Ok(LockedFile(file)),
+        _ => Err(error),
     }
 }
 
