@@ -43,6 +43,7 @@ const METRICS: &[Metric] = metrics! {
     gauge "cringle_operations_in_flight" in_flight "Operations in flight.";
     counter "cringle_inline_hits_total" inline_hits "Calls that completed without suspending.";
     counter "cringle_inline_misses_total" inline_misses "Calls that had to suspend after an inline attempt.";
+    counter "cringle_mapped_copies_total" mapped_copies "Reads of mapped files that were copied from memory.";
     counter "cringle_slot_waits_total" room_waits "Waits for room among the operations in flight.";
     counter "cringle_steals_total" steals "Unstarted fibers taken from other workers.";
     counter "cringle_sleeps_total" sleeps "Times that the worker went to sleep.";

@@ -284,7 +284,7 @@ fn dump_shows_files_of_operations() {
     let path = directory.path().join("data");
     std::fs::write(&path, vec![7; 16384]).unwrap();
     on_one_worker(|| {
-        let file = fs::File::open(&path).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
         let (reader, mut writer) = io::pipe().unwrap();
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -309,7 +309,7 @@ fn dump_shows_files_of_operations() {
             // These are suspended in the turn in which the last one makes the dump, before anything
             // is submitted.
             s.spawn_local(|| ());
-            named("read").spawn_scoped_local(s, || file.read_at(&mut [0; 100], 4096)).unwrap();
+            named("write").spawn_scoped_local(s, || file.write_at(&[0; 100], 4096)).unwrap();
             named("open").spawn_scoped_local(s, || fs::File::open(&missing).map(drop)).unwrap();
             let asker = named("asker").spawn_scoped_local(s, dump).unwrap();
             let seen = asker.join().unwrap();
@@ -331,7 +331,7 @@ fn dump_shows_files_of_operations() {
             panic!("{seen}");
         };
         assert!(socket.contains(&address.to_string()), "{socket}");
-        let WaitsFor::Operation { file: Some(name), offset, fd, .. } = what(&seen, "read") else {
+        let WaitsFor::Operation { file: Some(name), offset, fd, .. } = what(&seen, "write") else {
             panic!("{seen}");
         };
         assert_eq!((name.as_str(), offset), (path.to_str().unwrap(), Some(4096)), "{seen}");

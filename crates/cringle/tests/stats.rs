@@ -93,13 +93,13 @@ fn waits_for_room_are_counted() {
     let builder = Builder::new().workers(1).in_flight_limit(1);
     builder
         .run(|| {
-            let file = fs::File::open(&path).unwrap();
+            let file = fs::File::options().write(true).open(&path).unwrap();
             assert_eq!(total().room_waits, 0);
             fiber::scope(|s| {
                 for _ in 0..10 {
                     s.spawn_local(|| {
                         use std::os::unix::fs::FileExt;
-                        file.read_exact_at(&mut [0; 64], 0).unwrap();
+                        file.write_all_at(&[0; 64], 0).unwrap();
                     });
                 }
             });

@@ -130,6 +130,19 @@ impl Driver {
         on!(self, driver => driver.has_queued())
     }
 
+    /// Whether the page cache answered the last reads, as far as is known, so that a plain call
+    /// that does not wait is cheaper for the next one than an op.
+    #[inline(always)]
+    pub(crate) fn page_cache_answers(&self) -> bool {
+        on!(self, driver => driver.page_cache_answers())
+    }
+
+    /// Records that the page cache did not have the bytes of a read.
+    #[inline(always)]
+    pub(crate) fn note_cache_miss(&mut self) {
+        on!(self, driver => driver.note_cache_miss());
+    }
+
     /// The number of entries that wait for the next submission.
     pub(crate) fn queued(&self) -> u32 {
         on!(self, driver => driver.queued())

@@ -18,6 +18,8 @@ pub(crate) struct Counters {
     pub(super) most_alive: Counter,
     pub(super) inline_hits: Counter,
     pub(super) inline_misses: Counter,
+    /// Reads of mapped files that were copied from memory.
+    pub(super) mapped_copies: Counter,
     /// Waits of fibers for room among the ops in flight.
     pub(super) room_waits: Counter,
     /// Unstarted fibers taken from other workers.

@@ -20,6 +20,7 @@ mod direct;
 mod files;
 mod flagged;
 mod foreign_crates;
+mod inline;
 mod mapped;
 mod polled;
 mod programs;

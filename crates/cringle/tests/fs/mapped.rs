@@ -28,8 +28,8 @@ fn file_of(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     (directory, path)
 }
 
-fn inline_hits() -> u64 {
-    runtime::stats().unwrap().total().inline_hits
+fn mapped_copies() -> u64 {
+    runtime::stats().unwrap().total().mapped_copies
 }
 
 /// Repeats `f` until it was called directly after a look at pages that are in memory.
@@ -130,22 +130,22 @@ fn resident_pages_are_copied_without_the_ring() {
     in_company(|| {
         let mapped = map(&path);
         with_resident_pages(&mapped, bytes.len() as u64, || {
-            let (mut pages, before) = (vec![0; bytes.len()], inline_hits());
+            let (mut pages, before) = (vec![0; bytes.len()], mapped_copies());
             let mut batch = Batch::new();
             for (page, offset) in pages.chunks_mut(PAGE as usize).zip((0..).step_by(PAGE as usize))
             {
                 batch.read_mapped(&mapped, page, offset);
             }
             assert!(batch.submit().iter().all(|count| matches!(count, Ok(4096))));
-            let copied = inline_hits() - before;
+            let copied = mapped_copies() - before;
             assert!(pages == bytes);
             copied == 256
         });
         with_resident_pages(&mapped, bytes.len() as u64, || {
             // Among other fibers, a read of a `File` goes to the ring.
-            let before = inline_hits();
+            let before = mapped_copies();
             mapped.read_exact_at(&mut [0; 100], 5000).unwrap();
-            inline_hits() == before + 1
+            mapped_copies() == before + 1
         });
     });
 }
@@ -158,16 +158,16 @@ fn pages_read_by_the_ring_are_copied_later() {
     in_company(|| {
         let mapped = map(&path);
         mapped.refresh();
-        let (cold, before) = (mapped.resident_bytes() == 0, inline_hits());
+        let (cold, before) = (mapped.resident_bytes() == 0, mapped_copies());
         mapped.read_exact_at(&mut [0; 100], 50 * PAGE).unwrap();
-        assert!(cold && inline_hits() == before);
+        assert!(cold && mapped_copies() == before);
         let mut half = vec![0; 32 * PAGE as usize];
         // Each read that is not copied makes a look due, sooner or later.
         for _ in 0..ATTEMPTS {
-            let before = inline_hits();
+            let before = mapped_copies();
             mapped.read_exact_at(&mut half, 7 * PAGE).unwrap();
             assert!(half == bytes[7 * PAGE as usize..39 * PAGE as usize]);
-            if inline_hits() > before {
+            if mapped_copies() > before {
                 return;
             }
             fiber::sleep(std::time::Duration::from_millis(1));
@@ -312,11 +312,11 @@ fn bytes_stored_beyond_the_end_are_not_read() {
     in_company(|| {
         let mapped = map(&path);
         with_resident_pages(&mapped, 63 * PAGE, || {
-            let (mut buf, before) = (vec![0; 2 * PAGE as usize], inline_hits());
+            let (mut buf, before) = (vec![0; 2 * PAGE as usize], mapped_copies());
             assert_eq!(mapped.read_at(&mut buf, 62 * PAGE).unwrap(), PAGE as usize + 100);
             assert_eq!(mapped.read_at(&mut buf[..PAGE as usize], 63 * PAGE).unwrap(), 100);
             mapped.read_exact_at(&mut buf[..100], 62 * PAGE).unwrap();
-            inline_hits() == before + 1
+            mapped_copies() == before + 1
         });
     });
 }
@@ -371,12 +371,12 @@ fn copies_let_other_fibers_run() {
                 }
             });
             with_resident_pages(&mapped, 64 * PAGE, || {
-                let (begin, before) = (turns.get(), inline_hits());
+                let (begin, before) = (turns.get(), mapped_copies());
                 let mut page = [0; PAGE as usize];
                 for n in 0..1000 {
                     mapped.read_exact_at(&mut page, n % 64 * PAGE).unwrap();
                 }
-                copies = inline_hits() - before;
+                copies = mapped_copies() - before;
                 assert!(turns.get() - begin >= 5, "{} turns", turns.get() - begin);
                 let (begin, mut pages) = (turns.get(), vec![0; 1000 * PAGE as usize]);
                 let mut batch = Batch::new();

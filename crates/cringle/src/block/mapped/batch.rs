@@ -110,7 +110,7 @@ impl<'b> Batch<'b> {
             count += self.complete_within_files();
         }
         if let Some((worker, _)) = here {
-            (0..count).for_each(|_| worker.events().tried_inline(true));
+            (0..count).for_each(|_| worker.events().copied_mapped());
         }
         count
     }

@@ -359,7 +359,7 @@ impl FileExt for MappedFile {
             && self.read_resident(here, buf, offset)
         {
             if let Some((worker, _)) = here {
-                worker.events().tried_inline(true);
+                worker.events().copied_mapped();
             }
             return Ok(buf.len().min(MAX_RW_BYTES));
         }

@@ -148,6 +148,13 @@ impl Epoll {
         !self.queued.is_empty()
     }
 
+    /// Always false: each op is tried by a plain call when it is submitted.
+    pub(crate) fn page_cache_answers(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn note_cache_miss(&mut self) {}
+
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {
         self.registered.add_file(fd)
     }

@@ -215,6 +215,13 @@ impl Sim {
         true
     }
 
+    /// Always false, as no fault can reach an inline call.
+    pub(crate) fn page_cache_answers(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn note_cache_miss(&mut self) {}
+
     pub(crate) fn enter_thread(&self) {
         core::enter_thread(&self.core);
     }

@@ -77,8 +77,8 @@ pub(crate) struct Uring {
     unsubmitted: u32,
     /// Positioned reads and writes among them.
     unsubmitted_disk: u32,
-    /// Whether the last of those did not end within the submitting call: a disk answers them, not
-    /// the page cache.
+    /// Whether the last of those did not end within the submitting call, or a later plain call
+    /// found that it would wait: a disk answers them, not the page cache.
     disk_answers: bool,
     /// Whether the kernel was entered since the last reap.
     unreaped: bool,
@@ -250,6 +250,18 @@ impl Uring {
 
     pub(crate) fn queued(&self) -> u32 {
         self.unsubmitted
+    }
+
+    /// Whether the page cache answered the last transfers. A polling kernel thread spares this
+    /// thread the work of a read, so there is no plain call then.
+    #[inline]
+    pub(crate) fn page_cache_answers(&self) -> bool {
+        !self.disk_answers && !self.sqpoll
+    }
+
+    #[inline]
+    pub(crate) fn note_cache_miss(&mut self) {
+        self.disk_answers = true;
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {

@@ -1,12 +1,15 @@
 //! Reads and writes that the page cache answers without waiting (`RWF_NOWAIT`).
 //!
-//! A cached read costs less as a plain call than through the ring, unless the trip to the kernel is
-//! shared with other ops. So:
+//! A cached read costs less as a plain call than through the ring, even if the ring's trip to the
+//! kernel is shared with other ops (`benches/RESULTS.md`). One that would wait costs an extra call.
+//! So:
 //!
 //! - a fiber with no other runnable fiber on its worker tries `preadv2(RWF_NOWAIT)` first, and
 //!   submits to the ring what the page cache does not hold;
-//! - a fiber among others submits to the ring, in the turn's batch. A read at the cursor is tried
-//!   first nevertheless, because the ring would take two more system calls to move the cursor;
+//! - a fiber among others does the same while the page cache answers. After a miss, reads are
+//!   submitted to the ring, in the turn's batch, until one of these batches ends within the
+//!   submitting call. A read at the cursor is always tried first, because the ring would take two
+//!   more system calls to move the cursor;
 //! - a fiber that nothing else could run beside is a thread: its calls on seekable files are plain
 //!   ones, hit or miss (see [`File::ring`](super::File::ring)).
 //!
@@ -44,7 +47,11 @@ impl File {
         if properties & (REGULAR | DIRECT | never) != REGULAR || !pays(worker) {
             return false;
         }
-        if fiber.spend_inline() {
+        let has_budget = match worker.is_alone() {
+            true => fiber.spend_inline(),
+            false => fiber.spend_inline_among_others(),
+        };
+        if has_budget {
             return true;
         }
         worker.refresh_budget(fiber);
@@ -63,7 +70,7 @@ impl File {
         position: Option<u64>,
     ) -> Inline {
         let pays = |worker: Here| match offset {
-            0.. => worker.is_alone(),
+            0.. => worker.may_read_inline(),
             // The faults of a simulation could not reach an inline call.
             _ => worker.is_alone() || !worker.is_simulated(),
         };
@@ -90,6 +97,7 @@ impl File {
                     if error == -libc::EOPNOTSUPP {
                         self.add_property(NO_INLINE_READ);
                     }
+                    worker.driver().borrow_mut().note_cache_miss();
                     worker.events().tried_inline(false);
                     return Inline::Rest(done);
                 }

@@ -65,11 +65,12 @@ pub struct WorkerStats {
     pub entries: EntryCounts,
     /// Now: operations in flight when the worker last looked.
     pub in_flight: u64,
-    /// Calls that were tried without waiting, and succeeded; and reads of mapped files that were
-    /// copied.
+    /// Calls that were tried without waiting, and succeeded.
     pub inline_hits: u64,
     /// Calls that were tried without waiting, and would have waited.
     pub inline_misses: u64,
+    /// Reads of mapped files that were copied from memory.
+    pub mapped_copies: u64,
     /// Waits of fibers for room among the operations in flight.
     pub room_waits: u64,
     /// Unstarted fibers taken from other workers.
@@ -163,6 +164,7 @@ numbers! {
     in_flight: "operations in flight",
     inline_hits: "inline hits",
     inline_misses: "inline misses",
+    mapped_copies: "mapped reads copied",
     room_waits: "waits for a free slot",
     steals: "fibers stolen",
     moves: "fibers moved here",
@@ -190,6 +192,7 @@ impl WorkerStats {
             unstarted: peer.stealer.len() as u64,
             inline_hits: counters.inline_hits.get(),
             inline_misses: counters.inline_misses.get(),
+            mapped_copies: counters.mapped_copies.get(),
             room_waits: counters.room_waits.get(),
             steals: counters.steals.get(),
             moves: counters.moves.get(),

@@ -10,6 +10,8 @@ use std::cell::Cell;
 const CALLS: u32 = 128;
 /// The cost of an inline read or write, which takes longer than other calls.
 const INLINE_COST: u32 = 2;
+/// The same while other fibers are ready: each of them waits for all calls of a turn.
+const INLINE_COST_AMONG_OTHERS: u32 = 16;
 
 /// See the module. Any suspension refills it.
 pub(in crate::runtime) struct Budget {
@@ -39,9 +41,10 @@ impl Budget {
 
     /// Takes one inline call into the kernel. False if nothing was left for it.
     #[inline(always)]
-    pub(in crate::runtime) fn spend_inline(&self) -> bool {
+    pub(in crate::runtime) fn spend_inline(&self, is_alone: bool) -> bool {
+        let cost = if is_alone { INLINE_COST } else { INLINE_COST_AMONG_OTHERS };
         let left = self.left.get();
-        self.left.set(left.saturating_sub(INLINE_COST));
+        self.left.set(left.saturating_sub(cost));
         left > 0
     }
 

@@ -395,7 +395,13 @@ impl Fiber {
     /// Takes an inline call into the kernel from the budget. False if nothing was left for it.
     #[inline]
     pub(crate) fn spend_inline(&self) -> bool {
-        self.budget.spend_inline()
+        self.budget.spend_inline(true)
+    }
+
+    /// The same while other fibers are ready, of which each waits for the calls of this one.
+    #[inline]
+    pub(crate) fn spend_inline_among_others(&self) -> bool {
+        self.budget.spend_inline(false)
     }
 
     /// Notes the timer that ends the wait which begins next.

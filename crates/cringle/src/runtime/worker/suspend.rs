@@ -108,6 +108,13 @@ impl Worker {
         !self.schedule.has_others() && !self.driver.borrow().has_queued()
     }
 
+    /// Whether a read of a file is tried by a plain call first: no other work would share the trip
+    /// to the kernel, or the page cache has answered the last reads.
+    #[inline]
+    pub(crate) fn may_read_inline(&self) -> bool {
+        self.is_alone() || self.driver.borrow().page_cache_answers()
+    }
+
     /// Whether this fiber may block the thread, because nothing could become ready meanwhile: no
     /// other worker or thread can make a fiber, no op is in the kernel, no timer is set, and all
     /// other fibers wait for fibers to end.

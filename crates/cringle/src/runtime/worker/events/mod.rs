@@ -288,6 +288,15 @@ impl Events {
         }
     }
 
+    /// A read of a mapped file was copied from memory.
+    #[inline(always)]
+    pub(crate) fn copied_mapped(&self) {
+        self.counters.mapped_copies.bump();
+        if self.is_traced() {
+            self.trace_inline(true);
+        }
+    }
+
     /// A timer is set.
     #[inline(always)]
     pub(super) fn timer_set(&self, driver: &RefCell<Driver>, at: Instant) {
