@@ -456,24 +456,3 @@ fn cancelled_append_leaves_the_others_alone() {
     }
     assert!(cancelled > 0);
 }
-
-/// The kernel releases the locks of a killed process some milliseconds after its end.
-#[test]
-fn a_lock_that_is_released_soon_is_waited_for() {
-    let directory = disk::directory();
-    let path = directory.path().join("log");
-    let hold = || {
-        let holder = File::create(&path).unwrap();
-        holder.lock().unwrap();
-        std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            drop(holder);
-        })
-    };
-    let holder = hold();
-    open(&path).unwrap();
-    holder.join().unwrap();
-    let holder = hold();
-    cringle::run(|| drop(open(&path).unwrap()));
-    holder.join().unwrap();
-}

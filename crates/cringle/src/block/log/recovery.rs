@@ -6,13 +6,18 @@
 //! before that group was written, and was lost later. A group begins in the sector in which the one
 //! before ends, whose bytes it does not change: sectors are assumed to be written as a whole.
 //!
-//! A record that is read may be in the page cache only: the process may have ended before the sync,
-//! or the sync may have failed, after which the kernel holds the pages for clean and writes them no
-//! more. Only the last group can be in that state. It is written again, which makes its pages
+//! A record that is read may be in the page cache only: the process may have ended before the
+//! sync, or the sync may have failed, after which the kernel holds the pages for clean and writes
+//! them no more. Only the last group can be in that state. So the cache is dropped before anything
+//! is read, as far as the kernel does that. The last group is written again, which makes its pages
 //! dirty, and synced, before the log is open.
+//!
+//! To write again would not suffice on ext4: if the write of new blocks has failed, they keep their
+//! mark of being unwritten, and a second write by the same cached pages does not remove it. That
+//! write and the next sync succeed, but later the blocks are read as zeros.
 
 use super::format::{self, ALIGNMENT, FRAME_BYTES, Format, Frame, HEADER_BYTES};
-use crate::fs::{self, File, Metadata};
+use crate::fs::{self, Advice, File, Metadata};
 use crate::runtime::cancelled::Reason;
 use std::io;
 use std::ops::Range;
@@ -43,6 +48,9 @@ pub(super) fn recover(
         return Err(refusal(path, "is not a regular file, as a log has to be"));
     }
     let len = metadata.len();
+    if !trusts_cache && len > 0 {
+        drop_cache(file)?;
+    }
     let mut window = Window::new(file, len);
     let Some(format) = window.format()? else {
         if len > HEADER_BYTES as u64 || !window.is_unfinished()? {
@@ -111,6 +119,16 @@ fn directory_of(path: &Path) -> io::Result<PathBuf> {
     };
     let directory = real.parent().filter(|directory| !directory.as_os_str().is_empty());
     Ok(directory.unwrap_or(Path::new(".")).to_owned())
+}
+
+/// Has the following reads return what is on the disk, where the kernel knows this advice.
+fn drop_cache(file: &File) -> io::Result<()> {
+    // Only clean pages are dropped.
+    file.sync_data()?;
+    match file.advise(Advice::DontNeed, 0, 0) {
+        Err(e) if Reason::of(&e).is_some() => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// Writes bytes of the file to their place, so that the next sync writes them to the disk.

@@ -71,9 +71,10 @@ impl File {
     ///
     /// After a failure, what was written before may be lost, though the kernel reports it only
     /// once. So each later sync through this handle and its clones fails, too, with the first
-    /// error as the [source](std::error::Error::source) of its own. Open the file again, and write
-    /// again what no successful sync has covered: reads may return such bytes from memory although
-    /// they are not on the disk.
+    /// error as the [source](std::error::Error::source) of its own. Open the file again, drop its
+    /// pages from the cache ([`Advice::DontNeed`](crate::fs::Advice)), and write again what no
+    /// successful sync has covered: reads may return such bytes from memory although they are not
+    /// on the disk, and on ext4 a write to such a page may not reach the disk either.
     pub fn sync_all(&self) -> io::Result<()> {
         self.sync(true)
     }

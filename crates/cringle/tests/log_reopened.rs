@@ -1,0 +1,76 @@
+//! A `block::Log` that is opened again after its process or its disk has failed: what the kernel
+//! still holds then. `tests/log.rs` has the rest.
+
+mod disk;
+
+use cringle::block::Log;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// The kernel releases the locks of a killed process some milliseconds after its end.
+#[test]
+fn a_lock_that_is_released_soon_is_waited_for() {
+    let directory = disk::directory();
+    let path = directory.path().join("log");
+    let hold = || {
+        let holder = File::create(&path).unwrap();
+        holder.lock().unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            drop(holder);
+        })
+    };
+    let open = || Log::open(&path, |_, _| Ok(()));
+    let holder = hold();
+    drop(open().unwrap());
+    holder.join().unwrap();
+    let holder = hold();
+    cringle::run(|| drop(open().unwrap()));
+    holder.join().unwrap();
+}
+
+/// Returns the number of bytes of a file that are in the page cache.
+fn cached_bytes(file: &File) -> usize {
+    const PAGE: usize = 4096;
+    let len = file.metadata().unwrap().len() as usize;
+    let mut pages = vec![0_u8; len.div_ceil(PAGE)];
+    // SAFETY: a new mapping, which no code accesses, and a byte for each of its pages.
+    unsafe {
+        let (fd, null) = (file.as_raw_fd(), std::ptr::null_mut());
+        let mapping = libc::mmap(null, len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+        assert_ne!(mapping, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(mapping, len, pages.as_mut_ptr()), 0);
+        libc::munmap(mapping, len);
+    }
+    PAGE * pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+/// After a failed sync the cache has what the disk has not, and on ext4 a write to the same pages
+/// need not change that.
+#[test]
+fn recovery_reads_from_the_disk() {
+    const RECORD: usize = 1 << 20;
+    let directory = disk::directory();
+    let path = directory.path().join("log");
+    let log = Log::builder().group_bytes(2 * RECORD).open(&path, |_, _| Ok(())).unwrap();
+    for n in 0..16 {
+        log.append(&vec![n; RECORD]).unwrap();
+    }
+    drop(log);
+    let file = File::open(&path).unwrap();
+    // SAFETY: no pointers.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    if cached_bytes(&file) > 8 * RECORD {
+        return eprintln!("skipped: the files here are in memory only");
+    }
+    std::fs::read(&path).unwrap();
+    let mut at_first = None;
+    let replay = |_, record: &[u8]| {
+        assert_eq!(record.len(), RECORD);
+        at_first.get_or_insert_with(|| cached_bytes(&file));
+        Ok(())
+    };
+    Log::open(&path, replay).unwrap();
+    let cached = at_first.unwrap();
+    assert!(cached < 8 * RECORD, "{cached} bytes are in the cache after the first record");
+}
