@@ -80,6 +80,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn every_range_lies_within_one_read(
             spans in prop::collection::vec((0u64..1000, 0u64..50), 0..40),

@@ -147,6 +147,25 @@ fn impossible_ranges_are_refused_without_their_memory() {
 }
 
 #[test]
+fn first_range_behind_the_end_is_the_error() {
+    let fixture = Fixture::new(|builder| builder);
+    let theirs = LocalFileSystem::new_with_prefix(fixture.directory.path()).unwrap();
+    std::fs::write(fixture.directory.path().join("object"), pattern(20)).unwrap();
+    let lists: [&[Range<u64>]; 6] = [
+        &[50..60, 30..40],
+        &[15..25, 30..40, 0..5],
+        &[30..40, 15..25, 0..5],
+        &[30..40, 15..25, 0..5, 5..7],
+        &[18..19, 20..20, 10..30],
+        &[19..21, 0..22, 25..25],
+    ];
+    for ranges in lists {
+        let [ours, theirs] = by_both(&fixture.store, &theirs, &"object".into(), ranges);
+        assert!(ours.is_err() && ours == theirs, "{ranges:?}: {ours:?}, {theirs:?}");
+    }
+}
+
+#[test]
 fn directories_and_missing_objects_are_errors() {
     let fixture = Fixture::new(|builder| builder);
     let theirs = LocalFileSystem::new_with_prefix(fixture.directory.path()).unwrap();
