@@ -3,6 +3,7 @@
 mod cache;
 mod fio;
 
+use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use common::clock::Meter;
 use common::file::{Scratch, size_of, warm};
@@ -10,9 +11,9 @@ use common::plan::{Rng, head};
 use common::stats::{Samples, Side, alternate};
 use common::table;
 use cringle_object_store::LocalStore;
-use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Location;
+use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 use serde_json::json;
 use std::ops::Range;
@@ -53,6 +54,8 @@ enum State {
     Cold,
     /// In memory
     Warm,
+    /// In memory, and each range by a call of its own
+    Single,
 }
 
 struct Report {
@@ -87,7 +90,7 @@ fn main() {
 fn compare(options: &Options, state: State, path: &Path, runtime: &Runtime) -> Report {
     let ours = LocalStore::new().expect("the store starts");
     let theirs = LocalFileSystem::new();
-    if state == State::Warm {
+    if state != State::Cold {
         warm(path).expect("the object exists");
     }
     let mut checks = [Vec::new(), Vec::new()];
@@ -128,12 +131,30 @@ fn timed(
         cache::evict(path);
     }
     let meter = Meter::start();
-    let bytes = runtime.block_on(store.get_ranges(&location, &ranges)).expect("ranges are read");
+    let bytes = runtime.block_on(async {
+        match state {
+            State::Single => one_by_one(store, &location, ranges).await,
+            State::Cold | State::Warm => store.get_ranges(&location, &ranges).await,
+        }
+    });
+    let bytes = bytes.expect("ranges are read");
     let usage = meter.stop();
     assert!(bytes.iter().all(|bytes| bytes.len() as u64 == options.bytes));
     checks.push(bytes.iter().map(|bytes| head(bytes)).fold(0, u64::wrapping_add));
     let processor_seconds = usage.user_seconds + usage.system_seconds;
     1e3 * if options.cpu { processor_seconds } else { usage.seconds }
+}
+
+async fn one_by_one(
+    store: &dyn ObjectStore,
+    location: &Location,
+    ranges: Vec<Range<u64>>,
+) -> object_store::Result<Vec<Bytes>> {
+    let mut all = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        all.push(store.get_range(location, range).await?);
+    }
+    Ok(all)
 }
 
 /// Draws the ranges of a round, in no order, at any offset.
@@ -154,6 +175,7 @@ impl Report {
         let (state, bar) = match self.state {
             State::Cold => ("not in memory", BARS.0),
             State::Warm => ("in memory", BARS.1),
+            State::Single => ("in memory, one by one", BARS.1),
         };
         let Options { ranges, bytes, size, .. } = options;
         let clock = if options.cpu { ": processor time" } else { "" };

@@ -7,7 +7,8 @@
 //!
 //! - `get_ranges` merges neighbouring ranges, and reads all of them in batches through the ring of
 //!   a [`BlockIo`](cringle::block::BlockIo), instead of one after the other.
-//! - `get_opts` streams an object in chunks, of which two are read at once.
+//! - `get_opts` streams an object in chunks, of which two are read at once. A short range is read
+//!   when the object is opened, with one wait for both.
 //! - The parts of a multipart upload are written by fibers.
 //! - Every future works on any executor, and none of these calls uses tokio's blocking threads.
 //!   Calls that carry no bytes (`list`, `copy`, `rename`, `delete`) are those of `LocalFileSystem`,
@@ -51,6 +52,8 @@
 //! - A range that ends before it starts is an error, not a panic.
 //! - If the completion of an upload fails, its staging file is removed.
 //! - The parts of an upload may be written at the same time.
+
+#![forbid(unsafe_code)]
 
 mod builder;
 mod engine;

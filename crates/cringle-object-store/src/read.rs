@@ -1,6 +1,7 @@
 //! Reads of an open object, on a fiber.
 
 use crate::error::Error;
+use crate::meta::Metadata;
 use crate::plan::{Fetch, Plan};
 use bytes::Bytes;
 use cringle::block::Batch;
@@ -8,6 +9,7 @@ use cringle::fs::File;
 use object_store::GetRange;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The length of the longest operation.
@@ -33,8 +35,13 @@ pub(crate) struct Limits {
 /// Reads a range that lies within the object.
 pub(crate) fn read_range(file: &File, path: &Path, range: Range<u64>) -> Result<Bytes, Error> {
     let mut buf = vec![0; (range.end - range.start) as usize];
-    match read_pieces(file, pieces(&mut buf, range.start), Batch::new()) {
-        Ok(_) => Ok(buf.into()),
+    let outcome = match buf.len() {
+        // Without the ring if it is in memory.
+        0..=PIECE_BYTES => file.read_exact_at(&mut buf, range.start),
+        _ => read_pieces(file, pieces(&mut buf, range.start), Batch::new()).map(drop),
+    };
+    match outcome {
+        Ok(()) => Ok(buf.into()),
         Err(e) => Err(explain(file, path, std::slice::from_ref(&range), e)),
     }
 }
@@ -176,7 +183,7 @@ fn check_long_reads(
     if plan.fetches.iter().all(|fetch| fetch.len() <= UNCHECKED_BYTES) {
         return Ok(());
     }
-    let metadata = file.metadata().map_err(Error::open(path))?;
+    let metadata = Metadata::of(file).map_err(Error::open(path))?;
     if metadata.is_dir() {
         // The kernel's error.
         return read_range(file, path, 0..1).map(drop);
@@ -194,7 +201,7 @@ fn explain(file: &File, path: &Path, ranges: &[Range<u64>], e: io::Error) -> Err
     if e.kind() != io::ErrorKind::UnexpectedEof {
         return Error::Io { action: "read it", path: path.into(), source: e };
     }
-    match file.metadata() {
+    match Metadata::of(file) {
         Ok(metadata) => beyond_the_end(path, ranges, metadata.len()),
         Err(e) => Error::open(path)(e),
     }

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The name of a staging file. Dropping it removes the file.
+/// The name of a staging file. Dropping it removes the file, if nothing else has.
 #[derive(Debug)]
 pub(crate) struct Staging {
     path: Option<PathBuf>,
@@ -48,11 +48,23 @@ impl Staging {
     }
 
     /// Closes the file and gives it the object's name. With `fsync`, its bytes and its name are
-    /// durable when it returns.
-    ///
-    /// `close` reports errors of earlier writes on some file systems, so it comes first.
+    /// durable when it returns. The staging file is gone in any case.
     pub(crate) fn publish(
         mut self,
+        file: File,
+        dest: &Path,
+        how: Publish,
+        fsync: bool,
+    ) -> Result<(), Error> {
+        let published = self.try_publish(file, dest, how, fsync);
+        // As with `LocalFileSystem`, the object exists even if this fails.
+        drop(self.remove());
+        published
+    }
+
+    /// `close` reports errors of earlier writes on some file systems, so it comes first.
+    fn try_publish(
+        &mut self,
         file: File,
         dest: &Path,
         how: Publish,
@@ -79,8 +91,6 @@ impl Staging {
         if fsync {
             sync_directory(dest.parent()).map_err(Error::io("sync its directory", dest))?;
         }
-        // As with `LocalFileSystem`, the object exists even if this fails.
-        drop(self.remove());
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use crate::builder::LocalStoreBuilder;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::meta;
-use crate::read::{Limits, check_ranges, read_ranges};
+use crate::meta::{self, Metadata};
+use crate::read::{Limits, check_ranges, read_range, read_ranges};
 use crate::staging::{Publish, Staging};
 use crate::stream::chunks;
 use crate::upload::Upload;
@@ -12,7 +12,7 @@ use crate::write::write_payload;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cringle::fs::File;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream, StreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
@@ -23,6 +23,9 @@ use object_store::{
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// The longest range that is read when it is opened, which saves the caller a wait.
+const AT_ONCE_BYTES: usize = 64 << 10;
 
 /// An [`ObjectStore`] of local files, which reads and writes through io_uring. See the
 /// [crate](crate).
@@ -127,6 +130,12 @@ impl LocalStore {
     }
 }
 
+/// Where the chunks of a stream are from.
+enum Source {
+    File(File),
+    Bytes(std::result::Result<Bytes, Error>),
+}
+
 impl std::fmt::Display for LocalStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LocalStore({})", self.files)
@@ -154,12 +163,15 @@ impl ObjectStore for LocalStore {
         let dest = self.files.path_to_filesystem(location)?;
         let (engine, fsync) = (self.engine.clone(), self.fsync);
         let put = move |_: &dyn Fn() -> bool| {
-            let (staging, file) = Staging::create(&dest, engine, fsync)?;
-            write_payload(&file, &payload, 0).map_err(Error::io("write it", &dest))?;
-            let metadata = file.metadata().map_err(Error::io("get its metadata", &dest))?;
+            let (mut staging, file) = Staging::create(&dest, engine, fsync)?;
+            let written = write_payload(&file, &payload, 0).and_then(|()| Metadata::of(&file));
+            if written.is_err() {
+                drop(staging.remove());
+            }
+            let metadata = written.map_err(Error::io("write it", &dest))?;
             staging.publish(file, &dest, how, fsync)?;
             Ok(PutResult {
-                e_tag: Some(meta::e_tag(&metadata)),
+                e_tag: Some(metadata.e_tag()),
                 version: None,
                 extensions: Default::default(),
             })
@@ -184,6 +196,7 @@ impl ObjectStore for LocalStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let path: Arc<std::path::Path> = self.files.path_to_filesystem(location)?.into();
         let (opened, location) = (Arc::clone(&path), location.clone());
+        let at_once = (AT_ONCE_BYTES.min(self.chunk_bytes)) as u64;
         let open = move |_: &dyn Fn() -> bool| {
             let (file, meta) = meta::open(&opened, location)?;
             options.check_preconditions(&meta)?;
@@ -194,11 +207,21 @@ impl ObjectStore for LocalStore {
                     source: source.into(),
                 })?,
             };
-            Ok((file, meta, range))
+            let is_short = !options.head && range.end - range.start <= at_once;
+            let source = match is_short {
+                true => Source::Bytes(read_range(&file, &opened, range.clone())),
+                false => Source::File(file),
+            };
+            Ok((source, meta, range))
         };
-        let (file, meta, range) = self.engine.run(open).await?;
-        let engine = self.engine.clone();
-        let stream = chunks(engine, Arc::new(file), path, range.clone(), self.chunk_bytes);
+        let (source, meta, range) = self.engine.run(open).await?;
+        let stream = match source {
+            Source::Bytes(bytes) => stream::iter([bytes.map_err(Into::into)]).boxed(),
+            Source::File(file) => {
+                let (engine, file) = (self.engine.clone(), Arc::new(file));
+                chunks(engine, file, path, range.clone(), self.chunk_bytes)
+            }
+        };
         Ok(GetResult {
             payload: GetResultPayload::Stream(stream),
             meta,

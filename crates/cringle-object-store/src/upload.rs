@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::meta::e_tag;
+use crate::meta::Metadata;
 use crate::staging::{Publish, Staging};
 use crate::write::write_payload;
 use async_trait::async_trait;
@@ -61,10 +61,11 @@ impl MultipartUpload for Upload {
         let publish = move |_: &dyn Fn() -> bool| {
             // Waits for the parts in progress.
             let file = state.file.write().unwrap().take().ok_or(Error::UploadEnded)?;
-            let metadata = file.metadata().map_err(Error::io("get its metadata", &state.dest))?;
+            let metadata =
+                Metadata::of(&file).map_err(Error::io("get its metadata", &state.dest))?;
             staging.publish(file, &state.dest, Publish::Replace, fsync)?;
             Ok(PutResult {
-                e_tag: Some(e_tag(&metadata)),
+                e_tag: Some(metadata.e_tag()),
                 version: None,
                 extensions: Default::default(),
             })
