@@ -1,6 +1,7 @@
 //! Runs the store's work on fibers of a [`BlockIo`], for any async executor.
 
 use crate::error::Error;
+use crate::read::IsWanted;
 use cringle::block::{BlockIo, OwnedBatch};
 use futures_channel::oneshot;
 use std::io;
@@ -25,7 +26,7 @@ impl Engine {
         job: F,
     ) -> impl Future<Output = object_store::Result<T>> + Send + use<T, F>
     where
-        F: FnOnce(&dyn Fn() -> bool) -> object_store::Result<T> + Send + 'static,
+        F: FnOnce(IsWanted<'_>) -> object_store::Result<T> + Send + 'static,
         T: Send + 'static,
     {
         let engine = self.clone();

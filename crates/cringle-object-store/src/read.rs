@@ -32,17 +32,28 @@ pub(crate) struct Limits {
     pub(crate) longest: u64,
 }
 
+/// Returns whether a read is still wanted.
+pub(crate) type IsWanted<'f> = &'f dyn Fn() -> bool;
+
 /// Reads a range that lies within the object.
-pub(crate) fn read_range(file: &File, path: &Path, range: Range<u64>) -> Result<Bytes, Error> {
+pub(crate) fn read_range(
+    file: &File,
+    path: &Path,
+    range: Range<u64>,
+    is_wanted: IsWanted<'_>,
+) -> Result<Bytes, Error> {
     let mut buf = vec![0; (range.end - range.start) as usize];
     let outcome = match buf.len() {
         // Without the ring if it is in memory.
-        0..=PIECE_BYTES => file.read_exact_at(&mut buf, range.start),
-        _ => read_pieces(file, pieces(&mut buf, range.start), Batch::new()).map(drop),
+        0..=PIECE_BYTES => file.read_exact_at(&mut buf, range.start).map_err(Stopped::Failed),
+        _ => {
+            let pieces = pieces(&mut buf, range.start);
+            read_pieces(file, pieces, Batch::new(), is_wanted).map(drop)
+        }
     };
     match outcome {
         Ok(()) => Ok(buf.into()),
-        Err(e) => Err(explain(file, path, std::slice::from_ref(&range), e)),
+        Err(stopped) => Err(explain(file, path, std::slice::from_ref(&range), stopped)),
     }
 }
 
@@ -54,7 +65,7 @@ pub(crate) fn read_ranges(
     path: &Path,
     ranges: &[Range<u64>],
     limits: Limits,
-    is_wanted: &dyn Fn() -> bool,
+    is_wanted: IsWanted<'_>,
 ) -> Result<Vec<Bytes>, Error> {
     let plan = Plan::new(ranges, limits.gap, limits.longest);
     check_long_reads(file, path, ranges, &plan)?;
@@ -62,14 +73,12 @@ pub(crate) fn read_ranges(
     let mut left = plan.fetches.as_slice();
     let mut spare = Batch::new();
     while !left.is_empty() {
-        if !is_wanted() {
-            return Err(Error::Unwanted);
-        }
         let (now, later) = left.split_at(count_of_next(left));
         left = later;
         let mut buffers = allocate(now);
         let pieces = buffers.iter_mut().flat_map(Buffer::pieces);
-        spare = read_pieces(file, pieces, spare).map_err(|e| explain(file, path, ranges, e))?;
+        spare = read_pieces(file, pieces, spare, is_wanted)
+            .map_err(|stopped| explain(file, path, ranges, stopped))?;
         for buffer in buffers {
             buffer.distribute(ranges, &plan.order, &mut results);
         }
@@ -77,14 +86,24 @@ pub(crate) fn read_ranges(
     Ok(results)
 }
 
+/// Why not all pieces were read.
+enum Stopped {
+    Failed(io::Error),
+    Unwanted,
+}
+
 /// Fills the buffers from their offsets, in batches. Returns the memory of the last batch.
 fn read_pieces<'b>(
     file: &'b File,
     pieces: impl Iterator<Item = (&'b mut [u8], u64)>,
     mut spare: Batch<'static>,
-) -> io::Result<Batch<'static>> {
+    is_wanted: IsWanted<'_>,
+) -> Result<Batch<'static>, Stopped> {
     let mut pieces = pieces.peekable();
     while pieces.peek().is_some() {
+        if !is_wanted() {
+            return Err(Stopped::Unwanted);
+        }
         let mut batch: Batch<'b> = spare;
         let mut bytes = 0;
         while batch.len() < BATCH_OPS
@@ -95,7 +114,7 @@ fn read_pieces<'b>(
             batch.read_exact(file, piece, offset);
         }
         let outcomes = batch.submit();
-        outcomes.iter().find_map(Result::err).map_or(Ok(()), Err)?;
+        outcomes.iter().find_map(Result::err).map_or(Ok(()), |e| Err(Stopped::Failed(e)))?;
         spare = outcomes.recycle();
     }
     Ok(spare)
@@ -186,7 +205,7 @@ fn check_long_reads(
     let metadata = Metadata::of(file).map_err(Error::open(path))?;
     if metadata.is_dir() {
         // The kernel's error.
-        return read_range(file, path, 0..1).map(drop);
+        return read_range(file, path, 0..1, &|| true).map(drop);
     }
     let end = plan.fetches.last().map_or(0, |fetch| fetch.range.end);
     if metadata.is_file() && end > metadata.len() {
@@ -195,9 +214,10 @@ fn check_long_reads(
     Ok(())
 }
 
-/// Explains an error of a read.
+/// Returns the error of a read that was stopped.
 #[cold]
-fn explain(file: &File, path: &Path, ranges: &[Range<u64>], e: io::Error) -> Error {
+fn explain(file: &File, path: &Path, ranges: &[Range<u64>], stopped: Stopped) -> Error {
+    let Stopped::Failed(e) = stopped else { return Error::Unwanted };
     if e.kind() != io::ErrorKind::UnexpectedEof {
         return Error::Io { action: "read it", path: path.into(), source: e };
     }
@@ -268,6 +288,13 @@ mod tests {
             let error = read_ranges(&file, path, &ranges, limits, &is_wanted).unwrap_err();
             assert!(matches!(error, Error::Unwanted) && left.get() == -1, "{error}");
         }
+        // A single range of several batches.
+        let zeroes = File::open("/dev/zero").unwrap();
+        let left = Cell::new(2);
+        let is_wanted = || left.replace(left.get() - 1) > 0;
+        let long = 0..3 * BATCH_BYTES as u64;
+        let error = read_range(&zeroes, path, long, &is_wanted).unwrap_err();
+        assert!(matches!(error, Error::Unwanted) && left.get() == -1, "{error}");
         assert_eq!(
             read_ranges(&file, path, &ranges, limits, &|| true).unwrap().len(),
             ranges.len()

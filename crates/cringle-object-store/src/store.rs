@@ -4,7 +4,7 @@ use crate::builder::LocalStoreBuilder;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::meta::{self, Metadata};
-use crate::read::{Limits, check_ranges, read_range, read_ranges};
+use crate::read::{IsWanted, Limits, check_ranges, read_range, read_ranges};
 use crate::staging::{Publish, Staging};
 use crate::stream::chunks;
 use crate::upload::Upload;
@@ -162,7 +162,7 @@ impl ObjectStore for LocalStore {
         }
         let dest = self.files.path_to_filesystem(location)?;
         let (engine, fsync) = (self.engine.clone(), self.fsync);
-        let put = move |_: &dyn Fn() -> bool| {
+        let put = move |_: IsWanted<'_>| {
             let (mut staging, file) = Staging::create(&dest, engine, fsync)?;
             let written = write_payload(&file, &payload, 0).and_then(|()| Metadata::of(&file));
             if written.is_err() {
@@ -197,7 +197,7 @@ impl ObjectStore for LocalStore {
         let path: Arc<std::path::Path> = self.files.path_to_filesystem(location)?.into();
         let (opened, location) = (Arc::clone(&path), location.clone());
         let at_once = (AT_ONCE_BYTES.min(self.chunk_bytes)) as u64;
-        let open = move |_: &dyn Fn() -> bool| {
+        let open = move |is_wanted: IsWanted<'_>| {
             let (file, meta) = meta::open(&opened, location)?;
             options.check_preconditions(&meta)?;
             let range = match options.range {
@@ -209,7 +209,7 @@ impl ObjectStore for LocalStore {
             };
             let is_short = !options.head && range.end - range.start <= at_once;
             let source = match is_short {
-                true => Source::Bytes(read_range(&file, &opened, range.clone())),
+                true => Source::Bytes(read_range(&file, &opened, range.clone(), is_wanted)),
                 false => Source::File(file),
             };
             Ok((source, meta, range))
@@ -234,7 +234,7 @@ impl ObjectStore for LocalStore {
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let path = self.files.path_to_filesystem(location)?;
         let (ranges, limits) = (ranges.to_vec(), self.limits);
-        let read = move |is_wanted: &dyn Fn() -> bool| {
+        let read = move |is_wanted: IsWanted<'_>| {
             let file = File::open(&path).map_err(Error::open(&path))?;
             check_ranges(&path, &ranges)?;
             Ok(read_ranges(&file, &path, &ranges, limits, is_wanted)?)

@@ -26,7 +26,7 @@ pub(crate) fn chunks(
     let read = move |start: u64| {
         let (file, path) = (Arc::clone(&file), Arc::clone(&path));
         let chunk = start..end.min(start.saturating_add(chunk_bytes as u64));
-        engine.run(move |_| Ok(read_range(&file, &path, chunk)?))
+        engine.run(move |is_wanted| Ok(read_range(&file, &path, chunk, is_wanted)?))
     };
     let mut failed = false;
     let until_error = move |chunk: &object_store::Result<Bytes>| {

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::meta::Metadata;
+use crate::read::IsWanted;
 use crate::staging::{Publish, Staging};
 use crate::write::write_payload;
 use async_trait::async_trait;
@@ -46,7 +47,7 @@ impl MultipartUpload for Upload {
         let offset = self.offset;
         self.offset += data.content_length() as u64;
         let state = Arc::clone(&self.state);
-        let write = move |_: &dyn Fn() -> bool| {
+        let write = move |_: IsWanted<'_>| {
             let file = state.file.read().unwrap();
             let file = file.as_ref().ok_or(Error::UploadEnded)?;
             write_payload(file, &data, offset).map_err(Error::io("write it", &state.dest))?;
@@ -58,7 +59,7 @@ impl MultipartUpload for Upload {
     async fn complete(&mut self) -> Result<PutResult> {
         let staging = self.staging.take().ok_or(Error::UploadEnded)?;
         let (state, fsync) = (Arc::clone(&self.state), self.fsync);
-        let publish = move |_: &dyn Fn() -> bool| {
+        let publish = move |_: IsWanted<'_>| {
             // Waits for the parts in progress.
             let file = state.file.write().unwrap().take().ok_or(Error::UploadEnded)?;
             let metadata =

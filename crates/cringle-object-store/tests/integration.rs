@@ -1,8 +1,10 @@
 //! The tests that `object_store` has for all stores, in the selection that it runs for its own
 //! `LocalFileSystem`.
 
+use cringle::block::BlockIo;
 use cringle_object_store::LocalStore;
 use object_store::integration;
+use std::sync::Arc;
 
 async fn run_all(store: &LocalStore) {
     // Its upload is a `WriteMultipart`, which spawns tasks of tokio.
@@ -26,6 +28,14 @@ async fn run_without_tokio(store: &LocalStore) {
 async fn every_test_of_local_stores_passes() {
     let directory = tempfile::tempdir().unwrap();
     run_all(&LocalStore::new_with_prefix(directory.path()).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_test_passes_on_two_workers() {
+    let directory = tempfile::tempdir().unwrap();
+    let io = Arc::new(BlockIo::builder().workers(2).build().unwrap());
+    let builder = LocalStore::builder().prefix(directory.path()).block_io(io);
+    run_all(&builder.build().unwrap()).await;
 }
 
 #[tokio::test]

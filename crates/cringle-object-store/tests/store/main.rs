@@ -3,6 +3,7 @@
 
 mod conditions;
 mod dropped;
+mod durable;
 mod names;
 mod reads;
 mod uploads;
