@@ -5,7 +5,7 @@
 //! A page is used only while the pool is locked, and nothing waits then. So a page that was found
 //! cannot be evicted before it is used, and needs no pin.
 
-use super::pool::{Counts, Found, Pool};
+use super::pool::{Counts, Found, Pool, Victim};
 use super::tree::{self, PAGE_BYTES, Tree};
 use super::workload::{Update, Workload};
 use super::{GAVE_UP, Job};
@@ -50,7 +50,11 @@ pub(super) trait Guarded<T> {
 
     fn new(value: T) -> Self;
 
+    /// Waits until no other thread has access.
     fn lock(&self) -> Self::Guard<'_>;
+
+    /// Returns `None` if there is access already.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 
 impl<T> Guarded<T> for RefCell<T> {
@@ -66,6 +70,10 @@ impl<T> Guarded<T> for RefCell<T> {
     fn lock(&self) -> RefMut<'_, T> {
         self.borrow_mut()
     }
+
+    fn try_lock(&self) -> Option<RefMut<'_, T>> {
+        self.try_borrow_mut().ok()
+    }
 }
 
 impl<T> Guarded<T> for Mutex<T> {
@@ -80,6 +88,10 @@ impl<T> Guarded<T> for Mutex<T> {
 
     fn lock(&self) -> MutexGuard<'_, T> {
         Mutex::lock(self).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        Mutex::try_lock(self).ok()
     }
 }
 
@@ -103,6 +115,8 @@ impl Eviction {
 
 type PoolCell<P> = <P as Platform>::Cell<Pool<<P as Platform>::Token>>;
 type PoolGuard<'a, P> = <PoolCell<P> as Guarded<Pool<<P as Platform>::Token>>>::Guard<'a>;
+type PageGuard<'a, P> =
+    <<P as Platform>::Cell<<P as Platform>::Page> as Guarded<<P as Platform>::Page>>::Guard<'a>;
 
 pub(super) struct Engine<'j, P: Platform> {
     tree: &'j Tree,
@@ -191,7 +205,7 @@ impl<'j, P: Platform> Engine<'j, P> {
                     if dirty {
                         pool.mark_dirty(frame);
                     }
-                    let mut memory = self.pages[frame as usize].lock();
+                    let mut memory = self.memory(frame)?;
                     let bytes = P::bytes(&mut memory);
                     check_number(page, bytes)?;
                     return Ok(f(bytes));
@@ -215,7 +229,8 @@ impl<'j, P: Platform> Engine<'j, P> {
     }
 
     fn load(&self, page: u32, frame: u32) -> io::Result<()> {
-        let result = self.platform.read(page, &mut self.pages[frame as usize].lock());
+        let memory = self.memory(frame);
+        let result = memory.and_then(|mut memory| self.platform.read(page, &mut memory));
         let mut woken = Vec::new();
         let mut pool = self.pool.lock();
         match &result {
@@ -253,14 +268,24 @@ impl<'j, P: Platform> Engine<'j, P> {
         if victims.is_empty() {
             return Ok(());
         }
-        let frames: Vec<_> =
-            victims.iter().map(|victim| self.pages[victim.frame as usize].lock()).collect();
-        let pages = victims.iter().zip(&frames).map(|(victim, page)| (victim.page, &**page));
-        let result = self.platform.write(&pages.collect::<Vec<_>>());
-        drop(frames);
+        let result = self.write(&victims);
         self.pool.lock().written(&victims, &mut woken);
         self.wake_all(woken);
         result
+    }
+
+    fn write(&self, victims: &[Victim]) -> io::Result<()> {
+        let frames = victims.iter().map(|victim| self.memory(victim.frame));
+        let frames: Vec<_> = frames.collect::<io::Result<_>>()?;
+        let pages = victims.iter().zip(&frames).map(|(victim, page)| (victim.page, &**page));
+        self.platform.write(&pages.collect::<Vec<_>>())
+    }
+
+    /// Returns the memory of a frame, which the pool has given to the caller alone. Fails if
+    /// another transaction uses it nevertheless.
+    fn memory(&self, frame: u32) -> io::Result<PageGuard<'_, P>> {
+        let error = || io::Error::other(format!("frame {frame} is used by two transactions"));
+        self.pages[frame as usize].try_lock().ok_or_else(error)
     }
 
     /// Evicts pages whenever few frames are free, until the engine is closed.
@@ -301,7 +326,7 @@ impl<'j, P: Platform> Engine<'j, P> {
     /// Writes every dirty page to `file`, which is not measured.
     pub(super) fn flush(&self, file: &File) -> io::Result<()> {
         for victim in self.pool.lock().clean_all() {
-            let mut page = self.pages[victim.frame as usize].lock();
+            let mut page = self.memory(victim.frame)?;
             file.write_all_at(P::bytes(&mut page), offset(victim.page))?;
         }
         Ok(())
@@ -334,4 +359,26 @@ pub(super) fn whole(moved: usize, page: u32) -> io::Result<()> {
     }
     let text = format!("page {page}: {moved} of {PAGE_BYTES} bytes were moved");
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_another_page_are_refused() {
+        let tree = Tree::within(70, 1);
+        let mut bytes = vec![0; PAGE_BYTES];
+        tree.fill(5, &mut bytes);
+        assert!(check_number(5, &bytes).is_ok());
+        let refused = check_number(6, &bytes).unwrap_err();
+        assert_eq!(refused.to_string(), "page 6 contains page 5");
+    }
+
+    #[test]
+    fn a_part_of_a_page_is_refused() {
+        assert!(whole(PAGE_BYTES, 1).is_ok());
+        let refused = whole(512, 1).unwrap_err();
+        assert_eq!(refused.to_string(), "page 1: 512 of 4096 bytes were moved");
+    }
 }
