@@ -106,6 +106,27 @@ fn submissions_are_batched_from_the_second_rung_of_fibers_on() {
     }
 }
 
+/// The pool is discarded at the end of each run, and the tree is recovered from the log.
+#[test]
+fn durable_updates_survive_the_loss_of_the_pool() {
+    let place = place("db-durable");
+    let report = json(small_db(&place).args(["--durable", "--transactions", "200"]));
+    assert_eq!(report["durable"], true);
+    let ran = names(&report);
+    for rung in ["posix", "threads", "tokio", "+registered"] {
+        let left_out = notes(&report).contains(&format!("{rung} is left out"));
+        assert!(left_out || ran.contains(&rung), "{rung}: {report}");
+    }
+    assert!(is_empty(&place), "tree and log have no names");
+
+    let mut command = small_db(&place);
+    let report = json(command.args(["--durable", "--rungs", "posix,twin+batch"]));
+    assert_eq!(names(&report), ["posix"]);
+    assert!(notes(&report).contains("twin+batch is left out: with --durable"));
+    let output = small_db(&place).args(["--durable", "--twins"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn the_report_has_a_table_and_explains_each_rung() {
     let place = place("db-report");

@@ -17,6 +17,8 @@ Examples:
       Use another disk, and a tree sixteen times larger than the pool
   cringle bench db --rungs +fibers,+batch --fibers 32 --repeat 7
       Compare two rungs, with fewer transactions at once
+  cringle bench db --durable
+      Measure durable transactions
   cringle bench db --json - | jq '.medians[] | {rung, transactions_per_second}'
       Print the rate of each rung
 
@@ -37,6 +39,10 @@ Beside the ladder, with as many transactions at once as there are fibers:
   tokio        a task for each, on one thread; preads on the blocking pool
   twin+…       the rung on hand-written coroutines (corosensei) and a bare ring
   fio          reads and writes at the same mix, without an engine
+
+With --durable a transaction ends when its change is in a write-ahead log, on the disk. \
+Transactions that wait at the same time share a write and a flush. The pool is discarded at the \
+end, as by a crash, and the log is replayed before the tree is checked.
 
 All rungs perform the same transactions. After each run the whole tree is read, and its checksum \
 must be the one that a copy in memory has.
@@ -82,6 +88,10 @@ pub struct DbArgs {
     /// Run the hand-written twins of +fibers, +batch and +registered, too.
     #[arg(long)]
     twins: bool,
+
+    /// End a transaction when a write-ahead log has its change on the disk (block::Log).
+    #[arg(long, conflicts_with = "twins")]
+    pub(super) durable: bool,
 
     /// Do not compare with fio.
     #[arg(long)]

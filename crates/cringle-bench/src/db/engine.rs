@@ -7,6 +7,7 @@
 
 use super::pool::{Counts, Found, Pool, Victim};
 use super::tree::{self, PAGE_BYTES, Tree};
+use super::wal::{NO_RECORD, Wal};
 use super::workload::{Update, Workload};
 use super::{GAVE_UP, Job};
 use std::cell::{RefCell, RefMut};
@@ -121,6 +122,7 @@ type PageGuard<'a, P> =
 pub(super) struct Engine<'j, P: Platform> {
     tree: &'j Tree,
     workload: &'j Workload,
+    wal: Wal,
     platform: P,
     pool: PoolCell<P>,
     pages: Vec<P::Cell<P::Page>>,
@@ -136,7 +138,7 @@ impl<'j, P: Platform> Engine<'j, P> {
         platform: P,
         pages: impl Iterator<Item = P::Page>,
         eviction: Eviction,
-    ) -> Engine<'j, P> {
+    ) -> io::Result<Engine<'j, P>> {
         let tree = &job.tree;
         let mut pool = Pool::new(tree.pages(), job.frames, eviction.low_mark());
         let mut cells = Vec::with_capacity(job.frames);
@@ -147,15 +149,16 @@ impl<'j, P: Platform> Engine<'j, P> {
             cells.push(<P::Cell<P::Page> as Guarded<P::Page>>::new(page));
         }
         pool.reset_counts();
-        Engine {
+        Ok(Engine {
             tree,
             workload: &job.workload,
+            wal: Wal::begin(job)?,
             platform,
             pool: Guarded::new(pool),
             pages: cells,
             eviction,
             next: AtomicUsize::new(0),
-        }
+        })
     }
 
     pub(super) fn platform(&self) -> &P {
@@ -173,22 +176,27 @@ impl<'j, P: Platform> Engine<'j, P> {
         Ok(latencies)
     }
 
-    /// Finds the row from the root downwards, and updates it.
+    /// Finds the row from the root downwards, updates it, and waits until the log has the change.
     fn transact(&self, update: Update) -> io::Result<()> {
         let mut page = self.tree.root();
         for _ in 0..self.tree.inner_levels() {
-            page = self.with_page(page, false, |bytes| tree::child(bytes, update.key))?;
+            page = self.with_page(page, |bytes| Ok((tree::child(bytes, update.key), None)))?;
         }
-        let change = |bytes: &mut [u8]| tree::add(bytes, update.key, update.amount);
-        if self.with_page(page, true, change)? { Ok(()) } else { Err(missing_key(page, &update)) }
+        let record = self.with_page(page, |bytes| {
+            let value = tree::add(bytes, update.key, update.amount);
+            let value = value.ok_or_else(|| missing_key(page, &update))?;
+            let record = self.wal.record(update.key, value)?;
+            Ok((record, Some(record)))
+        })?;
+        self.wal.wait(record)
     }
 
-    /// Calls `f` with the bytes of a page, which is loaded first if it is not in the pool.
+    /// Calls `f` with the bytes of a page, which is loaded first if it is not in the pool. `f` also
+    /// returns the record of its change, if it has changed the page.
     fn with_page<R>(
         &self,
         page: u32,
-        dirty: bool,
-        f: impl FnOnce(&mut [u8]) -> R,
+        f: impl FnOnce(&mut [u8]) -> io::Result<(R, Option<u64>)>,
     ) -> io::Result<R> {
         let mut was_promised_a_frame = false;
         loop {
@@ -202,13 +210,14 @@ impl<'j, P: Platform> Engine<'j, P> {
             }
             match found {
                 Found::Resident(frame) => {
-                    if dirty {
-                        pool.mark_dirty(frame);
-                    }
                     let mut memory = self.memory(frame)?;
                     let bytes = P::bytes(&mut memory);
                     check_number(page, bytes)?;
-                    return Ok(f(bytes));
+                    let (result, change) = f(bytes)?;
+                    if let Some(record) = change {
+                        pool.mark_dirty(frame, record);
+                    }
+                    return Ok(result);
                 }
                 Found::Busy(frame) => {
                     pool.wait_for_page(frame, self.platform.token());
@@ -274,7 +283,10 @@ impl<'j, P: Platform> Engine<'j, P> {
         result
     }
 
+    /// Writes pages, after the records of their changes are durable.
     fn write(&self, victims: &[Victim]) -> io::Result<()> {
+        let newest = victims.iter().map(|victim| victim.record).max();
+        self.wal.wait(newest.unwrap_or(NO_RECORD))?;
         let frames = victims.iter().map(|victim| self.memory(victim.frame));
         let frames: Vec<_> = frames.collect::<io::Result<_>>()?;
         let pages = victims.iter().zip(&frames).map(|(victim, page)| (victim.page, &**page));

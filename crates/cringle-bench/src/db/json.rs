@@ -18,6 +18,7 @@ pub(super) fn of(findings: &Findings) -> Value {
         "pool_bytes": findings.pool_bytes,
         "fibers": findings.fibers,
         "evict_batch": findings.evict_batch,
+        "durable": findings.durable,
         "transactions": findings.transactions,
         "seed": findings.seed,
         "checksum": format!("{:016x}", findings.checksum),
@@ -49,18 +50,17 @@ fn run(findings: &Findings, line: &Line, sample: &Sample) -> Value {
 }
 
 fn median(findings: &Findings, line: &Line) -> Value {
-    let iops = findings.iops(line);
     json!({
         "rung": line.rung.name(),
         "transactions_per_second": findings.rate(line),
-        "iops": iops,
+        "iops": findings.iops(line),
         "cpu_us_per_transaction":
             findings.per_transaction(line, |sample| sample.usage.cpu_seconds() * 1e6),
         "quantiles_us": line.latencies.to_json(),
         "ratios": {
             "rate_to_posix": findings.ratio(line.rung, Rung::Posix),
             "rate_to_base": line.rung.base().and_then(|base| findings.ratio(line.rung, base)),
-            "iops_to_fio": findings.fio_iops().map(|fio| iops / fio),
+            "iops_to_fio": findings.ratio_to_fio(line),
         },
     })
 }

@@ -17,6 +17,7 @@ mod rungs;
 mod sentences;
 mod store;
 mod tree;
+mod wal;
 mod workload;
 
 pub use args::DbArgs;
@@ -48,6 +49,8 @@ struct Job {
     /// Transactions at once.
     fibers: usize,
     evict_batch: usize,
+    /// Whether a transaction ends when the log has its change.
+    durable: bool,
 }
 
 impl Job {
@@ -85,6 +88,7 @@ struct Findings {
     pool_bytes: u64,
     fibers: usize,
     evict_batch: usize,
+    durable: bool,
     transactions: usize,
     checksum: u64,
     seed: u64,
@@ -100,11 +104,11 @@ const NOTICEABLE: f64 = 0.05;
 /// How the rate of a rung differs from that of the rung below it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
-    /// Every round was faster than every round of the other rung.
+    /// In every round.
     Rise,
     None,
     Fall,
-    /// The medians differ, but rounds of one rung lie among those of the other.
+    /// It rose in some rounds and fell in others.
     Unclear,
 }
 
@@ -135,29 +139,40 @@ impl Findings {
         })
     }
 
+    /// Returns the rate of a rung as a multiple of another's in each round, if both were measured.
+    fn ratios(&self, rung: Rung, base: Rung) -> Option<Vec<f64>> {
+        let (ours, theirs) = (&self.line(rung)?.samples, &self.line(base)?.samples);
+        let pairs = ours.iter().zip(theirs);
+        Some(pairs.map(|(ours, theirs)| theirs.usage.seconds / ours.usage.seconds).collect())
+    }
+
+    /// Returns the median of the [`ratios`](Self::ratios).
+    fn ratio(&self, rung: Rung, base: Rung) -> Option<f64> {
+        cringle_report::stats::median(self.ratios(rung, base)?)
+    }
+
     /// Returns the change of the rate from one rung to another, if both were measured.
     fn change(&self, rung: Rung, base: Rung) -> Option<Change> {
-        let rates = |line: &Line| {
-            let rate = |one: &Sample| self.transactions as f64 / one.usage.seconds;
-            cringle_report::stats::range(line.samples.iter().map(rate))
-        };
-        let (slowest, fastest) = rates(self.line(rung)?)?;
-        let (base_slowest, base_fastest) = rates(self.line(base)?)?;
         let ratio = self.ratio(rung, base)?;
+        let (least, most) = cringle_report::stats::range(self.ratios(rung, base)?)?;
         Some(if (ratio - 1.0).abs() <= NOTICEABLE {
             Change::None
-        } else if slowest > base_fastest {
+        } else if least > 1.0 {
             Change::Rise
-        } else if fastest < base_slowest {
+        } else if most < 1.0 {
             Change::Fall
         } else {
             Change::Unclear
         })
     }
 
-    /// Returns the rate of a rung as a multiple of another's, if both were measured.
-    fn ratio(&self, rung: Rung, base: Rung) -> Option<f64> {
-        Some(self.rate(self.line(rung)?) / self.rate(self.line(base)?))
+    /// Returns the operations a second of a rung as a multiple of fio's in the same round.
+    fn ratio_to_fio(&self, line: &Line) -> Option<f64> {
+        let iops = |sample: &Sample| {
+            (sample.counts.reads + sample.counts.writes) as f64 / sample.usage.seconds
+        };
+        let pairs = line.samples.iter().zip(&self.fio);
+        cringle_report::stats::median(pairs.map(|(sample, fio)| iops(sample) / fio))
     }
 
     fn fio_iops(&self) -> Option<f64> {
@@ -182,6 +197,7 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
         frames: args.frames(),
         fibers: args.fibers,
         evict_batch: args.evict_batch,
+        durable: args.durable,
         tree,
     });
     if 2 * job.frames as u64 > job.tree.pages() {
@@ -196,6 +212,7 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
         pool_bytes: args.pool_bytes(),
         fibers: args.fibers,
         evict_batch: args.evict_batch,
+        durable: args.durable,
         transactions: args.transactions,
         checksum,
         seed: args.seed,
@@ -210,7 +227,7 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
 fn available(args: &DbArgs, notes: &mut Notes) -> Result<Vec<Rung>, Failure> {
     let mut available = Vec::new();
     for rung in args.rungs() {
-        match rung.missing() {
+        match rung.missing(args.durable) {
             None => available.push(rung),
             Some(why) => notes.add(format!("{} is left out: {why}", rung.name())),
         }
@@ -261,12 +278,16 @@ fn measure(
     Ok((lines, fios))
 }
 
-/// Builds the tree, runs a rung, and checks what it has left.
+/// Builds the tree, runs a rung, and checks what it has left. With `--durable` the pool is lost, as
+/// in a crash, and the log is replayed.
 fn run_rung(job: &Arc<Job>, rung: Rung, checksum: u64) -> Result<Outcome, Failure> {
     let name = rung.name();
     let with = |what: &str, error| Failure::failed(format!("{name}: cannot {what}: {error}"));
     job.store.build(&job.tree).map_err(|error| with("write the tree", error))?;
     let outcome = rung.run(job).map_err(|error| with("perform the transactions", error))?;
+    if job.durable {
+        wal::recover(job).map_err(|error| with("recover the tree from the log", error))?;
+    }
     let found = job.store.checksum(&job.tree).map_err(|error| with("check the tree", error))?;
     check(name, found, checksum)?;
     Ok(outcome)

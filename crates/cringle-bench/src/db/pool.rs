@@ -9,6 +9,7 @@
 //! A `T` wakes a waiter. Each waiter waits for one thing, and whoever receives a `T` from here
 //! wakes it.
 
+use super::wal::NO_RECORD;
 use std::collections::VecDeque;
 
 /// In `table`: the page is in no frame.
@@ -37,6 +38,8 @@ struct Frame {
     state: State,
     dirty: bool,
     referenced: bool,
+    /// The last record in the log of a change of the page.
+    record: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -75,6 +78,8 @@ pub(super) struct Exchange {
     pub(super) frame: u32,
     /// The page to be written first.
     pub(super) dirty: Option<u32>,
+    /// The record that must be durable before.
+    pub(super) record: u64,
 }
 
 /// A dirty page to be written.
@@ -82,12 +87,20 @@ pub(super) struct Exchange {
 pub(super) struct Victim {
     pub(super) page: u32,
     pub(super) frame: u32,
+    /// The record that must be durable before.
+    pub(super) record: u64,
 }
 
 impl<T> Pool<T> {
     /// Creates a pool for the pages of a tree. All frames are free.
     pub(super) fn new(pages: u64, frames: usize, low_mark: usize) -> Pool<T> {
-        let frame = Frame { page: 0, state: State::Free, dirty: false, referenced: false };
+        let frame = Frame {
+            page: 0,
+            state: State::Free,
+            dirty: false,
+            referenced: false,
+            record: NO_RECORD,
+        };
         Pool {
             table: vec![ABSENT; pages as usize],
             frames: vec![frame; frames],
@@ -124,8 +137,9 @@ impl<T> Pool<T> {
     /// Takes a free frame, into which the caller loads the page.
     pub(super) fn take(&mut self, page: u32) -> Option<u32> {
         let frame = self.free.pop()?;
-        self.frames[frame as usize] =
-            Frame { page, state: State::Loading, dirty: false, referenced: true };
+        let entry = &mut self.frames[frame as usize];
+        *entry = Frame { page, state: State::Loading, referenced: true, dirty: false, ..*entry };
+        entry.record = NO_RECORD;
         self.table[page as usize] = frame;
         self.counts.reads += 1;
         Some(frame)
@@ -135,7 +149,7 @@ impl<T> Pool<T> {
     pub(super) fn fill(&mut self, page: u32) -> Option<u32> {
         let frame = self.take(page)?;
         self.loaded(frame, &mut Vec::new());
-        self.mark_dirty(frame);
+        self.mark_dirty(frame, NO_RECORD);
         Some(frame)
     }
 
@@ -156,7 +170,8 @@ impl<T> Pool<T> {
             self.counts.reads += 1;
             self.counts.writes += u64::from(dirty.is_some());
             self.counts.evictions += u64::from(dirty.is_some());
-            return Some(Exchange { frame: frame as u32, dirty });
+            let record = std::mem::replace(&mut entry.record, NO_RECORD);
+            return Some(Exchange { frame: frame as u32, dirty, record });
         }
         None
     }
@@ -184,8 +199,10 @@ impl<T> Pool<T> {
     }
 
     #[inline]
-    pub(super) fn mark_dirty(&mut self, frame: u32) {
-        self.frames[frame as usize].dirty = true;
+    pub(super) fn mark_dirty(&mut self, frame: u32, record: u64) {
+        let entry = &mut self.frames[frame as usize];
+        entry.dirty = true;
+        entry.record = entry.record.max(record);
     }
 
     /// Chooses up to `count` frames to evict. Clean ones are free at once; returns the dirty ones,
@@ -206,7 +223,8 @@ impl<T> Pool<T> {
             found += 1;
             if entry.dirty {
                 entry.state = State::Writing;
-                victims.push(Victim { page: entry.page, frame: frame as u32 });
+                let (page, record) = (entry.page, entry.record);
+                victims.push(Victim { page, frame: frame as u32, record });
             } else {
                 self.release(frame as u32, woken);
             }
@@ -292,7 +310,7 @@ impl<T> Pool<T> {
         let mut dirty = Vec::new();
         for (frame, entry) in (0..).zip(&mut self.frames) {
             if entry.state == State::Resident && std::mem::take(&mut entry.dirty) {
-                dirty.push(Victim { page: entry.page, frame });
+                dirty.push(Victim { page: entry.page, frame, record: entry.record });
             }
         }
         dirty.sort_unstable_by_key(|victim| victim.page);
@@ -323,10 +341,11 @@ mod tests {
     fn a_dirty_victim_is_busy_until_it_is_written() {
         let (mut pool, mut woken) = (full(), Vec::new());
         let Found::Resident(frame) = pool.find(0) else { panic!("page 0 was loaded") };
-        pool.mark_dirty(frame);
+        pool.mark_dirty(frame, 5);
+        pool.mark_dirty(frame, 4);
         assert!(pool.take(2).is_none());
         let victims = pool.victims(1, &mut woken);
-        assert_eq!(victims, [Victim { page: 0, frame }]);
+        assert_eq!(victims, [Victim { page: 0, frame, record: 5 }]);
         assert_eq!(pool.find(0), Found::Busy(frame));
         pool.wait_for_page(frame, 7);
         pool.wait_for_frame(8);
@@ -350,17 +369,17 @@ mod tests {
     #[test]
     fn both_pages_of_an_exchange_are_busy() {
         let (mut pool, mut woken) = (full(), Vec::new());
-        pool.mark_dirty(0);
+        pool.mark_dirty(0, 6);
         let exchange = pool.exchange(3).unwrap();
-        assert_eq!(exchange, Exchange { frame: 0, dirty: Some(0) });
+        assert_eq!(exchange, Exchange { frame: 0, dirty: Some(0), record: 6 });
         assert_eq!([pool.find(0), pool.find(3)], [Found::Busy(0), Found::Busy(0)]);
         pool.wait_for_page(0, 7);
         pool.exchanged(0, 3, true, &mut woken);
         assert_eq!([pool.find(0), pool.find(3)], [Found::Absent, Found::Resident(0)]);
         assert_eq!(woken, [7]);
-        pool.mark_dirty(0);
+        pool.mark_dirty(0, NO_RECORD);
         let failed = (pool.exchange(0).unwrap(), pool.exchange(2).unwrap());
-        assert_eq!(failed.1, Exchange { frame: 0, dirty: Some(3) });
+        assert_eq!(failed.1, Exchange { frame: 0, dirty: Some(3), record: NO_RECORD });
         pool.exchanged(0, 2, false, &mut woken);
         assert_eq!([pool.find(2), pool.find(3)], [Found::Absent, Found::Absent]);
         assert_eq!(pool.exchange(3), None, "one frame is free, the other one is busy");

@@ -6,9 +6,10 @@ use cringle_report::units::{count, counted, figure, size};
 
 pub(super) fn title(findings: &Findings) -> String {
     format!(
-        "{} transactions, each updates a random row of a B-tree of {} in a pool of {}; {} at once \
+        "{} {}transactions, each updates a random row of a B-tree of {} in a pool of {}; {} at once \
          from +fibers on",
         count(findings.transactions as f64),
+        if findings.durable { "durable " } else { "" },
         size(findings.tree_bytes),
         size(findings.pool_bytes),
         findings.fibers
@@ -34,7 +35,27 @@ fn explain(findings: &Findings, line: &Line) -> String {
     };
     let change = base.and_then(|(base, _)| findings.change(line.rung, base));
     let why = reason(findings, line, change);
-    format!("{}: {rate} tx/s{ratio}. {}", line.rung.name(), why.trim_end())
+    let log = if findings.durable { log(line.rung) } else { "" };
+    let text = format!("{}: {rate} tx/s{ratio}. {} {log}", line.rung.name(), why.trim_end());
+    text.trim_end().into()
+}
+
+/// Says who shares the flushes of the log.
+fn log(rung: Rung) -> &'static str {
+    match rung {
+        Rung::Posix | Rung::Ring | Rung::Evict => {
+            "Each transaction waits for a write and a flush of the log of its own."
+        }
+        Rung::Threads => "Threads that wait at the same time share a write and a flush of the log.",
+        Rung::Tokio => {
+            "Each task waits for the log on the blocking pool; those that wait at the same time \
+             share a write and a flush."
+        }
+        _ => {
+            "Transactions that wait at the same time share a write and a flush of the log, which \
+             blocks no other fiber."
+        }
+    }
 }
 
 fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
@@ -44,7 +65,7 @@ fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
         Rung::Ring => format!(
             "The ring replaces {} calls of pread and pwrite for each transaction by as many of \
              io_uring_enter. Still one operation is in flight. {}",
-            figure(figures.calls),
+            figure(figures.reads + figures.writes),
             verdict(
                 change,
                 "The gain is in the path to the disk.",
@@ -54,9 +75,9 @@ fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
         ),
         Rung::Evict => format!(
             "{} changed pages are written back by one call, and the disk performs them at once; a \
-             transaction waits for {} calls instead of for each of its {} reads and writes. {}",
+             transaction waits {} times instead of for each of its {} reads and writes. {}",
             figure(figures.batch),
-            figure(figures.calls),
+            figure(figures.reads + figures.writes / figures.batch),
             figure(figures.reads + figures.writes),
             verdict(
                 change,
@@ -210,7 +231,8 @@ fn verdict(change: Option<Change>, rise: &str, none: &str, fall: &str) -> String
         Some(Change::None) => none.into(),
         Some(Change::Fall) => fall.into(),
         Some(Change::Unclear) => {
-            "The rounds of both rungs overlap: more of them (--repeat) would show whether it helps."
+            "It rose in some rounds and fell in others: more of them (--repeat) would show whether \
+             it helps."
                 .into()
         }
     }
@@ -250,13 +272,13 @@ fn idle_steps(findings: &Findings) -> Option<String> {
 fn beside_fio(findings: &Findings) -> Option<String> {
     let fio = findings.fio_iops()?;
     let best = findings.lines.iter().rev().find(|line| line.rung.is_on_ladder())?;
-    let iops = findings.iops(best);
+    let (iops, ratio) = (findings.iops(best), findings.ratio_to_fio(best)?);
     Some(format!(
         "fio performs {} reads and writes a second at the same mix; {} performs {}, {:.2} of that.",
         count(fio),
         best.rung.name(),
         count(iops),
-        iops / fio
+        ratio
     ))
 }
 

@@ -6,6 +6,7 @@ use cringle::block::AlignedBuf;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::storage;
 use cringle_report::units::size;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,6 +17,7 @@ const CHUNK: u32 = 256;
 
 pub(super) struct Store {
     file: TestFile,
+    log: TestFile,
 }
 
 /// Fails if the path is not that of a directory.
@@ -47,7 +49,10 @@ impl Store {
         let file = tempfile::tempfile_in(directory).map_err(|error| {
             Failure::failed(format!("{shown}: cannot create a temporary file: {error}"))
         })?;
-        let store = Store { file: TestFile(file) };
+        let log = tempfile::tempfile_in(directory).map_err(|error| {
+            Failure::failed(format!("{shown}: cannot create a second temporary file: {error}"))
+        })?;
+        let store = Store { file: TestFile(file), log: TestFile(log) };
         store.open().map_err(|error| {
             Failure::failed(format!(
                 "{shown}: cannot open a file with O_DIRECT: {error}; choose a directory on \
@@ -98,6 +103,25 @@ impl Store {
             }
         }
         Ok(sum)
+    }
+
+    /// Sets the values of the rows that `values` has.
+    pub(super) fn set_values(&self, tree: &Tree, values: &HashMap<u64, u64>) -> io::Result<()> {
+        let file = self.open()?;
+        let mut chunk = AlignedBuf::new(CHUNK as usize * PAGE_BYTES);
+        let leaves = tree.leaves() as u32;
+        for first in (0..leaves).step_by(CHUNK as usize) {
+            let part = &mut chunk[..CHUNK.min(leaves - first) as usize * PAGE_BYTES];
+            file.read_exact_at(part, super::engine::offset(first))?;
+            part.chunks_mut(PAGE_BYTES).for_each(|bytes| tree::set_values(bytes, values));
+            file.write_all_at(part, super::engine::offset(first))?;
+        }
+        file.sync_data()
+    }
+
+    /// The file of the write-ahead log.
+    pub(super) fn log(&self) -> &TestFile {
+        &self.log
     }
 
     /// Returns the file through the page cache, for the writes that are not measured.

@@ -9,6 +9,7 @@
 //! which fibers perform them.
 
 use crate::content::{GOLDEN, scramble};
+use std::collections::HashMap;
 
 pub(super) const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 64;
@@ -123,16 +124,28 @@ pub(super) fn child(bytes: &[u8], key: u64) -> u32 {
     get(bytes, HEADER_BYTES + slot * CHILD_BYTES + 8) as u32
 }
 
-/// Adds to the value of a row of a leaf. Returns `false` if the leaf has no such key.
+/// Adds to the value of a row of a leaf. Returns the new value, or `None` if the leaf has no such
+/// key.
 #[inline]
-pub(super) fn add(bytes: &mut [u8], key: u64, amount: u64) -> bool {
+pub(super) fn add(bytes: &mut [u8], key: u64, amount: u64) -> Option<u64> {
     let slot = slots_up_to(bytes, ROW_BYTES, key).saturating_sub(1);
     let start = HEADER_BYTES + slot * ROW_BYTES;
     if get(bytes, start) != key {
-        return false;
+        return None;
     }
-    put(bytes, start + 8, get(bytes, start + 8).wrapping_add(amount));
-    true
+    let value = get(bytes, start + 8).wrapping_add(amount);
+    put(bytes, start + 8, value);
+    Some(value)
+}
+
+/// Sets the values of the rows of a leaf that `values` has.
+pub(super) fn set_values(bytes: &mut [u8], values: &HashMap<u64, u64>) {
+    for slot in 0..get(bytes, 8).min(ROWS) {
+        let start = HEADER_BYTES + slot as usize * ROW_BYTES;
+        if let Some(value) = values.get(&get(bytes, start)) {
+            put(bytes, start + 8, *value);
+        }
+    }
 }
 
 /// Returns the number of entries whose key is at most `key`, by binary search.
@@ -205,8 +218,9 @@ mod tests {
                     at = child(&page(&tree, at), tree.key(row));
                 }
                 assert_eq!(u64::from(at), row / ROWS, "row {row} of {tree:?}");
-                assert!(add(&mut page(&tree, at), tree.key(row), 1));
-                assert!(!add(&mut page(&tree, at), tree.key(row) ^ 1 << 15, 1));
+                assert!(add(&mut page(&tree, at), tree.key(row), 1).is_some());
+                let other = tree.key(row) ^ 1 << 15;
+                assert_eq!(add(&mut page(&tree, at), other, 1), None);
             }
         }
     }
@@ -216,10 +230,15 @@ mod tests {
         let tree = Tree::within(10, 1);
         let mut bytes = page(&tree, 0);
         let before = checksum(&bytes);
-        assert!(add(&mut bytes, tree.key(3), 5) && add(&mut bytes, tree.key(3), 9));
+        let key = tree.key(3);
+        assert_eq!(add(&mut bytes, key, 5), Some(initial_value(key).wrapping_add(5)));
+        let last = add(&mut bytes, key, 9).unwrap();
         let mut other = page(&tree, 0);
-        assert!(add(&mut other, tree.key(3), 9) && add(&mut other, tree.key(3), 5));
+        assert!(add(&mut other, key, 9).is_some() && add(&mut other, key, 5).is_some());
         assert_ne!(checksum(&bytes), before);
         assert_eq!(checksum(&bytes), checksum(&other));
+        let mut replayed = page(&tree, 0);
+        set_values(&mut replayed, &HashMap::from([(key, last), (tree.key(40), 1)]));
+        assert_eq!(replayed, bytes);
     }
 }

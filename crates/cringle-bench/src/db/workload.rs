@@ -66,7 +66,8 @@ mod tests {
         for index in 0..workload.len() {
             let update = workload.get(index).unwrap();
             let leaf = tree::child(&pages[tree.root() as usize], update.key);
-            assert!(tree::add(&mut pages[leaf as usize], update.key, update.amount));
+            let page = &mut pages[leaf as usize];
+            assert!(tree::add(page, update.key, update.amount).is_some());
         }
         let leaves = &pages[..tree.leaves() as usize];
         let sum = leaves.iter().map(|leaf| tree::checksum(leaf)).fold(0, u64::wrapping_add);

@@ -119,8 +119,14 @@ impl Rung {
         }
     }
 
-    /// Returns why this machine cannot run the rung, if it cannot.
-    pub(super) fn missing(self) -> Option<String> {
+    /// Returns why the rung cannot run on this machine, or be durable, if it cannot.
+    pub(super) fn missing(self, durable: bool) -> Option<String> {
+        if durable && self.twin_of().is_some() {
+            return Some("with --durable a coroutine would block all others in the log".into());
+        }
+        if durable && self == Rung::Fio {
+            return Some("it has no log of transactions".into());
+        }
         match self {
             Rung::Posix | Rung::Threads | Rung::Tokio => None,
             Rung::Fibers | Rung::Batch | Rung::Registered => {
@@ -165,14 +171,16 @@ fn one_by_one<'a, P: Platform<Page = &'a mut [u8]>>(
     calls: impl Fn(&P) -> u64,
 ) -> io::Result<Outcome> {
     let eviction = Eviction::ByTransactions { batch: evict_batch };
-    let engine = Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction);
+    let engine = Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction)?;
     let meter = Meter::start();
     let latencies = engine.work();
     let usage = meter.stop();
-    outcome(job, &engine, usage, latencies.map(|one| vec![one]), Some(calls(engine.platform())))
+    // Those of the log are not counted.
+    let calls = (!job.durable).then(|| calls(engine.platform()));
+    outcome(job, &engine, usage, latencies.map(|one| vec![one]), calls)
 }
 
-/// Writes what is left in the pool, and returns the figures.
+/// Writes what is left in the pool, unless the log has it, and returns the figures.
 fn outcome<P: Platform>(
     job: &Job,
     engine: &Engine<'_, P>,
@@ -182,8 +190,10 @@ fn outcome<P: Platform>(
 ) -> io::Result<Outcome> {
     let mut all = Latencies::new();
     latencies?.into_iter().for_each(|some| all.record(some));
-    engine.flush(job.store.cached())?;
-    job.store.cached().sync_data()?;
+    if !job.durable {
+        engine.flush(job.store.cached())?;
+        job.store.cached().sync_data()?;
+    }
     Ok(Outcome { usage, counts: engine.counts(), calls, latencies: all })
 }
 

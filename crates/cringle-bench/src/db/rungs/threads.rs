@@ -19,7 +19,7 @@ pub(super) fn run(job: &Job) -> io::Result<Outcome> {
     let platform = Threads { file: job.store.open()?, pages: PhantomData };
     let mut memory = memory(job);
     let eviction = Eviction::ByTransactions { batch: 1 };
-    let engine = &Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction);
+    let engine = &Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction)?;
     let gate = Gate::new(job.fibers);
     let latencies = thread::scope(|scope| {
         let start = |_| {
@@ -35,7 +35,8 @@ pub(super) fn run(job: &Job) -> io::Result<Outcome> {
     });
     let usage = gate.usage().unwrap_or_default();
     let counts = engine.counts();
-    outcome(job, engine, usage, latencies, Some(counts.reads + counts.writes))
+    let calls = (!job.durable).then_some(counts.reads + counts.writes);
+    outcome(job, engine, usage, latencies, calls)
 }
 
 fn no_thread(error: io::Error) -> io::Error {

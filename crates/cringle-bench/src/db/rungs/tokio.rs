@@ -8,6 +8,7 @@ use super::{Outcome, collect};
 use crate::db::engine::{check_number, missing_key, offset, whole};
 use crate::db::pool::{Found, Pool};
 use crate::db::tree::{self, PAGE_BYTES};
+use crate::db::wal::{NO_RECORD, Wal};
 use crate::db::workload::Update;
 use crate::db::{GAVE_UP, Job};
 use crate::latency::Latencies;
@@ -38,7 +39,9 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Outcome> {
         let usage = meter.stop();
         let mut latencies = Latencies::new();
         collect(ended.into_iter())?.into_iter().for_each(|some| latencies.record(some));
-        engine.flush()?;
+        if !job.durable {
+            engine.flush()?;
+        }
         Ok(Outcome { usage, counts: engine.pool.borrow().counts(), calls: None, latencies })
     })
 }
@@ -46,6 +49,7 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Outcome> {
 struct Engine {
     job: Arc<Job>,
     file: Arc<File>,
+    wal: Arc<Wal>,
     pool: RefCell<Pool<oneshot::Sender<()>>>,
     /// The memory of each frame, or `None` while a closure has it.
     pages: Vec<Cell<Option<AlignedBuf>>>,
@@ -65,7 +69,8 @@ impl Engine {
         }
         pool.reset_counts();
         let file = Arc::new(job.store.open()?);
-        Ok(Engine { job, file, pool: RefCell::new(pool), pages, next: Cell::new(0) })
+        let wal = Arc::new(Wal::begin(&job)?);
+        Ok(Engine { job, file, wal, pool: RefCell::new(pool), pages, next: Cell::new(0) })
     }
 
     async fn work(self: Rc<Engine>) -> io::Result<Vec<u64>> {
@@ -84,20 +89,27 @@ impl Engine {
     async fn transact(&self, update: Update) -> io::Result<()> {
         let mut page = self.job.tree.root();
         for _ in 0..self.job.tree.inner_levels() {
-            page = self.with_page(page, false, |bytes| tree::child(bytes, update.key)).await?;
+            let child = |bytes: &mut [u8]| Ok((tree::child(bytes, update.key), None));
+            page = self.with_page(page, child).await?;
         }
-        let change = |bytes: &mut [u8]| tree::add(bytes, update.key, update.amount);
-        match self.with_page(page, true, change).await? {
-            true => Ok(()),
-            false => Err(missing_key(page, &update)),
+        let change = |bytes: &mut [u8]| {
+            let value = tree::add(bytes, update.key, update.amount);
+            let value = value.ok_or_else(|| missing_key(page, &update))?;
+            let record = self.wal.record(update.key, value)?;
+            Ok((record, Some(record)))
+        };
+        let record = self.with_page(page, change).await?;
+        if record == NO_RECORD {
+            return Ok(());
         }
+        let wal = Arc::clone(&self.wal);
+        spawn_blocking(move || wal.wait(record)).await.map_err(io::Error::other)?
     }
 
     async fn with_page<R>(
         &self,
         page: u32,
-        dirty: bool,
-        f: impl FnOnce(&mut [u8]) -> R,
+        f: impl FnOnce(&mut [u8]) -> io::Result<(R, Option<u64>)>,
     ) -> io::Result<R> {
         loop {
             let found = self.pool.borrow_mut().find(page);
@@ -106,14 +118,15 @@ impl Engine {
             }
             match found {
                 Found::Resident(frame) => {
-                    if dirty {
-                        self.pool.borrow_mut().mark_dirty(frame);
-                    }
                     let cell = &self.pages[frame as usize];
                     let mut memory = cell.take().ok_or_else(busy)?;
-                    let result = check_number(page, &memory).map(|()| f(&mut memory));
+                    let result = check_number(page, &memory).and_then(|()| f(&mut memory));
                     cell.set(Some(memory));
-                    return result;
+                    let (result, change) = result?;
+                    if let Some(record) = change {
+                        self.pool.borrow_mut().mark_dirty(frame, record);
+                    }
+                    return Ok(result);
                 }
                 Found::Busy(frame) => {
                     let (waiter, woken) = oneshot::channel();
@@ -135,8 +148,10 @@ impl Engine {
         };
         let cell = &self.pages[exchange.frame as usize];
         let (mut memory, file) = (cell.take().ok_or_else(busy)?, Arc::clone(&self.file));
+        let wal = Arc::clone(&self.wal);
         let transfer = spawn_blocking(move || {
             let written = exchange.dirty.map_or(Ok(()), |old| {
+                wal.wait(exchange.record)?;
                 file.write_at(&memory, offset(old)).and_then(|moved| whole(moved, old))
             });
             let read = written.and_then(|()| file.read_at(&mut memory, offset(page)));

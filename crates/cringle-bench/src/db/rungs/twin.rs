@@ -62,7 +62,7 @@ pub(super) fn run(job: &Job, style: Style) -> io::Result<Outcome> {
         unsafe { ring.submitter().register_buffers(&[iovec]) }?;
     }
     let eviction = Eviction::ByEvictors { batch: job.evict_batch, evictors: EVICTORS };
-    let engine = Engine::new(job, twin, memory.chunks_mut(PAGE_BYTES), eviction);
+    let engine = Engine::new(job, twin, memory.chunks_mut(PAGE_BYTES), eviction)?;
     run_on(job, &engine)
 }
 
