@@ -374,23 +374,4 @@ pub(super) fn whole(moved: usize, page: u32) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bytes_of_another_page_are_refused() {
-        let tree = Tree::within(70, 1);
-        let mut bytes = vec![0; PAGE_BYTES];
-        tree.fill(5, &mut bytes);
-        assert!(check_number(5, &bytes).is_ok());
-        let refused = check_number(6, &bytes).unwrap_err();
-        assert_eq!(refused.to_string(), "page 6 contains page 5");
-    }
-
-    #[test]
-    fn a_part_of_a_page_is_refused() {
-        assert!(whole(PAGE_BYTES, 1).is_ok());
-        let refused = whole(512, 1).unwrap_err();
-        assert_eq!(refused.to_string(), "page 1: 512 of 4096 bytes were moved");
-    }
-}
+mod tests;

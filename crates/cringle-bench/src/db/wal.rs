@@ -47,6 +47,14 @@ impl Wal {
     }
 }
 
+#[cfg(test)]
+impl Wal {
+    /// The end of what is durable.
+    pub(super) fn end(&self) -> u64 {
+        self.0.as_ref().map_or(0, Log::end)
+    }
+}
+
 /// Does what a start after a crash does: replays the log on the tree in the file. What was only in
 /// the pool is lost.
 pub(super) fn recover(job: &Job) -> io::Result<()> {
