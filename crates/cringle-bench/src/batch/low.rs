@@ -1,6 +1,7 @@
 //! `low`: the library's ring, without fibers. The submission queue has 64 entries, the completion
-//! queue 256. After 64 reads to start with, the loop submits 32 and takes 32, so that 64 to 96 are
-//! in flight.
+//! queue 256. After 64 reads to start with, the loop submits until 96 are in flight, and takes
+//! until 64 are. (A loop that always submits 32 has fewer and fewer in flight, because the ring
+//! returns all that have completed, and not only the 32 that it waited for.)
 
 use super::{BATCH, BLOCK, RoundConfig, ThreadResult, results_of, short_read};
 use crate::content::Rng;
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 const QUEUE: u32 = 64;
 const LEAD_IN: usize = 64;
+const MOST: usize = LEAD_IN + BATCH;
 const BUFFERS: usize = 256;
 
 pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
@@ -42,12 +44,15 @@ fn read_all(config: &RoundConfig, part: &[u64], mut party: Party<'_>) -> io::Res
     party.enter()?;
     let mut result = reader.start(&mut ring, LEAD_IN);
     while result.is_ok() {
-        result = reader.start(&mut ring, BATCH);
+        result = reader.start(&mut ring, MOST - reader.in_flight);
         if reader.in_flight == 0 {
             break;
         }
         // When no block is left to submit, takes the rest.
-        let take = BATCH.min(reader.in_flight);
+        let take = match reader.in_flight {
+            in_flight @ ..=LEAD_IN => in_flight.min(BATCH),
+            in_flight => in_flight - LEAD_IN,
+        };
         result = result.and_then(|()| reader.take(&mut ring, take));
     }
     drop(party);

@@ -69,6 +69,12 @@ impl Uring {
     /// the first, no second call is needed; and it shows whether a disk or the page cache answers
     /// ([`submit`](Self::submit)).
     pub(crate) fn enter(&mut self, wait: Wait) {
+        self.enter_for(wait, 1);
+    }
+
+    /// Enters as [`enter`](Self::enter) does. A wait ends at this number of completions at the
+    /// latest, and without a need to handle any before: no message and no cancel may arrive.
+    pub(crate) fn enter_for(&mut self, wait: Wait, completions: u32) {
         self.arm_wake();
         self.queue_cancels();
         if self.is_polling() {
@@ -97,7 +103,7 @@ impl Uring {
         if self.features.has(Feature::NoIowait) {
             flags |= ENTER_NO_IOWAIT;
         }
-        self.call_enter(1, flags, timeout);
+        self.call_enter(completions, flags, timeout);
     }
 
     /// Submits the queued entries. Records whether the transfers among them ended within the call.
