@@ -101,7 +101,10 @@ fn compare(options: &Options, state: State, path: &Path, runtime: &Runtime) -> R
     ];
     let mut names = vec![OURS, THEIRS];
     if state == State::Cold && !options.cpu && !fio::is_missing() {
-        for (name, direct) in [("fio: from the page cache", false), ("fio: past it", true)] {
+        let engines = [("fio: from the page cache", false), ("fio: past it", true)];
+        // Direct reads are aligned.
+        let is_possible = |direct: bool| !direct || options.bytes.is_multiple_of(4096);
+        for (name, direct) in engines.into_iter().filter(|&(_, direct)| is_possible(direct)) {
             names.push(name);
             let (ranges, bytes) = (options.ranges, options.bytes);
             sides.push(Box::new(move || {

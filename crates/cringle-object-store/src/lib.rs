@@ -37,6 +37,8 @@
 //! be copied, and a few hundred KiB of bookkeeping. Ranges that touch or overlap share a buffer, as
 //! in `LocalFileSystem`, and so do short results, in buffers of at most 64 KiB. No result keeps
 //! bytes in memory that the caller did not ask for. A stream holds two chunks.
+//! (`GetResult::bytes` copies the chunks of a long range into one buffer; `get_ranges` with that
+//! range reads into one.)
 //!
 //! # Dropped futures
 //!
