@@ -86,12 +86,25 @@ fn one_transaction_at_a_time_waits_for_each_page() {
     }
 }
 
+/// The note of a run in which fibers do not use a ring.
+const WITHOUT_RING: &str = "fibers have no ring here";
+
+#[test]
+fn fibers_without_a_ring_are_noted() {
+    let place = place("db-epoll");
+    let mut command = small_db(&place);
+    command.args(["--rungs", "+fibers,+registered"]).env("CRINGLE_DRIVER", "epoll");
+    let report = json(&mut command);
+    assert_eq!(names(&report), ["+fibers", "+registered"]);
+    assert!(notes(&report).contains(WITHOUT_RING), "{report}");
+}
+
 /// With a queue of one entry each operation has a call of its own; with a larger one they share it.
 #[test]
 fn submissions_are_batched_from_the_second_rung_of_fibers_on() {
     let place = place("db-batched");
     let report = json(small_db(&place).arg("--twins"));
-    if !names(&report).contains(&"twin+batch") {
+    if !names(&report).contains(&"twin+batch") || notes(&report).contains(WITHOUT_RING) {
         return println!("skipped: there are no rings: {}", notes(&report));
     }
     let per_operation = |rung: &str| {

@@ -27,6 +27,7 @@ use crate::meter::Usage;
 use crate::notes::Notes;
 use crate::order;
 use crate::progress::Progress;
+use cringle::runtime::Driver;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
 use pool::Counts;
@@ -231,6 +232,15 @@ fn available(args: &DbArgs, notes: &mut Notes) -> Result<Vec<Rung>, Failure> {
             None => available.push(rung),
             Some(why) => notes.add(format!("{} is left out: {why}", rung.name())),
         }
+    }
+    let driver = || cringle::Builder::new().workers(1).run(cringle::runtime::driver);
+    if available.iter().any(|rung| rung.has_fibers())
+        && let Ok(Driver::Epoll(why)) = driver()
+    {
+        notes.add(format!(
+            "fibers have no ring here ({why}): +fibers, +batch and +registered perform the same \
+             calls on threads"
+        ));
     }
     if available.iter().all(|rung| *rung == Rung::Fio) {
         return fail("no rung can run here: choose others with --rungs");

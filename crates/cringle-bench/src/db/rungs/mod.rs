@@ -105,6 +105,11 @@ impl Rung {
         }
     }
 
+    /// Whether it runs on fibers.
+    pub(super) fn has_fibers(self) -> bool {
+        matches!(self, Rung::Fibers | Rung::Batch | Rung::Registered)
+    }
+
     /// Returns the rung that this one is compared with.
     pub(super) fn base(self) -> Option<Rung> {
         match self {
