@@ -7,7 +7,7 @@
 //! It waits for the latest of them first. That one ends after most of the others, so each of many
 //! callers that want the same range is woken once, and refers to one other.
 
-use super::caller::{WaitError, WaitOptions};
+use super::caller::{Caller, WaitError, WaitOptions};
 use super::gate::Gate;
 use super::wait_queue::ShortLock;
 use crate::runtime::fiber::Wait;
@@ -47,7 +47,8 @@ impl Default for RangeLock {
 }
 
 impl RangeLock {
-    /// Acquires a range. Fails only if the calling fiber is cancelled while it would wait.
+    /// Acquires a range. Fails if the calling fiber is cancelled while it would wait, and with
+    /// `EDEADLK` if code beside a fiber would wait: for a fiber of its own worker, perhaps.
     pub(crate) fn lock(&self, range: Range<u64>) -> io::Result<RangeGuard<'_>> {
         let request = Arc::new(Request { range, ended: Gate::new(0) });
         let mut requests = self.0.lock();
@@ -58,6 +59,9 @@ impl RangeLock {
         drop(requests);
         // A caller that is cancelled below ends its request by dropping this.
         let guard = RangeGuard { lock: self, number, request };
+        if blocking.is_some() && Caller::current().is_beside_a_fiber() {
+            return Err(io::Error::from_raw_os_error(libc::EDEADLK));
+        }
         while let Some(earlier) = blocking {
             let ended = earlier.ended.acquire_unspent(1, WaitOptions::fallible(Wait::Lock));
             ended.map_err(WaitError::into_io_error)?;
@@ -95,6 +99,35 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
+
+    /// Neither it nor the worker would go on if a fiber of this worker had the range.
+    #[cfg(feature = "tracing")]
+    #[test]
+    fn code_beside_a_fiber_does_not_wait() {
+        use super::{Range, io};
+        use std::{sync::mpsc, time::Duration};
+
+        let lock = RangeLock::default();
+        let beside = |range: Range<u64>| {
+            let lock = || lock.lock(range).map(drop).map_err(|e| e.kind());
+            crate::run(|| crate::runtime::foreign::call_beside(lock).unwrap())
+        };
+        thread::scope(|s| {
+            let ((inform, informed), (end, ended)) = (mpsc::channel(), mpsc::channel::<()>());
+            let lock = &lock;
+            s.spawn(move || {
+                let _held = lock.lock(0..10).unwrap();
+                inform.send(()).unwrap();
+                // A wait of the other side ends, and is a failure.
+                let _ = ended.recv_timeout(Duration::from_secs(2));
+            });
+            informed.recv().unwrap();
+            assert_eq!(beside(10..20), Ok(()));
+            assert_eq!(beside(5..20), Err(io::ErrorKind::Deadlock));
+            drop(end);
+        });
+        assert_eq!(beside(5..20), Ok(()));
+    }
 
     #[test]
     fn each_of_many_waiters_refers_to_one_other() {

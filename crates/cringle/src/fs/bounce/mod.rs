@@ -69,6 +69,8 @@ pub enum Direct {
     /// - Writes by handles of this process that were opened so may overlap or touch the same block:
     ///   none is lost. A write by another process, or by a handle that was opened otherwise, to the
     ///   same block at the same time may be lost.
+    /// - Code that runs beside a fiber, as a panic hook does, cannot wait for another write of the
+    ///   same blocks: its write fails with `Deadlock`.
     /// - A write that ends beyond the end of the file and within a block puts the bytes of that
     ///   block into the page cache. [`sync_data`](super::File::sync_data) makes them durable, as
     ///   all others.
