@@ -156,26 +156,26 @@ fn named<'a>(events: &'a [Event], kind: Type, name: &'a str) -> impl Iterator<It
 #[test]
 fn every_op_has_a_flow_from_its_push_to_its_completion() {
     let _alone = ALONE.lock();
-    const READS: usize = 100;
+    const WRITES: usize = 100;
     let (events, _, written, ()) = traced(1, || {
-        let file = File::open("/proc/self/exe").unwrap();
+        let file = File::from(tempfile::tempfile().unwrap());
         fiber::scope(|s| {
-            for _ in 0..READS {
-                s.spawn_local(|| file.read_exact_at(&mut [0; 64], 0).unwrap());
+            for _ in 0..WRITES {
+                s.spawn_local(|| file.write_all_at(&[0; 64], 0).unwrap());
             }
         });
     });
     assert_eq!(written.lost, 0);
     let pushed: Vec<u64> =
-        named(&events, Type::TYPE_INSTANT, "read").flat_map(|event| event.flows.clone()).collect();
-    let done: Vec<&Event> = named(&events, Type::TYPE_INSTANT, "read done").collect();
+        named(&events, Type::TYPE_INSTANT, "write").flat_map(|event| event.flows.clone()).collect();
+    let done: Vec<&Event> = named(&events, Type::TYPE_INSTANT, "write done").collect();
     let ended: HashSet<u64> = done.iter().flat_map(|event| event.last_flows.clone()).collect();
-    assert!(pushed.len() >= READS - 64, "only the first are tried inline: {}", pushed.len());
+    assert!(pushed.len() >= WRITES - 64, "only the first are tried inline: {}", pushed.len());
     assert_eq!(pushed.iter().copied().collect::<HashSet<_>>().len(), pushed.len());
     assert_eq!(pushed.iter().copied().collect::<HashSet<_>>(), ended);
     assert!(done.iter().all(|event| event.notes["result"] == 64));
     let depth = events.iter().filter_map(|event| event.counter).max().unwrap();
-    assert!(depth >= 1 && depth <= READS as i64, "{depth}");
+    assert!(depth >= 1 && depth <= WRITES as i64, "{depth}");
     let last = events.iter().rev().find_map(|event| event.counter).unwrap();
     assert_eq!(last, 0, "no op is in flight at the end");
 }
