@@ -21,6 +21,7 @@ use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::FairLock;
 use crate::sys;
 use crate::sys::lock::Mutex;
+use crate::sys::syscall;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
@@ -141,6 +142,13 @@ impl File {
     /// A cancelled fiber releases the lock too.
     pub fn unlock(&self) -> io::Result<()> {
         protect(|| self.flock(libc::LOCK_UN))
+    }
+
+    /// Releases the lock by a plain call, which does not wait. It works after a loss of power in a
+    /// simulation, too.
+    pub(crate) fn unlock_plainly(&self) {
+        // SAFETY: no pointers.
+        unsafe { syscall!(SYS_flock, self.fd(), libc::LOCK_UN) };
     }
 
     fn flock(&self, how: i32) -> io::Result<()> {
