@@ -209,12 +209,7 @@ impl Load<'_> {
                 polled => polled?,
             }
             if events.is_empty() {
-                let text = format!(
-                    "no response arrived for {} s, and {} connections wait for one",
-                    PATIENCE.as_secs(),
-                    self.busy
-                );
-                return Err(io::Error::new(ErrorKind::TimedOut, text));
+                return Err(self.timed_out());
             }
             for event in &events {
                 let Token(index) = event.token();
@@ -230,6 +225,22 @@ impl Load<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The error of a server that is silent, or that keeps a connection which it has to close.
+    #[cold]
+    fn timed_out(&self) -> io::Error {
+        let has_answers = self.peers.iter().any(|peer| peer.answered);
+        let awaited = match has_answers && !self.plan.keepalive {
+            true => "the server's close after the response (does it run with --no-keepalive?)",
+            false => "a response",
+        };
+        let text = format!(
+            "nothing arrived for {} s, and {} connections wait for {awaited}",
+            PATIENCE.as_secs(),
+            self.busy
+        );
+        io::Error::new(ErrorKind::TimedOut, text)
     }
 
     /// Repeats a failed request on a new connection.
