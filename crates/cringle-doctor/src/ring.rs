@@ -137,14 +137,18 @@ fn silence() {
 /// Returns the library's environment variables that are set.
 fn variables() -> Vec<(&'static str, String)> {
     let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
-    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_TRACE"].into_iter().filter_map(set).collect()
+    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_DETECT", "CRINGLE_TRACE"]
+        .into_iter()
+        .filter_map(set)
+        .collect()
 }
 
 fn unexplained(start: Start) -> Cause {
     let variables = variables();
     let explains = |(name, value): &(&str, String)| match start {
         Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring",
-        Start::Refuses => true,
+        // The command itself turns the watchdog off.
+        Start::Refuses => value != "off" || *name == "CRINGLE_DRIVER",
         _ => false,
     };
     let set: Vec<_> = variables.iter().filter(|variable| explains(variable)).collect();

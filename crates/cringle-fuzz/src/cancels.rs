@@ -136,7 +136,7 @@ impl CancelledScope<'_> {
             let run = self.child(body);
             let run = move || {
                 run();
-                Ok::<_, io::Error>(())
+                io::Result::Ok(())
             };
             if *local {
                 s.spawn_local(run)

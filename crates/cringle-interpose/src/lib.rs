@@ -36,9 +36,12 @@
 //!
 //! - Only a program calls `install!`, once, in `main.rs` (or a test in its own). The crate itself
 //!   defines no symbol, so that depending on it changes nothing.
-//! - Start fibers by [`spawn`](cringle::fiber::spawn()). Such a fiber has thread-locals of its own,
-//!   and is a thread to a crate. A tree of [`spawn_local`](cringle::fiber::spawn_local()) fibers is
-//!   one thread: while one of them waits in an interposed call, none of the others runs.
+//! - Start fibers by [`spawn`](cringle::fiber::spawn()) or
+//!   [`par_map_workers`](cringle::fiber::par_map_workers()). Such a fiber has thread-locals of its
+//!   own, and is a thread to a crate. A tree of local fibers, those of
+//!   [`spawn_local`](cringle::fiber::spawn_local()), [`par_map`](cringle::fiber::par_map()),
+//!   `join`, `race` and `any`, is one thread: while one of them waits in an interposed call, none
+//!   of the others runs.
 //! - [`run`](cringle::run) fails with a sentence where fibers cannot have thread-locals of their
 //!   own, or where `ThreadLocals::Shared` was chosen.
 //!

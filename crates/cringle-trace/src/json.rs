@@ -58,6 +58,7 @@ pub(super) fn of(summary: &Summary) -> Value {
         "cut_short": summary.cut_short,
         "workers": workers.collect::<Vec<_>>(),
         "fibers": fibers.collect::<Vec<_>>(),
+        "hidden_fibers": summary.hidden,
         "waits": waits.collect::<Vec<_>>(),
         "ops": ops.collect::<Vec<_>>(),
         "inline": { "answered": summary.inline[0], "in_vain": summary.inline[1] },

@@ -75,6 +75,10 @@ pub struct TraceArgs {
     #[arg(long, value_name = "TEXT", requires = "svg")]
     pub title: Option<String>,
 
+    /// Include the fibers that the library itself starts, such as the acceptors of a server
+    #[arg(long)]
+    pub all: bool,
+
     /// Write the summary as JSON; `-` writes only JSON to standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -83,7 +87,7 @@ pub struct TraceArgs {
 /// Runs `cringle trace`.
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     args.validate()?;
-    let summary = summary::of(&args.file)?;
+    let summary = summary::of(&args.file, args.all)?;
     if let Some(path) = &args.svg {
         draw(args, &summary, path)?;
     }
@@ -108,7 +112,8 @@ fn draw(args: &TraceArgs, summary: &summary::Summary, path: &Path) -> Result<(),
         return Err(Failure::usage("the picture would be empty: --from must be before --to"));
     }
     let start = summary.start;
-    let window = window::of(&args.file, start + from, start + to, args.fibers)?;
+    let shown = window::Shown { most_rows: args.fibers, all: args.all };
+    let window = window::of(&args.file, start + from, start + to, shown)?;
     let title = match &args.title {
         Some(title) => title.clone(),
         None => args.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),

@@ -36,8 +36,13 @@ fn traced(balance: Balance) -> Option<(Summary, Window, u64)> {
         moves => moves.unwrap(),
     };
     assert_eq!(written.lost, 0, "{written:?}");
-    let summary = summary::of(file.path()).unwrap_or_else(|failure| panic!("{failure}"));
-    let window = window::of(file.path(), summary.start, summary.end, 100);
+    let summary = summary::of(file.path(), true).unwrap_or_else(|failure| panic!("{failure}"));
+    let window = window::of(
+        file.path(),
+        summary.start,
+        summary.end,
+        window::Shown { most_rows: 100, all: true },
+    );
     Some((summary, window.unwrap_or_else(|failure| panic!("{failure}")), moves))
 }
 

@@ -3,7 +3,7 @@
 
 use super::protobuf::{Fields, Value, varint};
 use cringle::trace::wire::{
-    HOME_BIT, Note, PACKET, annotation, clock, event as event_field, interned,
+    HOME_BIT, LIBRARY_NAMES, Note, PACKET, annotation, clock, event as event_field, interned,
     packet as packet_field, tag, track, wire_type,
 };
 use cringle_report::failure::{Failure, fail};
@@ -63,25 +63,31 @@ pub(super) struct Event {
 
 /// Every name in the file, without duplicates. Number 0 is the empty name.
 pub(super) struct Names {
-    all: Vec<String>,
-    numbers: HashMap<String, Name>,
+    /// Each with whether it is that of a fiber of the library.
+    all: Vec<(String, bool)>,
+    numbers: HashMap<(String, bool), Name>,
 }
 
 impl Names {
     fn new() -> Names {
-        Names { all: vec![String::new()], numbers: HashMap::new() }
+        Names { all: vec![Default::default()], numbers: HashMap::new() }
     }
 
-    fn number(&mut self, name: String) -> Name {
+    fn number(&mut self, name: String, is_of_library: bool) -> Name {
         let next = self.all.len() as Name;
-        *self.numbers.entry(name).or_insert_with_key(|name| {
+        *self.numbers.entry((name, is_of_library)).or_insert_with_key(|name| {
             self.all.push(name.clone());
             next
         })
     }
 
     pub(super) fn get(&self, name: Name) -> &str {
-        self.all.get(name as usize).map_or("", String::as_str)
+        self.all.get(name as usize).map_or("", |(name, _)| name)
+    }
+
+    /// Returns whether this is the name of a fiber that the library itself has spawned.
+    pub(super) fn is_of_library(&self, name: Name) -> bool {
+        self.all.get(name as usize).is_some_and(|(_, is_of_library)| *is_of_library)
     }
 }
 
@@ -257,13 +263,16 @@ fn intern(sequence: &mut Sequence, names: &mut Names, data: Value<'_>) {
             }
         }
         match table {
-            interned::EVENT_NAMES => drop(sequence.names.insert(number, names.number(name))),
+            interned::EVENT_NAMES => {
+                let name = names.number(name, number >= LIBRARY_NAMES);
+                sequence.names.insert(number, name);
+            }
             interned::ANNOTATION_NAMES => {
                 if let Some((note, _)) = Note::NAMES.iter().find(|(_, known)| *known == name) {
                     sequence.notes.insert(number, *note);
                 }
             }
-            interned::TEXTS => drop(sequence.texts.insert(number, names.number(name))),
+            interned::TEXTS => drop(sequence.texts.insert(number, names.number(name, false))),
             _ => {}
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Summary {
     pub(super) program: String,
     pub(super) workers: Vec<Worker>,
     pub(super) fibers: Vec<Fibers>,
+    /// The number of fibers of the library, which `fibers` and `waits` lack.
+    pub(super) hidden: u64,
     pub(super) waits: Vec<Waits>,
     pub(super) ops: Vec<Ops>,
     /// Calls that completed inline, without the driver; and calls that were tried inline and then
@@ -158,6 +160,9 @@ impl WaitTotal {
 
 #[derive(Default)]
 struct Totals {
+    /// Fibers of the library count, too.
+    all: bool,
+    hidden: u64,
     workers: Vec<Worker>,
     suspended: HashMap<Fiber, Suspended>,
     fibers: HashMap<Name, Fibers>,
@@ -182,9 +187,9 @@ pub(super) fn rank(worker: &str) -> (usize, &str) {
     (worker.len(), worker)
 }
 
-/// Reads and summarises the trace at `path`.
-pub(super) fn of(path: &Path) -> Result<Summary, Failure> {
-    let mut totals = Totals::default();
+/// Reads and summarises the trace at `path`. `all`: with the fibers of the library itself.
+pub(super) fn of(path: &Path, all: bool) -> Result<Summary, Failure> {
+    let mut totals = Totals { all, ..Totals::default() };
     let content = read(path, |event, content| totals.add(event, content))?;
     Ok(totals.finish(&content))
 }
@@ -199,7 +204,7 @@ impl Totals {
         }
         self.end = self.end.max(event.ns);
         match event.kind {
-            Kind::Begin => self.begin(event),
+            Kind::Begin => self.begin(event, content),
             Kind::End => self.end_slice(event, content),
             Kind::Instant => self.instant(event, content),
             Kind::Counter => {
@@ -212,11 +217,19 @@ impl Totals {
         self.events += 1;
     }
 
-    fn begin(&mut self, event: &Event) {
+    fn is_hidden(&self, name: Name, content: &Content) -> bool {
+        !self.all && content.names.is_of_library(name)
+    }
+
+    fn begin(&mut self, event: &Event, content: &Content) {
         let worker = &mut self.workers[event.worker];
         let Event { name, fiber, enters, ns, .. } = *event;
         worker.slices.push(Slice { name, fiber, enters, ns, kernel_ns: 0 });
         let Some(fiber) = event.fiber else { return };
+        if self.is_hidden(event.name, content) {
+            self.hidden += u64::from(self.suspended.remove(&fiber).is_none());
+            return;
+        }
         let sum = self.fibers.entry(event.name).or_default();
         sum.runs += 1;
         let ready = event.ready_ns.unwrap_or(0);
@@ -245,8 +258,10 @@ impl Totals {
         if let Some(fiber) = slice.fiber {
             let running = took.saturating_sub(slice.kernel_ns);
             worker.running_ns = worker.running_ns.saturating_add(running);
-            let sum = self.fibers.entry(slice.name).or_default();
-            sum.running_ns = sum.running_ns.saturating_add(running);
+            if !self.is_hidden(slice.name, content) {
+                let sum = self.fibers.entry(slice.name).or_default();
+                sum.running_ns = sum.running_ns.saturating_add(running);
+            }
             match event.waits_for {
                 Some(what) if content.names.get(what) == event_name::END => {}
                 Some(waits_for) => {
@@ -301,6 +316,9 @@ impl Totals {
         let end = self.end.max(start);
         self.workers.iter_mut().for_each(|worker| worker.depth.advance(end));
         for (&fiber, since) in &self.suspended {
+            if !self.all && content.names.is_of_library(since.name) {
+                continue;
+            }
             let wait = WaitRecord {
                 ns: end.saturating_sub(since.ns),
                 name: since.name,
@@ -339,6 +357,7 @@ impl Totals {
             program: content.program.clone(),
             workers: self.workers,
             fibers,
+            hidden: self.hidden,
             waits,
             ops,
             inline: self.inline,

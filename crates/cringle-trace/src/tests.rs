@@ -2,7 +2,7 @@
 
 use super::{json, summary, svg, text, window};
 use cringle::trace::wire::{
-    Note, PACKET, annotation, clock, event, interned, packet, tag, track, wire_type,
+    LIBRARY_NAMES, Note, PACKET, annotation, clock, event, interned, packet, tag, track, wire_type,
 };
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,11 @@ fn time(sequence: u64, ns: u64) -> Vec<u8> {
 
 /// Interns a name as number 1 of events and of texts, and the names of all annotations.
 fn names(sequence: u64, name: &str) -> Vec<u8> {
+    names_from(sequence, 1, name)
+}
+
+/// The same with another number of the event.
+fn names_from(sequence: u64, number_of_event: u64, name: &str) -> Vec<u8> {
     let entry = |table, id, name: &str| {
         let entry = [number(interned::ID, id), message(interned::NAME, name.as_bytes())].concat();
         message(table, &entry)
@@ -50,14 +55,19 @@ fn names(sequence: u64, name: &str) -> Vec<u8> {
     let notes = Note::NAMES.iter();
     let notes =
         notes.flat_map(|(note, name)| entry(interned::ANNOTATION_NAMES, *note as u64, name));
-    let own = [interned::EVENT_NAMES, interned::TEXTS].map(|table| entry(table, 1, name));
+    let own = [(interned::EVENT_NAMES, number_of_event), (interned::TEXTS, 1)];
+    let own = own.map(|(table, id)| entry(table, id, name));
     let all: Vec<u8> = own.concat().into_iter().chain(notes).collect();
     of(sequence, &message(packet::INTERNED, &all))
 }
 
 /// Returns an event named 1, `since` nanoseconds after the one before.
 fn event(sequence: u64, since: u64, kind: u64, more: &[u8]) -> Vec<u8> {
-    let fields = [&number(event::TYPE, kind), &number(event::NAME, 1), more].concat();
+    event_named(sequence, since, kind, 1, more)
+}
+
+fn event_named(sequence: u64, since: u64, kind: u64, name: u64, more: &[u8]) -> Vec<u8> {
+    let fields = [&number(event::TYPE, kind), &number(event::NAME, name), more].concat();
     let content = [number(packet::TIMESTAMP, since), message(packet::TRACK_EVENT, &fields)];
     of(sequence, &content.concat())
 }
@@ -74,12 +84,21 @@ fn fiber() -> Vec<u8> {
 
 /// Summarises and draws the file in every form; returns the text.
 fn shown(parts: &[Vec<u8>]) -> String {
+    shown_with(parts, true)
+}
+
+fn shown_with(parts: &[Vec<u8>], all: bool) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), parts.concat()).unwrap();
-    let summary = summary::of(file.path()).unwrap_or_else(|failure| panic!("{failure}"));
+    let summary = summary::of(file.path(), all).unwrap_or_else(|failure| panic!("{failure}"));
     json::of(&summary);
     if summary.ns() > 0 {
-        let window = window::of(file.path(), summary.start, summary.end, 16);
+        let window = window::of(
+            file.path(),
+            summary.start,
+            summary.end,
+            window::Shown { most_rows: 16, all },
+        );
         let window = window.unwrap_or_else(|failure| panic!("{failure}"));
         let picture = svg::of(&window, summary.start, "title");
         assert!(roxmltree::Document::parse(&picture).is_ok(), "{picture}");
@@ -173,7 +192,63 @@ fn a_picture_keeps_only_the_depths_that_it_shows() {
     parts.extend((0..1000).map(value));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), parts.concat()).unwrap();
-    let window = window::of(file.path(), 5005, 5035, 16);
+    let window = window::of(file.path(), 5005, 5035, window::Shown { most_rows: 16, all: true });
     let window = window.unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(window.depth, [(5000, 499), (5010, 500), (5020, 501), (5030, 502)]);
+}
+
+#[test]
+fn fibers_of_the_library_are_hidden() {
+    let of_fiber = |worker: u64, name: u64, number: u64| {
+        let waits = note(Note::WaitsFor, 1);
+        let begin = note(Note::Fiber, number);
+        let begins = |since| event_named(worker, since, event::BEGIN, name, &begin);
+        [begins(5), event(worker, 5, event::END, &waits), begins(7)].concat()
+    };
+    // The two have one name, and differ by its number.
+    let (ours, name) = (LIBRARY_NAMES, "net/server/accept.rs:50");
+    let trace = [
+        [worker(1, "worker 0"), names_from(1, ours, name), time(1, 0)].concat(),
+        [worker(2, "worker 1"), names(2, name), time(2, 0)].concat(),
+        of_fiber(1, ours, 1),
+        of_fiber(2, 1, 2),
+    ];
+    let text = shown_with(&trace, false);
+    assert!(text.contains("1 fiber of the library is hidden; --all shows it"), "{text}");
+    let rows = |text: &str| text.matches("accept.rs:50      1     2 ").count();
+    assert_eq!(rows(&text), 1, "{text}");
+    let text = shown_with(&trace, true);
+    assert!(rows(&text) == 2 && !text.contains("hidden"), "{text}");
+}
+
+/// A program may name its fibers as the library names its own.
+#[test]
+fn only_fibers_that_the_library_spawns_are_hidden() {
+    use cringle::{fiber, net};
+    const NAMES: [&str; 3] = ["a/b.rs:5", "cringle acceptor 0", "net/server/accept.rs:50"];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let trace = cringle::trace::start(file.path()).unwrap();
+    cringle::run(|| {
+        for name in NAMES {
+            let named = fiber::Builder::new().name(name.into());
+            named.spawn_local(fiber::yield_now).unwrap().join().unwrap();
+        }
+        let server = net::Server::bind("127.0.0.1:0").unwrap();
+        let stopper = server.stopper();
+        fiber::scope(|s| {
+            s.spawn_local(|| server.run(|_, _| Ok(())).unwrap());
+            fiber::yield_now();
+            stopper.stop();
+        });
+    });
+    trace.finish().unwrap();
+    let shown = |all| text::of(&summary::of(file.path(), all).unwrap_or_else(|e| panic!("{e}")));
+    let (some, all) = (shown(false), shown(true));
+    assert!(NAMES.iter().all(|name| some.contains(name)), "{some}");
+    assert!(some.contains("of the library") && some.contains("hidden"), "{some}");
+    // Its own acceptor, and the program's.
+    let acceptors = |text: &str| {
+        text.lines().filter(|line| line.trim_start().starts_with("cringle acceptor 0")).count()
+    };
+    assert!(acceptors(&all) > acceptors(&some), "{some}{all}");
 }

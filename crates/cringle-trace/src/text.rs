@@ -87,6 +87,18 @@ fn fibers(summary: &Summary) -> String {
     let rows = summary.fibers.iter().take(MOST_ROWS).map(row);
     table(&["fibers", "count", "runs", "running", "ready", "waiting"], rows)
         + &more(summary.fibers.len(), "names")
+        + &hidden(summary)
+}
+
+fn hidden(summary: &Summary) -> String {
+    match summary.hidden {
+        0 => String::new(),
+        1 => "1 fiber of the library is hidden; --all shows it\n".into(),
+        number => {
+            let number = count(number as f64);
+            format!("{number} fibers of the library are hidden; --all shows them\n")
+        }
+    }
 }
 
 fn waits(summary: &Summary) -> String {

@@ -54,9 +54,17 @@ pub(super) struct Window {
     pub(super) depth: Vec<(u64, i64)>,
 }
 
+/// The fibers that are drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    pub(super) most_rows: usize,
+    /// Also those of the library.
+    pub(super) all: bool,
+}
+
 struct Collector {
     span: Span,
-    most_rows: usize,
+    shown: Shown,
     lanes: Vec<Lane>,
     rows: Vec<Row>,
     row_of: HashMap<Fiber, usize>,
@@ -84,11 +92,11 @@ struct OpenSlice {
     since: u64,
 }
 
-/// Reads the events between `from` and `to`, with at most `most_rows` fibers.
-pub(super) fn of(path: &Path, from: u64, to: u64, most_rows: usize) -> Result<Window, Failure> {
+/// Reads the events between `from` and `to`.
+pub(super) fn of(path: &Path, from: u64, to: u64, shown: Shown) -> Result<Window, Failure> {
     let mut collector = Collector {
         span: Span { from, to },
-        most_rows,
+        shown,
         lanes: Vec::new(),
         rows: Vec::new(),
         row_of: HashMap::new(),
@@ -194,7 +202,8 @@ impl Collector {
     ) {
         let row = match self.row_of.get(&fiber) {
             Some(&row) => row,
-            None if self.rows.len() < self.most_rows => {
+            None if !self.shown.all && content.names.is_of_library(name) => return,
+            None if self.rows.len() < self.shown.most_rows => {
                 let worker = match self.lanes.len() {
                     1 => String::new(),
                     _ => format!("{}·", number(&self.lanes[fiber.home].name)),

@@ -42,7 +42,7 @@ pub(crate) fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::R
         for (path, line, text) in &matches {
             writeln!(out, "{}:{line}: {text}", path.display())?;
         }
-        Ok::<_, io::Error>(matches.len())
+        io::Result::Ok(matches.len())
     })?;
     out.flush()?;
     Ok(matches)

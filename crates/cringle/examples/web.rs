@@ -15,6 +15,7 @@
 #[path = "web/http.rs"]
 pub(crate) mod http;
 
+use cringle::cancel::{self, Reason};
 use cringle::fs::Dir;
 use cringle::net::{Served, Server, Shutdown, Stopper, TcpStream};
 use cringle::signal::{Signal, Signals};
@@ -97,7 +98,10 @@ enum Refusal {
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Refusal {
-        Refusal::Io(error)
+        match cancel::reason(&error) {
+            Some(Reason::Elapsed(_)) => Refusal::Status(408),
+            _ => Refusal::Io(error),
+        }
     }
 }
 
@@ -140,11 +144,7 @@ impl Connection<'_> {
             io::copy(&mut self.stream.take(1 << 20), &mut io::sink())
         });
         match drained {
-            Err(error)
-                if cringle::cancel::reason(&error) == Some(cringle::cancel::Reason::Cancelled) =>
-            {
-                Err(error)
-            }
+            Err(error) if cancel::reason(&error) == Some(Reason::Cancelled) => Err(error),
             // The connection ends here, even if the client has reset it or is still sending.
             _ => Ok(()),
         }
@@ -179,7 +179,7 @@ impl Connection<'_> {
             }
         }
         let limits = self.limits;
-        within(limits.request, || {
+        time::try_timeout(limits.request, || {
             loop {
                 if let Some((request, end)) =
                     http::parse(&self.buffered).map_err(Refusal::Status)?
@@ -275,7 +275,7 @@ impl Connection<'_> {
         if request.expects_continue && self.buffered.is_empty() {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        within(self.limits.request, || match request.body {
+        time::try_timeout(self.limits.request, || match request.body {
             Body::Length(length) => self.skip(length).map(|()| length),
             Body::Chunked => self.skip_chunks(limit),
         })
@@ -364,27 +364,12 @@ impl Connection<'_> {
     }
 }
 
-/// Runs `f`, and refuses the request with status 408 if `f` takes longer than `limit`.
-fn within<T>(limit: Duration, f: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
-    // `timeout` takes a closure that returns an `io::Result`, so a `Refusal::Status` is returned
-    // inside `Ok`.
-    let result = time::timeout(limit, || match f() {
-        Err(Refusal::Io(error)) => Err(error),
-        other => Ok(other),
-    });
-    match result {
-        Ok(result) => result,
-        Err(error) if error.kind() == ErrorKind::TimedOut => Err(Refusal::Status(408)),
-        Err(error) => Err(Refusal::Io(error)),
-    }
-}
-
 /// Converts an error of a read within a request. The client of an incomplete request may still read
 /// the response.
 fn cut_off(error: io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::UnexpectedEof => Refusal::Status(400),
-        _ => Refusal::Io(error),
+        _ => error.into(),
     }
 }
 

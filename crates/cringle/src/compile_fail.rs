@@ -134,7 +134,7 @@ struct FiberLocalEscapes;
 ///         std::io::Result::Ok(())
 ///     })
 /// })?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 /// ```compile_fail,E0373
 /// cringle::run(|| {
@@ -144,7 +144,7 @@ struct FiberLocalEscapes;
 ///         std::io::Result::Ok(())
 ///     })
 /// })?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 /// ```compile_fail
 /// // The scope cannot be kept past its end.
@@ -189,3 +189,27 @@ struct TryScopeBorrows;
 /// });
 /// ```
 struct BorrowFromProtect;
+
+/// `timeout` takes closures whose error is an `io::Error`; `try_timeout` takes others.
+///
+/// ```
+/// use cringle::time::{Duration, try_timeout};
+///
+/// fn answer() -> Result<u8, Box<dyn std::error::Error>> {
+///     try_timeout(Duration::from_secs(1), || Ok("42".parse()?))
+/// }
+/// assert_eq!(answer().unwrap(), 42);
+/// ```
+/// ```compile_fail,E0308
+/// use cringle::time::{Duration, timeout};
+///
+/// fn answer() -> Result<u8, Box<dyn std::error::Error>> {
+///     timeout(Duration::from_secs(1), || "42".parse::<u8>().map_err(Box::from))
+/// }
+/// ```
+/// ```compile_fail,E0308
+/// use cringle::time::{Duration, timeout};
+///
+/// let _ = timeout(Duration::from_secs(1), || 42);
+/// ```
+struct ErrorsOfTimeout;

@@ -54,6 +54,7 @@
 //! | limit the time of a call, stop it | [`time::timeout`], [`cancel`], [`fiber::try_scope`] |
 //! | end on Ctrl-C, receive signals | [`signal`] |
 //! | see which fiber waits for what | [`runtime::dump`] |
+//! | find what a fiber must not hold over a wait | [`detect`] |
 //! | read the runtime's counters | [`runtime::stats`] |
 //! | record where the time goes | [`trace`] |
 //! | make a call that blocks | [`fiber::unblock`] |
@@ -68,6 +69,7 @@
 //! |---|---|
 //! | `sim` | the simulator, for tests |
 //! | `raw` | `ring::submit`: any opcode, by an unsafe call |
+//! | `detect` | the [hazard detector](detect) in release builds, too, and for spans of `tracing` |
 //! | `tracing` | spans of the `tracing` crate follow their fiber; the library's own events |
 //!
 //! # Soundness with borrowed buffers
@@ -88,11 +90,13 @@
 //! Environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring` or
 //! `epoll`) for [`Builder::driver`], `CRINGLE_THREAD_LOCALS` (`shared` or `private`) for
 //! [`Builder::thread_locals`], `CRINGLE_THREADS` (`system` or `fibers`) for [`Builder::threads`],
-//! `CRINGLE_WATCHDOG` (milliseconds or `off`) for [`Builder::watchdog`], and `CRINGLE_TRACE` (a
-//! file) for [`trace`].
+//! `CRINGLE_WATCHDOG` (milliseconds, `locks` or `off`) for [`Builder::watchdog`], `CRINGLE_TRACE`
+//! (a file) for [`trace`], `CRINGLE_DETECT` (`off`, `report` or `abort`) for [`detect`], and
+//! `CRINGLE_DUMP` (`usr1` or a file) for [`signal::dump_on`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
+#![debugger_visualizer(gdb_script_file = "../debugger/cringle_debug.py")]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("cringle runs on Linux only: it uses io_uring and epoll");
@@ -101,6 +105,7 @@ compile_error!("cringle needs a 64-bit address space: each fiber maps a stack of
 
 pub mod block;
 pub mod cancel;
+pub mod detect;
 mod driver;
 pub mod fiber;
 pub mod fs;
@@ -129,6 +134,11 @@ mod tracing_events;
 
 pub use runtime::cancelled::Cancelled;
 pub use runtime::run::{Builder, run};
+
+/// Starts what the environment requests of the modules above the runtime, at the first `run`.
+fn start_from_environment() -> std::io::Result<()> {
+    signal::dump_from_environment()
+}
 
 #[cfg(doctest)]
 mod compile_fail;
@@ -162,6 +172,9 @@ mod pages {
         Simulation: "docs/book/src/simulation.md",
         Diagnosing: "docs/book/src/diagnosing.md",
         Deploying: "docs/book/src/deploying.md",
+        Python: "docs/book/src/python.md",
+        C: "docs/book/src/c.md",
         FromThreads: "docs/book/src/from-threads.md",
+        HaskellOcaml: "docs/book/src/haskell-ocaml.md",
     }
 }

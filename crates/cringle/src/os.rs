@@ -1,15 +1,16 @@
 //! Extensions for Unix and Linux, under std's paths.
 //!
 //! ```
+//! # fn main() -> std::io::Result<()> {
 //! use cringle::{fs::File, os::unix::fs::FileExt};
 //!
 //! cringle::run(|| {
 //!     let mut magic = [0; 4];
 //!     File::open("/proc/self/exe")?.read_exact_at(&mut magic, 0)?;
 //!     assert_eq!(&magic, b"\x7fELF");
-//!     Ok::<(), std::io::Error>(())
+//!     Ok(())
 //! })
-//! .unwrap();
+//! # }
 //! ```
 
 pub use std::os::fd;
@@ -21,7 +22,7 @@ pub use std::os::fd;
 ///
 /// let (left, right) = UnixStream::pair()?;
 /// # drop((left, right));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub mod unix {
     pub use std::os::unix::{ffi, io};
@@ -35,7 +36,7 @@ pub mod unix {
     /// use cringle::{fs, os::unix::fs::MetadataExt};
     ///
     /// assert!(fs::metadata("/proc/self/exe")?.ino() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub mod fs {
         pub use crate::fs::names::symlink;
@@ -49,6 +50,7 @@ pub mod unix {
     /// Unix sockets, as std's. Only the calling fiber waits.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::os::unix::net::UnixStream;
     /// use std::io::{Read, Write};
     ///
@@ -58,9 +60,9 @@ pub mod unix {
     ///     let mut received = [0; 4];
     ///     right.read_exact(&mut received)?;
     ///     assert_eq!(&received, b"rope");
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub mod net {
         pub use crate::net::unix::{
@@ -76,7 +78,7 @@ pub mod unix {
     ///
     /// let status = cringle::run(|| Command::new("true").status())?;
     /// assert_eq!(status.signal(), None);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub mod process {
         pub use crate::process::unix::{ChildExt, CommandExt};
@@ -92,7 +94,7 @@ pub mod unix {
     /// let mut byte = [0];
     /// File::open("/proc/self/exe")?.read_exact_at(&mut byte, 1)?;
     /// assert_eq!(byte, *b"E");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub mod prelude {
         pub use super::process::{ChildExt, CommandExt};
@@ -106,7 +108,7 @@ pub mod unix {
 /// use cringle::{fs, os::linux::fs::MetadataExt};
 ///
 /// assert!(fs::metadata("/proc/self/exe")?.st_ino() > 0);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub mod linux {
     /// Extensions for files.
@@ -115,7 +117,7 @@ pub mod linux {
     /// use cringle::{fs, os::linux::fs::MetadataExt};
     ///
     /// assert!(fs::metadata("/proc/self/exe")?.st_size() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub mod fs {
         pub use crate::fs::linux::LinuxMetadataExt as MetadataExt;
@@ -129,7 +131,7 @@ pub mod linux {
     ///
     /// let address = SocketAddr::from_abstract_name(b"cringle")?;
     /// assert_eq!(address.as_abstract_name(), Some(&b"cringle"[..]));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub mod net {
         pub use crate::net::linux::TcpStreamExt;

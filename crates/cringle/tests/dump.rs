@@ -470,7 +470,7 @@ fn dump_shows_every_other_wait() {
                 .spawn_scoped_local(s, || {
                     let _ = time::timeout(Duration::from_secs(1800), || {
                         fiber::park();
-                        Ok::<(), std::io::Error>(())
+                        std::io::Result::Ok(())
                     });
                 })
                 .unwrap();

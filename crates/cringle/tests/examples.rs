@@ -2,6 +2,10 @@
 
 mod disk;
 
+#[path = "../examples/cache.rs"]
+mod cache;
+#[path = "../examples/chat.rs"]
+mod chat;
 #[path = "../examples/commits.rs"]
 mod commits;
 #[path = "../examples/copy.rs"]
@@ -26,8 +30,12 @@ mod lookup;
 mod mapped;
 #[path = "../examples/race.rs"]
 mod race;
+#[path = "../examples/random.rs"]
+mod random;
 
 use disk::{directory, pattern};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 #[test]
@@ -116,6 +124,72 @@ fn grep_finds_every_line_in_a_tree() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!(grep::run("bowline", directory.path(), &mut Vec::new()).unwrap(), 0);
     assert!(grep::run("", Path::new("/nowhere"), &mut Vec::new()).is_err());
+}
+
+#[test]
+fn cache_answers_pipelines_until_it_is_stopped() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let server = std::thread::spawn(move || {
+        cache::run("127.0.0.1:0", |server| {
+            sender.send((server.local_addr().unwrap(), server.stopper())).unwrap();
+        })
+    });
+    let (addr, stopper) = receiver.recv().unwrap();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    let commands =
+        "PING\r\nSET a 41\r\nINCR a\r\nGET a\r\nDEL a b\r\nGET a\r\nSET b x\r\nINCR b\r\nNO\r\n";
+    let answers = "+PONG\r\n+OK\r\n:42\r\n$2\r\n42\r\n:1\r\n$-1\r\n+OK\r\n-ERR value is not an integer or \
+                   out of range\r\n-ERR unknown command or wrong number of arguments\r\n";
+    stream.write_all(commands.as_bytes()).unwrap();
+    let mut received = vec![0; answers.len()];
+    stream.read_exact(&mut received).unwrap();
+    assert_eq!(String::from_utf8(received).unwrap(), answers);
+    // The connection is idle.
+    stopper.stop();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn chat_sends_each_line_to_all_clients() {
+    cringle::run(|| {
+        let listener = cringle::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        cringle::fiber::spawn(|| chat::run(listener));
+        let connect = || BufReader::new(cringle::net::TcpStream::connect(addr).unwrap());
+        let line_of = |client: &mut BufReader<cringle::net::TcpStream>| {
+            let mut line = String::new();
+            assert!(client.read_line(&mut line).unwrap() > 0, "the server closed the connection");
+            line
+        };
+        let mut clients: Vec<_> = (0..3).map(|_| connect()).collect();
+        // A client that gets its own line is known to the server.
+        for (n, client) in clients.iter_mut().enumerate() {
+            writeln!(client.get_ref(), "{n}").unwrap();
+            while line_of(client) != format!("{n}\n") {}
+        }
+        writeln!(clients[0].get_ref(), "ahoy").unwrap();
+        for client in &mut clients {
+            while line_of(client) != "ahoy\n" {}
+        }
+    });
+}
+
+#[test]
+fn random_reads_all_blocks_it_was_asked_for() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(64 * 4096)).unwrap();
+    let mut out = Vec::new();
+    random::run(&path, 500, 32, &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    let starts = out.lines().map(|line| line.split([' ', ':']).next().unwrap());
+    assert_eq!(starts.skip(1).collect::<Vec<_>>(), ["p50", "p99", "p99.9"], "{out}");
+    assert!(out.lines().next().unwrap().ends_with(" reads/s"), "{out}");
+    assert!(random::run(Path::new("/nowhere"), 1, 1, &mut Vec::new()).is_err());
+    std::fs::write(&path, "short").unwrap();
+    let e = random::run(&path, 1, 1, &mut Vec::new()).unwrap_err();
+    assert_eq!(e.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
 /// The lines of `examples/hash.rs`, by a plain program with another algorithm.

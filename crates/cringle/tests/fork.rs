@@ -8,10 +8,11 @@ mod disk;
 
 use cringle::block::BlockIo;
 use cringle::fiber;
-use cringle::fs::File;
+use cringle::fs::{Direct, File, OpenOptions};
 use cringle::runtime::DriverChoice;
 use disk::in_company;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Forks, runs `f` in the child, and returns how the child ended.
 fn forked(in_child: impl FnOnce() -> i32) -> libc::c_int {
@@ -139,5 +140,47 @@ fn child_forked_outside_run_can_run() {
         });
         assert_eq!(status, 0);
         assert_eq!(cringle::run(|| 2), 2);
+    });
+}
+
+/// What the process shares, such as the list of its engines, may be in use by other threads.
+#[test]
+fn child_works_whatever_other_threads_do() {
+    child::must_succeed("child_works_whatever_other_threads_do", || {
+        let directory = disk::directory();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![7; 1 << 16]).unwrap();
+        let open = || OpenOptions::new().read(true).write(true).direct(Direct::Bounce).open(&path);
+        // Other bytes of the first block: their writers exclude each other.
+        let use_file = |at: u64| -> std::io::Result<()> {
+            let file = open()?;
+            for _ in 0..10 {
+                file.write_all_at(&[7; 100], at)?;
+                file.read_exact_at(&mut [0; 100], at)?;
+            }
+            Ok(())
+        };
+        let use_engine = || BlockIo::builder().build()?.close();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    use_file(1).unwrap();
+                }
+            });
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    use_engine().unwrap();
+                }
+            });
+            for _ in 0..child::scaled(30, 3000) {
+                let status = forked(|| {
+                    let done = use_file(200).and_then(|()| use_engine());
+                    i32::from(done.is_err())
+                });
+                assert_eq!(status, 0);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
     });
 }

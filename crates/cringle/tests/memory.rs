@@ -6,10 +6,12 @@
 mod child;
 
 use child::{Footprint, field_kib, scaled, status_kib};
+use cringle::runtime::Balance;
 use cringle::{Builder, fiber};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Mutex;
+use std::time::Duration;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -156,5 +158,71 @@ fn only_warm_deep_stacks_keep_pages() {
             assert!(stay < 2 * (DEEP_KIB + 16) * WARM, "{stay} KiB of ended fibers stay resident");
         });
         run.unwrap();
+    });
+}
+
+/// The bytes that a deep call uses, and the most that stay resident for an idle fiber.
+const DEEP_BYTES: usize = 256 << 10;
+const SHALLOW_KIB: u64 = 16;
+
+/// Touches this many bytes of the stack.
+#[inline(never)]
+fn call_deep() -> u8 {
+    let mut frame = [1; DEEP_BYTES];
+    std::hint::black_box(&mut frame)[7]
+}
+
+/// Waits until each of `count` stacks that were used deep has few resident pages.
+fn wait_until_shallow(before_kib: u64, count: usize) {
+    while !is_shallow(before_kib, count) {
+        fiber::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_shallow(before_kib: u64, count: usize) -> bool {
+    status_kib("VmRSS:") <= before_kib + count as u64 * SHALLOW_KIB
+}
+
+#[test]
+fn deep_stacks_give_pages_back_when_idle() {
+    // No more than the pool keeps.
+    const FIBERS: usize = 120;
+    in_turn("deep_stacks_give_pages_back_when_idle", || {
+        let moves = [(Balance::Fixed, false), (Balance::Fixed, true), (Balance::Moving, false)];
+        for (balance, is_busy) in moves {
+            let builder = Builder::new().workers(1).balance(balance);
+            let run = builder.run(|| {
+                let before = status_kib("VmRSS:");
+                let deep_kib = before + (FIBERS * DEEP_BYTES) as u64 / 1024;
+                let handles: Vec<_> = (0..FIBERS)
+                    .map(|n| {
+                        fiber::spawn_local(move || {
+                            let kept = [n as u8; 64];
+                            let deep = || assert_eq!(call_deep(), 1);
+                            deep();
+                            fiber::park();
+                            // What lies above the stack pointer has stayed, and the rest is usable.
+                            assert!(std::hint::black_box(kept).iter().all(|&byte| byte == n as u8));
+                            deep();
+                        })
+                    })
+                    .collect();
+                fiber::yield_now();
+                assert!(status_kib("VmRSS:") >= deep_kib, "the calls are not deep");
+                if is_busy {
+                    // The worker never sleeps meanwhile.
+                    while !is_shallow(before, FIBERS) {
+                        (0..100).for_each(|_| fiber::yield_now());
+                    }
+                }
+                wait_until_shallow(before, FIBERS);
+                handles.iter().for_each(|handle| handle.thread().unpark());
+                handles.into_iter().for_each(|handle| handle.join().unwrap());
+                // The free stacks of the pool have been used deep by the second call.
+                assert!(status_kib("VmRSS:") >= deep_kib, "the pool keeps no stacks");
+                wait_until_shallow(before, FIBERS);
+            });
+            run.unwrap();
+        }
     });
 }

@@ -8,7 +8,7 @@ fn panic_on_fibers() {
     let builder = Builder::new().workers(2);
     let run = builder.run(|| {
         let named = fiber::Builder::new().name("fetch".into()).worker(1);
-        named.spawn(|| panic!("no answer")).unwrap().join().unwrap_err();
+        named.spawn(|| panic!("no answer")).unwrap().join().unwrap_err(); // the named place
         fiber::spawn_local(|| panic!("without a name")).join().unwrap_err();
     });
     run.unwrap();
@@ -31,9 +31,11 @@ fn default_panic_message_names_fiber() {
     };
     let lines: Vec<&str> = text.lines().collect();
     let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect(text);
-    let name = at("cringle: fiber 'fetch' (worker 1) panicked:");
+    let source = include_str!("panic_message.rs").lines();
+    let line = 1 + source.take_while(|line| !line.ends_with("// the named place")).count();
+    let name = at(&format!("cringle: fiber 'fetch' (worker 1) panicked at {}:{line}:", file!()));
     assert!(name < at("no answer"), "{text}");
-    assert_eq!(text.matches("panicked:").count(), 1, "{text}");
+    assert_eq!(text.matches("cringle: fiber").count(), 1, "{text}");
 }
 
 #[test]

@@ -372,7 +372,7 @@ fn directories_are_opened_and_examined() {
         assert_eq!(exists.kind(), ErrorKind::AlreadyExists);
         let listed = cringle::fs::read_dir("/a")?.next().unwrap();
         assert_eq!(listed.unwrap_err().raw_os_error(), Some(libc::ENOSYS));
-        Ok::<(), io::Error>(())
+        io::Result::Ok(())
     };
     let mut world = World::new(1, &Options::new());
     world.run(run).unwrap().unwrap();

@@ -1,13 +1,14 @@
 //! Syncs that fail in the simulation, as on Linux: each open file reports the failure once, and the
 //! bytes that could not be written are lost, though later syncs succeed.
 
+use cringle::block::Batch;
 use cringle::fiber;
 use cringle::fs::{File, WriteFlags};
 use cringle::sim::{Fault, Faults, Options, World};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,6 +30,10 @@ fn failing() -> Faults {
 
 fn open() -> io::Result<File> {
     File::options().read(true).write(true).open("/log")
+}
+
+fn open_synced() -> io::Result<File> {
+    File::options().read(true).write(true).custom_flags(libc::O_DSYNC).open("/log")
 }
 
 /// Waits until no more faults occur.
@@ -102,9 +107,50 @@ fn failure_of_a_write_that_syncs_fails_later_syncs() {
     failure_fails_later_syncs(call_fails, |_| {});
 }
 
-/// Its bytes survive a loss of power, and those of a write without the flag need not.
+/// The same by a write of a file that is opened so.
+#[test]
+fn failure_of_a_write_to_a_synced_file_fails_later_syncs() {
+    let mut failed = 0;
+    for seed in 0..100 {
+        let run = world_with(seed, failing(), b"").run(|| {
+            let Ok(one) = open_synced() else { return };
+            let fails = || one.write_at(&[1; 100], 0).is_err();
+            if !(0..20).any(|_| fails()) {
+                return;
+            }
+            failed += 1;
+            wait_for_the_end_of_faults();
+            for error in [one.write_at(&[1; 100], 0).unwrap_err(), one.sync_data().unwrap_err()] {
+                assert!(error.to_string().contains("an earlier sync"), "{error}");
+            }
+        });
+        run.unwrap();
+    }
+    assert!(failed > 50, "a write failed in {failed} of 100 runs");
+}
+
 #[test]
 fn write_that_syncs_is_durable_when_it_returns() {
+    is_durable_when_it_returns(|file, bytes, at| file.write_at_with(bytes, at, WriteFlags::DSYNC));
+}
+
+#[test]
+fn write_of_a_synced_file_is_durable_when_it_returns() {
+    is_durable_when_it_returns(|_, bytes, at| open_synced()?.write_at(bytes, at));
+}
+
+#[test]
+fn batch_of_a_synced_file_is_durable_when_it_returns() {
+    is_durable_when_it_returns(|_, bytes, at| {
+        let file = open_synced()?;
+        let mut batch = Batch::new();
+        let write = batch.write(&file, bytes, at);
+        batch.submit().get(write)
+    });
+}
+
+/// The bytes of such a write survive a loss of power, and those of another one need not.
+fn is_durable_when_it_returns(write: fn(&File, &[u8], u64) -> io::Result<usize>) {
     let (mut lost, mut kept) = (0, 0);
     for seed in 0..300 {
         let faults = Faults::none().with(Fault::Writeback);
@@ -116,7 +162,7 @@ fn write_that_syncs_is_durable_when_it_returns() {
             for n in 0..64usize {
                 // The second half is not synced.
                 file.write_at(&[1; 64], 4096 + 64 * n as u64)?;
-                let done = file.write_at_with(&[1; 64], 64 * n as u64, WriteFlags::DSYNC)?;
+                let done = write(&file, &[1; 64], 64 * n as u64)?;
                 assert_eq!(done, 64);
                 count.store(n + 1, Ordering::Relaxed);
             }

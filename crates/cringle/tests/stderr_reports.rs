@@ -226,6 +226,214 @@ fn invalid_watchdog_limit_in_environment_is_refused() {
     );
 }
 
+/// Takes a lock of std that another thread holds until `lines` has this text, on worker 0; worker 1
+/// computes meanwhile. Returns what was printed.
+fn wait_for_std_lock(builder: Builder, text: &'static str) -> String {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let mut lines = lines_of_stderr();
+    let (sender, receiver) = channel();
+    let holder = std::thread::spawn(move || {
+        let guard = LOCK.lock().unwrap();
+        sender.send(()).unwrap();
+        let printed = lines_until(&mut lines, text);
+        REPORTED.store(true, Ordering::Relaxed);
+        drop(guard);
+        printed
+    });
+    receiver.recv().unwrap();
+    let run = || {
+        let compute = || {
+            while !REPORTED.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        let computes = named("computes").worker(1).spawn(compute).unwrap();
+        named("blocked").spawn_local(|| drop(LOCK.lock().unwrap())).unwrap().join().unwrap();
+        computes.join().unwrap();
+    };
+    builder.workers(2).run(run).unwrap();
+    holder.join().unwrap()
+}
+
+#[test]
+fn watchdog_names_remedy_for_std_lock() {
+    let Some(output) = child::run("watchdog_names_remedy_for_std_lock") else {
+        let builder = Builder::new().watchdog(Duration::from_millis(10));
+        wait_for_std_lock(builder, "'blocked'");
+        return;
+    };
+    let printed = finish(output);
+    let line = printed.lines().find(|line| line.contains("'blocked'")).unwrap();
+    assert!(line.contains("which blocks worker 0") && line.contains("cringle::sync::Mutex"));
+}
+
+/// What release builds watch: a blocked worker, but no fiber that computes.
+#[test]
+fn lock_that_blocks_worker_is_reported_once() {
+    let name = "lock_that_blocks_worker_is_reported_once";
+    let body = || {
+        let printed = wait_for_std_lock(Builder::new(), "'blocked'");
+        assert!(printed.contains("cringle::sync::Mutex"), "{printed}");
+        assert!(!printed.contains("'computes'"), "{printed}");
+        assert_eq!(printed.matches("'blocked'").count(), 1, "{printed}");
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_WATCHDOG", "locks"), body);
+}
+
+/// Locks and pools of some crates wait so.
+#[test]
+fn loop_of_timed_waits_is_reported_as_a_lock() {
+    let name = "loop_of_timed_waits_is_reported_as_a_lock";
+    let body = || {
+        let mut lines = lines_of_stderr();
+        let reader = std::thread::spawn(move || lines_until(&mut lines, "'waits'"));
+        let wait_again = || {
+            let (lock, condvar) = (std::sync::Mutex::new(()), std::sync::Condvar::new());
+            while !reader.is_finished() {
+                let guard = lock.lock().unwrap();
+                drop(condvar.wait_timeout(guard, Duration::from_millis(100)).unwrap());
+            }
+        };
+        let run = || {
+            fiber::scope(|s| {
+                let waits = named("waits").spawn_scoped_local(s, wait_again).unwrap();
+                waits.join().unwrap();
+            });
+        };
+        Builder::new().workers(1).run(run).unwrap();
+        assert!(reader.join().unwrap().contains("which blocks worker 0"));
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_WATCHDOG", "locks"), body);
+}
+
+#[test]
+fn environment_enables_dump_at_signal() {
+    let name = "environment_enables_dump_at_signal";
+    let body = || {
+        let mut lines = lines_of_stderr();
+        let run = || {
+            kill(Signal::User1);
+            fiber::unblock(|| lines_until(&mut lines, "'main'"))
+        };
+        let printed = Builder::new().workers(1).run(run).unwrap();
+        assert!(printed.contains("cringle: SIGUSR1: dump of the runtime"), "{printed}");
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", "usr1"), body);
+}
+
+#[test]
+fn environment_names_file_of_dumps() {
+    let name = "environment_names_file_of_dumps";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("dump-%p");
+    let body = || {
+        let value = std::env::var("CRINGLE_DUMP").unwrap();
+        let path = value.replace("%p", &std::process::id().to_string());
+        Builder::new().workers(1).run(|| ()).unwrap();
+        // Two runs have one thread for the dumps.
+        Builder::new()
+            .workers(1)
+            .run(|| {
+                kill(Signal::User1);
+                while !std::fs::read_to_string(&path).is_ok_and(|text| text.contains("'main'")) {
+                    fiber::yield_now();
+                }
+            })
+            .unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches("SIGUSR1: dump of the runtime").count(), 1, "{text}");
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", &path), body);
+}
+
+#[test]
+fn signal_makes_one_dump_for_several_requests() {
+    let name = "signal_makes_one_dump_for_several_requests";
+    let body = || {
+        let mut lines = lines_of_stderr();
+        let run = || {
+            let mut printed = String::new();
+            for guards in [2, 1, 0] {
+                let request = |_| signal::dump_on(&[Signal::User1]).unwrap();
+                let guards: Vec<_> = (0..guards).map(request).collect();
+                kill(Signal::User1);
+                printed += &fiber::unblock(|| lines_until(&mut lines, "'main'"));
+                drop(guards);
+            }
+            // The threads have printed what they were to print when their guards are dropped.
+            eprintln!("the end");
+            printed + &fiber::unblock(|| lines_until(&mut lines, "the end"))
+        };
+        let printed = Builder::new().workers(1).run(run).unwrap();
+        assert_eq!(printed.matches("SIGUSR1: dump of the runtime").count(), 3, "{printed}");
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", "usr1"), body);
+}
+
+#[test]
+fn unwritable_file_of_dumps_is_refused() {
+    let name = "unwritable_file_of_dumps_is_refused";
+    let body = || {
+        for path in ["/nonexistent/dump", "/tmp/"] {
+            // SAFETY: the child has no other thread that reads the environment.
+            unsafe { std::env::set_var("CRINGLE_DUMP", path) };
+            let refused = Builder::new().run(|| ()).unwrap_err().to_string();
+            let expected = format!("CRINGLE_DUMP: cannot write {path}: ");
+            assert!(refused.starts_with(&expected), "{refused}");
+        }
+    };
+    child::must_succeed(name, body);
+}
+
+/// A FIFO without a reader has no effect but a line, and the next dump is made.
+#[test]
+fn fifo_of_dumps_does_not_block() {
+    let name = "fifo_of_dumps_does_not_block";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let body = || {
+        let path = std::env::var("CRINGLE_DUMP").unwrap();
+        let mut lines = lines_of_stderr();
+        let run = || {
+            kill(Signal::User1);
+            let failed = format!("no dump: cannot write {path}: ");
+            fiber::unblock(|| lines_until(&mut lines, &failed));
+            let reads = {
+                use std::os::unix::fs::OpenOptionsExt;
+                let mut options = std::fs::OpenOptions::new();
+                options.read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap()
+            };
+            kill(Signal::User1);
+            fiber::unblock(|| lines_until_end_of(reads))
+        };
+        Builder::new().workers(1).run(run).unwrap();
+    };
+    let make = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(make.success());
+    child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", &path), body);
+}
+
+/// Reads until the dump's last fiber arrives.
+fn lines_until_end_of(mut file: std::fs::File) {
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("'main'") {
+        let _not_yet = std::io::Read::read_to_end(&mut file, &mut text);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn invalid_dump_in_environment_is_refused() {
+    let name = "invalid_dump_in_environment_is_refused";
+    let body = || {
+        let refused = Builder::new().run(|| ()).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(refused.to_string().contains("CRINGLE_DUMP is \"yes\""), "{refused}");
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", "yes"), body);
+}
+
 /// In a simulation, the workers run one at a time: nobody could end the wait but a thread outside.
 #[cfg(feature = "sim")]
 #[test]
@@ -247,4 +455,37 @@ fn simulated_worker_that_waits_in_the_kernel_is_reported() {
         return;
     };
     finish(output);
+}
+
+#[test]
+fn environment_enables_dump_in_forked_child() {
+    let name = "environment_enables_dump_in_forked_child";
+    let body = || {
+        let has_dump_thread = || {
+            let threads = std::fs::read_dir("/proc/self/task").unwrap();
+            let mut names = threads.map(|thread| {
+                std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap_or_default()
+            });
+            names.any(|name| name.trim() == "cringle-dump")
+        };
+        // A thread gives itself its name some time after its start.
+        let wait_for_dump_thread = || {
+            while !has_dump_thread() {
+                std::thread::yield_now();
+            }
+        };
+        Builder::new().workers(1).run(|| ()).unwrap();
+        wait_for_dump_thread();
+        // SAFETY: by the contract of `fork`. No other thread holds a lock that the child needs.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let has_run = Builder::new().workers(1).run(wait_for_dump_thread).is_ok();
+            std::process::exit(if has_run { 0 } else { 1 });
+        }
+        let mut status = -1;
+        // SAFETY: by the contract of `waitpid`, with a valid pointer.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", "usr1"), body);
 }

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tools::on_one_worker;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Id, Level, Subscriber, info, info_span};
+use tracing::{Event, Id, Level, Metadata, Subscriber, info, info_span};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -227,6 +228,89 @@ fn library_emits_events_of_fibers_and_operations() {
     assert_eq!(with_message(&records, "a scope is cancelled").len(), 1);
     assert!(records.iter().all(|record| [Level::DEBUG, Level::TRACE].contains(&record.level)));
     assert!(records.iter().any(|record| record.level == Level::TRACE), "{records:?}");
+}
+
+/// The events of a fiber have its name, if it has one, and the number of its `ThreadId`.
+#[test]
+fn events_name_the_fiber_that_causes_them() {
+    let id = || format!("{:?}", fiber::current().id());
+    let ids = std::cell::RefCell::new(Vec::new());
+    let records = recorded(|| {
+        on_one_worker(|| {
+            fiber::scope(|s| {
+                let work = || {
+                    cringle::fs::write("/dev/null", "x").unwrap();
+                    fiber::yield_now();
+                    fiber::sleep(Duration::from_millis(1));
+                    ids.borrow_mut().push(id());
+                };
+                fiber::Builder::new().name("named".into()).spawn_scoped_local(s, work).unwrap();
+                fiber::Builder::new().spawn_scoped_local(s, work).unwrap();
+            });
+            fiber::scope(|s| s.cancel());
+            ids.borrow_mut().push(id());
+        });
+    });
+    let records: Vec<Record> =
+        records.into_iter().filter(|record| record.target == "cringle").collect();
+    let ids = ids.into_inner();
+    let number = |record: &Record, field| format!("ThreadId(Fiber({}))", record.fields[field]);
+    // The fiber and the new one, by their numbers.
+    let spawned: Vec<String> =
+        with_message(&records, "spawn").iter().map(|record| number(record, "id")).collect();
+    assert_eq!(spawned, ids[..2]);
+    for record in with_message(&records, "spawn") {
+        assert_eq!(
+            (&*record.fields["fiber"], number(record, "fiber_id")),
+            ("\"main\"", ids[2].clone())
+        );
+    }
+    for message in ["a fiber continues", "an operation has ended"] {
+        let causes = with_message(&records, message);
+        for (id, name) in ids.iter().zip([Some("\"named\""), None, Some("\"main\"")]) {
+            let own: Vec<_> =
+                causes.iter().filter(|record| number(record, "fiber_id") == *id).collect();
+            // `main` performs no operation.
+            let is_expected = name != Some("\"main\"") || message == "a fiber continues";
+            assert_eq!(!own.is_empty(), is_expected, "{message}: {causes:?}");
+            let names = own.iter().map(|record| record.fields.get("fiber").map(String::as_str));
+            assert!(names.into_iter().all(|found| found == name), "{own:?}");
+        }
+    }
+    assert_eq!(with_message(&records, "a scope is cancelled")[0].fields["fiber"], "\"main\"");
+    // `run` is called outside of any fiber.
+    for message in ["run", "run has ended"] {
+        let fields = &with_message(&records, message)[0].fields;
+        assert!(!fields.contains_key("fiber") && !fields.contains_key("fiber_id"), "{fields:?}");
+    }
+}
+
+/// Looking for the fiber gives it a number, which shows who has looked.
+#[test]
+fn unwanted_events_look_for_no_fiber() {
+    child::must_succeed("unwanted_events_look_for_no_fiber", || {
+        let given = || {
+            let number = || {
+                let id = format!("{:?}", fiber::current().id());
+                let digits: String = id.chars().filter(char::is_ascii_digit).collect();
+                digits.parse::<u64>().unwrap()
+            };
+            on_one_worker(|| {
+                let before = fiber::spawn_local(number).join().unwrap();
+                fiber::scope(|s| (0..9).for_each(|_| drop(s.spawn_local(fiber::yield_now))));
+                fiber::spawn_local(number).join().unwrap() - before - 1
+            })
+        };
+        assert_eq!(given(), 0, "without a subscriber");
+        let with_filter = |wanted: fn(&Metadata<'_>) -> bool| {
+            let recorder = Recorder::default().with_filter(filter_fn(wanted));
+            let subscriber = tracing_subscriber::registry().with(recorder);
+            tracing::subscriber::with_default(subscriber, given)
+        };
+        assert_eq!(with_filter(|event| event.target() != "cringle"), 0);
+        // The scope's fibers, and both that say their number.
+        assert!(with_filter(|event| *event.level() <= Level::DEBUG) >= 9);
+    });
 }
 
 // ----- subscribers that misbehave -----

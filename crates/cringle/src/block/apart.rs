@@ -12,15 +12,15 @@ use std::cell::Cell;
 /// The number of a batch's operations that fibers of their own perform at the same time.
 const MAX_APART: usize = 64;
 
-/// The operations of a batch on files that bounce, with their files.
+/// The operations of a batch that files may perform themselves, with their files.
 #[derive(Debug, Default)]
-pub(super) struct Bouncing<'b>(pub(super) Vec<(OpId, &'b File)>);
+pub(super) struct ByFiles<'b>(pub(super) Vec<(OpId, &'b File)>);
 
-impl<'b> Bouncing<'b> {
-    /// Returns the file of an operation's op, if that needs a buffer or a lock.
+impl<'b> ByFiles<'b> {
+    /// Returns the file of an operation's op, if it performs the op itself.
     pub(super) fn file_of(&self, id: OpId, op: &Op) -> Option<&'b File> {
         let at = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
-        Some(self.0[at].1).filter(|file| file.bounces_op(op))
+        Some(self.0[at].1).filter(|file| file.performs_itself(op))
     }
 }
 
@@ -29,11 +29,11 @@ impl Batch<'_> {
     /// those of them
     ///
     /// - that are kept off the ring, as plain calls on threads;
-    /// - that need a buffer or a lock.
+    /// - that need a buffer, a lock, or a look at other writes: see [`File::performs_itself`].
     #[cold]
     pub(super) fn perform_some_apart(&mut self, worker: Here, fiber: FiberRef) {
-        let bouncing = std::mem::take(&mut self.bouncing);
-        let file_of = |at: usize, op: &Op| bouncing.file_of(OpId(at as u32), op);
+        let by_files = std::mem::take(&mut self.by_files);
+        let file_of = |at: usize, op: &Op| by_files.file_of(OpId(at as u32), op);
         let is_apart = |&at: &usize| {
             let op = &self.slots[at].op;
             op.is_off_ring() || file_of(at, op).is_some()
@@ -51,7 +51,7 @@ impl Batch<'_> {
                 let result = match file_of(at, &op) {
                     Some(_) if worker.refuses(fiber) => -libc::ECANCELED,
                     // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-                    Some(file) => unsafe { file.perform_bounced(&op) },
+                    Some(file) => unsafe { file.perform_itself(&op) },
                     None => perform_again(worker, fiber, op),
                 };
                 slots[at].completion.refuse(result);
@@ -59,11 +59,15 @@ impl Batch<'_> {
         };
         fiber::scope(|s| {
             for _ in 0..apart.len().min(MAX_APART) {
-                s.spawn_local(perform_rest);
+                // Without memory for another stack, fewer of them run at the same time.
+                if fiber::Builder::new().spawn_scoped_local(s, perform_rest).is_err() {
+                    break;
+                }
             }
             others.perform_together(worker, fiber);
+            perform_rest();
         });
         on_ring.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);
-        self.bouncing = bouncing;
+        self.by_files = by_files;
     }
 }

@@ -4,7 +4,7 @@
 //! completion (**I1**), also if the fiber is cancelled. The kernel never sees a batch that is
 //! dropped before it is submitted.
 
-use super::apart::Bouncing;
+use super::apart::ByFiles;
 use super::mapped::MappedRead;
 use super::results::{Outcome, Results, plain_call};
 use super::{FixedBuf, FixedFile};
@@ -22,6 +22,7 @@ use std::marker::PhantomData;
 /// [module](crate::block).
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{block::Batch, fs::File};
 ///
 /// # let path = std::env::temp_dir().join(format!("cringle-batch-{}", std::process::id()));
@@ -36,9 +37,9 @@ use std::marker::PhantomData;
 ///     assert_eq!(results.get(second)?, 5);
 ///     assert_eq!((&left, &right), (b"left", b"right"));
 /// #   std::fs::remove_file(&path)?;
-///     Ok::<(), std::io::Error>(())
-/// })?;
-/// # Ok::<(), std::io::Error>(())
+///     Ok(())
+/// })
+/// # }
 /// ```
 ///
 /// The buffers and files are borrowed until `submit` returns:
@@ -58,15 +59,15 @@ use std::marker::PhantomData;
 pub struct Batch<'b> {
     pub(super) slots: Vec<OpSlot>,
     /// The exact operations (`read_exact`, `write_all`), with the lengths of their buffers.
-    exact: Vec<(OpId, usize)>,
+    pub(super) exact: Vec<(OpId, usize)>,
     /// The ring of the registered files and buffers, if there are any.
     ring: Option<DriverId>,
     /// Whether a ring would perform some of the operations at the wrong offsets.
     some_off_ring: bool,
     /// The operations on files opened with [`Direct::Bounce`](crate::fs::Direct), in order.
-    pub(super) bouncing: Bouncing<'b>,
+    pub(super) by_files: ByFiles<'b>,
     /// The operations that cannot be performed, with the reason. A `Nop` takes the place of each.
-    refused: Vec<(OpId, Outcome)>,
+    pub(super) refused: Vec<(OpId, Outcome)>,
     /// The reads that are copied if their pages are in memory.
     pub(super) mapped: Vec<MappedRead>,
     borrows: PhantomData<&'b mut [u8]>,
@@ -87,7 +88,7 @@ unsafe impl Send for Batch<'_> {}
 /// let mut batch = Batch::new();
 /// let read: OpId = batch.read(&file, &mut magic, 0);
 /// assert_eq!(batch.submit().get(read)?, 4);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub(super) u32);
@@ -123,8 +124,8 @@ impl<'b> Batch<'b> {
         refused.clear();
         mapped.clear();
         let (ring, some_off_ring) = (None, false);
-        let (bouncing, borrows) = (Bouncing::default(), PhantomData);
-        Batch { slots, exact, ring, some_off_ring, bouncing, refused, mapped, borrows }
+        let (by_files, borrows) = (ByFiles::default(), PhantomData);
+        Batch { slots, exact, ring, some_off_ring, by_files, refused, mapped, borrows }
     }
 
     /// Returns the number of operations.
@@ -157,16 +158,12 @@ impl<'b> Batch<'b> {
     /// let mut batch = Batch::new();
     /// let read = batch.read(&file, &mut magic, 0);
     /// assert_eq!(batch.submit().get(read)?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     #[inline]
     pub fn read(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
-        let (target, len) = (file.target(), op_len(buf.len()));
-        let id = self.push(Op::Read { target, buf: buf.as_mut_ptr(), len, offset }, offset);
-        if !file.is_batchable_to_read() {
-            self.push_special(id, file, file.refuses_read_at());
-        }
-        id
+        // SAFETY: the slice is borrowed for as long as the batch.
+        unsafe { self.read_raw(file, buf.as_mut_ptr(), buf.len(), offset) }
     }
 
     /// Adds a read from `offset` (in bytes) that continues until `buf` is full. Its result is the
@@ -181,7 +178,7 @@ impl<'b> Batch<'b> {
     /// let read = batch.read_exact(&file, &mut text, 0);
     /// let error = batch.submit().get(read).unwrap_err();
     /// assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn read_exact(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let len = buf.len();
@@ -201,16 +198,12 @@ impl<'b> Batch<'b> {
     /// let mut batch = Batch::new();
     /// let write = batch.write(&file, b"rope", 0);
     /// assert_eq!(batch.submit().get(write)?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     #[inline]
     pub fn write(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
-        let (target, len) = (file.target(), op_len(buf.len()));
-        let id = self.push(Op::Write { target, buf: buf.as_ptr(), len, offset }, offset);
-        if !file.is_batchable_to_write() {
-            self.push_special(id, file, file.refuses_write_at());
-        }
-        id
+        // SAFETY: the slice is borrowed for as long as the batch.
+        unsafe { self.write_raw(file, buf.as_ptr(), buf.len(), offset) }
     }
 
     /// Adds a write at `offset` (in bytes) that continues until all of `buf` is written. Its result
@@ -227,7 +220,7 @@ impl<'b> Batch<'b> {
     /// batch.write_all(&file, b"strands", 5);
     /// batch.submit();
     /// assert_eq!(fs::read(&path)?, b"rope strands");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn write_all(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let id = self.write(file, buf, offset);
@@ -240,6 +233,7 @@ impl<'b> Batch<'b> {
     /// worker's.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{block::{Batch, FixedBufs, FixedFile}, fs::File};
     ///
     /// cringle::run(|| {
@@ -248,9 +242,9 @@ impl<'b> Batch<'b> {
     ///     let mut batch = Batch::new();
     ///     let read = batch.read_fixed(&file, &mut pages[0], 0);
     ///     assert_eq!(batch.submit().get(read)?, 4096);
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     #[inline]
     pub fn read_fixed(&mut self, file: &'b FixedFile, buf: &'b mut FixedBuf, offset: u64) -> OpId {
@@ -263,6 +257,7 @@ impl<'b> Batch<'b> {
     /// or `InvalidInput` if one of the two belongs to another ring than the submitting worker's.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{block::{Batch, FixedBufs, FixedFile}, fs::File};
     ///
     /// # let directory = tempfile::tempdir()?;
@@ -273,19 +268,26 @@ impl<'b> Batch<'b> {
     ///     let mut batch = Batch::new();
     ///     let write = batch.write_fixed(&file, &pages[0], 0);
     ///     assert_eq!(batch.submit().get(write)?, 4096);
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     #[inline]
     pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
-        let op = Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
-        self.push_fixed(op, offset, file, buf)
+        let op = match file.writer() {
+            None => Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() },
+            Some(writer) => Op::Write { target: writer.target(), buf: buf.start(), len, offset },
+        };
+        let id = self.push_fixed(op, offset, file, buf);
+        if let Some(writer) = file.writer() {
+            self.push_special(id, writer, None);
+        }
+        id
     }
 
     #[inline]
-    fn push(&mut self, op: Op, offset: u64) -> OpId {
+    pub(super) fn push(&mut self, op: Op, offset: u64) -> OpId {
         let id = OpId(u32::try_from(self.slots.len()).expect("fewer than 2³² operations"));
         self.slots.push(OpSlot::new(op));
         if offset > i64::MAX as u64 {
@@ -311,10 +313,10 @@ impl<'b> Batch<'b> {
     /// the cursor, and for a file that cannot be read it would wait. Keeps operations off the ring
     /// that it would perform at the wrong offsets.
     #[cold]
-    fn push_special(&mut self, id: OpId, file: &'b File, refused: Option<i32>) {
+    pub(super) fn push_special(&mut self, id: OpId, file: &'b File, refused: Option<i32>) {
         match refused {
             Some(errno) => self.refuse(id, Outcome::Errno(errno)),
-            None if file.bounces() => self.bouncing.0.push((id, file)),
+            None if file.may_perform_itself() => self.by_files.0.push((id, file)),
             None if file.is_off_ring() => self.keep_off_ring(id),
             None => {}
         }
@@ -341,6 +343,7 @@ impl<'b> Batch<'b> {
     /// Outside of a fiber the operations are performed one after the other.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{block::Batch, fs::File};
     ///
     /// cringle::run(|| {
@@ -353,9 +356,9 @@ impl<'b> Batch<'b> {
     ///     for count in batch.submit() {
     ///         assert_eq!(count?, 4096);
     ///     }
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     ///
     /// # Cancellation
@@ -398,18 +401,18 @@ impl<'b> Batch<'b> {
         if is_refused || copied > 0 && worker.refuses(fiber) {
             self.left().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
         } else if copied > 0
-            || !self.bouncing.0.is_empty()
+            || !self.by_files.0.is_empty()
             || self.some_off_ring && worker.driver().borrow().is_ring()
         {
             self.perform_some_apart(worker, fiber);
         } else {
             self.perform_together(worker, fiber);
         }
-        let bouncing = self.bouncing;
-        let again = |id, op| match bouncing.file_of(id, &op) {
+        let by_files = self.by_files;
+        let again = |id, op| match by_files.file_of(id, &op) {
             Some(_) if worker.refuses(fiber) => -libc::ECANCELED,
             // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-            Some(file) => unsafe { file.perform_bounced(&op) },
+            Some(file) => unsafe { file.perform_itself(&op) },
             None => perform_again(worker, fiber, op),
         };
         let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
@@ -455,11 +458,11 @@ impl<'b> Batch<'b> {
 
     fn perform_blocking(mut self) -> Results {
         self.copy_resident(Worker::current());
-        let bouncing = self.bouncing;
+        let by_files = self.by_files;
         // SAFETY: I1. The batch borrows what its ops point to until it has finished.
         let perform = |id, op: Op| unsafe {
-            match bouncing.file_of(id, &op) {
-                Some(file) => file.perform_bounced(&op),
+            match by_files.file_of(id, &op) {
+                Some(file) => file.perform_itself(&op),
                 None => blocking::perform(&op),
             }
         };
@@ -489,6 +492,6 @@ pub(super) fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 /// Limits a length to what one op transfers. For a longer buffer, `read` and `write` return a short
 /// count, as `pread` and `pwrite` do.
 #[inline]
-fn op_len(len: usize) -> u32 {
+pub(super) fn op_len(len: usize) -> u32 {
     len.min(MAX_RW_BYTES) as u32
 }

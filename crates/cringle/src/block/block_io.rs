@@ -4,8 +4,9 @@
 //! workers, which performs it there; the submitter waits, or receives the results by a callback or
 //! a future. So the rules of batches, and their invariants, are the same for fibers and threads.
 
+use super::admission::Admission;
 use super::owned::{OwnedBatch, OwnedResults, Submission};
-use super::{Batch, Results};
+use super::{Batch, BlockIoBuilder, Results};
 use crate::fiber::unblock::call_by;
 use crate::runtime::family::FamilyChoice;
 use crate::runtime::fiber::body::run_root_body;
@@ -16,7 +17,7 @@ use crate::runtime::stack::default_stack_bytes;
 use crate::runtime::unwinding;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::worker::Worker;
-use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::lock::Mutex;
 use crate::sys::plainly;
 use std::cell::Cell;
 use std::io;
@@ -24,109 +25,52 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Options of a [`BlockIo`]: see [`BlockIo::builder`].
+/// An engine that performs batches for any thread, on its own workers and rings.
 ///
 /// ```
-/// use cringle::block::BlockIo;
+/// use cringle::{block::{Batch, BlockIo}, fs::File};
 ///
-/// let io = BlockIo::builder().workers(2).batch_limit(16).in_flight_limit(64).build()?;
+/// let io = BlockIo::builder().batch_limit(32).in_flight_limit(64).build()?;
+/// let file = File::open("/proc/self/exe")?;
+/// let mut magic = [0; 4];
+/// let mut batch = Batch::new();
+/// batch.read(&file, &mut magic, 0);
+/// for count in io.submit(batch)? {
+///     assert_eq!(count?, 4);
+/// }
+/// assert_eq!(&magic, b"\x7fELF");
 /// io.close()?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
-#[derive(Clone, Debug)]
-#[must_use = "nothing is started until `build` is called"]
-pub struct BlockIoBuilder {
-    runtime: Builder,
+///
+/// Dropping it closes it, and waits for the operations in flight.
+pub struct BlockIo {
+    shared: Arc<Shared>,
+    admission: Arc<Admission>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     workers: usize,
-    batch_limit: u32,
-    in_flight_limit: u32,
+    next: AtomicUsize,
 }
 
-impl BlockIoBuilder {
-    /// Sets the number of workers, each with a ring. The default is 1. The limits apply to each
-    /// worker.
+thread_local! {
+    /// The worker for this thread's batches: a number modulo the number of workers.
+    static LANE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+impl BlockIo {
+    /// Returns a builder with the defaults: one worker, a batch limit of 64, and a limit of 192
+    /// operations in flight.
     ///
     /// ```
-    /// let builder = cringle::block::BlockIo::builder().workers(2);
+    /// cringle::block::BlockIo::builder().build()?.close()?;
+    /// # std::io::Result::Ok(())
     /// ```
-    pub fn workers(mut self, workers: usize) -> BlockIoBuilder {
-        self.workers = workers;
-        self
+    pub fn builder() -> BlockIoBuilder {
+        BlockIoBuilder::new()
     }
 
-    /// Sets the number of operations submitted by one system call. The default is 64. A larger
-    /// batch is split, and its parts are pipelined.
-    ///
-    /// ```
-    /// let builder = cringle::block::BlockIo::builder().batch_limit(32);
-    /// ```
-    pub fn batch_limit(mut self, operations: u32) -> BlockIoBuilder {
-        self.batch_limit = operations;
-        self
-    }
-
-    /// Sets the number of operations in the kernel at once. The default is 192. Beyond it,
-    /// submitters wait.
-    ///
-    /// ```
-    /// let builder = cringle::block::BlockIo::builder().in_flight_limit(128);
-    /// ```
-    pub fn in_flight_limit(mut self, operations: u32) -> BlockIoBuilder {
-        self.in_flight_limit = operations;
-        self
-    }
-
-    /// Sets whether each worker is pinned to a CPU. The default is `false`.
-    ///
-    /// ```
-    /// let builder = cringle::block::BlockIo::builder().pin(true);
-    /// ```
-    pub fn pin(mut self, pin: bool) -> BlockIoBuilder {
-        self.runtime = self.runtime.pin(pin);
-        self
-    }
-
-    /// Sets whether the workers poll the device for the completions of direct reads and writes
-    /// (`IORING_SETUP_IOPOLL`) instead of waiting for interrupts. The default is `false`. Polling
-    /// shortens each operation, and keeps one CPU per worker busy while operations are in flight.
-    ///
-    /// It applies to files opened with `O_DIRECT` on a device with polled queues
-    /// ([`Polling::of`](super::Polling::of) reports whether); other files are not affected. A
-    /// polled operation cannot be cancelled: a cancel waits for the device.
-    ///
-    /// ```
-    /// let builder = cringle::block::BlockIo::builder().iopoll(true);
-    /// ```
-    pub fn iopoll(mut self, poll: bool) -> BlockIoBuilder {
-        self.runtime = self.runtime.iopoll(poll);
-        self
-    }
-
-    /// Starts the workers.
-    ///
-    /// ```
-    /// use cringle::block::BlockIo;
-    ///
-    /// let error = BlockIo::builder().batch_limit(0).build().unwrap_err();
-    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `InvalidInput` unless 0 < `batch_limit` < 2¹⁵ and `batch_limit` ≤ `in_flight_limit` < 2¹⁶;
-    /// `Unsupported` in a simulation; otherwise as [`Builder::run`].
-    pub fn build(self) -> io::Result<BlockIo> {
-        self.validate()?;
-        if Worker::here().is_some_and(|worker| worker.is_simulated()) {
-            let text = "a BlockIo has its own threads and rings, which a simulation cannot contain: \
-                        call Batch::submit on the fiber";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
-        let runtime = self
-            .runtime
-            .workers(self.workers)
-            .ring_entries(self.batch_limit)
-            .in_flight_limit(self.in_flight_limit);
+    /// Starts the workers, and returns when all of them run.
+    pub(super) fn start_workers(runtime: Builder, workers: usize) -> io::Result<BlockIo> {
         let (sender, receiver) = mpsc::channel();
         let admission = Arc::new(Admission::default());
         let thread_admission = Arc::clone(&admission);
@@ -152,79 +96,7 @@ impl BlockIoBuilder {
         let shared = crate::fiber::unblock(move || receiver.recv());
         let shared = shared.expect("the thread reports how its start went")?;
         let next = AtomicUsize::new(0);
-        Ok(BlockIo {
-            shared,
-            admission,
-            thread: Mutex::new(Some(thread)),
-            workers: self.workers,
-            next,
-        })
-    }
-
-    fn validate(&self) -> io::Result<()> {
-        let (batch, in_flight) = (self.batch_limit, self.in_flight_limit);
-        let what = if batch == 0 || batch >= 1 << 15 {
-            format!("batch_limit is {batch}, and must be at least 1 and less than 32768")
-        } else if in_flight < batch || in_flight >= 1 << 16 {
-            format!(
-                "in_flight_limit is {in_flight}, and must be at least batch_limit ({batch}) and \
-                 less than 65536"
-            )
-        } else {
-            return Ok(());
-        };
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("BlockIo cannot start: {what}")))
-    }
-}
-
-/// An engine that performs batches for any thread, on its own workers and rings.
-///
-/// ```
-/// use cringle::{block::{Batch, BlockIo}, fs::File};
-///
-/// let io = BlockIo::builder().batch_limit(32).in_flight_limit(64).build()?;
-/// let file = File::open("/proc/self/exe")?;
-/// let mut magic = [0; 4];
-/// let mut batch = Batch::new();
-/// batch.read(&file, &mut magic, 0);
-/// for count in io.submit(batch)? {
-///     assert_eq!(count?, 4);
-/// }
-/// assert_eq!(&magic, b"\x7fELF");
-/// io.close()?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// Dropping it closes it, and waits for the operations in flight.
-pub struct BlockIo {
-    shared: Arc<Shared>,
-    admission: Arc<Admission>,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-    workers: usize,
-    next: AtomicUsize,
-}
-
-thread_local! {
-    /// The worker for this thread's batches: a number modulo the number of workers.
-    static LANE: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-impl BlockIo {
-    /// Returns a builder with the defaults: one worker, a batch limit of 64, and a limit of 192
-    /// operations in flight.
-    ///
-    /// ```
-    /// cringle::block::BlockIo::builder().build()?.close()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn builder() -> BlockIoBuilder {
-        let (workers, batch_limit, in_flight_limit) = (1, 64, 192);
-        BlockIoBuilder {
-            runtime: Builder::new().open_to_outside(),
-            workers,
-            batch_limit,
-            in_flight_limit,
-        }
+        Ok(BlockIo { shared, admission, thread: Mutex::new(Some(thread)), workers, next })
     }
 
     /// Performs a batch and returns when every operation has ended. It blocks the calling thread;
@@ -239,7 +111,7 @@ impl BlockIo {
     /// let mut batch = Batch::new();
     /// batch.read(&file, &mut magic, 0);
     /// assert_eq!(io.submit(batch)?.len(), 1);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -250,11 +122,58 @@ impl BlockIo {
     ///
     /// A cancel does not end the wait: the fiber waits for its batch.
     pub fn submit(&self, batch: Batch<'_>) -> io::Result<Results> {
+        self.call(move || batch.submit())
+    }
+
+    /// Runs a closure on a fiber of a worker and returns its result. It blocks the calling thread;
+    /// on a fiber it suspends only the fiber. For calls that a batch does not have, and for several
+    /// steps with one wait: a batch and the sync after it.
+    ///
+    /// ```
+    /// use cringle::{block::{Batch, BlockIo}, fs::File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let io = BlockIo::builder().build()?;
+    /// let file = File::create(&path)?;
+    /// io.call(|| {
+    ///     let mut batch = Batch::new();
+    ///     batch.write_all(&file, b"rope", 0);
+    ///     batch.submit().into_iter().collect::<Result<Vec<_>, _>>()?;
+    ///     file.sync_data()
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if the `BlockIo` is closed; then `f` is not called.
+    ///
+    /// # Panics
+    ///
+    /// If `f` panics, with its payload.
+    ///
+    /// # Cancellation
+    ///
+    /// A cancel does not end the wait: the caller waits for `f`.
+    #[track_caller]
+    pub fn call<F, T>(&self, f: F) -> io::Result<T>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
         let pass = self.admission.enter()?;
-        let send = |job| self.start(job);
-        let results = call_by(send, None, move || batch.submit());
+        let origin = Location::caller();
+        let start = |job| {
+            self.start(Box::new(move || {
+                // The job passes a panic of the closure on to the caller.
+                let ended = run_root_body("cringle-block-call", origin, job);
+                debug_assert!(ended.is_ok());
+            }));
+        };
+        let result = call_by(start, None, f);
         drop(pass);
-        Ok(results)
+        Ok(result)
     }
 
     /// Submits a batch that owns its buffers, and returns a future of its results, which any
@@ -272,7 +191,7 @@ impl BlockIo {
     /// let submission = io.submit_async(batch)?;
     /// // In an async function: `for (count, page) in submission.await { … }`
     /// # drop(submission);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -303,7 +222,7 @@ impl BlockIo {
     /// for (count, magic) in receiver.recv().unwrap() {
     ///     assert_eq!((count?, &*magic), (4, &b"\x7fELF"[..]));
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -315,14 +234,38 @@ impl BlockIo {
         B: AsMut<[u8]> + Send + 'static,
         F: FnOnce(OwnedResults<B>) + Send + 'static,
     {
+        self.spawn(move || then(batch.perform()))
+    }
+
+    /// Runs a closure on a fiber of a worker, and does not wait for it. A panic of the closure is
+    /// reported by the panic hook and goes no further.
+    ///
+    /// ```
+    /// use cringle::{block::BlockIo, fs};
+    /// use std::sync::mpsc;
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// io.spawn(move || sender.send(fs::read("/proc/version")).unwrap())?;
+    /// assert!(receiver.recv().unwrap()?.starts_with(b"Linux"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if the `BlockIo` is closed; then `f` is not called.
+    #[track_caller]
+    pub fn spawn<F>(&self, f: F) -> io::Result<()>
+    where
+        F: FnOnce() + Send + 'static,
+    {
         let pass = self.admission.enter_owned()?;
         let origin = Location::caller();
         self.start(Box::new(move || {
             let pass = pass;
-            // The hook reports a panic of the callback, and the payload is discarded.
+            // The hook reports a panic of the closure, and the payload is discarded.
             let ended = run_root_body("cringle-block-callback", origin, || {
-                let called = unwinding::catch(|| then(batch.perform()));
-                called.unwrap_or_else(foreign::discard);
+                unwinding::catch(f).unwrap_or_else(foreign::discard);
             });
             debug_assert!(ended.is_ok());
             drop(pass);
@@ -340,7 +283,7 @@ impl BlockIo {
     /// io.close()?;
     /// let error = io.submit(Batch::new()).unwrap_err();
     /// assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -413,83 +356,5 @@ impl Drop for BlockIo {
 impl std::fmt::Debug for BlockIo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BlockIo").field("workers", &self.workers).finish_non_exhaustive()
-    }
-}
-
-/// Counts the batches in flight, and refuses new ones after the close.
-#[derive(Default)]
-struct Admission {
-    state: Mutex<AdmissionState>,
-}
-
-#[derive(Default)]
-struct AdmissionState {
-    inside: usize,
-    closed: bool,
-    on_drained: Option<Box<dyn FnOnce() + Send>>,
-}
-
-/// The right to submit one batch. The workers run until it is dropped.
-struct Pass<G: std::ops::Deref<Target = Admission>>(G);
-
-impl Admission {
-    fn enter(&self) -> io::Result<Pass<&Admission>> {
-        self.admit()?;
-        Ok(Pass(self))
-    }
-
-    fn enter_owned(self: &Arc<Self>) -> io::Result<Pass<Arc<Admission>>> {
-        self.admit()?;
-        Ok(Pass(Arc::clone(self)))
-    }
-
-    fn admit(&self) -> io::Result<()> {
-        let mut state = self.state();
-        if state.closed {
-            return Err(io::Error::new(io::ErrorKind::NotConnected, "the BlockIo is closed"));
-        }
-        state.inside += 1;
-        Ok(())
-    }
-
-    fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        Self::notify_if_drained(state);
-    }
-
-    fn leave(&self) {
-        let mut state = self.state();
-        state.inside -= 1;
-        Self::notify_if_drained(state);
-    }
-
-    fn on_closed(&self, notify: impl FnOnce() + Send + 'static) {
-        let mut state = self.state();
-        state.on_drained = Some(Box::new(notify));
-        Self::notify_if_drained(state);
-    }
-
-    fn notify_if_drained(mut state: MutexGuard<'_, AdmissionState>) {
-        if state.closed && state.inside == 0 {
-            let notify = state.on_drained.take();
-            drop(state);
-            notify.into_iter().for_each(|notify| notify());
-        }
-    }
-
-    fn is_drained(&self) -> bool {
-        let state = self.state();
-        state.closed && state.inside == 0
-    }
-
-    fn state(&self) -> MutexGuard<'_, AdmissionState> {
-        self.state.lock()
-    }
-}
-
-impl<G: std::ops::Deref<Target = Admission>> Drop for Pass<G> {
-    fn drop(&mut self) {
-        self.0.leave();
     }
 }

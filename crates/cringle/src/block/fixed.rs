@@ -28,7 +28,7 @@ fn no_ring() -> io::Error {
 /// use cringle::{block::FixedFile, fs::File};
 ///
 /// cringle::run(|| FixedFile::register(&File::open("/proc/self/exe")?).map(drop))?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// It stays on its worker:
@@ -43,6 +43,8 @@ pub struct FixedFile {
     ring: DriverId,
     slot: u32,
     off_ring: bool,
+    /// Performs the writes itself, if they are durable when they return (`O_DSYNC`).
+    writer: Option<File>,
     /// The slot is one of a single ring. Dropped after it was released there.
     _pin: Pin,
 }
@@ -51,14 +53,15 @@ impl FixedFile {
     /// Registers the file. Dropping the value unregisters it.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{block::FixedFile, fs::File};
     ///
     /// cringle::run(|| {
     ///     let file = FixedFile::register(&File::open("/proc/self/exe")?)?;
     ///     drop(file);
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -67,15 +70,21 @@ impl FixedFile {
     /// A ring holds 1024 files.
     pub fn register(file: &File) -> io::Result<FixedFile> {
         let worker = Worker::here().ok_or_else(no_ring)?;
+        let writer = file.writes_durably().then(|| file.try_clone()).transpose()?;
         let mut driver = worker.driver().borrow_mut();
         let slot = driver.register_file(file.fd())?;
         let (ring, off_ring) = (driver.id(), file.is_off_ring());
-        Ok(FixedFile { ring, slot, off_ring, _pin: pin() })
+        Ok(FixedFile { ring, slot, off_ring, writer, _pin: pin() })
     }
 
     /// Whether a ring would read and write the file at the wrong offsets.
     pub(super) fn is_off_ring(&self) -> bool {
         self.off_ring
+    }
+
+    /// Returns the handle that performs the writes itself, if they are durable.
+    pub(super) fn writer(&self) -> Option<&File> {
+        self.writer.as_ref()
     }
 
     pub(super) fn ring(&self) -> DriverId {
@@ -108,6 +117,7 @@ fn with_ring(ring: DriverId, f: impl FnOnce(&mut crate::driver::Driver)) {
 /// Buffers registered with the ring of the calling fiber's worker.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{block::{Batch, FixedBufs, FixedFile}, fs::File};
 ///
 /// cringle::run(|| {
@@ -121,9 +131,9 @@ fn with_ring(ring: DriverId, f: impl FnOnce(&mut crate::driver::Driver)) {
 ///         assert_eq!(count?, 4096);
 ///     }
 ///     assert_eq!(&pages[0][..4], b"\x7fELF");
-///     Ok::<(), std::io::Error>(())
-/// })?;
-/// # Ok::<(), std::io::Error>(())
+///     Ok(())
+/// })
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct FixedBufs(Vec<FixedBuf>);
@@ -131,14 +141,15 @@ pub struct FixedBufs(Vec<FixedBuf>);
 /// One buffer of a [`FixedBufs`], which dereferences to `[u8]`.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::block::FixedBufs;
 ///
 /// cringle::run(|| {
 ///     let mut bufs = FixedBufs::new(1, 16)?;
 ///     bufs[0][..4].copy_from_slice(b"rope");
-///     Ok::<(), std::io::Error>(())
-/// })?;
-/// # Ok::<(), std::io::Error>(())
+///     Ok(())
+/// })
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct FixedBuf {
@@ -167,7 +178,7 @@ impl FixedBufs {
     ///
     /// let bytes = cringle::run(|| FixedBufs::new(2, 4096).map(|bufs| bufs[1].len()))?;
     /// assert_eq!(bytes, 4096);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

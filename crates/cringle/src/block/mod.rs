@@ -10,24 +10,44 @@
 //! A batch has any number of operations, including none. They run concurrently and in no particular
 //! order. The results are in the order of the operations, each with its own error, and short counts
 //! are returned as they are. Nothing is allocated for an operation.
+//!
+//! ```
+//! use cringle::{block::Batch, fs::File};
+//!
+//! let file = File::open("/proc/self/exe")?;
+//! let (mut head, mut tail) = ([0; 64], [0; 64]);
+//! cringle::run(|| {
+//!     let mut batch = Batch::new();
+//!     batch.read(&file, &mut head, 0);
+//!     batch.read(&file, &mut tail, 4096);
+//!     assert!(batch.submit().into_iter().all(|count| count.is_ok()));
+//! });
+//! assert!(head.starts_with(b"\x7fELF"));
+//! # std::io::Result::Ok(())
+//! ```
 
+mod admission;
 mod aligned;
 mod apart;
 mod batch;
 mod block_io;
+mod block_io_builder;
 mod fixed;
 mod log;
 mod mapped;
 mod owned;
 mod polling;
+mod raw;
 mod results;
+mod try_submit;
 
 pub use aligned::AlignedBuf;
 pub use batch::{Batch, OpId};
-pub use block_io::{BlockIo, BlockIoBuilder};
+pub use block_io::BlockIo;
+pub use block_io_builder::BlockIoBuilder;
 pub use fixed::{FixedBuf, FixedBufs, FixedFile};
 pub use log::{Log, LogBuilder};
 pub use mapped::{MappedFile, SigbusHandler, Unmapped};
-pub use owned::{OwnedBatch, OwnedResults, Submission};
+pub use owned::{OwnedBatch, OwnedResults, SharedFile, Submission};
 pub use polling::Polling;
 pub use results::Results;

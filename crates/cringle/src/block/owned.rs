@@ -14,20 +14,33 @@ use std::task::{Context, Poll, Waker};
 /// [`BlockIo::submit_async`](super::BlockIo::submit_async) and
 /// [`BlockIo::submit_then`](super::BlockIo::submit_then).
 ///
-/// `B` is the type of the buffers: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`](super::AlignedBuf).
+/// `B` is the type of the buffers: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`](super::AlignedBuf). Files
+/// are passed as [`SharedFile`]s.
 ///
 /// ```
-/// use cringle::{block::OwnedBatch, fs::File};
+/// use cringle::{block::{BlockIo, OwnedBatch}, fs::File};
 /// use std::sync::Arc;
+/// # fn block_on<F: Future>(f: F) -> F::Output { cringle::run(|| cringle::fiber::block_on(f)) }
 ///
 /// let file = Arc::new(File::open("/proc/self/exe")?);
-/// let mut batch = OwnedBatch::new();
-/// batch.read(&file, vec![0; 4096], 0);
-/// # Ok::<(), std::io::Error>(())
+/// let io = BlockIo::builder().build()?;
+/// let mut batch = OwnedBatch::with_capacity(2);
+/// for offset in [0, 4096] {
+///     batch.read_exact(&file, vec![0; 16], offset);
+/// }
+/// let submission = io.submit_async(batch)?;
+/// // In an async function: `submission.await`.
+/// for (count, bytes) in block_on(submission) {
+///     assert_eq!((count?, bytes.len()), (16, 16));
+/// }
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
+#[must_use = "nothing is read or written until it is submitted"]
 pub struct OwnedBatch<B> {
     ops: Vec<OwnedOp<B>>,
+    /// Empty: the memory for the results.
+    results: Vec<(io::Result<usize>, B)>,
 }
 
 #[derive(Debug)]
@@ -35,7 +48,66 @@ struct OwnedOp<B> {
     file: Arc<File>,
     buf: B,
     offset: u64,
-    writes: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read,
+    ReadExact,
+    Write,
+    WriteAll,
+}
+
+/// A file that an [`OwnedBatch`] keeps open until its operations have ended: an `&Arc<File>` or
+/// `Arc<File>`, which is counted, or a `File`, which is moved and closed after its operation.
+///
+/// A `&File` is none: a `File` owns its descriptor alone, since it can be closed or converted into
+/// std's type, and a batch that outlives the borrow could not keep it open.
+///
+/// ```
+/// use cringle::{block::OwnedBatch, fs::File};
+/// use std::sync::Arc;
+///
+/// let mut batch = OwnedBatch::new();
+/// batch.read(File::open("/proc/self/exe")?, vec![0; 4], 0);
+///
+/// let file = Arc::new(File::open("/proc/self/exe")?);
+/// batch.read(&file, vec![0; 4], 0);
+/// batch.read(file, vec![0; 4], 4);
+/// # std::io::Result::Ok(())
+/// ```
+pub trait SharedFile: sealed::Sealed {}
+
+impl SharedFile for File {}
+impl SharedFile for Arc<File> {}
+impl SharedFile for &Arc<File> {}
+
+mod sealed {
+    use crate::fs::File;
+    use std::sync::Arc;
+
+    pub trait Sealed {
+        fn into_shared(self) -> Arc<File>;
+    }
+
+    impl Sealed for File {
+        fn into_shared(self) -> Arc<File> {
+            Arc::new(self)
+        }
+    }
+
+    impl Sealed for Arc<File> {
+        fn into_shared(self) -> Arc<File> {
+            self
+        }
+    }
+
+    impl Sealed for &Arc<File> {
+        fn into_shared(self) -> Arc<File> {
+            Arc::clone(self)
+        }
+    }
 }
 
 impl<B> Default for OwnedBatch<B> {
@@ -49,12 +121,47 @@ impl<B> OwnedBatch<B> {
     ///
     /// ```
     /// let batch = cringle::block::OwnedBatch::<Vec<u8>>::new();
+    /// assert!(batch.is_empty());
     /// ```
     pub fn new() -> OwnedBatch<B> {
-        OwnedBatch { ops: Vec::new() }
+        OwnedBatch::with_capacity(0)
     }
 
-    /// Adds a read from `offset` (in bytes) into `buf`. Its result is the number of bytes.
+    /// Returns an empty batch with room for this number of operations.
+    ///
+    /// ```
+    /// let batch = cringle::block::OwnedBatch::<Vec<u8>>::with_capacity(32);
+    /// assert_eq!(batch.len(), 0);
+    /// ```
+    pub fn with_capacity(operations: usize) -> OwnedBatch<B> {
+        OwnedBatch { ops: Vec::with_capacity(operations), results: Vec::with_capacity(operations) }
+    }
+
+    /// Returns the number of operations.
+    ///
+    /// ```
+    /// use cringle::{block::OwnedBatch, fs::File};
+    ///
+    /// let mut batch = OwnedBatch::new();
+    /// batch.read(File::open("/proc/self/exe")?, vec![0; 4], 0);
+    /// assert_eq!(batch.len(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Returns whether the batch has no operations.
+    ///
+    /// ```
+    /// assert!(cringle::block::OwnedBatch::<Vec<u8>>::new().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Adds a read from `offset` (in bytes) into `buf`. Its result is the number of bytes, which is
+    /// smaller than the buffer at the end of the file.
     ///
     /// ```
     /// use cringle::{block::OwnedBatch, fs::File};
@@ -63,10 +170,26 @@ impl<B> OwnedBatch<B> {
     /// let file = Arc::new(File::open("/proc/self/exe")?);
     /// let mut batch = OwnedBatch::new();
     /// let id = batch.read(&file, vec![0; 4096], 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
-    pub fn read(&mut self, file: &Arc<File>, buf: B, offset: u64) -> OpId {
-        self.push(file, buf, offset, false)
+    pub fn read(&mut self, file: impl SharedFile, buf: B, offset: u64) -> OpId {
+        self.push(file, buf, offset, Kind::Read)
+    }
+
+    /// Adds a read that fills `buf`. Its result is the length of `buf`, or `UnexpectedEof` if the
+    /// file ends before.
+    ///
+    /// ```
+    /// use cringle::{block::OwnedBatch, fs::File};
+    /// use std::sync::Arc;
+    ///
+    /// let file = Arc::new(File::open("/proc/self/exe")?);
+    /// let mut batch = OwnedBatch::new();
+    /// let id = batch.read_exact(&file, vec![0; 4096], 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn read_exact(&mut self, file: impl SharedFile, buf: B, offset: u64) -> OpId {
+        self.push(file, buf, offset, Kind::ReadExact)
     }
 
     /// Adds a write of `buf` at `offset` (in bytes). Its result is the number of bytes.
@@ -80,15 +203,30 @@ impl<B> OwnedBatch<B> {
     /// let file = Arc::new(File::create(&path)?);
     /// let mut batch = OwnedBatch::new();
     /// let id = batch.write(&file, vec![7; 4096], 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
-    pub fn write(&mut self, file: &Arc<File>, buf: B, offset: u64) -> OpId {
-        self.push(file, buf, offset, true)
+    pub fn write(&mut self, file: impl SharedFile, buf: B, offset: u64) -> OpId {
+        self.push(file, buf, offset, Kind::Write)
     }
 
-    fn push(&mut self, file: &Arc<File>, buf: B, offset: u64, writes: bool) -> OpId {
+    /// Adds a write of all of `buf`. Its result is the length of `buf`.
+    ///
+    /// ```
+    /// use cringle::{block::OwnedBatch, fs::File};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("file");
+    /// let mut batch = OwnedBatch::new();
+    /// let id = batch.write_all(File::create(&path)?, vec![7; 4096], 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn write_all(&mut self, file: impl SharedFile, buf: B, offset: u64) -> OpId {
+        self.push(file, buf, offset, Kind::WriteAll)
+    }
+
+    fn push(&mut self, file: impl SharedFile, buf: B, offset: u64, kind: Kind) -> OpId {
         let id = OpId(u32::try_from(self.ops.len()).expect("fewer than 2³² operations"));
-        self.ops.push(OwnedOp { file: Arc::clone(file), buf, offset, writes });
+        self.ops.push(OwnedOp { file: file.into_shared(), buf, offset, kind });
         id
     }
 }
@@ -97,16 +235,18 @@ impl<B: AsMut<[u8]>> OwnedBatch<B> {
     /// Performs the batch on the calling fiber.
     pub(super) fn perform(mut self) -> OwnedResults<B> {
         let mut batch = Batch::with_capacity(self.ops.len());
-        for op in &mut self.ops {
-            if op.writes {
-                batch.write(&op.file, op.buf.as_mut(), op.offset);
-            } else {
-                batch.read(&op.file, op.buf.as_mut(), op.offset);
-            }
+        for OwnedOp { file, buf, offset, kind } in &mut self.ops {
+            match kind {
+                Kind::Read => batch.read(file, buf.as_mut(), *offset),
+                Kind::ReadExact => batch.read_exact(file, buf.as_mut(), *offset),
+                Kind::Write => batch.write(file, buf.as_mut(), *offset),
+                Kind::WriteAll => batch.write_all(file, buf.as_mut(), *offset),
+            };
         }
-        let results: Vec<io::Result<usize>> = batch.submit().into_iter().collect();
-        let bufs = self.ops.into_iter().map(|op| op.buf);
-        OwnedResults { results: results.into_iter().zip(bufs).collect() }
+        let results = batch.submit();
+        let OwnedBatch { mut ops, results: mut ended } = self;
+        ended.extend(results.into_iter().zip(ops.drain(..).map(|op| op.buf)));
+        OwnedResults { results: ended, spare: ops }
     }
 }
 
@@ -122,6 +262,8 @@ impl<B: AsMut<[u8]>> OwnedBatch<B> {
 #[derive(Debug)]
 pub struct OwnedResults<B> {
     results: Vec<(io::Result<usize>, B)>,
+    /// Empty: the memory of the batch, which `recycle` reuses.
+    spare: Vec<OwnedOp<B>>,
 }
 
 impl<B> OwnedResults<B> {
@@ -180,6 +322,45 @@ impl<B> OwnedResults<B> {
     pub fn iter(&self) -> std::slice::Iter<'_, (io::Result<usize>, B)> {
         self.results.iter()
     }
+
+    /// Takes all results and buffers out, in the order of the operations. Afterwards the results
+    /// are empty, and can be [recycled](Self::recycle).
+    ///
+    /// ```
+    /// use cringle::block::OwnedResults;
+    ///
+    /// fn buffers(results: &mut OwnedResults<Vec<u8>>) -> Vec<Vec<u8>> {
+    ///     results.drain().map(|(_count, buf)| buf).collect()
+    /// }
+    /// ```
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (io::Result<usize>, B)> {
+        self.results.drain(..)
+    }
+
+    /// Returns an empty batch that reuses the memory of this one. Drops the buffers that were not
+    /// [taken out](Self::drain).
+    ///
+    /// ```
+    /// use cringle::{block::{BlockIo, OwnedBatch}, fs::File};
+    /// use std::sync::Arc;
+    /// # fn block_on<F: Future>(f: F) -> F::Output { cringle::run(|| cringle::fiber::block_on(f)) }
+    ///
+    /// let file = Arc::new(File::open("/proc/self/exe")?);
+    /// let io = BlockIo::builder().build()?;
+    /// let (mut batch, mut buf) = (OwnedBatch::new(), vec![0; 16]);
+    /// for round in 0..3 {
+    ///     batch.read_exact(&file, buf, round * 16);
+    ///     let mut results = block_on(io.submit_async(batch)?);
+    ///     buf = results.drain().next().expect("one operation").1;
+    ///     batch = results.recycle();
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn recycle(self) -> OwnedBatch<B> {
+        let OwnedResults { mut results, spare } = self;
+        results.clear();
+        OwnedBatch { ops: spare, results }
+    }
 }
 
 impl<'a, B> IntoIterator for &'a OwnedResults<B> {
@@ -208,7 +389,7 @@ impl<B> IntoIterator for OwnedResults<B> {
 /// let io = BlockIo::builder().build()?;
 /// let submission: Submission<Vec<u8>> = io.submit_async(OwnedBatch::new())?;
 /// # drop(submission);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
 #[must_use = "a future does nothing but hold the results"]

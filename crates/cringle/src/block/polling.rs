@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// // Reads through the page cache are not polled.
 /// let file = cringle::fs::File::open("/proc/self/exe")?;
 /// assert!(matches!(Polling::of(&file)?, Polling::Buffered));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,7 +38,7 @@ impl Polling {
     ///
     /// let file = cringle::fs::File::open("/proc/self/exe")?;
     /// println!("{}", Polling::of(&file)?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

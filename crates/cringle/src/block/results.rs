@@ -22,7 +22,7 @@ use std::os::fd::RawFd;
 /// batch.read(&file, &mut magic, 0);
 /// let results: Results = batch.submit();
 /// assert!(results.iter().all(|count| matches!(count, Ok(4))));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Results {
@@ -158,7 +158,7 @@ impl Results {
     /// let mut batch = Batch::new();
     /// let read = batch.read(&file, &mut magic, 0);
     /// assert_eq!(batch.submit().get(read)?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -168,6 +168,7 @@ impl Results {
     /// # Panics
     ///
     /// If `id` belongs to a larger batch.
+    #[inline]
     pub fn get(&self, id: OpId) -> io::Result<usize> {
         let slot = &self.slots[id.0 as usize];
         if !self.outcomes.is_empty()
@@ -221,6 +222,7 @@ impl Results {
     /// Returns an empty batch that reuses the memory of this one, and may borrow other buffers.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{block::Batch, fs::File};
     ///
     /// cringle::run(|| {
@@ -237,9 +239,9 @@ impl Results {
     ///         assert!(round > 0 || pages.starts_with(b"\x7fELF"));
     ///         spare = results.recycle();
     ///     }
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     pub fn recycle<'n>(self) -> Batch<'n> {
         Batch::reusing(self.slots, self.exact, self.outcomes, self.mapped)

@@ -6,8 +6,10 @@
 //! between (**I1**).
 
 use super::op::{Op, OpDescription, OpName};
+use crate::sys::debug_info::Field;
 use crate::trace::Recorder;
 use std::cell::Cell;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 
 /// Names a frame towards the runtime, which alone knows what it points to. The driver returns it
@@ -49,6 +51,7 @@ impl Waiter {
 
 /// The progress of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum OpState {
     /// Not given to a driver yet.
     New,
@@ -137,6 +140,11 @@ impl Completion {
         self.file.set(file);
         self.cancel_place.set(place);
         self.has_place.set(true);
+    }
+
+    /// Keeps the op's file, for debuggers. The description is the driver's.
+    pub(super) fn keep_file(&self, op: &Op) {
+        self.file.set(op.file_and_place().0);
     }
 
     /// Overwrites the op's place, whose memory the cancel needs.
@@ -253,6 +261,17 @@ impl OpSlot {
         }
     }
 }
+
+/// Where a debugger finds the parts of an op.
+pub(crate) const FIELDS: &[Field] = &[
+    Field::new("completion.result", offset_of!(Completion, result)),
+    Field::new("completion.state", offset_of!(Completion, state)),
+    Field::new("completion.place", offset_of!(Completion, cancel_place)),
+    Field::new("completion.name", offset_of!(Completion, op_name)),
+    Field::new("completion.file", offset_of!(Completion, file)),
+    Field::new("completion.has_place", offset_of!(Completion, has_place)),
+    Field::new("op_state.in_flight", OpState::InFlight as usize),
+];
 
 /// Prefetches the cache line at an address, which may be invalid.
 #[inline(always)]

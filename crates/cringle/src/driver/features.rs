@@ -2,10 +2,20 @@
 //! with them, and the consequence of lacking them. `cringle doctor` reports by the same tables.
 
 use io_uring::opcode;
+use std::fmt;
 
 /// A feature of io_uring that only newer kernels have. The library uses it where it exists;
 /// [`Builder::without`](crate::Builder::without) turns it off, to measure it or to rule it out as
 /// the cause of a problem.
+///
+/// ```
+/// use cringle::Builder;
+/// use cringle::runtime::Feature;
+///
+/// let builder = Builder::new().without(Feature::SendZc);
+/// assert_eq!(builder.run(|| 7)?, 7);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -44,6 +54,10 @@ pub enum Feature {
 
 impl Feature {
     /// All features; each stands after those that it needs.
+    ///
+    /// ```
+    /// assert!(cringle::runtime::Feature::ALL.contains(&cringle::runtime::Feature::Futex));
+    /// ```
     pub const ALL: [Feature; 12] = [
         Feature::SubmitAll,
         Feature::SingleIssuer,
@@ -127,9 +141,22 @@ impl Feature {
     }
 }
 
-/// A set of [`Feature`]s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// A set of [`Feature`]s. `{:?}` prints their names.
+///
+/// ```
+/// use cringle::runtime::{Feature, Features};
+///
+/// let features = Features::none().with(Feature::MsgRing);
+/// assert_eq!(format!("{features:?}"), "{MsgRing}");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features(u16);
+
+impl fmt::Debug for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
 
 impl Features {
     /// The opcodes without which the driver refuses a ring, with their names.
@@ -152,34 +179,84 @@ impl Features {
     ];
 
     /// Every feature the library knows.
+    ///
+    /// ```
+    /// use cringle::runtime::{Feature, Features};
+    ///
+    /// assert_eq!(Features::all().iter().count(), Feature::ALL.len());
+    /// ```
     pub fn all() -> Features {
         Feature::ALL.into_iter().fold(Features::default(), Features::with)
     }
 
     /// No feature.
+    ///
+    /// ```
+    /// assert_eq!(cringle::runtime::Features::none().iter().count(), 0);
+    /// ```
     pub fn none() -> Features {
         Features::default()
     }
 
     /// The set with this feature in it.
+    ///
+    /// ```
+    /// use cringle::runtime::{Feature, Features};
+    ///
+    /// assert!(Features::none().with(Feature::SendZc).has(Feature::SendZc));
+    /// ```
     #[must_use]
     pub fn with(self, feature: Feature) -> Features {
         Features(self.0 | 1 << feature as u8)
     }
 
     /// The set without this feature.
+    ///
+    /// ```
+    /// use cringle::runtime::{Feature, Features};
+    ///
+    /// assert!(!Features::all().without(Feature::SendZc).has(Feature::SendZc));
+    /// ```
     #[must_use]
     pub fn without(self, feature: Feature) -> Features {
         Features(self.0 & !(1 << feature as u8))
     }
 
     /// Whether the feature is in the set.
+    ///
+    /// ```
+    /// use cringle::runtime::{self, Driver, Feature};
+    ///
+    /// cringle::run(|| {
+    ///     if let Driver::Uring(features) = runtime::driver() {
+    ///         println!("zero-copy sends: {}", features.has(Feature::SendZc));
+    ///     }
+    /// });
+    /// ```
     pub fn has(self, feature: Feature) -> bool {
         self.0 & 1 << feature as u8 != 0
     }
 
     /// The features in the set.
+    ///
+    /// ```
+    /// use cringle::runtime::{Feature, Features};
+    ///
+    /// let features = Features::none().with(Feature::Futex).with(Feature::MsgRing);
+    /// assert!(features.iter().eq([Feature::MsgRing, Feature::Futex]));
+    /// ```
     pub fn iter(self) -> impl Iterator<Item = Feature> {
         Feature::ALL.into_iter().filter(move |&feature| self.has(feature))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_text_names_the_features() {
+        let some = Features::none().with(Feature::SendZc).with(Feature::SubmitAll);
+        assert_eq!(format!("{some:?}"), "{SubmitAll, SendZc}");
     }
 }

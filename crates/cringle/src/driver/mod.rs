@@ -25,7 +25,7 @@ pub(crate) mod sim;
 pub(crate) mod syscall;
 pub(crate) mod uring;
 
-pub(crate) use completion::{Completion, OpSlot, Token, Waiter, prefetch};
+pub(crate) use completion::{Completion, FIELDS, OpSlot, Token, Waiter, prefetch};
 pub(crate) use counters::{BUCKETS, Counter, Counts};
 pub(crate) use dispatch::Driver;
 pub(crate) use epoll::Epoll;
@@ -33,7 +33,9 @@ pub(crate) use epoll::Epoll;
 pub(crate) use epoll::closing;
 pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
-pub(crate) use op::{OP_DONE_NAMES, OP_NAMES, Op, OpDescription, Target};
+pub(crate) use op::{
+    OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, Op, OpDescription, OpName, Target,
+};
 pub(crate) use uring::{Uring, UringOptions};
 
 /// Performs a plain sync of a file in the simulation of this thread, which sees no op for it.

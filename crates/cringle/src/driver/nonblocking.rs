@@ -18,11 +18,11 @@
 //! held in the same way, because that costs next to nothing.
 
 use crate::sys;
-use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::fork::{ForkGuard, ForkLock};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
-static HELD: Mutex<BTreeMap<u64, Held>> = Mutex::new(BTreeMap::new());
+static HELD: ForkLock<BTreeMap<u64, Held>> = ForkLock::new(BTreeMap::new());
 
 /// A socket that the library has made non-blocking.
 struct Held {
@@ -96,6 +96,6 @@ pub(crate) fn set(
     }
 }
 
-fn lock() -> MutexGuard<'static, BTreeMap<u64, Held>> {
+fn lock() -> ForkGuard<'static, BTreeMap<u64, Held>> {
     HELD.lock()
 }

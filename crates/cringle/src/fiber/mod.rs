@@ -166,7 +166,7 @@ pub fn resume_unwind(payload: Box<dyn Any + Send>) -> ! {
 /// ```
 /// let workers = cringle::Builder::new().workers(2).run(cringle::fiber::available_parallelism)??;
 /// assert_eq!(workers.get(), 2);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -1,13 +1,14 @@
 //! Performing one operation for a fiber, from submission to result.
 
-use crate::driver::{Op, blocking, means_cancelled};
+use crate::driver::{Op, OpDescription, OpName, blocking, means_cancelled};
 use crate::runtime::fiber::FiberRef;
-use crate::runtime::wait_target::{TargetInfo, WaitTarget};
+use crate::runtime::wait_target::{Target, TargetInfo, TargetKind, WaitTarget};
 #[cfg(feature = "interpose")]
 use crate::runtime::worker::Review;
 use crate::runtime::worker::{Here, Worker};
 use crate::sys;
 use std::io;
+use std::mem::offset_of;
 use std::time::Duration;
 
 /// Performs `op` while the fiber waits. A fiber that is already cancelled is refused; a result wins
@@ -116,7 +117,7 @@ pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<
 
 /// Calls `f` on the library's small pool, or on this thread if the pool cannot start one. For calls
 /// that no ring performs. `f` must not wait for other processes or fibers.
-fn call<T: Send>(subject: &dyn WaitTarget, f: impl FnOnce() -> T + Send) -> T {
+fn call<T: Send>(subject: Target<'_>, f: impl FnOnce() -> T + Send) -> T {
     let pool = Worker::here().map(|worker| std::sync::Arc::clone(&worker.shared().call_pool));
     match pool {
         Some(pool) => super::unblock::call_on_or_here(&pool, Some(subject), f),
@@ -136,7 +137,7 @@ fn call<T: Send>(subject: &dyn WaitTarget, f: impl FnOnce() -> T + Send) -> T {
 #[cold]
 pub(crate) unsafe fn perform_on_pool(op: Op) -> i32 {
     let sent = Sent(op);
-    call(&PoolCall(op), move || {
+    call(Target::of(&PoolCall::of(&op)), move || {
         let Sent(op) = { sent };
         // SAFETY: by this function's contract.
         unsafe { blocking::perform(&op) }
@@ -154,7 +155,7 @@ pub(crate) unsafe fn perform_on_pool(op: Op) -> i32 {
 pub(crate) unsafe fn perform_off_ring(worker: Here, op: Op) -> i32 {
     let sent = Sent(op);
     let pool = &worker.shared().unblock_pool;
-    super::unblock::call_on_or_here(pool, Some(&PoolCall(op)), move || {
+    super::unblock::call_on_or_here(pool, Some(Target::of(&PoolCall::of(&op))), move || {
         let Sent(op) = { sent };
         // SAFETY: by this function's contract.
         unsafe { blocking::perform(&op) }
@@ -168,12 +169,27 @@ struct Sent(Op);
 // has ended.
 unsafe impl Send for Sent {}
 
-/// An op that a pool performs. It lies in the frame that waits for the call.
-struct PoolCall(Op);
+/// The description of an op that a pool performs. It lies in the frame that waits for the call.
+struct PoolCall {
+    name: OpName,
+    file: i32,
+    place: u64,
+}
+
+impl PoolCall {
+    fn of(op: &Op) -> PoolCall {
+        let (file, place) = op.file_and_place();
+        PoolCall { name: op.name(), file, place }
+    }
+}
 
 impl WaitTarget for PoolCall {
+    const KIND: TargetKind = TargetKind::Call;
+    const PARTS: &[usize] =
+        &[offset_of!(PoolCall, name), offset_of!(PoolCall, file), offset_of!(PoolCall, place)];
+
     fn info(&self) -> TargetInfo {
-        let about = self.0.describe();
+        let about = OpDescription { name: self.name, file: self.file, place: Some(self.place) };
         // SAFETY: I1. The memory that the op points to stays until the call has returned, and the
         // fiber is waiting for that.
         let path = unsafe { about.path() };

@@ -13,6 +13,7 @@ use crate::runtime::fiber::Wait;
 use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
 use crate::runtime::label::Origin;
+use crate::runtime::wait_target::Target;
 use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::Worker;
 use std::cell::UnsafeCell;
@@ -46,6 +47,17 @@ impl<T> Packet<T> {
             joiner: UnsafeCell::new(None),
             result: UnsafeCell::new(None),
         })
+    }
+
+    /// Emits the event of the fiber's spawn.
+    #[inline]
+    pub(super) fn report_spawn(&self) {
+        crate::tracing_events::debug!(
+            name = self.meta.name(),
+            id = self.meta.identity().number().get(),
+            place = %self.meta.spawned(),
+            "spawn"
+        );
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -88,7 +100,7 @@ impl<T> Packet<T> {
             if interrupted() {
                 return self.take_back_waker();
             }
-            worker.suspend_for_fibers(fiber, Wait::Join, &self.meta);
+            worker.suspend_for_fibers(fiber, Wait::Join, Target::of(&self.meta));
             if self.is_finished() {
                 return true;
             }

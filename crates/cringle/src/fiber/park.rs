@@ -237,7 +237,7 @@ pub fn park_timeout(duration: Duration) {
 /// use std::time::Duration;
 ///
 /// cringle::run(|| cringle::fiber::park_timeout_cancellable(Duration::from_millis(1)))?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -13,11 +13,12 @@ use crate::runtime::members::{MemberSlot, Members};
 use crate::runtime::region::Region;
 use crate::runtime::shared::Shared;
 use crate::runtime::unwinding;
-use crate::runtime::wait_target::{TargetInfo, WaitTarget};
+use crate::runtime::wait_target::{Target, TargetInfo, TargetKind, WaitTarget};
 use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Here, Within, Worker};
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::cell::Cell;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -188,7 +189,7 @@ impl ScopeCore {
             let is_over = || count.load(Ordering::Acquire) == 0;
             let Some((worker, fiber)) = current else { return park_thread_until(is_over) };
             while !is_over() {
-                worker.suspend_for_fibers(fiber, Wait::Scope, self);
+                worker.suspend_for_fibers(fiber, Wait::Scope, Target::of(self));
             }
         };
         while self.running.load(Ordering::Acquire) > 0 {
@@ -216,6 +217,9 @@ impl ScopeCore {
 }
 
 impl WaitTarget for ScopeCore {
+    const KIND: TargetKind = TargetKind::Members;
+    const PARTS: &[usize] = &[offset_of!(ScopeCore, running)];
+
     fn info(&self) -> TargetInfo {
         TargetInfo::Members(self.running())
     }

@@ -76,16 +76,17 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// May suspend the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::fiber;
     ///
     /// cringle::run(|| {
     ///     fiber::scope(|s| {
     ///         let handle = s.spawn(|| 7);
     ///         assert_eq!(handle.join_cancellable()?.unwrap(), 7);
-    ///         Ok::<(), std::io::Error>(())
+    ///         Ok(())
     ///     })
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors

@@ -12,7 +12,6 @@ use crate::runtime::label::Origin;
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::worker::{Here, Kin, Worker, fairness};
-use crate::tracing_events;
 use std::io;
 use std::panic::Location;
 use std::sync::Arc;
@@ -89,6 +88,7 @@ pub(super) fn expect_spawned<T>(spawned: io::Result<T>) -> T {
 /// Configures a fiber before it is spawned: its name, its stack size and its worker.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, runtime};
 ///
 /// cringle::Builder::new().workers(2).run(|| {
@@ -98,9 +98,9 @@ pub(super) fn expect_spawned<T>(spawned: io::Result<T>) -> T {
 ///         .worker(1)
 ///         .spawn(|| (fiber::current().name().map(str::to_owned), runtime::worker()))?;
 ///     assert_eq!(handle.join().unwrap(), (Some("indexer".to_owned()), Some(1)));
-///     Ok::<(), std::io::Error>(())
-/// })??;
-/// # Ok::<(), std::io::Error>(())
+///     Ok(())
+/// })?
+/// # }
 /// ```
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until one of its spawn methods is called"]
@@ -128,12 +128,13 @@ impl Builder {
     /// `RUST_MIN_STACK` bytes, whichever is larger.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// cringle::run(|| {
     ///     let handle = cringle::fiber::Builder::new().spawn(|| 1)?;
     ///     assert_eq!(handle.join().unwrap(), 1);
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub fn new() -> Builder {
         Builder::default()
@@ -146,6 +147,7 @@ impl Builder {
     /// hook of the program replaces both lines; it can print `fiber::current().name()`.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::fiber;
     ///
     /// cringle::run(|| {
@@ -153,9 +155,9 @@ impl Builder {
     ///     let handle = named.spawn(|| assert_eq!(fiber::current().name(), Some("indexer")))?;
     ///     assert_eq!(handle.thread().name(), Some("indexer"));
     ///     handle.join().unwrap();
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub fn name(mut self, name: String) -> Builder {
         self.name = Some(name);
@@ -166,12 +168,13 @@ impl Builder {
     /// pages that are never touched use no memory.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// cringle::run(|| {
     ///     let deep = cringle::fiber::Builder::new().stack_size(16 << 20);
     ///     deep.spawn(|| std::hint::black_box([0_u8; 8 << 20])[7])?.join().unwrap();
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_bytes = Some(bytes);
@@ -182,14 +185,15 @@ impl Builder {
     /// takes it.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{fiber, runtime};
     ///
     /// cringle::Builder::new().workers(2).run(|| {
     ///     let handle = fiber::Builder::new().worker(1).spawn(runtime::worker)?;
     ///     assert_eq!(handle.join().unwrap(), Some(1));
-    ///     Ok::<(), std::io::Error>(())
-    /// })??;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })?
+    /// # }
     /// ```
     pub fn worker(mut self, worker: usize) -> Builder {
         self.worker = Some(worker);
@@ -243,13 +247,14 @@ impl Builder {
     /// Never suspends the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// let shared = std::rc::Rc::new(1);
     /// cringle::run(move || {
     ///     let handle = cringle::fiber::Builder::new().spawn_local(move || *shared)?;
     ///     assert_eq!(handle.join().unwrap(), 1);
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -274,6 +279,7 @@ impl Builder {
     /// Never suspends the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::fiber;
     ///
     /// cringle::run(|| {
@@ -281,10 +287,10 @@ impl Builder {
     ///     fiber::scope(|s| {
     ///         let named = fiber::Builder::new().name("reader".into());
     ///         assert_eq!(named.spawn_scoped(s, || text.len())?.join().unwrap(), 8);
-    ///         Ok::<(), std::io::Error>(())
+    ///         Ok(())
     ///     })
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -313,6 +319,7 @@ impl Builder {
     /// Never suspends the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::fiber;
     /// use std::cell::Cell;
     ///
@@ -320,12 +327,12 @@ impl Builder {
     ///     let count = Cell::new(0);
     ///     fiber::scope(|s| {
     ///         fiber::Builder::new().spawn_scoped_local(s, || count.set(1))?;
-    ///         Ok::<(), std::io::Error>(())
+    ///         std::io::Result::Ok(())
     ///     })?;
     ///     assert_eq!(count.get(), 1);
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -405,8 +412,8 @@ impl Builder {
         check_stack_bytes(stack_bytes)?;
         let origin = self.origin.unwrap_or(Location::caller());
         fairness::count();
-        tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
+        packet.report_spawn();
         let body: Box<dyn Body + '_> = Box::new(Sent { packet: Arc::clone(&packet), member, f });
         // SAFETY: I2. The runtime runs every unstarted fiber to its end, and by this function's
         // contract what the body borrows outlives the fiber.
@@ -451,8 +458,8 @@ impl Builder {
         }
         let stack_bytes = self.stack_bytes();
         let origin = self.origin.unwrap_or(Location::caller());
-        tracing_events::debug!(name = self.name.as_deref(), place = %origin, "spawn");
         let packet = Packet::new(self.name.map(Arc::from), origin);
+        packet.report_spawn();
         let body = local_body(Arc::clone(&packet), member, f);
         // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
         let started = unsafe { worker.start(stack_bytes, kin, body) }?;

@@ -47,6 +47,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first failure. If the scope was [cancelled](TryScope::cancel) and unwound a wait of `f`, the
 /// error is made from an [`io::Error`].
 ///
+/// Where a `?` follows the call, the compiler cannot infer the type of the errors (E0282, E0283):
+/// end the closure with `io::Result::Ok(value)`.
+///
 /// # Panics
 ///
 /// With the payload of the first failure, if that is a panic; else if a function passed to
@@ -131,6 +134,7 @@ fn own_cancel(core: &ScopeCore, payload: &(dyn Any + Send)) -> Option<io::Error>
 /// A scope in which fibers can be spawned that succeed or fail together: see [`try_scope`].
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::fiber;
 /// use std::io;
 ///
@@ -142,10 +146,10 @@ fn own_cancel(core: &ScopeCore, payload: &(dyn Any + Send)) -> Option<io::Error>
 /// cringle::run(|| {
 ///     fiber::try_scope(|s| {
 ///         spawn_two(s);
-///         io::Result::Ok(())
+///         Ok(())
 ///     })
-/// })?;
-/// # Ok::<(), std::io::Error>(())
+/// })
+/// # }
 /// ```
 pub struct TryScope<'scope, 'env: 'scope, E> {
     scope: Scope<'scope, 'env>,
@@ -178,7 +182,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///     })
     /// })?;
     /// assert_eq!(answer, 42);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Panics
@@ -201,6 +205,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     /// Never suspends the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::fiber;
     /// use std::cell::Cell;
     ///
@@ -211,9 +216,9 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///         std::io::Result::Ok(())
     ///     })?;
     ///     assert_eq!(count.get(), 1);
-    ///     std::io::Result::Ok(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Panics
@@ -239,6 +244,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     /// Never suspends the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{fiber, time};
     /// use std::time::Duration;
     ///
@@ -246,10 +252,10 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///     fiber::try_scope(|s| {
     ///         s.spawn_daemon(|| time::sleep(Duration::from_secs(3600)));
     ///         s.spawn(|| time::sleep(Duration::from_millis(1)));
-    ///         Ok::<(), std::io::Error>(())
+    ///         Ok(())
     ///     })
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// })
+    /// # }
     /// ```
     ///
     /// # Panics
@@ -270,6 +276,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     /// Never suspends the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{fiber, time};
     /// use std::{rc::Rc, time::Duration};
     ///
@@ -277,10 +284,10 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///     let pause = Rc::new(Duration::from_secs(3600));
     ///     fiber::try_scope(|s| {
     ///         s.spawn_daemon_local(|| time::sleep(*pause));
-    ///         Ok::<(), std::io::Error>(())
+    ///         Ok(())
     ///     })
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// })
+    /// # }
     /// ```
     ///
     /// # Panics
@@ -301,6 +308,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     /// are expected, and are no failures of the scope.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{fiber, time};
     /// use std::time::Duration;
     ///
@@ -308,10 +316,10 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///     fiber::try_scope(|s| {
     ///         s.spawn_local(|| time::sleep(Duration::from_secs(3600)));
     ///         s.cancel();
-    ///         Ok::<(), std::io::Error>(())
+    ///         Ok(())
     ///     })
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// })
+    /// # }
     /// ```
     pub fn cancel(&self) {
         self.failures.expected.store(true, Ordering::Relaxed);
@@ -329,7 +337,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///         std::io::Result::Ok(())
     ///     })
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_cancelled(&self) -> bool {
         self.scope.is_cancelled()
@@ -345,7 +353,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///         std::io::Result::Ok(())
     ///     })
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn on_exit<F>(&'scope self, f: F)
     where
@@ -364,7 +372,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     ///         std::io::Result::Ok(())
     ///     })
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Panics

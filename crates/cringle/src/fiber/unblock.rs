@@ -4,7 +4,7 @@ use crate::driver::pool::{Job, Pool};
 use crate::runtime::fiber::Wait;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::unwinding;
-use crate::runtime::wait_target::WaitTarget;
+use crate::runtime::wait_target::Target;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Worker, fairness};
@@ -64,7 +64,7 @@ where
 
 /// Like [`call_on`], but if the pool has no thread and cannot start one, `f` runs here and blocks
 /// the worker. Dumps show `subject` as what the fiber waits for.
-pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, subject: Option<&dyn WaitTarget>, f: F) -> T
+pub(super) fn call_on_or_here<F, T>(pool: &Arc<Pool>, subject: Option<Target<'_>>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
@@ -90,7 +90,7 @@ where
 #[track_caller]
 fn call_on_or_else<F, T>(
     pool: &Arc<Pool>,
-    subject: Option<&dyn WaitTarget>,
+    subject: Option<Target<'_>>,
     f: F,
     otherwise: fn(std::io::Error, Job),
 ) -> T
@@ -114,7 +114,7 @@ where
 /// thread outside of any. `run` either makes sure that the job runs on another thread, or drops the
 /// job and panics.
 #[track_caller]
-pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), subject: Option<&dyn WaitTarget>, f: F) -> T
+pub(crate) fn call_by<F, T>(run: impl FnOnce(Job), subject: Option<Target<'_>>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,

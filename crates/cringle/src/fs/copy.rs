@@ -6,7 +6,7 @@ use crate::driver::Op;
 use crate::driver::syscall::Syscall;
 use crate::sys::plainly;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The number of bytes for one `copy_file_range`. Larger calls let a file system share more blocks
@@ -30,7 +30,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 ///     assert_eq!(fs::copy(&from, &to)?, 4);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -94,7 +94,8 @@ pub(crate) fn is_refused(e: &io::Error) -> bool {
 
 /// Copies up to `len` bytes from one file to another within the kernel (`copy_file_range`), and
 /// returns the number of bytes, 0 at the end of the file. The cursors do not move. A thread of the
-/// pool makes the call.
+/// pool makes the call. Bytes that the kernel refuses to copy because a file was opened with
+/// [`Direct::Bounce`](super::Direct) are read and written, at most 256 KiB in a call.
 ///
 /// ```
 /// use cringle::fs::{self, File};
@@ -107,7 +108,7 @@ pub(crate) fn is_refused(e: &io::Error) -> bool {
 ///     assert_eq!((copied, fs::read(&to)?), (4, b"rope".to_vec()));
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -121,13 +122,46 @@ pub fn copy_range(
     to_offset: u64,
     len: usize,
 ) -> io::Result<usize> {
-    let mut offsets = [offset(from_offset)?, offset(to_offset)?];
+    let offsets = [offset(from_offset)?, offset(to_offset)?];
+    match copy_range_in_kernel(from, to, offsets, len) {
+        // The kernel copies only whole blocks between direct files.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) && (from.bounces() || to.bounces()) => {
+            copy_range_by_buffer(from, from_offset, to, to_offset, len, e)
+        }
+        result => result,
+    }
+}
+
+fn copy_range_in_kernel(
+    from: &File,
+    to: &File,
+    mut offsets: [i64; 2],
+    len: usize,
+) -> io::Result<usize> {
     let _blocks = to.hold_all_blocks()?;
     let len = len.min(crate::sys::MAX_RW_BYTES) as u32;
-    let (from, to) = (from.fd(), to.fd());
-    let call = Syscall::CopyRange { from, to, offsets: &mut offsets, len };
+    let (from, target) = (from.fd(), to.fd());
+    let call = Syscall::CopyRange { from, to: target, offsets: &mut offsets, len };
     // SAFETY: I1. The offsets live in this frame, which is resumed only after the call.
-    unsafe { perform(Op::Syscall(call)) }
+    to.write_as_opened(|| unsafe { perform(Op::Syscall(call)) })
+}
+
+/// Copies one buffer, unless the ranges overlap: the kernel refuses that, too, by `refusal`.
+fn copy_range_by_buffer(
+    from: &File,
+    from_offset: u64,
+    to: &File,
+    to_offset: u64,
+    len: usize,
+    refusal: io::Error,
+) -> io::Result<usize> {
+    let identity = |file: &File| file.metadata().map(|m| (m.dev(), m.ino()));
+    if from_offset.abs_diff(to_offset) < len as u64 && identity(from)? == identity(to)? {
+        return Err(refusal);
+    }
+    let mut buf = vec![0; len.min(BUFFER_BYTES)];
+    let count = from.read_at(&mut buf, from_offset)?;
+    if count == 0 { Ok(0) } else { to.write_at(&buf[..count], to_offset) }
 }
 
 impl File {
@@ -144,7 +178,7 @@ impl File {
     ///     Ok(()) => assert_eq!(fs::read(&to)?, b"text"),
     ///     Err(e) => println!("this file system copies: {e}"),
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -169,7 +203,7 @@ impl File {
     ///     Ok(()) => assert_eq!(fs::read(&to)?, [7; 4096]),
     ///     Err(e) => println!("this file system cannot share blocks: {e}"),
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

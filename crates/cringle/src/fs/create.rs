@@ -21,7 +21,7 @@ use std::path::Path;
 ///     assert_eq!(fs::read_dir(&path)?.count(), 0);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// # let root = directory.path();
 /// cringle::fs::create_dir_all(root.join("a/b/c"))?;
 /// cringle::fs::create_dir_all(root.join("a/b"))?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -59,7 +59,7 @@ pub fn create_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("a/b");
 /// DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct DirBuilder {
     mode: u32,
@@ -78,7 +78,7 @@ impl DirBuilder {
     /// ```
     /// # let directory = tempfile::tempdir()?;
     /// cringle::fs::DirBuilder::new().create(directory.path().join("new"))?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     #[allow(clippy::new_without_default, reason = "std's has no Default either")]
     pub fn new() -> DirBuilder {
@@ -90,7 +90,7 @@ impl DirBuilder {
     /// ```
     /// # let directory = tempfile::tempdir()?;
     /// cringle::fs::DirBuilder::new().recursive(true).create(directory.path())?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn recursive(&mut self, recursive: bool) -> &mut DirBuilder {
         self.recursive = recursive;
@@ -104,7 +104,7 @@ impl DirBuilder {
     /// # let path = directory.path().join("a/b");
     /// let builder = cringle::fs::DirBuilder::new();
     /// assert_eq!(builder.create(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

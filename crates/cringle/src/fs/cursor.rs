@@ -290,12 +290,14 @@ impl Write for &File {
             return self.at_cursor(buf.len(), true, |offset| bounce.write(self, buf, offset));
         }
         if self.is_plain() {
-            return sys::write(self.fd(), buf).map_err(|e| self.explain_at_cursor(&[buf], e));
+            let write = || sys::write(self.fd(), buf);
+            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
             let op = Op::Write { target: self.target(), buf: start, len, offset: AT_CURSOR };
-            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(&[buf], e));
+            let write = || self.at_kernels_cursor(op);
+            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         self.at_cursor(buf.len(), true, |offset| self.write_at(buf, offset))
     }
@@ -312,13 +314,15 @@ impl Write for &File {
             return self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset));
         }
         if self.is_plain() {
-            return sys::writev(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
+            let write = || sys::writev(self.fd(), bufs);
+            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
             let op =
                 Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
-            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
+            let write = || self.at_kernels_cursor(op);
+            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         let len = len_of(bufs);
         self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset))

@@ -59,7 +59,7 @@ impl File {
     ///     Ok(()) => assert_eq!(log.write_life()?, WriteLife::Short),
     ///     Err(e) => println!("no hints here: {e}"),
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl File {
     /// if let Ok(life) = File::open("/proc/self/exe")?.write_life() {
     ///     assert_eq!(life, WriteLife::NotSet);
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl File {
     /// if file.discard(0, 4096).is_ok() {
     ///     assert_eq!(fs::read(&path)?[..4096], [0; 4096]);
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

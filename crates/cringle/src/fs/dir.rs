@@ -31,7 +31,7 @@ use std::path::Path;
 ///     assert_eq!(dir.open_file("../file").unwrap_err().kind(), ErrorKind::CrossesDevices);
 ///     dir.remove_dir_all("inside")
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -49,7 +49,7 @@ impl Dir {
     /// ```
     /// let dir = cringle::fs::Dir::open("/proc/self")?;
     /// assert!(dir.exists("status")?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Dir {
     /// ```
     /// let task = cringle::fs::Dir::open("/proc/self")?.open_dir("task")?;
     /// assert!(task.read_dir(".")?.count() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Dir {
     /// ```
     /// let status = cringle::fs::Dir::open("/proc/self")?.open_file("status")?;
     /// assert!(std::io::read_to_string(status)?.contains("Pid:"));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Dir {
     /// let dir = Dir::open(directory.path())?;
     /// dir.open_file_with("new", OpenOptions::new().write(true).create_new(true))?;
     /// assert!(dir.exists("new")?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Dir {
     ///
     /// let fds = Dir::open("/proc/self")?.read_dir("fd")?;
     /// assert!(fds.count() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Dir {
     ///
     /// ```
     /// assert!(cringle::fs::Dir::open("/proc/self")?.metadata("task")?.is_dir());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Dir {
     ///
     /// ```
     /// assert!(cringle::fs::Dir::open("/proc/self")?.symlink_metadata("exe")?.is_symlink());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Dir {
     ///
     /// ```
     /// assert!(!cringle::fs::Dir::open("/proc/self")?.exists("no such file")?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Dir {
     /// let dir = cringle::fs::Dir::open(directory.path())?;
     /// dir.create_dir("new")?;
     /// dir.sync_all()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl Dir {
     /// ```
     /// let clone = cringle::fs::Dir::open("/proc/self")?.try_clone()?;
     /// assert!(clone.exists("status")?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

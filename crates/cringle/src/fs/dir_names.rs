@@ -19,7 +19,7 @@ impl Dir {
     /// let dir = cringle::fs::Dir::open(directory.path())?;
     /// dir.create_dir("new")?;
     /// assert!(dir.metadata("new")?.is_dir());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Dir {
     /// let dir = fs::Dir::open(directory.path())?;
     /// dir.remove_file("file")?;
     /// assert!(!dir.exists("file")?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Dir {
     /// let dir = cringle::fs::Dir::open(directory.path())?;
     /// dir.create_dir("empty")?;
     /// dir.remove_dir("empty")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Dir {
     /// dir.create_dir("tree")?;
     /// dir.create_dir("tree/branch")?;
     /// dir.remove_dir_all("tree")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Dir {
     /// dir.rename("draft", &dir, "text")?;
     /// dir.sync_all()?;
     /// assert!(dir.exists("text")? && !dir.exists("draft")?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Dir {
     /// let dir = fs::Dir::open(directory.path())?;
     /// dir.hard_link("one", &dir, "two")?;
     /// assert_eq!(dir.metadata("two")?.len(), 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Dir {
     /// let dir = cringle::fs::Dir::open(directory.path())?;
     /// dir.symlink("target", "link")?;
     /// assert_eq!(dir.read_link("link")?, std::path::Path::new("target"));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Dir {
     /// ```
     /// let exe = cringle::fs::Dir::open("/proc/self")?.read_link("exe")?;
     /// assert!(exe.is_absolute());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -61,7 +61,10 @@ impl WriteFlags {
     /// [`sync_data`](File::sync_data) does: the kernel has reported it, would not report it again,
     /// and may have dropped other bytes, too. For the same reason it fails the syncs, and the
     /// writes with this flag, that are under way. So a write that goes through the page cache
-    /// returns only when those have ended that were under way at its end.
+    /// returns only when those have ended that were under way at its end. Unless space was lacking,
+    /// later writes with this flag fail, too: on ext4 a write to the same pages may not reach the
+    /// disk. All of this holds for every write of a file that was opened with `O_DSYNC` or
+    /// `O_SYNC`.
     pub const DSYNC: WriteFlags = WriteFlags(libc::RWF_DSYNC);
     /// As [`DSYNC`](WriteFlags::DSYNC), with all of the file's metadata (`RWF_SYNC`, Linux 4.7).
     pub const SYNC: WriteFlags = WriteFlags(libc::RWF_SYNC);
@@ -101,7 +104,7 @@ impl BitOr for WriteFlags {
 ///     Some(limits) => println!("{} to {} bytes", limits.least, limits.most),
 ///     None => println!("no write of this file is atomic"),
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -126,7 +129,7 @@ impl File {
     ///     Ok(count) => assert_eq!(&magic[..count], &b"\x7fELF"[..count]),
     ///     Err(e) => println!("it would have waited, or cannot tell: {e}"),
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -149,7 +152,7 @@ impl File {
     /// let mut bufs = [IoSliceMut::new(&mut magic), IoSliceMut::new(&mut class)];
     /// let file = File::open("/proc/self/exe")?;
     /// assert_eq!(file.read_vectored_at_with(&mut bufs, 0, ReadFlags::default())?, 5);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -187,7 +190,7 @@ impl File {
     /// # let path = directory.path().join("log");
     /// let log = File::create(&path)?;
     /// log.write_at_with(b"durable when this returns", 0, WriteFlags::DSYNC)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -213,7 +216,7 @@ impl File {
     /// let bufs = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
     /// log.write_vectored_at_with(&bufs, 0, WriteFlags::APPEND | WriteFlags::DSYNC)?;
     /// assert_eq!(fs::read(&path)?, b"rope strands");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -238,7 +241,7 @@ impl File {
             how => unsafe { how.perform(op) },
         };
         let syncs = flags.0 & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
-        let result = if syncs { self.write_durably(write) } else { write() };
+        let result = if syncs { self.write_durably(write) } else { self.write_as_opened(write) };
         result.map_err(|e| {
             if let Some(limits) = self.refuses_atomic(&e, flags) {
                 return refused_atomic(limits);
@@ -255,7 +258,7 @@ impl File {
     /// use cringle::fs::File;
     ///
     /// assert_eq!(File::open("/proc/version")?.atomic_write_limits()?, None);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 ///
 /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
 /// assert!(metadata.st_size() > 0 && metadata.st_nlink() > 0);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub trait LinuxMetadataExt: sealed::Sealed {
     /// The number of the device that contains the file.
@@ -22,7 +22,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_dev() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_dev(&self) -> u64;
 
@@ -32,7 +32,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_ino() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_ino(&self) -> u64;
 
@@ -42,7 +42,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_mode() & libc::S_IFMT == libc::S_IFREG);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_mode(&self) -> u32;
 
@@ -52,7 +52,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_nlink() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_nlink(&self) -> u64;
 
@@ -62,7 +62,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// println!("owned by user {}", metadata.st_uid());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_uid(&self) -> u32;
 
@@ -72,7 +72,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// println!("owned by group {}", metadata.st_gid());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_gid(&self) -> u32;
 
@@ -82,7 +82,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert_eq!(metadata.st_rdev(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_rdev(&self) -> u64;
 
@@ -92,7 +92,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert_eq!(metadata.st_size(), metadata.len());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_size(&self) -> u64;
 
@@ -102,7 +102,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_atime() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_atime(&self) -> i64;
 
@@ -112,7 +112,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_atime_nsec() < 1_000_000_000);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_atime_nsec(&self) -> i64;
 
@@ -122,7 +122,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_mtime() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_mtime(&self) -> i64;
 
@@ -132,7 +132,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_mtime_nsec() < 1_000_000_000);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_mtime_nsec(&self) -> i64;
 
@@ -142,7 +142,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_ctime() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_ctime(&self) -> i64;
 
@@ -152,7 +152,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_ctime_nsec() < 1_000_000_000);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_ctime_nsec(&self) -> i64;
 
@@ -162,7 +162,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.st_blksize() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_blksize(&self) -> u64;
 
@@ -172,7 +172,7 @@ pub trait LinuxMetadataExt: sealed::Sealed {
     /// # use cringle::os::linux::fs::MetadataExt;
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// println!("{} KiB on disk", metadata.st_blocks() / 2);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn st_blocks(&self) -> u64;
 }

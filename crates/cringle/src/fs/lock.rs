@@ -20,7 +20,7 @@ use crate::fiber::protect;
 use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::FairLock;
 use crate::sys;
-use crate::sys::lock::Mutex;
+use crate::sys::fork::{self, ForkLock};
 use crate::sys::syscall;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -45,7 +45,7 @@ impl File {
     ///     file.unlock()?;
     ///     Ok(other.try_lock()?)
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl File {
     /// one.lock_shared()?;
     /// other.lock_shared()?;
     /// assert!(one.try_lock().is_err());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl File {
     /// let (file, other) = (File::create(&path)?, File::create(&path)?);
     /// file.try_lock()?;
     /// assert!(other.try_lock().is_err());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl File {
     /// let (one, other) = (File::open("/proc/self/exe")?, File::open("/proc/self/exe")?);
     /// one.try_lock_shared()?;
     /// other.try_lock_shared()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl File {
     /// file.lock()?;
     /// file.unlock()?;
     /// other.try_lock()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -198,17 +198,22 @@ fn settled(attempt: Result<(), TryLockError>) -> Option<io::Result<()>> {
 /// A file, by device and inode number, and a kind of lock.
 type Key = (u64, u64, i32);
 
+/// The key, and the generation of the process: a child of `fork` does not wait for its parent's
+/// waiters.
+type OwnKey = (Key, u32);
+
 /// The queues of this process, with the number of waiters in each.
-static QUEUES: Mutex<BTreeMap<Key, (Arc<FairLock>, usize)>> = Mutex::new(BTreeMap::new());
+static QUEUES: ForkLock<BTreeMap<OwnKey, (Arc<FairLock>, usize)>> = ForkLock::new(BTreeMap::new());
 
 /// A waiter's membership in a queue. The queue is removed with its last waiter.
 struct QueuedWaiter {
-    key: Key,
+    key: OwnKey,
     queue: Arc<FairLock>,
 }
 
 impl QueuedWaiter {
     fn join(key: Key) -> QueuedWaiter {
+        let key = (key, fork::generation());
         let mut queues = QUEUES.lock();
         let (queue, waiters) = queues.entry(key).or_default();
         *waiters += 1;
@@ -242,7 +247,7 @@ impl Drop for QueuedWaiter {
 ///     Err(TryLockError::WouldBlock) => println!("another open file holds the lock"),
 ///     result => result?,
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub enum TryLockError {
     /// The call failed, or the fiber is cancelled.

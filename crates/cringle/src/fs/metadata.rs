@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
 /// println!("{} bytes, changed {:?}", metadata.len(), metadata.modified()?);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone)]
 pub struct Metadata {
@@ -27,7 +27,7 @@ pub struct Metadata {
 /// ```
 /// let file_type = cringle::fs::metadata("/proc/self")?.file_type();
 /// assert!(file_type.is_dir() && !file_type.is_file());
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileType {
@@ -50,7 +50,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.file_type().is_file());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn file_type(&self) -> FileType {
         FileType { mode: u32::from(self.stat.stx_mode) & libc::S_IFMT }
@@ -60,7 +60,7 @@ impl Metadata {
     ///
     /// ```
     /// assert!(cringle::fs::metadata("/proc/self")?.is_dir());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_dir(&self) -> bool {
         self.file_type().is_dir()
@@ -70,7 +70,7 @@ impl Metadata {
     ///
     /// ```
     /// assert!(cringle::fs::metadata("/proc/self/exe")?.is_file());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_file(&self) -> bool {
         self.file_type().is_file()
@@ -80,7 +80,7 @@ impl Metadata {
     ///
     /// ```
     /// assert!(cringle::fs::symlink_metadata("/proc/self")?.is_symlink());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_symlink(&self) -> bool {
         self.file_type().is_symlink()
@@ -91,7 +91,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.len() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     #[allow(clippy::len_without_is_empty, reason = "std's has none either")]
     pub fn len(&self) -> u64 {
@@ -103,7 +103,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(!metadata.permissions().readonly() || metadata.is_file());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(u32::from(self.stat.stx_mode))
@@ -114,7 +114,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.modified()? > std::time::UNIX_EPOCH);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.accessed()? > std::time::UNIX_EPOCH);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Metadata {
     ///     Ok(created) => println!("created {created:?}"),
     ///     Err(e) => println!("{e}"),
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.statx_mask() & libc::STATX_SIZE != 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn statx_mask(&self) -> u32 {
         self.stat.stx_mask
@@ -206,7 +206,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
     /// assert!(metadata.attributes() & libc::STATX_ATTR_ENCRYPTED as u64 == 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn attributes(&self) -> u64 {
         self.stat.stx_attributes & self.stat.stx_attributes_mask
@@ -218,7 +218,7 @@ impl Metadata {
     /// ```
     /// let metadata = cringle::fs::statx("/proc/self/exe", 0, libc::STATX_MNT_ID)?;
     /// assert!(metadata.mount_id().is_some());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn mount_id(&self) -> Option<u64> {
         (self.stat.stx_mask & libc::STATX_MNT_ID != 0).then_some(self.stat.stx_mnt_id)
@@ -233,7 +233,7 @@ impl Metadata {
     /// if let Some((memory, offset)) = metadata.direct_io_alignment() {
     ///     println!("align buffers to {memory} bytes, offsets to {offset}");
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn direct_io_alignment(&self) -> Option<(u32, u32)> {
         let stat = &self.stat;
@@ -252,7 +252,7 @@ impl FileType {
     ///
     /// ```
     /// assert!(cringle::fs::metadata("/proc/self")?.file_type().is_dir());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_dir(&self) -> bool {
         self.mode == libc::S_IFDIR
@@ -262,7 +262,7 @@ impl FileType {
     ///
     /// ```
     /// assert!(cringle::fs::metadata("/proc/self/exe")?.file_type().is_file());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_file(&self) -> bool {
         self.mode == libc::S_IFREG
@@ -272,7 +272,7 @@ impl FileType {
     ///
     /// ```
     /// assert!(cringle::fs::symlink_metadata("/proc/self")?.file_type().is_symlink());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_symlink(&self) -> bool {
         self.mode == libc::S_IFLNK

@@ -3,8 +3,8 @@
 //! `Read`, `Write` and `Seek` are implemented for `File` and `&File`. Only std can implement them
 //! for `Arc<File>`: use `&*file`.
 //!
-//! Outside of [`run`](crate::run), and while a fiber unwinds (**I8**), the same calls are plain
-//! system calls. The Unix-specific functions and traits are in
+//! Outside of [`run`](crate::run), and while a fiber unwinds, the same calls are plain system
+//! calls. The Unix-specific functions and traits are in
 //! [`os::unix::fs`](crate::os::unix::fs), as in std. The methods of `std::path::Path` that access
 //! the file system, such as `exists` and `metadata`, block the worker: use the functions of this
 //! module.
@@ -55,6 +55,7 @@ mod metadata;
 pub(crate) mod misaligned;
 pub(crate) mod names;
 mod open;
+mod own_ops;
 pub(crate) mod owner;
 mod perform;
 mod permissions;

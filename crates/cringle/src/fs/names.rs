@@ -24,7 +24,7 @@ const CWD: RawFd = libc::AT_FDCWD;
 ///     assert!(!fs::exists(&path)?);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -48,7 +48,7 @@ pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// # let path = directory.path().join("empty");
 /// fs::create_dir(&path)?;
 /// fs::remove_dir(&path)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -71,7 +71,7 @@ pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 ///     assert_eq!(fs::read(&text)?, b"all of it");
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -97,7 +97,7 @@ pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> 
 /// fs::write(&one, "text")?;
 /// fs::hard_link(&one, &other)?;
 /// assert_eq!(fs::metadata(&other)?.nlink(), 2);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -114,7 +114,7 @@ pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 /// # #![allow(deprecated)]
 /// # let directory = tempfile::tempdir()?;
 /// cringle::fs::soft_link("target", directory.path().join("link"))?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -135,7 +135,7 @@ pub fn soft_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 /// # let link = directory.path().join("link");
 /// symlink("target", &link)?;
 /// assert_eq!(fs::read_link(&link)?, Path::new("target"));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -149,7 +149,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 ///
 /// ```
 /// assert!(cringle::fs::read_link("/proc/self/exe")?.is_absolute());
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -166,7 +166,7 @@ pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
 ///
 /// let own = fs::canonicalize("/proc/self")?;
 /// assert_eq!(own, std::path::Path::new(&format!("/proc/{}", std::process::id())));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -26,7 +26,7 @@ use std::path::Path;
 /// use std::os::unix::fs::OpenOptionsExt;
 ///
 /// let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open("data")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -61,7 +61,7 @@ impl OpenOptions {
     /// use cringle::fs::OpenOptions;
     ///
     /// let file = OpenOptions::new().read(true).open("/proc/self/exe")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     #[allow(clippy::new_without_default, reason = "std's has no Default either")]
     pub fn new() -> OpenOptions {
@@ -84,7 +84,7 @@ impl OpenOptions {
         ///
         /// ```
         /// cringle::fs::OpenOptions::new().read(true).open("/proc/self/exe")?;
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         read
     }
@@ -93,7 +93,7 @@ impl OpenOptions {
         ///
         /// ```
         /// cringle::fs::OpenOptions::new().write(true).open("/dev/null")?;
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         write
     }
@@ -104,7 +104,7 @@ impl OpenOptions {
         /// # let directory = tempfile::tempdir()?;
         /// # let path = directory.path().join("log");
         /// let log = cringle::fs::OpenOptions::new().append(true).create(true).open(&path)?;
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         append
     }
@@ -117,7 +117,7 @@ impl OpenOptions {
         /// cringle::fs::write(&path, "old")?;
         /// let file = cringle::fs::OpenOptions::new().write(true).truncate(true).open(&path)?;
         /// assert_eq!(file.metadata()?.len(), 0);
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         truncate
     }
@@ -128,7 +128,7 @@ impl OpenOptions {
         /// # let directory = tempfile::tempdir()?;
         /// # let path = directory.path().join("file");
         /// cringle::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         create
     }
@@ -143,7 +143,7 @@ impl OpenOptions {
         /// options.write(true).create_new(true).open(&path)?;
         /// let error = options.open(&path).unwrap_err();
         /// assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         create_new
     }
@@ -163,7 +163,7 @@ impl OpenOptions {
     ///     Ok(file) => file.write_all_at(b"any bytes, anywhere", 3)?,
     ///     Err(e) => println!("no direct I/O here: {e}"),
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn direct(&mut self, direct: Direct) -> &mut Self {
         self.direct = Some(direct);
@@ -184,8 +184,8 @@ impl OpenOptions {
     /// # Errors
     ///
     /// As `std::fs::OpenOptions::open`; [`Cancelled`](crate::Cancelled); and `InvalidInput` if the
-    /// file refuses direct I/O, or if [`Direct::Bounce`] is asked for in append mode or for a file
-    /// that is neither a regular one nor a block device.
+    /// file refuses direct I/O, or if [`Direct::Bounce`] is asked for in append mode, with
+    /// `O_PATH`, or for a file that is neither a regular one nor a block device.
     ///
     /// # Cancellation
     ///
@@ -208,6 +208,11 @@ impl OpenOptions {
         if bounces && (self.append || self.custom_flags & libc::O_APPEND != 0) {
             let text = "Direct::Bounce cannot append: open the file with write(true), and write at \
                         an offset";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if bounces && self.custom_flags & libc::O_PATH != 0 {
+            let text = "Direct::Bounce reads and writes, which a descriptor of a path (O_PATH) \
+                        cannot: open the file without O_PATH, or without OpenOptions::direct";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let mut options = self.clone();
@@ -255,7 +260,7 @@ impl OpenOptions {
         };
         let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
         let open_flags = if waits { flags | libc::O_NONBLOCK } else { flags };
-        if waits
+        if open_flags & libc::O_NONBLOCK != 0
             && let Base::Ambient = base
             && let Some(opened) = open_cached(worker, fiber, &c_path, open_flags)
         {

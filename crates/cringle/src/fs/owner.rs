@@ -20,7 +20,7 @@ use std::path::Path;
 /// fs::write(&path, "text")?;
 /// let owner = fs::metadata(&path)?.uid();
 /// chown(&path, Some(owner), None)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn chown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::
 /// # let directory = tempfile::tempdir()?;
 /// let file = File::create(directory.path().join("file"))?;
 /// fchown(&file, None, None)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn fchown<F: AsFd>(fd: F, uid: Option<u32>, gid: Option<u32>) -> io::Result<
 /// # let link = directory.path().join("link");
 /// symlink("nowhere", &link)?;
 /// lchown(&link, None, None)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -88,7 +88,7 @@ fn set_owner(
 /// ```no_run
 /// cringle::os::unix::fs::chroot("/var/empty")?;
 /// std::env::set_current_dir("/")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

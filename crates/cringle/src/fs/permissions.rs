@@ -24,7 +24,7 @@ use std::path::Path;
 ///     assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -47,7 +47,7 @@ impl File {
     /// # let directory = tempfile::tempdir()?;
     /// let file = File::create(directory.path().join("file"))?;
     /// file.set_permissions(Permissions::from_mode(0o600))?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

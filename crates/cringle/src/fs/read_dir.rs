@@ -31,7 +31,7 @@ use std::sync::Arc;
 ///     }
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub fn read_dir<P: AsRef<Path>>(path: P) -> io::Result<ReadDir> {
 /// for entry in entries {
 ///     println!("{}", entry?.path().display());
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Cancellation
@@ -107,7 +107,7 @@ impl std::fmt::Debug for ReadDir {
 ///     let entry = entry?;
 ///     assert!(entry.file_type()?.is_dir());
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct DirEntry {
     directory: Arc<Directory>,
@@ -122,7 +122,7 @@ impl DirEntry {
     /// ```
     /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
     /// assert!(entries.next().unwrap()?.path().starts_with("/proc/self/task"));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn path(&self) -> PathBuf {
         self.directory.path.join(self.name())
@@ -133,7 +133,7 @@ impl DirEntry {
     /// ```
     /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
     /// assert!(!entries.next().unwrap()?.file_name().is_empty());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn file_name(&self) -> OsString {
         self.name().to_owned()
@@ -145,7 +145,7 @@ impl DirEntry {
     /// ```
     /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
     /// assert!(entries.next().unwrap()?.file_type()?.is_dir());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl DirEntry {
     /// ```
     /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
     /// assert!(entries.next().unwrap()?.metadata()?.is_dir());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

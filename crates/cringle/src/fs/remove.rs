@@ -41,7 +41,7 @@ const OPEN_LEVELS: usize = 16;
 ///     assert!(!fs::exists(&root)?);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use std::io;
 /// use cringle::fs::{Advice, File};
 ///
 /// File::open("/proc/self/exe")?.advise(Advice::Sequential, 0, 0)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ impl File {
     ///     assert_eq!(file.metadata()?.len(), 1 << 20);
     ///     Ok(())
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl File {
     /// if file.punch_hole(0, 4096).is_ok() {
     ///     assert_eq!(fs::read(&path)?[..4096], [0; 4096]);
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl File {
     /// if file.fallocate(libc::FALLOC_FL_KEEP_SIZE, 0, 4096).is_ok() {
     ///     assert_eq!(file.metadata()?.len(), 0);
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl File {
     /// use cringle::fs::{Advice, File};
     ///
     /// cringle::run(|| File::open("/proc/self/exe")?.advise(Advice::WillNeed, 0, 0))?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl File {
     ///     }
     ///     file.sync_data()
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -180,7 +180,7 @@ impl File {
     /// # let directory = tempfile::tempdir()?;
     /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
     /// file.sync_file_range(libc::SYNC_FILE_RANGE_WRITE, 0, 0)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl File {
     ///     assert_eq!(file.seek_data(1 << 30)?, None);
     ///     Ok(())
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -228,7 +228,7 @@ impl File {
     /// # let path = directory.path().join("file");
     /// cringle::fs::write(&path, "data")?;
     /// assert_eq!(cringle::fs::File::open(&path)?.seek_hole(0)?, Some(4));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub(super) const ALL: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 ///
 /// ```
 /// assert!(cringle::fs::metadata("/proc/self")?.is_dir());
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -31,7 +31,7 @@ pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
 ///
 /// ```
 /// assert!(cringle::fs::symlink_metadata("/proc/self")?.is_symlink());
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
 /// ```
 /// assert!(cringle::fs::exists("/proc/self")?);
 /// assert!(!cringle::fs::exists("/proc/no such file")?);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
 /// let known = fs::statx("/proc/self/exe", 0, libc::STATX_SIZE | libc::STATX_MNT_ID)?;
 /// assert!(known.len() > 0);
 /// assert!(known.mount_id().is_some());
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -94,7 +94,7 @@ impl File {
     /// if let Some((memory, offset)) = known.direct_io_alignment() {
     ///     println!("align buffers to {memory} bytes, offsets to {offset}");
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -86,7 +86,7 @@ impl File {
     ///     assert_eq!(file.metadata()?.modified()?, then);
     ///     Ok(())
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl File {
     /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
     /// file.set_modified(std::time::SystemTime::UNIX_EPOCH)?;
     /// assert_eq!(file.metadata()?.modified()?, std::time::SystemTime::UNIX_EPOCH);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl File {
 ///     assert_eq!(fs::metadata(&path)?.modified()?, then);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -154,7 +154,7 @@ pub fn set_times<P: AsRef<Path>>(path: P, times: FileTimes) -> io::Result<()> {
 ///     assert_eq!(fs::symlink_metadata(&path)?.modified()?, then);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

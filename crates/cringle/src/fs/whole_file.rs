@@ -8,7 +8,7 @@ use std::path::Path;
 ///
 /// ```
 /// assert!(cringle::fs::read("/proc/self/exe")?.starts_with(b"\x7fELF"));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -26,7 +26,7 @@ pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
 ///
 /// ```
 /// assert!(cringle::fs::read_to_string("/proc/version")?.starts_with("Linux"));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -48,7 +48,7 @@ pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("file");
 /// cringle::fs::write(&path, "text")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -34,7 +34,7 @@ const MAX_BYTES: usize = 64 << 10;
 ///     assert!(fs::list_xattrs(&path)?.contains(&"user.origin".into()));
 ///     fs::remove_xattr(&path, "user.origin")
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn get_xattr<P: AsRef<Path>, N: AsRef<OsStr>>(path: P, name: N) -> io::Resul
 /// if cringle::fs::set_xattr(&path, "user.origin", b"here").is_ok() {
 ///     assert!(cringle::fs::get_xattr(&path, "user.origin")?.is_some());
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -79,7 +79,7 @@ pub fn set_xattr<P: AsRef<Path>, N: AsRef<OsStr>>(
 /// if cringle::fs::set_xattr(&path, "user.origin", b"here").is_ok() {
 ///     cringle::fs::remove_xattr(&path, "user.origin")?;
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -98,7 +98,7 @@ pub fn remove_xattr<P: AsRef<Path>, N: AsRef<OsStr>>(path: P, name: N) -> io::Re
 /// for name in cringle::fs::list_xattrs("/tmp")? {
 ///     println!("{}", name.display());
 /// }
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -118,7 +118,7 @@ impl File {
     /// if let Ok(value) = file.get_xattr("user.origin") {
     ///     assert_eq!(value, None);
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl File {
     /// if let Err(e) = file.set_xattr("user.origin", b"here") {
     ///     println!("this file system has no user attributes: {e}");
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl File {
     /// if file.set_xattr("user.origin", b"here").is_ok() {
     ///     file.remove_xattr("user.origin")?;
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl File {
     /// if file.set_xattr("user.origin", b"here").is_ok() {
     ///     assert!(file.list_xattrs()?.contains(&"user.origin".into()));
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

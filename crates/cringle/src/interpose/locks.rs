@@ -20,6 +20,7 @@ use super::futex::remaining;
 use super::next;
 use super::queue::{self, Waited};
 use super::ready::duration;
+use crate::runtime::hazards::{self, owned_locks};
 use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -179,7 +180,32 @@ pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) ->
         }
         let result = next::pthread_mutex_trylock(mutex);
         tried(on, result);
+        detect(on, mutex, result);
         result
+    }
+}
+
+/// Lets the hazard detector list a mutex that knows its owner. `result` is that of a lock.
+///
+/// # Safety
+///
+/// The mutex is valid.
+#[inline]
+unsafe fn detect(on: OnFiber, mutex: *const pthread_mutex_t, result: c_int) {
+    // SAFETY: by the contract: the count is the second integer.
+    unsafe {
+        if !hazards::is_active() || !Kind::of(mutex).checks_owner() {
+            return;
+        }
+        let (worker, fiber) = (on.worker(), on.fiber());
+        match result {
+            0 => {
+                let count = mutex.cast::<u32>().add(1).read_volatile();
+                owned_locks::entered(&worker, fiber, mutex.addr(), count.max(1));
+            }
+            libc::EDEADLK => owned_locks::refused(&worker, fiber, mutex.addr()),
+            _ => {}
+        }
     }
 }
 
@@ -197,6 +223,18 @@ pub(super) fn tried(on: OnFiber, result: c_int) {
 ///
 /// As libc's.
 unsafe fn lock(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        let result = lock_undetected(on, mutex, limit);
+        detect(on, mutex, result);
+        result
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+unsafe fn lock_undetected(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int {
     // SAFETY: by the contract.
     unsafe {
         let kind = Kind::of(mutex);
@@ -254,7 +292,11 @@ fn own_number() -> c_int {
 ///
 /// As libc's.
 #[inline]
-pub unsafe fn pthread_mutex_unlock(_: Option<OnFiber>, mutex: *mut pthread_mutex_t) -> c_int {
+pub unsafe fn pthread_mutex_unlock(on: Option<OnFiber>, mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: by the contract.
+    if hazards::is_active() && on.is_some() && unsafe { Kind::of(mutex) }.checks_owner() {
+        owned_locks::left(mutex.addr());
+    }
     // SAFETY: by the contract.
     let result = unsafe { next::pthread_mutex_unlock(mutex) };
     // Another thread may have freed the mutex by now: only its address is used.

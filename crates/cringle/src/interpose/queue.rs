@@ -17,7 +17,7 @@
 use super::call::Call;
 use crate::runtime::fiber::Wait;
 use crate::runtime::lent_frame::LentFrame;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use crate::runtime::waker::Waker;
 use crate::sys::lock::Mutex;
 use std::cell::{Cell, UnsafeCell};
@@ -114,7 +114,7 @@ pub(super) fn wait(
 /// Suspends the fiber until its waiter has left the queue.
 fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
     let (worker, fiber) = (call.worker(), call.fiber());
-    let subject = ByAddress::at(waiter.address);
+    let subject = Target::address(std::ptr::without_provenance(waiter.address));
     call.shielded(|| {
         loop {
             if waiter.woken.load(Ordering::Acquire) {
@@ -126,7 +126,7 @@ fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
             worker.watch_at_end(fiber);
             // The lock may be that of an allocator, which the library called on this worker.
             fiber.family().while_pinned(|| {
-                worker.suspend_on_until(fiber, Wait::Lock, &subject, deadline);
+                worker.suspend_on_until(fiber, Wait::Lock, subject, deadline);
             });
         }
     })

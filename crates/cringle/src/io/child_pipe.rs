@@ -14,7 +14,7 @@ use crate::fs::File;
 /// let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
 /// child.stdin.take().expect("it is piped").write_all(b"ahoy")?;
 /// assert_eq!(child.wait_with_output()?.stdout, b"ahoy");
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct ChildStdin(File);
 
@@ -27,7 +27,7 @@ pub struct ChildStdin(File);
 /// let stdout = child.stdout.take().expect("it is piped");
 /// assert_eq!(std::io::read_to_string(stdout)?, "ahoy\n");
 /// child.wait()?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct ChildStdout(File);
 
@@ -41,7 +41,7 @@ pub struct ChildStdout(File);
 /// let stderr = child.stderr.take().expect("it is piped");
 /// assert_eq!(std::io::read_to_string(stderr)?, "ahoy\n");
 /// child.wait()?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct ChildStderr(File);
 

@@ -32,7 +32,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 ///     assert_eq!(io::copy(&mut "strands".as_bytes(), &mut io::sink())?, 7);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # ?; io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -11,6 +11,23 @@
 //! Beyond std: [`ready`] waits for descriptors for which the library has no type.
 //!
 //! Outside of a fiber, the functions are the plain blocking calls.
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! use cringle::{fiber, io};
+//! use cringle::io::{BufRead, BufReader, Write};
+//!
+//! cringle::run(|| {
+//!     let (reader, mut writer) = io::pipe()?;
+//!     fiber::scope(|s| {
+//!         let line = s.spawn(|| BufReader::new(reader).lines().next());
+//!         writeln!(writer, "a line")?; // The other fiber waits for it.
+//!         assert_eq!(line.join().unwrap().transpose()?.as_deref(), Some("a line"));
+//!         Ok(())
+//!     })
+//! })
+//! # }
+//! ```
 
 pub(crate) mod child_pipe;
 mod copy;

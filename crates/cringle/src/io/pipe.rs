@@ -26,7 +26,7 @@ use std::io;
 ///     assert_eq!(sum, 1 << 20);
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # ?; io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
 /// writer.write_all(b"rope")?;
 /// drop(writer);
 /// assert_eq!(std::io::read_to_string(reader)?, "rope");
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct PipeReader(File);
 
@@ -60,7 +60,7 @@ pub struct PipeReader(File);
 /// let (reader, mut writer) = cringle::io::pipe()?;
 /// drop(reader);
 /// assert_eq!(writer.write(b"rope").unwrap_err().kind(), ErrorKind::BrokenPipe);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct PipeWriter(File);
 
@@ -70,7 +70,7 @@ impl PipeReader {
     /// ```
     /// let (reader, _writer) = cringle::io::pipe()?;
     /// let clone = reader.try_clone()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl PipeWriter {
     ///     assert_eq!(std::io::read_to_string(&mut reader)?, "a rope");
     ///     Ok(())
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

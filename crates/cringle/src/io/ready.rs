@@ -111,7 +111,7 @@ impl std::fmt::Debug for Interest {
 ///     let mut byte = [0];
 ///     ours.read_exact(&mut byte)
 /// })?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// let (reader, _writer) = io::pipe()?;
 /// assert!(!reader.is_terminal());
 /// println!("{}", if io::stdout().is_terminal() { "in colour" } else { "plain" });
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub trait IsTerminal {
     /// Returns whether the descriptor refers to a terminal.
@@ -20,7 +20,7 @@ pub trait IsTerminal {
     /// use cringle::io::IsTerminal;
     ///
     /// assert!(!std::fs::File::open("/proc/self/exe")?.is_terminal());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn is_terminal(&self) -> bool;
 }

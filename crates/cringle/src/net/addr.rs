@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 /// A thread of the pool resolves host names (`getaddrinfo`), and only the calling fiber waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::net::ToSocketAddrs;
 ///
 /// cringle::run(|| {
@@ -19,9 +20,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 ///     assert_eq!(literal.next(), Some(([127, 0, 0, 1], 80).into()));
 ///     let named = ("localhost", 80).to_socket_addrs()?;
 ///     assert!(named.into_iter().all(|addr| addr.port() == 80 && addr.ip().is_loopback()));
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # }
 /// ```
 ///
 /// # Cancellation
@@ -38,7 +39,7 @@ pub trait ToSocketAddrs {
     /// use cringle::net::ToSocketAddrs;
     ///
     /// assert_eq!(("127.0.0.1", 80).to_socket_addrs()?.count(), 1);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

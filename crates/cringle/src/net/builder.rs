@@ -12,7 +12,7 @@ use std::io;
 /// use cringle::net::TcpListener;
 ///
 /// let listener = TcpListener::builder().backlog(1024).nodelay(true).bind("127.0.0.1:0")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it listens when `bind` is called"]
@@ -36,7 +36,7 @@ impl TcpListener {
     /// let first = TcpListener::builder().backlog(4096).reuse_port(true).bind("127.0.0.1:0")?;
     /// let second = TcpListener::builder().reuse_port(true).bind(first.local_addr()?)?;
     /// # drop(second);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn builder() -> TcpListenerBuilder {
         TcpListenerBuilder {
@@ -59,7 +59,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().backlog(128).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn backlog(mut self, connections: u32) -> TcpListenerBuilder {
         self.backlog = i32::try_from(connections).unwrap_or(i32::MAX);
@@ -73,7 +73,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().reuse_addr(false).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn reuse_addr(mut self, reuse: bool) -> TcpListenerBuilder {
         self.reuse_addr = reuse;
@@ -87,7 +87,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().reuse_port(true).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn reuse_port(mut self, reuse: bool) -> TcpListenerBuilder {
         self.reuse_port = reuse;
@@ -101,7 +101,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().only_v6(true).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn only_v6(mut self, only: bool) -> TcpListenerBuilder {
         self.only_v6 = Some(only);
@@ -115,7 +115,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().nodelay(true).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn nodelay(mut self, nodelay: bool) -> TcpListenerBuilder {
         self.nodelay = nodelay;
@@ -128,7 +128,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().recv_buffer_size(1 << 20).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn recv_buffer_size(mut self, bytes: usize) -> TcpListenerBuilder {
         self.recv_buffer = Some(bytes);
@@ -141,7 +141,7 @@ impl TcpListenerBuilder {
     /// use cringle::net::TcpListener;
     ///
     /// let listener = TcpListener::builder().send_buffer_size(1 << 20).bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn send_buffer_size(mut self, bytes: usize) -> TcpListenerBuilder {
         self.send_buffer = Some(bytes);
@@ -153,7 +153,7 @@ impl TcpListenerBuilder {
     /// ```
     /// let listener = cringle::net::TcpListener::builder().bind("127.0.0.1:0")?;
     /// assert_ne!(listener.local_addr()?.port(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

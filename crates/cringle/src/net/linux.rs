@@ -14,7 +14,7 @@ use std::io;
 /// let stream = TcpStream::connect(listener.local_addr()?)?;
 /// stream.set_quickack(false)?;
 /// assert!(!stream.quickack()?);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub trait TcpStreamExt: sealed::Sealed {
     /// Sets whether received data is acknowledged at once (`TCP_QUICKACK`). The kernel may change
@@ -24,7 +24,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// # use cringle::{net::{TcpListener, TcpStream}, os::linux::net::TcpStreamExt};
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
     /// TcpStream::connect(listener.local_addr()?)?.set_quickack(true)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let stream = TcpStream::connect(listener.local_addr()?)?;
     /// println!("acknowledges at once: {}", stream.quickack()?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -85,7 +85,7 @@ macro_rules! std_calls {
         /// ```
         #[doc = $crate::net::macros::example_socket!($ours)]
         #[doc = $example]
-        /// # Ok::<(), std::io::Error>(())
+        /// # std::io::Result::Ok(())
         /// ```
         ///
         /// # Errors
@@ -134,7 +134,7 @@ macro_rules! all_sockets {
             /// ```
             #[doc = $crate::net::macros::example_socket!($ours)]
             /// let clone = socket.try_clone()?;
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors
@@ -150,7 +150,7 @@ macro_rules! all_sockets {
             /// ```
             #[doc = $crate::net::macros::example_socket!($ours)]
             /// socket.set_nonblocking(true)?;
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors
@@ -184,7 +184,7 @@ macro_rules! timeouts {
             /// socket.set_read_timeout(Some(std::time::Duration::from_millis(1)))?;
             /// let result = cringle::run(|| socket.peek(&mut [0]));
             /// assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors
@@ -204,7 +204,7 @@ macro_rules! timeouts {
             /// ```
             #[doc = $crate::net::macros::example_socket!($ours)]
             /// socket.set_write_timeout(Some(std::time::Duration::from_secs(5)))?;
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors

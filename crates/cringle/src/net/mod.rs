@@ -8,6 +8,23 @@
 //! Beyond std: [`Server`], [`TcpListenerBuilder`], `sendmsg` and `recvmsg` with ancillary data, and
 //! [`send_zc`](TcpStream::send_zc).
 //!
+//! ```
+//! use cringle::{fiber, io};
+//! use cringle::io::{Read, Write};
+//! use cringle::net::{TcpListener, TcpStream};
+//!
+//! cringle::run(|| {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     let server = fiber::spawn(move || listener.accept()?.0.write_all(b"hello"));
+//!     let mut greeting = String::new();
+//!     TcpStream::connect(address)?.read_to_string(&mut greeting)?;
+//!     assert_eq!(greeting, "hello");
+//!     server.join().unwrap()
+//! })?;
+//! # std::io::Result::Ok(())
+//! ```
+//!
 //! # Differences from std
 //!
 //! - `TcpListener::{only_v6, set_only_v6}`, which std has deprecated, are missing.

@@ -17,6 +17,7 @@ use std::os::fd::FromRawFd;
 /// listener.
 ///
 /// ```no_run
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, net::TcpListener};
 /// use std::io;
 ///
@@ -27,10 +28,10 @@ use std::os::fd::FromRawFd;
 ///             let mut stream = stream?;
 ///             s.spawn(move || io::copy(&mut stream.try_clone()?, &mut stream));
 ///         }
-///         Ok::<(), io::Error>(())
+///         Ok(())
 ///     })
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # }
 /// ```
 pub struct TcpListener {
     pub(super) socket: Socket<std::net::TcpListener>,
@@ -45,7 +46,7 @@ impl TcpListener {
     /// ```
     /// let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
     /// println!("listening on {}", listener.local_addr()?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -61,6 +62,7 @@ impl TcpListener {
     /// Waits for the next connection, and returns it with the peer's address.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::net::{TcpListener, TcpStream};
     ///
     /// cringle::run(|| {
@@ -68,9 +70,9 @@ impl TcpListener {
     ///     let client = TcpStream::connect(listener.local_addr()?)?;
     ///     let (_stream, peer) = listener.accept()?;
     ///     assert_eq!(peer, client.local_addr()?);
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -113,6 +115,7 @@ impl TcpListener {
     /// [`accept`](Self::accept).
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::net::{TcpListener, TcpStream};
     ///
     /// cringle::run(|| {
@@ -120,9 +123,9 @@ impl TcpListener {
     ///     let _client = TcpStream::connect(listener.local_addr()?)?;
     ///     let stream = listener.incoming().next().expect("the iterator is endless")?;
     ///     println!("connected to {}", stream.peer_addr()?);
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
@@ -135,7 +138,7 @@ impl TcpListener {
 /// ```
 /// let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
 /// let connections: cringle::net::Incoming = listener.incoming();
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Incoming<'a> {

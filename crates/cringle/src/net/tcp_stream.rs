@@ -21,6 +21,7 @@ use std::time::Duration;
 /// `TcpStream` and `&TcpStream` implement `Read` and `Write`. Only the calling fiber waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::fiber;
 /// use cringle::net::{TcpListener, TcpStream};
 /// use std::io::{self, Read, Write};
@@ -36,10 +37,10 @@ use std::time::Duration;
 ///         let mut text = String::new();
 ///         TcpStream::connect(addr)?.read_to_string(&mut text)?;
 ///         assert_eq!(text, "ahoy");
-///         Ok::<(), io::Error>(())
+///         Ok(())
 ///     })
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # }
 /// ```
 ///
 /// Dropping it closes the connection at once. If it lingers
@@ -63,15 +64,16 @@ impl TcpStream {
     /// Connects to the first of the addresses that accepts the connection.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::net::{TcpListener, TcpStream};
     ///
     /// cringle::run(|| {
     ///     let listener = TcpListener::bind("127.0.0.1:0")?;
     ///     let stream = TcpStream::connect(listener.local_addr()?)?;
     ///     assert_eq!(stream.peer_addr()?, listener.local_addr()?);
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    ///     Ok(())
+    /// })
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -89,7 +91,7 @@ impl TcpStream {
     /// let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let limit = std::time::Duration::from_secs(5);
     /// let stream = TcpStream::connect_timeout(&listener.local_addr()?, limit)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -134,7 +136,7 @@ impl TcpStream {
     /// TcpStream::connect(listener.local_addr()?)?.write_all(b"ahoy")?;
     /// let (stream, _) = listener.accept()?;
     /// assert_eq!(stream.peek(&mut [0])?, 1);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -152,7 +154,7 @@ impl TcpStream {
     /// # let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
     /// let socket = cringle::net::TcpStream::connect(listener.local_addr()?)?;
     /// socket.set_linger(Some(std::time::Duration::from_secs(1)))?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -168,7 +170,7 @@ impl TcpStream {
     /// # let listener = cringle::net::TcpListener::bind("127.0.0.1:0")?;
     /// let socket = cringle::net::TcpStream::connect(listener.local_addr()?)?;
     /// assert_eq!(socket.linger()?, None);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -373,9 +373,9 @@ cringle::run(|| {
     let page = vec![7; 64 << 10];
     let count = ours.send_zc(&page)?;
     theirs.read_exact(&mut vec![0; count])?;
-    Ok::<(), io::Error>(())
+    io::Result::Ok(())
 })
-# ?; Ok::<(), std::io::Error>(())"
+# ?; std::io::Result::Ok(())"
     };
     (UnixStream) => {
         "use cringle::os::unix::net::UnixStream;
@@ -383,9 +383,9 @@ cringle::run(|| {
 cringle::run(|| {
     let (ours, _theirs) = UnixStream::pair()?;
     assert_eq!(ours.send_zc(b\"copied\")?, 6);
-    Ok::<(), std::io::Error>(())
+    std::io::Result::Ok(())
 })
-# ?; Ok::<(), std::io::Error>(())"
+# ?; std::io::Result::Ok(())"
     };
 }
 pub(super) use send_zc_example;

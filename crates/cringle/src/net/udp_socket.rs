@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 /// A UDP socket, as `std::net::UdpSocket`. Only the calling fiber waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::net::UdpSocket;
 ///
 /// cringle::run(|| {
@@ -21,9 +22,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 ///     let mut text = [0; 16];
 ///     let (count, from) = theirs.recv_from(&mut text)?;
 ///     assert_eq!((&text[..count], from), (&b"ahoy"[..], ours.local_addr()?));
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # }
 /// ```
 ///
 /// # Cancellation
@@ -43,7 +44,7 @@ impl UdpSocket {
     ///
     /// ```
     /// let socket = cringle::net::UdpSocket::bind("127.0.0.1:0")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -62,7 +63,7 @@ impl UdpSocket {
     /// let socket = cringle::net::UdpSocket::bind("127.0.0.1:0")?;
     /// socket.connect(other.local_addr()?)?;
     /// assert_eq!(socket.send(b"ahoy")?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -81,7 +82,7 @@ impl UdpSocket {
     /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
     /// let (len, from) = theirs.recv_from(&mut [0; 16])?;
     /// assert_eq!((len, from), (4, ours.local_addr()?));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -100,7 +101,7 @@ impl UdpSocket {
     /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
     /// assert_eq!(theirs.peek_from(&mut [0; 16])?.0, 4);
     /// assert_eq!(theirs.recv_from(&mut [0; 16])?.0, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -117,7 +118,7 @@ impl UdpSocket {
     /// # use cringle::net::UdpSocket;
     /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     /// assert_eq!(ours.send_to(b"ahoy", theirs.local_addr()?)?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -143,7 +144,7 @@ impl UdpSocket {
     /// theirs.connect(ours.local_addr()?)?;
     /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
     /// assert_eq!(theirs.recv(&mut [0; 16])?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -162,7 +163,7 @@ impl UdpSocket {
     /// theirs.connect(ours.local_addr()?)?;
     /// ours.send_to(b"ahoy", theirs.local_addr()?)?;
     /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -179,7 +180,7 @@ impl UdpSocket {
     /// let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     /// ours.connect(theirs.local_addr()?)?;
     /// assert_eq!(ours.send(b"ahoy")?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -201,7 +202,7 @@ impl UdpSocket {
     /// # let (ours, theirs) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     /// ours.connect(theirs.local_addr()?)?;
     /// assert_eq!(cringle::run(|| ours.send_zc(&[7; 1024]))?, 1024);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -222,7 +223,7 @@ impl UdpSocket {
     /// let slices = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
     /// let to = Some(theirs.local_addr()?);
     /// assert_eq!(ours.sendmsg(&slices, to, &SendAncillary::new(), MsgFlags::empty())?, 12);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -255,7 +256,7 @@ impl UdpSocket {
     ///     MsgFlags::empty(),
     /// )?;
     /// assert_eq!((received.len, from), (4, Some(ours.local_addr()?)));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

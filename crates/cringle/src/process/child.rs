@@ -23,7 +23,7 @@ use std::process::{ExitStatus, Output};
 ///     assert_eq!(sort.wait_with_output()?.stdout, b"rope\nstrand\n");
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 pub struct Child {
     std: std::process::Child,
@@ -67,7 +67,7 @@ impl Child {
     ///     println!("started process {}", child.id());
     ///     child.wait().map(drop)
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn id(&self) -> u32 {
         self.std.id()
@@ -77,15 +77,16 @@ impl Child {
     /// waited for.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::process::Command;
     ///
     /// cringle::run(|| {
     ///     let mut child = Command::new("sleep").arg("3600").spawn()?;
     ///     child.kill()?;
     ///     assert!(!child.wait()?.success());
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -116,7 +117,7 @@ impl Child {
     ///     assert!(!child.wait()?.success());
     ///     Ok(())
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -145,6 +146,7 @@ impl Child {
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::{fiber, process::Command};
     ///
     /// cringle::run(|| {
@@ -152,9 +154,9 @@ impl Child {
     ///     while child.try_wait()?.is_none() {
     ///         fiber::yield_now();
     ///     }
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -177,14 +179,15 @@ impl Child {
     /// May suspend the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::process::{Command, Stdio};
     ///
     /// cringle::run(|| {
     ///     let child = Command::new("echo").arg("rope").stdout(Stdio::piped()).spawn()?;
     ///     assert_eq!(child.wait_with_output()?.stdout, b"rope\n");
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors

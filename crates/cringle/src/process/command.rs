@@ -21,7 +21,7 @@ use std::process::{CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
 ///     }
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 pub struct Command {
     pub(super) std: std::process::Command,
@@ -92,7 +92,7 @@ impl Command {
     ///
     /// let date = cringle::run(|| Command::new("date").env("TZ", "UTC").arg("+%Z").output())?;
     /// assert_eq!(date.stdout, b"UTC\n");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn env<K, V>(&mut self, key: K, val: V) -> &mut Command
     where
@@ -139,7 +139,7 @@ impl Command {
     ///
     /// let output = cringle::run(|| Command::new("/usr/bin/env").env_clear().output())?;
     /// assert!(output.stdout.is_empty());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn env_clear(&mut self) -> &mut Command {
         self.std.env_clear();
@@ -153,7 +153,7 @@ impl Command {
     ///
     /// let output = cringle::run(|| Command::new("pwd").current_dir("/").output())?;
     /// assert_eq!(output.stdout, b"/\n");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn current_dir<P: AsRef<Path>>(&mut self, dir: P) -> &mut Command {
         self.std.current_dir(dir);
@@ -168,7 +168,7 @@ impl Command {
     ///
     /// let status = cringle::run(|| Command::new("cat").stdin(Stdio::null()).status())?;
     /// assert!(status.success());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn stdin<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stdin(cfg);
@@ -184,7 +184,7 @@ impl Command {
     ///
     /// let status = cringle::run(|| Command::new("echo").stdout(Stdio::null()).status())?;
     /// assert!(status.success());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn stdout<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stdout(cfg);
@@ -200,7 +200,7 @@ impl Command {
     /// let mut ls = Command::new("ls");
     /// let status = cringle::run(|| ls.arg("/no/such/file").stderr(Stdio::null()).status())?;
     /// assert!(!status.success());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn stderr<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stderr(cfg);
@@ -219,14 +219,15 @@ impl Command {
     /// [`unblock`](crate::fiber::unblock).
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::process::Command;
     ///
     /// cringle::run(|| {
     ///     let mut child = Command::new("true").spawn()?;
     ///     assert!(child.wait()?.success());
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -261,7 +262,7 @@ impl Command {
     ///
     /// let output = cringle::run(|| Command::new("echo").arg("rope").output())?;
     /// assert_eq!(output.stdout, b"rope\n");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -305,7 +306,7 @@ impl Command {
     /// use cringle::process::Command;
     ///
     /// assert!(cringle::run(|| Command::new("true").status())?.success());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -16,7 +16,7 @@
 //!
 //! let output = cringle::run(|| Command::new("echo").arg("rope").output())?;
 //! assert_eq!(output.stdout, b"rope\n");
-//! # Ok::<(), std::io::Error>(())
+//! # std::io::Result::Ok(())
 //! ```
 
 mod child;

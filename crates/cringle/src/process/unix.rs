@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt as _;
 ///     assert_eq!(output.stdout, b"a rope\n");
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 pub trait CommandExt: sealed::Sealed {
     /// Sets the child's user id (`setuid(2)`).
@@ -26,7 +26,7 @@ pub trait CommandExt: sealed::Sealed {
     /// use cringle::{os::unix::process::CommandExt, process::Command};
     ///
     /// cringle::run(|| Command::new("id").uid(1000).status())?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn uid(&mut self, id: u32) -> &mut Command;
 
@@ -36,7 +36,7 @@ pub trait CommandExt: sealed::Sealed {
     /// use cringle::{os::unix::process::CommandExt, process::Command};
     ///
     /// cringle::run(|| Command::new("id").gid(1000).status())?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn gid(&mut self, id: u32) -> &mut Command;
 
@@ -55,7 +55,7 @@ pub trait CommandExt: sealed::Sealed {
     ///     });
     /// }
     /// assert!(cringle::run(|| command.status())?.success());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Safety
@@ -85,7 +85,7 @@ pub trait CommandExt: sealed::Sealed {
     /// let mut shell = Command::new("sh");
     /// let output = cringle::run(|| shell.arg0("rope").args(["-c", "echo $0"]).output())?;
     /// assert_eq!(output.stdout, b"rope\n");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn arg0<S>(&mut self, arg: S) -> &mut Command
     where
@@ -97,7 +97,7 @@ pub trait CommandExt: sealed::Sealed {
     /// use cringle::{os::unix::process::CommandExt, process::Command};
     ///
     /// assert!(cringle::run(|| Command::new("true").process_group(0).status())?.success());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     fn process_group(&mut self, pgroup: i32) -> &mut Command;
 }
@@ -152,7 +152,7 @@ impl CommandExt for Command {
 ///     assert_eq!(child.wait()?.signal(), Some(Signal::Terminate.number()));
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 pub trait ChildExt: sealed::Sealed {
     /// Sends a signal, by number, to the child. Does nothing if the child has been waited for,
@@ -166,7 +166,7 @@ pub trait ChildExt: sealed::Sealed {
     ///     child.send_signal(Signal::Terminate.number())?;
     ///     child.wait().map(drop)
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 /// unsafe { ring.read(0, file.as_fd(), magic.as_mut_ptr(), 4, 0)? };
 /// ring.wait(1, |slot, result| assert_eq!((slot, result.unwrap()), (0, 4)));
 /// assert_eq!(&magic, b"\x7fELF");
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct BareRing {
     /// Dropped before the bell, from which it reads.
@@ -60,7 +60,7 @@ impl BareRing {
     /// ```
     /// let ring = cringle::ring::BareRing::new(8, 4)?;
     /// assert_eq!(ring.in_flight(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl BareRing {
     /// ```
     /// let ring = cringle::ring::BareRing::new(8, 4)?;
     /// assert_eq!(ring.in_flight(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn in_flight(&self) -> usize {
         self.driver.in_flight() as usize
@@ -107,7 +107,7 @@ impl BareRing {
     /// // SAFETY: `byte` and `file` stay borrowed until `wait` has returned slot 0.
     /// unsafe { ring.read(0, file.as_fd(), byte.as_mut_ptr(), 1, 0)? };
     /// ring.wait(1, |_, result| assert_eq!(result.unwrap(), 1));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Safety
@@ -145,7 +145,7 @@ impl BareRing {
     /// ```
     /// let mut ring = cringle::ring::BareRing::new(8, 1)?;
     /// ring.submit(); // Nothing is queued.
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn submit(&mut self) {
         self.driver.enter(Wait::No);
@@ -157,7 +157,7 @@ impl BareRing {
     /// ```
     /// let mut ring = cringle::ring::BareRing::new(8, 1)?;
     /// ring.wait(1, |_, _| unreachable!("nothing is in flight"));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn wait(&mut self, at_least: usize, mut take: impl FnMut(usize, io::Result<usize>)) {
         let at_least = at_least.min(self.in_flight());

@@ -6,6 +6,13 @@ use std::io;
 const VARIABLE: &str = "CRINGLE_BALANCE";
 
 /// Whether started fibers move between workers: see [`Builder::balance`](crate::Builder::balance).
+///
+/// ```
+/// use cringle::runtime::Balance;
+///
+/// assert_eq!(cringle::Builder::new().balance(Balance::Fixed).run(|| 7)?, 7);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Balance {

@@ -1,9 +1,11 @@
-//! The blocks of one worker's fibers by position, for the other workers of the runtime.
+//! The blocks of one worker's fibers by position, for the other workers of the runtime and for
+//! debuggers.
 //!
 //! The worker alone adds blocks. They are never removed, and keep their addresses until the runtime
 //! has ended (**I2**). So a reader needs no lock: it finds a block, or none yet.
 
 use super::fiber::Fiber;
+use crate::sys::debug_info::Field;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -15,6 +17,7 @@ type Entry = AtomicPtr<Fiber>;
 
 /// See the module.
 #[derive(Default)]
+#[repr(transparent)]
 pub(super) struct BlockIndex {
     chunks: [AtomicPtr<Entry>; CHUNKS],
 }
@@ -25,6 +28,10 @@ fn place(position: usize) -> (usize, usize, usize) {
     let start = FIRST * ((1 << chunk) - 1);
     (chunk, FIRST << chunk, position - start)
 }
+
+/// How a debugger reads the index.
+pub(super) const FIELDS: &[Field] =
+    &[Field::new("blocks.first", FIRST), Field::new("blocks.chunks", CHUNKS)];
 
 impl BlockIndex {
     /// Adds a block. For the worker itself, which adds them by position.

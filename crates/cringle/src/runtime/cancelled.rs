@@ -41,6 +41,18 @@ impl std::error::Error for Cancelled {}
 /// An [`io::Error`] of kind `TimedOut` holds it if the error comes from
 /// [`time::timeout`](crate::time::timeout), and not from the kernel (`ETIMEDOUT`). It names the
 /// deadline, which tells nested timeouts apart.
+///
+/// ```
+/// use cringle::{cancel::{self, Reason}, time};
+/// use std::time::Duration;
+///
+/// cringle::run(|| {
+///     let limit = Duration::from_millis(1);
+///     let error = time::timeout(limit, || time::sleep(Duration::MAX)).unwrap_err();
+///     let Some(Reason::Elapsed(elapsed)) = cancel::reason(&error) else { panic!("{error}") };
+///     println!("{elapsed}");
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     deadline: Instant,
@@ -53,11 +65,35 @@ impl Elapsed {
     }
 
     /// Returns the time of the deadline.
+    ///
+    /// ```
+    /// use cringle::{cancel::{self, Reason}, time};
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     let limit = Duration::from_millis(1);
+    ///     let error = time::timeout(limit, || time::sleep(Duration::MAX)).unwrap_err();
+    ///     let Some(Reason::Elapsed(elapsed)) = cancel::reason(&error) else { panic!("{error}") };
+    ///     assert!(elapsed.deadline() <= time::now());
+    /// });
+    /// ```
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// Returns the time that the operation had; `None` if the deadline was given as an instant.
+    ///
+    /// ```
+    /// use cringle::{cancel::{self, Reason}, time};
+    /// use std::time::Duration;
+    ///
+    /// cringle::run(|| {
+    ///     let limit = Duration::from_millis(1);
+    ///     let error = time::timeout(limit, || time::sleep(Duration::MAX)).unwrap_err();
+    ///     let Some(Reason::Elapsed(elapsed)) = cancel::reason(&error) else { panic!("{error}") };
+    ///     assert_eq!(elapsed.limit(), Some(limit));
+    /// });
+    /// ```
     pub fn limit(&self) -> Option<Duration> {
         self.limit
     }
@@ -75,6 +111,18 @@ impl std::fmt::Display for Elapsed {
 impl std::error::Error for Elapsed {}
 
 /// The reason for which a part of a program was cancelled.
+///
+/// ```
+/// use cringle::{cancel::{self, Reason}, fiber};
+///
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         s.cancel();
+///         let error = cancel::check().unwrap_err();
+///         assert_eq!(cancel::reason(&error), Some(Reason::Cancelled));
+///     });
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {

@@ -2,7 +2,9 @@
 //! read them.
 
 use crate::driver::Counter;
+use crate::sys::debug_info::Field;
 use crate::sys::plainly;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -35,6 +37,14 @@ pub(crate) struct Counters {
     thread: AtomicI32,
 }
 
+/// Where a debugger finds the counters.
+pub(super) const FIELDS: &[Field] = &[
+    Field::new("counters.turns", offset_of!(Counters, turns)),
+    Field::new("counters.started", offset_of!(Counters, started)),
+    Field::new("counters.sleeps", offset_of!(Counters, sleeps)),
+    Field::new("counters.thread", offset_of!(Counters, thread)),
+];
+
 impl Counters {
     /// Notes the calling thread as the worker's.
     pub(super) fn set_thread(&self) {
@@ -49,6 +59,25 @@ impl Counters {
         let times = plainly(|| std::fs::read_to_string(path)).ok()?;
         let mut times = times.split_whitespace().map(|ns| ns.parse().map(Duration::from_nanos));
         Some((times.next()?.ok()?, times.next()?.ok()?))
+    }
+
+    /// Returns the address of the futex that the worker's thread waits for, as locks of std and
+    /// libc do; 0 if there are several. `None` if it waits for none, or if `/proc` has no answer.
+    pub(super) fn futex(&self) -> Option<usize> {
+        /// `futex_waitv` and `futex_wait`, on every architecture.
+        const SEVERAL: libc::c_long = 449;
+        const NEWER: libc::c_long = 455;
+        let thread = self.thread.load(Ordering::Relaxed);
+        let path = format!("/proc/self/task/{thread}/syscall");
+        let call = plainly(|| std::fs::read_to_string(path)).ok()?;
+        let mut words = call.split_whitespace();
+        match words.next()?.parse().ok()? {
+            libc::SYS_futex | NEWER => {
+                usize::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok()
+            }
+            SEVERAL => Some(0),
+            _ => None,
+        }
     }
 
     /// Asks the kernel about the worker's thread. `None` if `/proc` has no answer, or the worker

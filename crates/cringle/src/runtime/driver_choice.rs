@@ -7,6 +7,14 @@ use std::sync::Arc;
 const VARIABLE: &str = "CRINGLE_DRIVER";
 
 /// How operations are to reach the kernel: see [`Builder::driver`](crate::Builder::driver).
+///
+/// ```
+/// use cringle::runtime::{self, Driver, DriverChoice};
+///
+/// let builder = cringle::Builder::new().driver(DriverChoice::Epoll);
+/// assert!(matches!(builder.run(runtime::driver)?, Driver::Epoll(_)));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DriverChoice {
@@ -22,6 +30,16 @@ pub enum DriverChoice {
 
 /// The reason why a runtime does not use rings. Its `Display` names what refused them, and the
 /// remedy.
+///
+/// ```
+/// use cringle::runtime::{self, Driver};
+///
+/// cringle::run(|| {
+///     if let Driver::Epoll(why) = runtime::driver() {
+///         eprintln!("without a ring: {why}");
+///     }
+/// });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRing {
     text: Arc<str>,
@@ -30,6 +48,16 @@ pub struct NoRing {
 
 impl NoRing {
     /// Whether the program or the environment chose this; otherwise rings were refused.
+    ///
+    /// ```
+    /// use cringle::runtime::{self, Driver};
+    ///
+    /// cringle::run(|| {
+    ///     if let Driver::Epoll(why) = runtime::driver() {
+    ///         println!("{}", if why.was_chosen() { "chosen" } else { "refused" });
+    ///     }
+    /// });
+    /// ```
     pub fn was_chosen(&self) -> bool {
         self.chosen
     }

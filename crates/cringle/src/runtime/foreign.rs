@@ -57,7 +57,7 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
 /// Calls `f` beside the calling fiber: as if outside of any fiber, so that its waits are plain
 /// ones. For code that is called in the middle of a suspension, where the fiber cannot be
 /// suspended. The fiber's [identity](Worker::identity) stays. Returns `None` if `f` unwinds.
-#[cfg(feature = "tracing")]
+#[cfg(any(feature = "tracing", feature = "detect"))]
 #[cold]
 pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
     let result = beside(|| {

@@ -323,22 +323,22 @@ impl TableCursor {
 
 /// The unwinder's view of a frame.
 #[repr(C)]
-struct Context {
+pub(super) struct Context {
     opaque: [u8; 0],
 }
 
 /// `_URC_NO_REASON` continues a walk, any other code stops it.
-const CONTINUE: c_int = 0;
-const STOP: c_int = 5;
+pub(super) const CONTINUE: c_int = 0;
+pub(super) const STOP: c_int = 5;
 
 // In the library that std links.
 unsafe extern "C-unwind" {
-    fn _Unwind_Backtrace(
+    pub(super) fn _Unwind_Backtrace(
         callback: extern "C" fn(*mut Context, *mut c_void) -> c_int,
         argument: *mut c_void,
     ) -> c_int;
-    fn _Unwind_GetCFA(context: *mut Context) -> usize;
-    fn _Unwind_GetIPInfo(context: *mut Context, before: *mut c_int) -> usize;
+    pub(super) fn _Unwind_GetCFA(context: *mut Context) -> usize;
+    pub(super) fn _Unwind_GetIPInfo(context: *mut Context, before: *mut c_int) -> usize;
     fn _Unwind_GetLanguageSpecificData(context: *mut Context) -> *const u8;
     fn _Unwind_GetRegionStart(context: *mut Context) -> usize;
 }

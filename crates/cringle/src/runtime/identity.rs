@@ -3,9 +3,11 @@
 
 use super::label::{Origin, Origins};
 use super::sync::{AtomicU8, Ordering};
-use super::wait_target::{TargetInfo, WaitTarget};
+use super::wait_target::{TargetInfo, TargetKind, WaitTarget};
 use super::waker::Waker;
+use crate::sys::debug_info::Field;
 use crate::sys::lock::{Mutex, OnceLock};
+use std::mem::offset_of;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -167,8 +169,17 @@ impl Meta {
     }
 }
 
+/// Where a debugger finds the parts of a [`Meta`].
+pub(super) const FIELDS: &[Field] = &[
+    Field::new("meta.name", offset_of!(Meta, name) + OnceLock::<Arc<str>>::VALUE),
+    Field::new("meta.spawned", offset_of!(Meta, spawned)),
+];
+
 /// The target of a `join`.
 impl WaitTarget for Meta {
+    const KIND: TargetKind = TargetKind::FiberEnd;
+    const PARTS: &[usize] = &[];
+
     fn info(&self) -> TargetInfo {
         TargetInfo::FiberEnd(self.origins())
     }

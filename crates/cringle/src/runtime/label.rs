@@ -23,6 +23,18 @@ pub(crate) struct Origins {
     pub(crate) spawned: Option<Origin>,
 }
 
+impl Origins {
+    /// Describes the fiber with the place that spawned it.
+    pub(super) fn in_full(&self) -> String {
+        match (&self.name, self.spawned) {
+            (Some(name), Some(spawned)) => format!("fiber '{name}' (spawned at {spawned})"),
+            (None, Some(spawned)) => format!("a fiber (spawned at {spawned})"),
+            (Some(name), None) => format!("fiber '{name}'"),
+            (None, None) => "a fiber".to_owned(),
+        }
+    }
+}
+
 /// The part of a fiber's block that other threads may read.
 #[derive(Default)]
 pub(crate) struct Label {
@@ -74,7 +86,11 @@ impl Label {
 /// Access for other threads to the fiber that a worker runs. The lock is held while a reader looks
 /// into the block, so [`close`](Self::close) waits for readers.
 #[derive(Default)]
-pub(super) struct Roster(Mutex<Option<RunningPtr>>);
+pub(super) struct Roster {
+    running: Mutex<Option<RunningPtr>>,
+    /// The same for debuggers, which take no lock.
+    shown: AtomicPtr<Running>,
+}
 
 struct RunningPtr(NonNull<Running>);
 
@@ -86,11 +102,18 @@ impl Roster {
     /// its blocks goes away.
     pub(super) fn open(&self, running: &Running) {
         *self.lock() = Some(RunningPtr(NonNull::from(running)));
+        self.shown.store(std::ptr::from_ref(running).cast_mut(), Ordering::Release);
     }
 
     /// Keeps other threads out, after the last reader has left.
     pub(super) fn close(&self) {
+        self.shown.store(std::ptr::null_mut(), Ordering::Release);
         *self.lock() = None;
+    }
+
+    /// Where a debugger finds the running fiber; null before the worker begins, and after it ends.
+    pub(super) fn shown(&self) -> &AtomicPtr<Running> {
+        &self.shown
     }
 
     /// Calls `f` with the label of the fiber that the worker runs; `None` if it runs none.
@@ -102,12 +125,18 @@ impl Roster {
         unsafe { running.as_ref().label() }.map(f)
     }
 
+    /// Calls `f` while the worker and its blocks exist; `None` if it has not begun, or has ended.
+    pub(super) fn while_open<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        let running = self.lock();
+        running.is_some().then(f)
+    }
+
     /// Returns a number that differs between the running fibers of a worker; 0 if none runs.
     pub(super) fn running_number(&self) -> usize {
         self.look(|label| std::ptr::from_ref(label) as usize).unwrap_or(0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<RunningPtr>> {
-        self.0.lock()
+        self.running.lock()
     }
 }

@@ -9,19 +9,36 @@
 //! | see which fiber waits for what | [`dump()`], [`dump_all`], [`dump_with_backtraces`] |
 //! | read the counters | [`stats`] |
 //!
-//! The runtime owns every started fiber (**I2**), resumes it only on the worker that hosts it and
-//! only while it is suspended (**I3**), and leaves nothing behind when it ends (**I9**).
+//! The runtime owns every started fiber, resumes it only on the worker that hosts it and only while
+//! it is suspended, and leaves nothing behind when it ends.
+//!
+//! ```
+//! use cringle::runtime;
+//!
+//! cringle::Builder::new().workers(2).run(|| {
+//!     assert_eq!((runtime::worker(), runtime::workers()), (Some(0), Some(2)));
+//!     println!("driver: {:?}", runtime::driver());
+//!     println!("{}", runtime::dump().expect("there is a runtime here"));
+//! })?;
+//! # std::io::Result::Ok(())
+//! ```
+
+// Those are the invariants I2, I3 and I9 of ARCHITECTURE.md.
 
 mod balance;
 mod block_index;
 pub(crate) mod cancelled;
 mod counters;
+mod crash;
 mod diagnostics;
 mod driver_choice;
+#[cfg(feature = "tracing")]
+pub(crate) mod event_cause;
 pub(crate) mod family;
 pub(crate) mod fiber;
 pub(crate) mod foreign;
 mod frames;
+pub(crate) mod hazards;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod label;
@@ -30,7 +47,6 @@ mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub(crate) mod members;
-mod overflow;
 mod quiescence;
 pub(crate) mod region;
 pub(crate) mod run;
@@ -124,7 +140,7 @@ pub fn driver() -> Driver {
 /// let builder = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
 /// assert_eq!(builder.run(runtime::thread_locals)?, Some(ThreadLocals::Shared));
 /// assert_eq!(runtime::thread_locals(), None);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub fn thread_locals() -> Option<ThreadLocals> {
     worker::Worker::with(|worker| worker.map(|worker| worker.thread_locals()))
@@ -154,7 +170,7 @@ pub fn threads() -> Option<Threads> {
 ///     let fiber = fiber::Builder::new().worker(1).spawn(runtime::worker).unwrap();
 ///     assert_eq!(fiber.join().unwrap(), Some(1));
 /// })?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub fn worker() -> Option<usize> {
     worker::Worker::with(|worker| worker.map(|worker| worker.index() as usize))
@@ -168,8 +184,22 @@ pub fn worker() -> Option<usize> {
 ///
 /// assert_eq!(cringle::Builder::new().workers(2).run(runtime::workers)?, Some(2));
 /// assert_eq!(runtime::workers(), None);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub fn workers() -> Option<usize> {
     worker::Worker::with(|worker| worker.map(|worker| worker.workers()))
+}
+
+/// Has `fork` leave a child in which a `run` works: see [`crate::sys::fork`].
+///
+/// # Errors
+///
+/// There is no memory for a handler.
+fn watch_forks() -> Result<(), String> {
+    fn in_child() {
+        thread_locals::in_child();
+        unwinding::unlock_in_child();
+    }
+    crate::sys::fork::call_in_child(in_child);
+    crate::sys::fork::watch()
 }

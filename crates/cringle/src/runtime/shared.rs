@@ -145,7 +145,7 @@ fn explain(e: std::io::Error) -> std::io::Error {
         }
         _ => format!("cannot make the eventfd of a worker: {e}"),
     };
-    std::io::Error::new(e.kind(), text)
+    sys::explained(e, text)
 }
 
 /// The ends of a worker's queues from which the others take.
@@ -161,7 +161,8 @@ pub(super) struct Peer {
     /// The ready fibers that it has offered to others.
     pub(super) offered: Stealer<Traveller>,
     pub(super) load: Load,
-    /// The blocks of the fibers that it has started, if fibers move.
+    /// The blocks of the fibers that it has started, for the others where fibers move, and for
+    /// debuggers.
     pub(super) blocks: BlockIndex,
     pub(super) made: Count,
     pub(super) ended: Count,
@@ -489,7 +490,7 @@ impl Shared {
         id.index as usize & ((1 << self.home_bits()) - 1)
     }
 
-    /// The block of a fiber, if fibers move.
+    /// The block of a fiber, for the other workers where fibers move.
     #[inline]
     pub(super) fn block(&self, id: FiberId) -> Option<NonNull<Fiber>> {
         self.peers.get(self.home_of(id))?.blocks.get((id.index >> self.home_bits()) as usize)

@@ -8,6 +8,14 @@ const VARIABLE: &str = "CRINGLE_THREADS";
 
 /// What libc's `pthread_create` starts on a fiber, and so `std::thread::spawn`: see
 /// [`Builder::threads`](crate::Builder::threads).
+///
+/// ```
+/// use cringle::runtime::{self, Threads};
+///
+/// let builder = cringle::Builder::new().threads(Threads::System);
+/// assert_eq!(builder.run(runtime::threads)?, Some(Threads::System));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Threads {
     /// A thread of the system, beside the fibers.

@@ -23,7 +23,7 @@ use super::worker::{Here, Worker};
 use super::{foreign, frames};
 use crate::sys::lock::Mutex;
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -68,6 +68,12 @@ pub(super) fn install_hook() {
     }
 }
 
+/// In a child of `fork`: a thread of the parent may hold the lock. It guards a single assignment.
+pub(super) fn unlock_in_child() {
+    // SAFETY: I14. The child has no other thread, and the caller no guard.
+    unsafe { OURS.unlock_in_child() };
+}
+
 fn set_ours() {
     let mut ours = OURS.lock();
     if ours.strong_count() > 0 {
@@ -88,7 +94,7 @@ fn set_ours() {
         // must not suspend.
         foreign::beside(|| {
             if is_default {
-                name_fiber();
+                name_fiber(info);
             }
             top(info);
         });
@@ -97,10 +103,12 @@ fn set_ours() {
 
 /// Writes one line before std's own message, which names only the thread. A hook of the program can
 /// use `fiber::current().name()`.
-fn name_fiber() {
+fn name_fiber(info: &PanicHookInfo<'_>) {
     let Some((worker, fiber)) = Worker::here().zip(Worker::identity()) else { return };
     if let Some(name) = fiber.meta().and_then(|meta| meta.name()) {
-        crate::sys::report(format_args!("fiber '{name}' (worker {}) panicked:", worker.index()));
+        let (worker, place) = (worker.index(), info.location());
+        let place = place.map_or_else(|| "an unknown place".into(), ToString::to_string);
+        crate::sys::report(format_args!("fiber '{name}' (worker {worker}) panicked at {place}:"));
     }
 }
 

@@ -1,15 +1,119 @@
 //! The object that a suspended fiber waits for, as a dump describes it.
 //!
-//! Code that suspends a fiber lends the worker a [`WaitTarget`] from its own frame. A dump asks it
-//! for a [`TargetInfo`] on the fiber's own worker, while the fiber is suspended (**I2**, **I3**).
+//! Code that suspends a fiber lends the worker a [`Target`] from its own frame. A dump asks it for
+//! a [`TargetInfo`] on the fiber's own worker, while the fiber is suspended (**I2**, **I3**). A
+//! debugger reads the object from memory, and finds its parts by the target's [`Form`].
 
 use super::label::{Origin, Origins};
 use crate::driver::OpDescription;
 use std::ffi::CString;
+use std::marker::PhantomData;
+use std::mem::offset_of;
 
-/// The object that a fiber waits for. Called on the fiber's own worker.
+/// An object that a fiber may wait for. Called on the fiber's own worker.
 pub(crate) trait WaitTarget {
+    /// How a debugger reads the object.
+    const KIND: TargetKind;
+    /// The offsets of the parts that [`KIND`](Self::KIND) names, in their order.
+    const PARTS: &[usize];
+
     fn info(&self) -> TargetInfo;
+}
+
+/// The kinds of objects, as the debugger's script numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum TargetKind {
+    /// Known only by its address.
+    Address = 0,
+    /// A gate: its word of permits, its holder's tag.
+    Gate = 1,
+    /// A fiber's [`Meta`](super::identity::Meta).
+    FiberEnd = 2,
+    /// A scope: its number of fibers.
+    Members = 3,
+    /// A call of the pool: its op's name, file and place.
+    Call = 4,
+}
+
+/// The most parts of an object.
+const PARTS: usize = 3;
+
+/// How an object is described, and how a debugger reads it: a table in the program.
+#[repr(C)]
+pub(crate) struct Form {
+    kind: TargetKind,
+    parts: [u32; PARTS],
+    info: unsafe fn(*const ()) -> TargetInfo,
+}
+
+impl Form {
+    const ADDRESS: Form = Form { kind: TargetKind::Address, parts: [0; PARTS], info: info_address };
+
+    const fn of<T: WaitTarget>() -> Form {
+        let mut parts = [0; PARTS];
+        let mut at = 0;
+        while at < T::PARTS.len() {
+            parts[at] = T::PARTS[at] as u32;
+            at += 1;
+        }
+        Form { kind: T::KIND, parts, info: info_of::<T> }
+    }
+}
+
+/// # Safety
+///
+/// `object` is the address of a `T`.
+unsafe fn info_of<T: WaitTarget>(object: *const ()) -> TargetInfo {
+    // SAFETY: by the contract.
+    unsafe { &*object.cast::<T>() }.info()
+}
+
+/// # Safety
+///
+/// None: it dereferences nothing. The type is that of [`info_of`].
+unsafe fn info_address(object: *const ()) -> TargetInfo {
+    TargetInfo::Address(object.addr())
+}
+
+/// A reference to the object that a fiber waits for. The order of its parts is fixed, because a
+/// debugger reads them.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Target<'a> {
+    object: *const (),
+    form: &'static Form,
+    frame: PhantomData<&'a ()>,
+}
+
+impl<'a> Target<'a> {
+    /// The offsets of its parts, for debuggers.
+    pub(super) const OBJECT: usize = offset_of!(Target<'static>, object);
+    pub(super) const FORM: usize = offset_of!(Target<'static>, form);
+
+    #[inline]
+    pub(crate) fn of<T: WaitTarget>(object: &'a T) -> Target<'a> {
+        let form = const { &Form::of::<T>() };
+        Target { object: std::ptr::from_ref(object).cast(), form, frame: PhantomData }
+    }
+
+    /// A target that is described by its address alone.
+    #[inline]
+    pub(crate) fn address_of<T>(object: &'a T) -> Target<'a> {
+        Target::address(std::ptr::from_ref(object).cast())
+    }
+
+    /// The same for an object that is no reference.
+    #[inline]
+    pub(crate) fn address(object: *const ()) -> Target<'a> {
+        Target { object, form: const { &Form::ADDRESS }, frame: PhantomData }
+    }
+
+    pub(super) fn info(self) -> TargetInfo {
+        // SAFETY: I2. The object is borrowed for the lifetime of this value, and has the type that
+        // the form was made for.
+        unsafe { (self.form.info)(self.object) }
+    }
 }
 
 /// The description of a [`WaitTarget`].
@@ -25,27 +129,6 @@ pub(crate) enum TargetInfo {
     Call { about: OpDescription, path: Option<CString> },
     /// An object known only by its address.
     Address(usize),
-}
-
-/// A target that is described by its address alone.
-pub(crate) struct ByAddress(usize);
-
-impl ByAddress {
-    #[inline]
-    pub(crate) fn of<T>(object: &T) -> ByAddress {
-        ByAddress(std::ptr::from_ref(object) as usize)
-    }
-
-    #[cfg(feature = "interpose")]
-    pub(crate) fn at(address: usize) -> ByAddress {
-        ByAddress(address)
-    }
-}
-
-impl WaitTarget for ByAddress {
-    fn info(&self) -> TargetInfo {
-        TargetInfo::Address(self.0)
-    }
 }
 
 /// A number for the holder of a lock: a fiber, a thread outside of any fiber, or none.

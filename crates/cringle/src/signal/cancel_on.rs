@@ -65,14 +65,15 @@ pub fn cancel_on(signals: &[Signal]) -> io::Result<Guard> {
 /// The guard of [`cancel_on`]: while it lives, the signals cancel.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::signal::{self, Signal};
 ///
 /// cringle::run(|| {
 ///     let guard = signal::cancel_on(&[Signal::Terminate])?;
 ///     assert_eq!(guard.received(), None);
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 #[derive(Debug)]
 #[must_use = "the signals cancel while this lives"]
@@ -85,6 +86,7 @@ impl Guard {
     /// then 128 plus its [number](Signal::number).
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::signal::{self, Signal};
     ///
     /// cringle::run(|| {
@@ -93,9 +95,9 @@ impl Guard {
     ///     if let Some(signal) = guard.received() {
     ///         cringle::process::exit(128 + signal.number());
     ///     }
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub fn received(&self) -> Option<Signal> {
         self.watcher.listener().first().and_then(Signal::of_number)

@@ -20,7 +20,7 @@
 
 use super::Signal;
 use crate::sys;
-use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::fork::{ForkGuard, ForkLock};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -173,7 +173,7 @@ fn die_of(signal: c_int) {
 
 /// The signals that have our handler, and their previous actions. No code panics under this lock,
 /// and the handler does not take it.
-static INSTALLED: Mutex<[Option<Installed>; SIGNALS]> = Mutex::new([None; SIGNALS]);
+static INSTALLED: ForkLock<[Option<Installed>; SIGNALS]> = ForkLock::new([None; SIGNALS]);
 
 #[derive(Clone, Copy)]
 struct Installed {
@@ -181,7 +181,7 @@ struct Installed {
     previous: libc::sigaction,
 }
 
-fn installed() -> MutexGuard<'static, [Option<Installed>; SIGNALS]> {
+fn installed() -> ForkGuard<'static, [Option<Installed>; SIGNALS]> {
     INSTALLED.lock()
 }
 

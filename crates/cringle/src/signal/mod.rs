@@ -11,6 +11,7 @@
 //! installed before is called, too. The last listener restores that handler, or the default action.
 //!
 //! ```
+//! # fn main() -> std::io::Result<()> {
 //! use cringle::signal::{Signal, Signals};
 //! use cringle::fiber;
 //!
@@ -24,9 +25,9 @@
 //!         });
 //!         // … the program
 //!     });
-//!     Ok::<(), std::io::Error>(())
+//!     Ok(())
 //! })
-//! .unwrap();
+//! # }
 //! ```
 
 mod cancel_on;
@@ -35,6 +36,7 @@ mod handler;
 mod watcher;
 
 pub use cancel_on::{Guard, cancel_on};
+pub(crate) use dump_on::dump_from_environment;
 pub use dump_on::{DumpGuard, dump_on};
 
 use crate::io::{Interest, ready};
@@ -138,6 +140,7 @@ impl Signal {
 /// several listeners exist, each one receives every signal.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::signal::{Signal, Signals};
 ///
 /// cringle::run(|| {
@@ -146,9 +149,9 @@ impl Signal {
 /// #   unsafe { libc::raise(libc::SIGHUP) };
 ///     // … in a fiber of its own, in a loop:
 ///     assert_eq!(reload.wait()?, Signal::Hangup);
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct Signals(Listener);
@@ -162,7 +165,7 @@ impl Signals {
     ///
     /// let resized = Signals::new(&[Signal::WindowChange])?;
     /// # drop(resized);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -177,6 +180,7 @@ impl Signals {
     /// May suspend the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::signal::{Signal, Signals};
     ///
     /// cringle::run(|| {
@@ -185,9 +189,9 @@ impl Signals {
     /// #   unsafe { libc::raise(libc::SIGUSR2) };
     ///     // … another process calls `kill -USR2`
     ///     assert_eq!(signals.wait()?, Signal::User2);
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -226,9 +230,9 @@ fn wait_for_bell(listener: &Listener) -> io::Result<()> {
 /// May suspend the calling fiber.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::signal::{self, Signal};
 /// use cringle::{fiber, time};
-/// use std::io;
 /// use std::time::Duration;
 ///
 /// cringle::run(|| {
@@ -236,9 +240,9 @@ fn wait_for_bell(listener: &Listener) -> io::Result<()> {
 ///     let done = || time::sleep(Duration::from_millis(1)).map(|()| "done");
 ///     let signalled = || signal::wait(Signal::User1).map(|()| "signalled");
 ///     assert_eq!(fiber::race(done, signalled)?, "done");
-///     Ok::<(), io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Errors

@@ -157,7 +157,7 @@ impl World {
     /// world.write("/log", "synced")?;
     /// world.crash();
     /// assert_eq!(world.read("/log").as_deref(), Some(&b"synced"[..]));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn crash(&mut self) {
         self.core().crash();
@@ -182,7 +182,7 @@ impl World {
     ///
     /// let mut world = World::new(7, &Options::new());
     /// world.write("/config", "verbose")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl World {
     /// world.write("/b", "")?;
     /// world.write("/a", "")?;
     /// assert_eq!(world.paths()[0].to_str(), Some("/a"));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn paths(&self) -> Vec<PathBuf> {
         let core = self.core();

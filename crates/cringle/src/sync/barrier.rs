@@ -3,7 +3,7 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::fmt;
 use std::io;
 
@@ -139,7 +139,7 @@ impl Barrier {
             state.arrived -= usize::from(was_queued);
             was_queued
         };
-        waiter.wait(&options, &ByAddress::of(self), withdraw).map(|_| BarrierWaitResult(false))
+        waiter.wait(&options, Target::address_of(self), withdraw).map(|_| BarrierWaitResult(false))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::runtime::cancelled;
 use crate::runtime::fiber::{FiberRef, Wait};
-use crate::runtime::wait_target::{FiberTag, WaitTarget};
+use crate::runtime::wait_target::{FiberTag, Target};
 use crate::runtime::worker::{Here, Worker};
 use std::io;
 use std::num::NonZeroU64;
@@ -262,7 +262,7 @@ impl Caller {
     /// Suspends the caller once, until the deadline at most. It may also return without a reason.
     #[cfg(not(loom))]
     #[inline]
-    pub(super) fn suspend(self, options: &WaitOptions, subject: &dyn WaitTarget) {
+    pub(super) fn suspend(self, options: &WaitOptions, subject: Target<'_>) {
         match (self.0, options.deadline) {
             (Some((worker, fiber)), None) => worker.suspend_on(fiber, options.wait, subject),
             (Some((worker, fiber)), until) => {
@@ -288,7 +288,7 @@ impl Caller {
     }
 
     #[cfg(loom)]
-    pub(super) fn suspend(self, options: &WaitOptions, _subject: &dyn WaitTarget) {
+    pub(super) fn suspend(self, options: &WaitOptions, _subject: Target<'_>) {
         let _ = options.wait;
         loom::thread::park();
     }

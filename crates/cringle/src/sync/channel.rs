@@ -15,7 +15,7 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Dequeued, Outcome, Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::sync::{AtomicUsize, Ordering};
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 
@@ -130,7 +130,7 @@ impl<T> Channel<T> {
             // waiter has left the queue.
             unsafe { state.waiting_senders.push(&waiter) };
         }
-        let why = match waiter.wait(&options, &ByAddress::of(self), || {
+        let why = match waiter.wait(&options, Target::address_of(self), || {
             self.state.lock().waiting_senders.remove(&waiter)
         }) {
             Ok(Outcome::Granted) => return Ok(()),
@@ -176,7 +176,7 @@ impl<T> Channel<T> {
             unsafe { state.waiting_receivers.push(&waiter) };
         }
         let withdraw = || self.state.lock().waiting_receivers.remove(&waiter);
-        match waiter.wait(&options, &ByAddress::of(self), withdraw) {
+        match waiter.wait(&options, Target::address_of(self), withdraw) {
             Ok(Outcome::Granted) => {
                 Ok(slot.0.into_inner().expect("a granted receiver has its value"))
             }

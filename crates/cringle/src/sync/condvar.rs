@@ -4,7 +4,7 @@ use super::caller::{Caller, WaitError, WaitOptions, deadline};
 use super::mutex::{Mutex, MutexGuard};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::fmt;
 use std::io;
 use std::sync::{LockResult, PoisonError};
@@ -189,7 +189,7 @@ impl Condvar {
     /// let (done, condvar) = (Mutex::new(true), Condvar::new());
     /// let guard = condvar.wait_while_cancellable(done.lock().unwrap(), |done| !*done)?;
     /// assert!(*guard.unwrap());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl Condvar {
     /// let limit = Duration::from_millis(1);
     /// let waited = condvar.wait_timeout_cancellable(mutex.lock().unwrap(), limit)?;
     /// assert!(waited.is_ok());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -319,7 +319,7 @@ impl Condvar {
     /// let limit = Duration::from_secs(1);
     /// let waited = condvar.wait_timeout_while_cancellable(guard, limit, |done| !*done)?;
     /// assert!(!waited.unwrap().1.timed_out());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -396,7 +396,7 @@ impl Condvar {
         unsafe { self.queue.lock().push(&waiter) };
         drop(guard);
         let timed_out = match waiter
-            .wait(&options, &ByAddress::of(self), || self.queue.lock().remove(&waiter))
+            .wait(&options, Target::address_of(self), || self.queue.lock().remove(&waiter))
         {
             Ok(_) => false,
             Err(WaitError::TimedOut) => true,

@@ -15,7 +15,7 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Dequeued, Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::collections::VecDeque;
 use std::io;
 
@@ -97,7 +97,7 @@ impl<T> Feed<T> {
         }
         let options = WaitOptions::fallible(Wait::Channel);
         let withdraw = || self.state.lock().feeder.remove(&waiter);
-        let waited = waiter.wait(&options, &ByAddress::of(self), withdraw);
+        let waited = waiter.wait(&options, Target::address_of(self), withdraw);
         waited.map_err(WaitError::into_io_error)?;
         let mut state = self.state.lock();
         state.calls_feeder = false;
@@ -140,7 +140,7 @@ impl<T> Feed<T> {
                 unsafe { state.takers.push(&waiter) };
             }
             let withdraw = || self.state.lock().takers.remove(&waiter);
-            let waited = waiter.wait(&options, &ByAddress::of(self), withdraw);
+            let waited = waiter.wait(&options, Target::address_of(self), withdraw);
             waited.map_err(WaitError::into_io_error)?;
         }
     }

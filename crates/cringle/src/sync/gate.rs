@@ -17,7 +17,10 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::sync::{AtomicUsize, Ordering};
-use crate::runtime::wait_target::{FiberTag, MOST_PERMITS, TargetInfo, WaitTarget};
+use crate::runtime::wait_target::{
+    FiberTag, MOST_PERMITS, Target, TargetInfo, TargetKind, WaitTarget,
+};
+use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 
 const QUEUED: usize = 1;
@@ -109,7 +112,7 @@ impl Gate {
             // waiter has left the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(options, self, || self.withdraw(&waiter)).map(drop)
+        waiter.wait(options, Target::of(self), || self.withdraw(&waiter)).map(drop)
     }
 
     /// Releases `count` permits, and grants them to waiters.
@@ -172,6 +175,9 @@ impl Gate {
 }
 
 impl WaitTarget for Gate {
+    const KIND: TargetKind = TargetKind::Gate;
+    const PARTS: &[usize] = &[offset_of!(Gate, state), offset_of!(Gate, holder)];
+
     fn info(&self) -> TargetInfo {
         TargetInfo::Gate {
             address: std::ptr::from_ref(self) as usize,

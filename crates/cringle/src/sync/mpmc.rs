@@ -246,7 +246,7 @@ impl<T> Receiver<T> {
     /// let (_sender, receiver) = mpmc::bounded::<u8>(1);
     /// let received = receiver.recv_timeout_cancellable(Duration::from_millis(1))?;
     /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use super::poison;
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
 use crate::runtime::sync::{AtomicU8, Ordering};
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::fmt;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -227,7 +227,7 @@ impl Once {
     /// let once = cringle::sync::Once::new();
     /// once.call_once(|| ());
     /// once.wait_force_cancellable()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -285,7 +285,9 @@ impl Once {
             // waiter has left the queue.
             unsafe { queue.push(&waiter) };
         }
-        waiter.wait(&options, &ByAddress::of(self), || self.queue.lock().remove(&waiter)).map(drop)
+        waiter
+            .wait(&options, Target::address_of(self), || self.queue.lock().remove(&waiter))
+            .map(drop)
     }
 
     /// Makes the caller the one that runs its closure, if no other caller does and none has

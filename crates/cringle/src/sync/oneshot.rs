@@ -185,7 +185,7 @@ impl<T> Receiver<T> {
     /// drop(sender);
     /// let received = receiver.recv_timeout_cancellable(Duration::from_millis(1))?;
     /// assert_eq!(received, Err(RecvTimeoutError::Disconnected));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

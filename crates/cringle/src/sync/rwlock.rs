@@ -186,9 +186,14 @@ impl<T: ?Sized> RwLock<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
     /// is that of `read`.
     pub fn read_cancellable(&self) -> io::Result<LockResult<RwLockReadGuard<'_, T>>> {
-        self.gate
-            .acquire(1, WaitOptions::fallible(Wait::Lock))
-            .map_err(WaitError::into_io_error)?;
+        self.read_with(WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)
+    }
+
+    pub(super) fn read_with(
+        &self,
+        options: WaitOptions,
+    ) -> Result<LockResult<RwLockReadGuard<'_, T>>, WaitError> {
+        self.gate.acquire(1, options)?;
         Ok(self.reading())
     }
 

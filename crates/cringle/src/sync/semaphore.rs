@@ -53,6 +53,17 @@ pub struct Permit<'a> {
 
 impl Semaphore {
     /// The largest number of permits.
+    ///
+    /// ```
+    /// use cringle::sync::Semaphore;
+    ///
+    /// // A writer takes all permits, a reader one.
+    /// let file = Semaphore::new(Semaphore::MAX_PERMITS);
+    /// let reader = file.acquire();
+    /// assert!(file.try_acquire_many(Semaphore::MAX_PERMITS).is_none());
+    /// drop(reader);
+    /// assert!(file.try_acquire_many(Semaphore::MAX_PERMITS).is_some());
+    /// ```
     pub const MAX_PERMITS: usize = Gate::MAX;
 
     constructor! {
@@ -139,7 +150,7 @@ impl Semaphore {
     /// let permits = semaphore.acquire_many_cancellable(3)?;
     /// assert_eq!(semaphore.available(), 0);
     /// # drop(permits);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

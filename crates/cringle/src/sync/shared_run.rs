@@ -15,7 +15,7 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Dequeued, Queue, ShortGuard, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::cell::Cell;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -134,11 +134,6 @@ impl SharedRun {
         self.0.lock().failure.get_or_insert(errno);
     }
 
-    /// Returns the errno of a failure that lasts.
-    pub(crate) fn failure(&self) -> Option<i32> {
-        self.0.lock().failure
-    }
-
     /// Takes the lead, or waits until it has it, or until another call has ended.
     fn join(&self, needs_all: bool) -> io::Result<Verdict> {
         let caller = Caller::current();
@@ -175,7 +170,7 @@ impl SharedRun {
                 state.covered.remove(&waiter)
             }
         };
-        let waited = waiter.wait(&options, &ByAddress::of(self), withdraw);
+        let waited = waiter.wait(&options, Target::address_of(self), withdraw);
         waited.map_err(WaitError::into_io_error)?;
         Ok(verdict.get())
     }

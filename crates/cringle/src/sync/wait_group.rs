@@ -3,7 +3,7 @@
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl WaitGroup {
             unsafe { state.queue.push(&waiter) };
         }
         waiter
-            .wait(&options, &ByAddress::of(&group.state), || {
+            .wait(&options, Target::address_of(&group.state), || {
                 group.state.lock().queue.remove(&waiter)
             })
             .map(drop)

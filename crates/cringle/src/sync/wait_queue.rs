@@ -22,7 +22,7 @@
 use super::caller::{BorrowedWaker, Caller, WaitError, WaitOptions, Waker};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
-use crate::runtime::wait_target::WaitTarget;
+use crate::runtime::wait_target::Target;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
@@ -83,7 +83,7 @@ impl Waiter {
     pub(super) fn wait(
         &self,
         options: &WaitOptions,
-        subject: &dyn WaitTarget,
+        subject: Target<'_>,
         mut withdraw: impl FnMut() -> bool,
     ) -> Result<Outcome, WaitError> {
         // The queue refers to this frame until the waiter is dequeued or has withdrawn (I12).

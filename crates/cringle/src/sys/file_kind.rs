@@ -23,6 +23,8 @@ pub(crate) struct FileKind {
     pub(crate) no_pwrite: bool,
     pub(crate) direct: bool,
     pub(crate) append: bool,
+    /// Each write returns when its bytes are durable (`O_DSYNC`, which `O_SYNC` contains).
+    pub(crate) durable: bool,
     /// A ring would read or write the file at the wrong offsets: see [`lies_on_fuse`].
     pub(crate) off_ring: bool,
     /// The file is on a file system, such as `/proc`, whose calls may move the cursor in their own
@@ -53,16 +55,47 @@ impl FileKind {
     }
 }
 
+/// What one `statx` reports of an open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Description {
+    /// `st_mode`, 0 for an invalid descriptor.
+    mode: u32,
+    /// Whether the file system reports attributes such as "immutable".
+    describes_attributes: bool,
+    /// The major number of a device.
+    major: u32,
+}
+
+impl Description {
+    pub(crate) const ORDINARY: Description =
+        Description { mode: libc::S_IFREG, describes_attributes: true, major: 0 };
+
+    /// Whether it is a regular file of a file system on a disk or in memory, which a ring reads as
+    /// `pread` does. (It reads neither pipes and devices so, nor files on FUSE.)
+    pub(crate) fn is_ordinary(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG && self.describes_attributes
+    }
+}
+
 pub(crate) fn file_kind(fd: RawFd) -> FileKind {
     file_kind_with(fd, status_flags(fd))
 }
 
+/// Classifies a file that is described already.
+pub(crate) fn file_kind_of_described(fd: RawFd, description: Description) -> FileKind {
+    file_kind_of(fd, status_flags(fd), description)
+}
+
 /// Classifies a file whose status flags the caller knows.
 pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
-    let (mode, describes_attributes, major) = mode_and_attributes(fd);
+    file_kind_of(fd, flags, description(fd))
+}
+
+fn file_kind_of(fd: RawFd, flags: c_int, description: Description) -> FileKind {
+    let Description { mode, describes_attributes, major } = description;
+    let ordinary = description.is_ordinary();
     let mode = mode & libc::S_IFMT;
     let read_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
-    let ordinary = mode == libc::S_IFREG && describes_attributes;
     let on_fuse = mode == libc::S_IFREG && !ordinary && lies_on_fuse(fd);
     let stream = match (ordinary, on_fuse) {
         (true, _) => false,
@@ -84,18 +117,18 @@ pub(crate) fn file_kind_with(fd: RawFd, flags: c_int) -> FileKind {
             && (read_only || !describes_attributes && refuses_pwrite(fd)),
         direct: flags & libc::O_DIRECT != 0,
         append: flags & libc::O_APPEND != 0,
+        durable: flags & libc::O_DSYNC != 0,
         off_ring: on_fuse,
         odd_cursor: mode == libc::S_IFREG && !ordinary,
         slow_device: mode == libc::S_IFCHR && is_slow_device(major),
     }
 }
 
-/// Returns `st_mode` (0 for an invalid descriptor), whether the file system reports attributes such
-/// as "immutable", and the major number of a device.
+/// Describes a file.
 ///
 /// File systems on disks and in memory report attributes, and FUSE does not. So one `statx`, at the
 /// cost of an `fstat`, shows that an ordinary file is not on FUSE.
-fn mode_and_attributes(fd: RawFd) -> (u32, bool, u32) {
+pub(crate) fn description(fd: RawFd) -> Description {
     let described = libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND;
     let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
     match statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_TYPE | libc::STATX_MODE, &mut out) {
@@ -103,10 +136,14 @@ fn mode_and_attributes(fd: RawFd) -> (u32, bool, u32) {
             // SAFETY: an all-zero structure is valid, and the call has filled it.
             let out = unsafe { out.assume_init() };
             let describes = out.stx_attributes_mask & described as u64 != 0;
-            (out.stx_mode.into(), describes, out.stx_rdev_major)
+            Description {
+                mode: out.stx_mode.into(),
+                describes_attributes: describes,
+                major: out.stx_rdev_major,
+            }
         }
         // A seccomp filter may refuse the call.
-        Err(_) => (mode(fd), false, 0),
+        Err(_) => Description { mode: mode(fd), describes_attributes: false, major: 0 },
     }
 }
 

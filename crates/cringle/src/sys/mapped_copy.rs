@@ -1,36 +1,69 @@
 //! Copies from the mapping of a file, and the SIGBUS handler that ends a copy at an invalid page.
 //!
 //! A page of a mapping may be beyond the end of the file, because another process has truncated it,
-//! and its disk may fail. An access to such a page raises SIGBUS. So mapped memory is read by one
-//! function in assembly alone, by address (**I16**). The handler recognises the instruction and the
-//! address of the access, and continues behind the copy, which returns the number of bytes that it
-//! has not copied. Any other SIGBUS goes to the handler that was installed before.
+//! and its disk may fail. An access to such a page raises SIGBUS. So mapped memory is accessed by
+//! two functions in assembly alone, by address (**I16**): the copy, and the load of its last byte.
+//! The memory that is copied to may be the mapping of a file, too. The handler recognises the
+//! instruction and the address of the access, and continues behind it. The copy then returns the
+//! number of bytes that it has not copied, and the load nothing. Any other SIGBUS goes to the
+//! handler that was installed before.
 //!
 //! The handler touches only the interrupted registers and, to pass a signal on, the stored action.
 //! It uses no thread-local, so it may run on a fiber with thread-locals of its own (**I14**).
 //!
 //! On other architectures than x86-64 and aarch64 there is no such copy, and files are not mapped.
 
-use super::lock::{Mutex, OnceLock};
-use super::syscall;
+use super::fork::ForkLock;
+use super::signal_chain::{self, Fate, SignalChain, is_fault};
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether this architecture has the copy.
 pub(crate) const IS_SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Copies `len` bytes and returns how many of them. It returns fewer if a page of the source is
-/// invalid, and if the handler is installed; otherwise the process ends.
+/// Copies `len` bytes and returns how many of them. It returns fewer if a page is invalid, of the
+/// source or of the mapping of a file that is copied to, and if the handler is installed; otherwise
+/// the process ends.
 ///
 /// # Safety
 ///
-/// The source is a readable mapping of a file, which stays mapped meanwhile (**I16**), and `to` is
-/// valid for a write of `len` bytes.
+/// The source is a readable mapping of a file, which stays mapped meanwhile (**I16**), or is valid
+/// for a read of `len` bytes. `to` is valid for a write of `len` bytes, or is a writable mapping of
+/// a file.
 #[inline]
 pub(crate) unsafe fn copy(from: usize, to: *mut u8, len: usize) -> usize {
     // SAFETY: by the contract.
     len - unsafe { arch::copy(to, from, from + len, len) }
+}
+
+/// Copies all bytes of a slice to another one, of which one is memory of the caller: it may be the
+/// mapping of a file, too.
+///
+/// # Errors
+///
+/// `EFAULT` if a page is invalid, and if the handler is installed; otherwise the process ends.
+pub(crate) fn copy_all(from: &[u8], to: &mut [u8]) -> io::Result<()> {
+    assert_eq!(from.len(), to.len(), "I16: a copy of all bytes");
+    if !IS_SUPPORTED {
+        to.copy_from_slice(from);
+        return Ok(());
+    }
+    // SAFETY: I16. Both slices are borrowed until the copy has returned, and have its length.
+    match unsafe { copy(from.as_ptr().addr(), to.as_mut_ptr(), to.len()) } {
+        count if count == to.len() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+    }
+}
+
+/// Returns the byte at an address; `None` if its page is invalid, and if the handler is installed.
+///
+/// # Safety
+///
+/// It is valid for a read, or in a readable mapping of a file (**I16**).
+#[inline]
+pub(crate) unsafe fn load(from: *const u8) -> Option<u8> {
+    // SAFETY: by the contract.
+    u8::try_from(unsafe { arch::load(from) }).ok()
 }
 
 /// Starts to load the first bytes at an address into the processor's cache: a copy that is made
@@ -48,6 +81,8 @@ pub(crate) fn prefetch(from: usize) {
 mod arch {
     /// The length of the copy's first instruction, the only one that accesses memory.
     const REP_MOVSB_BYTES: usize = 2;
+    /// The length of the load's first instructions, of which the first one accesses memory.
+    const LOAD_BYTES: usize = 4;
 
     /// Copies `len` bytes up to the address `end`, and returns how many it has not copied.
     #[unsafe(naked)]
@@ -62,6 +97,12 @@ mod arch {
         core::arch::naked_asm!("rep movsb", "mov rax, rcx", "ret")
     }
 
+    /// Returns a byte, or a larger number if it is invalid.
+    #[unsafe(naked)]
+    pub(super) unsafe extern "sysv64" fn load(from: *const u8) -> u32 {
+        core::arch::naked_asm!("movzx eax, byte ptr [rdi]", "ret", "mov eax, 256", "ret")
+    }
+
     #[inline(always)]
     pub(super) fn prefetch(address: usize) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -69,17 +110,25 @@ mod arch {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
     }
 
-    /// Ends the copy that an access to `address` has interrupted. Returns whether it is one.
-    pub(super) fn end_copy(address: usize, context: &mut libc::ucontext_t) -> bool {
-        let start = copy as *const () as usize;
+    /// Ends the copy or load that an access to `address` has interrupted. Returns whether it is
+    /// one.
+    pub(super) fn end_access(address: usize, context: &mut libc::ucontext_t) -> bool {
+        let (copy, load) = (copy as *const () as usize, load as *const () as usize);
         let registers = &mut context.uc_mcontext.gregs;
         let register = |number: i32| registers[number as usize] as usize;
-        let source = register(libc::REG_RSI)..register(libc::REG_RDX);
-        if register(libc::REG_RIP) != start || !super::is_in_pages_of(address, source) {
-            return false;
+        let (instruction, to) = (register(libc::REG_RIP), register(libc::REG_RDI));
+        let is_in = |range| super::is_in_pages_of(address, range);
+        let next = if instruction == copy {
+            let source = register(libc::REG_RSI)..register(libc::REG_RDX);
+            let is_own = is_in(source) || is_in(to..to.wrapping_add(register(libc::REG_RCX)));
+            is_own.then_some(copy + REP_MOVSB_BYTES)
+        } else {
+            (instruction == load && is_in(to..to.wrapping_add(1))).then_some(load + LOAD_BYTES)
+        };
+        if let Some(next) = next {
+            registers[libc::REG_RIP as usize] = next as i64;
         }
-        registers[libc::REG_RIP as usize] = (start + REP_MOVSB_BYTES) as i64;
-        true
+        next.is_some()
     }
 
     #[cfg(test)]
@@ -88,6 +137,9 @@ mod arch {
         // SAFETY: by the contract of a function's address: its first bytes are its code.
         let code = unsafe { *(copy as *const () as *const [u8; 3]) };
         assert_eq!(code, [0xf3, 0xa4, 0x48], "rep movsb, and the first byte of the next one");
+        // SAFETY: as above.
+        let code = unsafe { *(load as *const () as *const [u8; 5]) };
+        assert_eq!(code, [0x0f, 0xb6, 0x07, 0xc3, 0xb8], "movzx; ret; mov");
     }
 }
 
@@ -95,6 +147,8 @@ mod arch {
 mod arch {
     /// The distance from the begin of the copy to its end, behind all accesses.
     const END: usize = 15 * 4;
+    /// The length of the load's first instructions, of which the first one accesses memory.
+    const LOAD_BYTES: usize = 2 * 4;
 
     /// Copies `len` bytes up to the address `end`, and returns how many it has not copied.
     #[unsafe(naked)]
@@ -131,6 +185,12 @@ mod arch {
         )
     }
 
+    /// Returns a byte, or a larger number if it is invalid.
+    #[unsafe(naked)]
+    pub(super) unsafe extern "C" fn load(from: *const u8) -> u32 {
+        core::arch::naked_asm!("ldrb w0, [x0]", "ret", "mov w0, #256", "ret")
+    }
+
     #[inline(always)]
     pub(super) fn prefetch(address: usize) {
         // SAFETY: no memory is accessed: a prefetch is a hint, which faults at no address.
@@ -139,17 +199,25 @@ mod arch {
         }
     }
 
-    /// Ends the copy that an access to `address` has interrupted. Returns whether it is one.
-    pub(super) fn end_copy(address: usize, context: &mut libc::ucontext_t) -> bool {
-        let start = copy as *const () as usize;
+    /// Ends the copy or load that an access to `address` has interrupted. Returns whether it is
+    /// one.
+    pub(super) fn end_access(address: usize, context: &mut libc::ucontext_t) -> bool {
+        let (copy, load) = (copy as *const () as usize, load as *const () as usize);
         let machine = &mut context.uc_mcontext;
-        let source = machine.regs[1] as usize..machine.regs[2] as usize;
-        let is_copy = (start..start + END).contains(&(machine.pc as usize));
-        if !is_copy || !super::is_in_pages_of(address, source) {
-            return false;
+        let (instruction, registers) = (machine.pc as usize, machine.regs.map(|it| it as usize));
+        let is_in = |range| super::is_in_pages_of(address, range);
+        let to = registers[0];
+        let next = if (copy..copy + END).contains(&instruction) {
+            // The last byte of the source may have been loaded, and not stored.
+            let to = to..to.wrapping_add(registers[3]);
+            (is_in(registers[1]..registers[2]) || is_in(to)).then_some(copy + END)
+        } else {
+            (instruction == load && is_in(to..to.wrapping_add(1))).then_some(load + LOAD_BYTES)
+        };
+        if let Some(next) = next {
+            machine.pc = next as _;
         }
-        machine.pc = (start + END) as _;
-        true
+        next.is_some()
     }
 
     #[cfg(test)]
@@ -158,6 +226,9 @@ mod arch {
         // SAFETY: by the contract of a function's address: its first bytes are its code.
         let code = unsafe { *(copy as *const () as *const [u32; 17]) };
         assert_eq!(code[15..], [0xaa03_03e0, 0xd65f_03c0], "mov x0, x3; ret");
+        // SAFETY: as above.
+        let code = unsafe { *(load as *const () as *const [u32; 3]) };
+        assert_eq!(code, [0x3940_0000, 0xd65f_03c0, 0x5280_2000], "ldrb; ret; mov");
     }
 }
 
@@ -167,9 +238,13 @@ mod arch {
         unreachable!("no file is mapped on this architecture")
     }
 
+    pub(super) unsafe fn load(_: *const u8) -> u32 {
+        unreachable!("no file is mapped on this architecture")
+    }
+
     pub(super) fn prefetch(_: usize) {}
 
-    pub(super) fn end_copy(_: usize, _: &mut libc::ucontext_t) -> bool {
+    pub(super) fn end_access(_: usize, _: &mut libc::ucontext_t) -> bool {
         false
     }
 }
@@ -183,19 +258,17 @@ fn is_in_pages_of(address: usize, range: std::ops::Range<usize>) -> bool {
 }
 
 /// The action before ours.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-/// A handler before ours that is called once (`SA_RESETHAND`) was called.
-static BEFORE_IS_RESET: AtomicBool = AtomicBool::new(false);
+static BEFORE: SignalChain = SignalChain::new();
 
 /// Installs the handler, once in a process.
 pub(crate) fn install_handler() -> io::Result<()> {
-    static IS_INSTALLED: Mutex<bool> = Mutex::new(false);
+    static IS_INSTALLED: ForkLock<bool> = ForkLock::new(false);
     let mut is_installed = IS_INSTALLED.lock();
     if *is_installed || !IS_SUPPORTED {
         return Ok(());
     }
-    let before = current_action()?;
-    BEFORE.get_or_init(|| before);
+    let before = signal_chain::action(libc::SIGBUS)?;
+    BEFORE.keep(before);
     // What the handler before ours expects of its own action holds for ours.
     let mut action = before;
     action.sa_sigaction = on_bus_error as *const () as usize;
@@ -213,18 +286,8 @@ pub(crate) fn install_handler() -> io::Result<()> {
 /// Whether SIGBUS has a handler: ours, or one that replaced it and is assumed to call it.
 pub(crate) fn has_handler() -> bool {
     let is_handler = |action: usize| !matches!(action, libc::SIG_DFL | libc::SIG_IGN);
-    !IS_SUPPORTED || current_action().is_ok_and(|action| is_handler(action.sa_sigaction))
-}
-
-fn current_action() -> io::Result<libc::sigaction> {
-    // SAFETY: all-zero is a valid value, and the structure is borrowed for the call.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        match libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut action) {
-            0 => Ok(action),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
+    !IS_SUPPORTED
+        || signal_chain::action(libc::SIGBUS).is_ok_and(|action| is_handler(action.sa_sigaction))
 }
 
 /// The codes of a signal that the current instruction has raised: an invalid address, an error of
@@ -233,51 +296,16 @@ const OF_AN_ACCESS: std::ops::RangeInclusive<c_int> = 2..=4;
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: by the contract of a signal handler, both structures are valid, and changes of the
-    // registers apply when it returns. I16: they are changed only for an access of `copy`.
+    // registers apply when it returns. I16: they are changed for an access of `copy` or `load`
+    // only.
     unsafe {
         if OF_AN_ACCESS.contains(&(*info).si_code)
-            && arch::end_copy((*info).si_addr() as usize, &mut *context.cast())
+            && arch::end_access((*info).si_addr() as usize, &mut *context.cast())
         {
             return;
         }
-        pass_on(signal, info, context);
-    }
-}
-
-/// Does what would have happened without our handler.
-///
-/// # Safety
-///
-/// The arguments are those of the handler.
-unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(before) = BEFORE.get() else { return };
-    // Such a handler relies on the default action, which ends the process: it returns, and the
-    // fault occurs again.
-    let is_reset = before.sa_flags & libc::SA_RESETHAND != 0 && BEFORE_IS_RESET.swap(true, Relaxed);
-    let action = if is_reset { libc::SIG_DFL } else { before.sa_sigaction };
-    // SAFETY: by the contract. The address is that of a handler of the kind that its flags name, as
-    // it was installed.
-    unsafe {
-        // The kernel ends the process for a fault even if the signal is ignored.
-        let is_fault = OF_AN_ACCESS.contains(&(*info).si_code);
-        match action {
-            libc::SIG_IGN if !is_fault => {}
-            libc::SIG_DFL | libc::SIG_IGN => {
-                let mut default: libc::sigaction = std::mem::zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                libc::sigaction(signal, &default, std::ptr::null_mut());
-                // A fault occurs again when the handler returns. Another signal is sent again: it
-                // is blocked until then.
-                if !is_fault {
-                    let (process, thread) = (libc::getpid(), libc::gettid());
-                    syscall!(SYS_tgkill, process, thread, signal);
-                }
-            }
-            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-                type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
-            }
-            handler => std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal),
+        if BEFORE.pass_on(signal, info, context) == Fate::Dies && !is_fault(signal, info) {
+            signal_chain::send_again(signal);
         }
     }
 }
@@ -288,6 +316,42 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_copy_ends_where_the_memory_was_truncated() {
+        install_handler().unwrap();
+        let page = page_bytes();
+        let mut source = tempfile::tempfile().unwrap();
+        source.write_all(&vec![7; 3 * page]).unwrap();
+        let mapping = Mapping::new(source.as_raw_fd(), 3 * page, 0).unwrap();
+        let memory = tempfile::tempfile().unwrap();
+        memory.set_len(3 * page as u64).unwrap();
+        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let fd = memory.as_raw_fd();
+        // SAFETY: by the contract of `mmap`: the kernel chooses the address.
+        let to = unsafe { libc::mmap(std::ptr::null_mut(), 3 * page, access, shared, fd, 0) };
+        assert_ne!(to, libc::MAP_FAILED);
+        let at = |byte: usize| to.cast::<u8>().wrapping_add(byte);
+        // SAFETY: I16. Both ranges are mapped.
+        let copy = |byte: usize, len| unsafe { mapping.copy(0, at(byte), len) };
+        // SAFETY: I16. The address is mapped.
+        let last = |byte: usize| unsafe { load(at(byte)) };
+        assert_eq!((copy(0, 3 * page), last(3 * page - 1)), (3 * page, Some(7)));
+        memory.set_len(page as u64).unwrap();
+        for (byte, len) in [(0, page), (page - 1, 1), (page, 0)] {
+            assert_eq!(copy(byte, len), len);
+        }
+        for (byte, len) in [(page, 1), (page, 64), (2 * page + 5, page - 5), (page, 2 * page)] {
+            assert_eq!(copy(byte, len), 0, "{len} bytes at {byte}");
+        }
+        for before in [1, 64, 100, page] {
+            let copied = copy(page - before, before + 200);
+            assert!(copied <= before && before - copied < 64, "{before}: {copied}");
+        }
+        assert_eq!([0, page - 1, page, 3 * page - 1].map(last), [Some(7), Some(7), None, None]);
+        // SAFETY: by the contract of `munmap`: nothing refers to the mapping.
+        unsafe { libc::munmap(to, 3 * page) };
+    }
 
     #[test]
     fn a_copy_ends_where_the_file_was_truncated() {

@@ -38,7 +38,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// `to` is valid for a write of `len` bytes.
+    /// `to` is valid for a write of `len` bytes, or is a writable mapping of a file.
     #[inline]
     pub(crate) unsafe fn copy(&self, from: usize, to: *mut u8, len: usize) -> usize {
         assert!(from <= self.bytes && len <= self.bytes - from, "I16: a copy of mapped bytes");

@@ -12,30 +12,37 @@
 //! [plainly], without a current fiber.
 
 mod cpus;
+pub(crate) mod debug_info;
+mod explained;
 mod file_kind;
+pub(crate) mod fork;
 pub(crate) mod lock;
 pub(crate) mod mapped_copy;
 pub(crate) mod mapping;
+mod memory;
 mod owned;
 mod plain;
 pub(crate) mod raw;
 mod report;
+pub(crate) mod signal_chain;
 mod socket;
 mod transfer;
 
 pub(crate) use cpus::{allowed_cpus, set_affinity};
+pub(crate) use explained::explained;
 pub(crate) use file_kind::{
-    FileKind, ReadTiming, Refusals, WaitsFor, direct_alignment, file_kind, file_kind_with,
-    read_timing, refusals,
+    Description, FileKind, ReadTiming, Refusals, WaitsFor, description, direct_alignment,
+    file_kind, file_kind_of_described, file_kind_with, read_timing, refusals,
 };
+pub(crate) use memory::read_own;
 pub(crate) use owned::Owned;
 #[cfg(feature = "interpose")]
 pub(crate) use plain::set_interposed;
 pub(crate) use plain::{debug_plainly, is_interposed, plainly, set_beside};
 pub(crate) use raw::syscall;
-pub(crate) use report::report;
 #[cfg(feature = "sim")]
 pub(crate) use report::set_simulation_seed;
+pub(crate) use report::{report, with_process_number};
 #[cfg(feature = "sim")]
 pub(crate) use socket::is_unix_socket;
 pub(crate) use socket::{

@@ -3,6 +3,7 @@
 use super::syscall;
 #[cfg(feature = "sim")]
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 #[cfg(feature = "sim")]
 thread_local! {
@@ -13,6 +14,15 @@ thread_local! {
 #[cfg(feature = "sim")]
 pub(crate) fn set_simulation_seed(seed: Option<u64>) {
     SIMULATION_SEED.set(seed);
+}
+
+/// Replaces `%p` by the process number, in the name of a file that a variable of the environment
+/// gives to every process.
+pub(crate) fn with_process_number(path: &Path) -> PathBuf {
+    match path.to_str() {
+        Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
+        None => path.into(),
+    }
 }
 
 /// Writes one line to standard error and ignores errors. A report must not panic, as `eprintln!`

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 /// Creates an interval whose ticks are `period` apart. The first tick is due at once.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::time;
 /// use std::time::Duration;
 ///
@@ -16,9 +17,9 @@ use std::time::{Duration, Instant};
 ///     let first = interval.tick()?;
 ///     let third = interval.tick().and_then(|_| interval.tick())?;
 ///     assert_eq!(third - first, Duration::from_millis(4));
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Panics
@@ -32,6 +33,7 @@ pub fn interval(period: Duration) -> Interval {
 /// Like [`interval`], but the first tick is due at `start`.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::time;
 /// use std::time::{Duration, Instant};
 ///
@@ -39,9 +41,9 @@ pub fn interval(period: Duration) -> Interval {
 ///     let start = Instant::now() + Duration::from_millis(2);
 ///     let mut interval = time::interval_at(start, Duration::from_secs(3600));
 ///     assert_eq!(interval.tick()?, start);
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Panics
@@ -80,6 +82,7 @@ pub enum MissedTicks {
 /// Periodic ticks, created by [`interval`] or [`interval_at`].
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::time;
 /// use std::time::Duration;
 ///
@@ -88,9 +91,9 @@ pub enum MissedTicks {
 ///     for _ in 0..3 {
 ///         interval.tick()?;
 ///     }
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct Interval {
@@ -106,6 +109,7 @@ impl Interval {
     /// May suspend the calling fiber.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::time;
     /// use std::time::Duration;
     ///
@@ -113,9 +117,9 @@ impl Interval {
     ///     let mut interval = time::interval(Duration::from_millis(1));
     ///     let first = interval.tick()?;
     ///     assert_eq!(interval.tick()? - first, Duration::from_millis(1));
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -154,6 +158,7 @@ impl Interval {
     /// Restarts the interval: the next tick is due one period from now.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::time;
     /// use std::time::{Duration, Instant};
     ///
@@ -163,9 +168,9 @@ impl Interval {
     ///     let work = Instant::now();
     ///     idle.reset();
     ///     assert!(idle.tick()? >= work + Duration::from_millis(5));
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub fn reset(&mut self) {
         self.next = now().checked_add(self.period);
@@ -199,6 +204,7 @@ impl Interval {
     /// Sets what the interval does about missed ticks, from the next one on.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::time::{self, MissedTicks};
     /// use std::time::{Duration, Instant};
     ///
@@ -209,9 +215,9 @@ impl Interval {
     ///     time::sleep(Duration::from_millis(20))?; // the work for a tick takes long
     ///     interval.tick()?; // late
     ///     assert!(interval.tick()? - first >= Duration::from_millis(20));
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// .unwrap();
+    /// # }
     /// ```
     pub fn set_missed_ticks(&mut self, missed_ticks: MissedTicks) {
         self.missed_ticks = missed_ticks;

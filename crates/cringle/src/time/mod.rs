@@ -10,7 +10,7 @@
 //! cringle::run(|| {
 //!     time::timeout(Duration::from_secs(5), || fs::read("/proc/self/cmdline")).map(drop)
 //! })?;
-//! # Ok::<(), std::io::Error>(())
+//! # std::io::Result::Ok(())
 //! ```
 
 mod clock;
@@ -24,5 +24,5 @@ pub use interval::{Interval, MissedTicks, interval, interval_at};
 pub use std::time::{
     Duration, Instant, SystemTime, SystemTimeError, TryFromFloatSecsError, UNIX_EPOCH,
 };
-pub use timeout::{timeout, timeout_at};
+pub use timeout::{timeout, timeout_at, try_timeout, try_timeout_at};
 pub use wait::{sleep, sleep_until};

@@ -33,6 +33,10 @@ use std::time::{Duration, Instant};
 /// });
 /// ```
 ///
+/// A closure with an error type of its own needs [`try_timeout`]; with `timeout` the compiler
+/// reports that it "expected `Result<_, io::Error>`" (E0308). A closure that cannot fail returns
+/// `Ok(value)`.
+///
 /// # Errors
 ///
 /// `f`'s own. The error of an operation that the deadline refused or interrupted has the kind
@@ -47,12 +51,7 @@ use std::time::{Duration, Instant};
 /// a fiber that unwinds nothing is cancelled, not even by a deadline within the destructor. Outside
 /// of a fiber, `f` is called without a deadline: its calls are the plain blocking ones.
 pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let now = now();
-    match now.checked_add(limit) {
-        Some(deadline) => within(Elapsed::new(deadline, Some(limit)), now, f),
-        // A deadline that no `Instant` can represent is never reached.
-        None => f(),
-    }
+    try_timeout(limit, f)
 }
 
 /// Like [`timeout`], but with an instant instead of a duration.
@@ -74,11 +73,102 @@ pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> io::Result<T>) -> io::Res
 ///
 /// As for [`timeout`].
 pub fn timeout_at<T>(deadline: Instant, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    try_timeout_at(deadline, f)
+}
+
+/// Like [`timeout`], for closures with an error type of their own. The error of a deadline that
+/// unwinds `f` is made from an [`io::Error`].
+///
+/// ```
+/// use cringle::{fiber, fs, time};
+/// use std::{io, time::Duration};
+///
+/// #[derive(Debug)]
+/// enum Error {
+///     Empty,
+///     Io(io::Error),
+/// }
+///
+/// impl From<io::Error> for Error {
+///     fn from(error: io::Error) -> Error {
+///         Error::Io(error)
+///     }
+/// }
+///
+/// fn load() -> Result<Vec<u8>, Error> {
+///     time::try_timeout(Duration::from_secs(5), || {
+///         let bytes = fs::read("/dev/null")?;
+///         if bytes.is_empty() { Err(Error::Empty) } else { Ok(bytes) }
+///     })
+/// }
+///
+/// cringle::run(|| {
+///     assert!(matches!(load(), Err(Error::Empty)));
+///
+///     let late = time::try_timeout(Duration::from_millis(1), || {
+///         fiber::sleep(Duration::from_secs(60));
+///         Ok::<(), Error>(())
+///     });
+///     assert!(matches!(late, Err(Error::Io(error)) if error.kind() == io::ErrorKind::TimedOut));
+/// });
+/// ```
+///
+/// The error type is inferred from the closure or from what the call's result is used for. Where
+/// `?` follows the call directly, write `try_timeout::<_, Error>(…)?`, since `?` converts errors.
+///
+/// # Errors
+///
+/// As for [`timeout`]. An operation that the deadline refused or interrupted returns an
+/// [`io::Error`], which `f` converts like any other.
+///
+/// # Cancellation
+///
+/// As for [`timeout`].
+pub fn try_timeout<T, E>(limit: Duration, f: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+where
+    E: From<io::Error>,
+{
+    let now = now();
+    match now.checked_add(limit) {
+        Some(deadline) => within(Elapsed::new(deadline, Some(limit)), now, f),
+        // A deadline that no `Instant` can represent is never reached.
+        None => f(),
+    }
+}
+
+/// Like [`try_timeout`], but with an instant instead of a duration.
+///
+/// ```
+/// use cringle::{fs, time};
+/// use std::error::Error;
+/// use std::time::{Duration, Instant};
+///
+/// fn number(path: &str, deadline: Instant) -> Result<u32, Box<dyn Error>> {
+///     time::try_timeout_at(deadline, || Ok(fs::read_to_string(path)?.trim().parse()?))
+/// }
+///
+/// cringle::run(|| {
+///     let deadline = Instant::now() + Duration::from_secs(5);
+///     assert!(number("/proc/sys/fs/pipe-max-size", deadline).is_ok());
+///     assert!(number("/proc/version", deadline).is_err());
+/// });
+/// ```
+///
+/// # Errors
+///
+/// As for [`try_timeout`].
+pub fn try_timeout_at<T, E>(deadline: Instant, f: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+where
+    E: From<io::Error>,
+{
     within(Elapsed::new(deadline, None), now(), f)
 }
 
 #[inline]
-fn within<T>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+fn within<T, E>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+where
+    E: From<io::Error>,
+{
     let Some((worker, fiber)) = Worker::current() else { return f() };
     let region = Region::with_deadline(elapsed);
     let result = {
@@ -96,7 +186,7 @@ fn within<T>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> io::Result<T>) 
                 && region.cause().is_some()
                 && !worker.is_interrupted(fiber) =>
         {
-            Err(Reason::Elapsed(elapsed).error())
+            Err(E::from(Reason::Elapsed(elapsed).error()))
         }
         Err(payload) => unwinding::resume(payload),
     }

@@ -26,6 +26,7 @@ pub fn sleep(duration: Duration) -> io::Result<()> {
 /// May suspend the calling fiber.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::time;
 /// use std::time::{Duration, Instant};
 ///
@@ -33,9 +34,9 @@ pub fn sleep(duration: Duration) -> io::Result<()> {
 ///     let at = Instant::now() + Duration::from_millis(1);
 ///     time::sleep_until(at)?;
 ///     assert!(Instant::now() >= at);
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Errors

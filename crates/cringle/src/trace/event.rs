@@ -10,9 +10,11 @@ pub(crate) enum Kind {
     /// A fiber received a stack. Value: the flow from its spawn, or 0. Detail: 1 if the running
     /// fiber has just spawned it.
     Started,
-    /// The fiber's name is in the slots that follow. Value: its length in bytes.
+    /// The fiber's name is in the slots that follow. Value: its length in bytes. Detail: 1 if the
+    /// library itself has spawned it.
     Named,
-    /// The fiber is named after the place that spawned it. Value: a `&'static Location`.
+    /// The fiber is named after the place that spawned it. Value: a `&'static Location`. Detail: as
+    /// for `Named`.
     Placed,
     /// The fiber was resumed. High half of the value: its generation.
     Resumed,

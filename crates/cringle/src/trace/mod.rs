@@ -18,7 +18,7 @@
 //! let written = trace.finish()?;
 //! assert!(written.events > 0 && written.lost == 0);
 //! assert_eq!(written.bytes, std::fs::metadata(&path)?.len());
-//! # Ok::<(), std::io::Error>(())
+//! # std::io::Result::Ok(())
 //! ```
 //!
 //! # Contents
@@ -91,7 +91,7 @@ pub(crate) struct EventNames {
 /// let trace = cringle::trace::start(&path)?;
 /// cringle::run(|| cringle::fiber::yield_now());
 /// assert!(trace.finish()?.bytes > 0);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
@@ -109,7 +109,7 @@ pub fn start(path: impl AsRef<Path>) -> io::Result<Trace> {
 /// # let path = directory.path().join("example.pftrace");
 /// let trace = cringle::trace::Builder::new().events(1 << 20).start(&path)?;
 /// trace.finish()?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "the trace starts when `start` is called"]
@@ -154,7 +154,7 @@ impl Builder {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("example.pftrace");
     /// cringle::trace::Builder::new().start(&path)?.finish()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl Builder {
 /// # let path = directory.path().join("example.pftrace");
 /// let trace: cringle::trace::Trace = cringle::trace::start(&path)?;
 /// drop(trace);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
 #[must_use = "the trace ends when this is dropped"]
@@ -192,7 +192,7 @@ pub struct Trace {
 /// # let path = directory.path().join("example.pftrace");
 /// let Written { events, lost, bytes, .. } = trace::start(&path)?.finish()?;
 /// println!("{events} events in {bytes} bytes, {lost} lost");
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -213,7 +213,7 @@ impl Trace {
     /// # let path = directory.path().join("example.pftrace");
     /// let written = cringle::trace::start(&path)?.finish()?;
     /// assert_eq!(written.lost, 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -9,11 +9,17 @@ use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};
 use super::queue::EventQueue;
 use super::session::Session;
 use std::cell::Cell;
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 thread_local! {
     static HERE: Cell<*const RecorderPlace> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The directory of the library's sources, as places in them name it.
+pub(super) fn library_directory() -> &'static str {
+    file!().strip_suffix("trace/recorder.rs").expect("the path of this file")
 }
 
 /// Where the recorder of a worker is found, while there is one. Every block of thread-locals that
@@ -190,16 +196,26 @@ impl Recorder {
         self.advance(at);
     }
 
-    /// Records the name of a fiber.
+    /// Records a fiber's name or the place that spawned it, and whether that is in the library.
     #[cold]
-    pub(crate) fn put_name(&self, index: u32, name: &str) {
+    pub(crate) fn put_name(
+        &self,
+        index: u32,
+        name: Option<&str>,
+        spawned: &'static Location<'static>,
+    ) {
+        let by_library = u8::from(spawned.file().starts_with(library_directory()));
+        let Some(name) = name else {
+            let place = std::ptr::from_ref(spawned) as u64;
+            return self.put(self.event(Kind::Placed, index, place).detail(by_library));
+        };
         let mut bytes = name.len().min(LONGEST_NAME);
         while !name.is_char_boundary(bytes) {
             bytes -= 1;
         }
         let mut events = [Event::default(); 1 + TEXT_SLOTS];
         let count = 1 + bytes.div_ceil(SLOT);
-        events[0] = self.event(Kind::Named, index, bytes as u64);
+        events[0] = self.event(Kind::Named, index, bytes as u64).detail(by_library);
         for (event, part) in events[1..].iter_mut().zip(name.as_bytes()[..bytes].chunks(SLOT)) {
             *event = Event::from_bytes(part);
         }

@@ -104,7 +104,7 @@ pub(crate) fn start_from_environment() -> io::Result<()> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(());
     };
-    let path = with_process_number(Path::new(&value));
+    let path = sys::with_process_number(Path::new(&value));
     match Session::start(&path, super::DEFAULT_EVENTS) {
         Ok(_) => {
             // SAFETY: the contract of `atexit`: an `extern "C"` function without arguments, which
@@ -123,14 +123,6 @@ pub(crate) fn start_from_environment() -> io::Result<()> {
 
 extern "C" fn flush_at_exit() {
     flush_after_run();
-}
-
-/// Replaces `%p` by the process ID.
-fn with_process_number(path: &Path) -> PathBuf {
-    match path.to_str() {
-        Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
-        None => path.into(),
-    }
 }
 
 impl Session {

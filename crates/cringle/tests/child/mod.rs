@@ -1,8 +1,8 @@
 //! Runs a test in a child process, for tests that end their process or count its resources.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::io;
-use std::os::unix::process::CommandExt;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::panic::Location;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -168,4 +168,49 @@ pub(crate) fn field_kib(path: &str, field: &str) -> u64 {
     let line =
         text.lines().find(|line| line.starts_with(field)).expect("the kernel reports the field");
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Lets the kernel write a core file of this child, into this directory.
+pub(crate) fn keep_core<'a>(command: &'a mut Command, directory: &Path) -> &'a mut Command {
+    let raise_limit = || {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the pointer is to a structure that lives for the calls.
+        unsafe {
+            libc::getrlimit(libc::RLIMIT_CORE, &mut limit);
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_CORE, &limit);
+        }
+        Ok(())
+    };
+    // SAFETY: both calls are async-signal-safe.
+    unsafe { command.pre_exec(raise_limit) };
+    command.current_dir(directory)
+}
+
+/// Returns whether the kernel writes the core file of a program without a runtime into its working
+/// directory. Prints why not.
+pub(crate) fn kernel_writes_cores() -> bool {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let directory = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    let shell = keep_core(shell.args(["-c", "kill -SEGV $$"]), directory.path());
+    let writes = !pattern.contains(['|', '/'])
+        && shell.status().is_ok_and(|status| status.core_dumped())
+        && core_in(directory.path()).is_some();
+    if !writes {
+        let pattern = pattern.trim_end();
+        eprintln!("skipped: no core file is written here (core_pattern is '{pattern}')");
+    }
+    writes
+}
+
+/// Returns the core file in a directory of [`keep_core`].
+pub(crate) fn core_in(directory: &Path) -> Option<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let is_core = |path: &std::path::PathBuf| {
+        let mut start = [0; 4];
+        let read = |mut file: std::fs::File| file.read_exact(&mut start);
+        std::fs::File::open(path).and_then(read).is_ok() && start == *b"\x7fELF"
+    };
+    entries.into_iter().find(is_core)
 }

@@ -65,14 +65,23 @@ pub(crate) fn kind_of(name: &str) -> Kind {
     *listed().get(name).unwrap_or_else(|| panic!("api.txt does not list {name}"))
 }
 
-/// Returns the docs of each public function.
-pub(crate) fn found_in_source() -> BTreeMap<String, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    PLACES.iter().for_each(|place| collect(&source.join(place), &mut files));
+/// A public function of the source.
+pub(crate) struct Found {
+    pub(crate) docs: String,
+    /// From the name to the body, on one line.
+    pub(crate) signature: String,
+}
+
+/// Returns each public function of the modules with calls that may wait.
+pub(crate) fn found_in_source() -> BTreeMap<String, Found> {
+    found_in(PLACES)
+}
+
+/// Returns each public function of these modules.
+pub(crate) fn found_in(places: &[&str]) -> BTreeMap<String, Found> {
     let mut found = BTreeMap::new();
-    for file in files {
-        let path = file.strip_prefix(&source).unwrap().with_extension("");
+    for file in files_of(places) {
+        let path = file.strip_prefix(source()).unwrap().with_extension("");
         let module = path.to_str().unwrap().replace('/', "::");
         let module = module.strip_suffix("::mod").unwrap_or(&module);
         if !PRIVATE.contains(&module) {
@@ -81,6 +90,17 @@ pub(crate) fn found_in_source() -> BTreeMap<String, String> {
     }
     assert!(found.len() > 200, "the source is not read as it is written");
     found
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// Returns the source files of these modules.
+pub(crate) fn files_of(places: &[&str]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    places.iter().for_each(|place| collect(&source().join(place), &mut files));
+    files
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) {
@@ -92,9 +112,10 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn read(text: &str, module: &str, found: &mut BTreeMap<String, String>) {
+fn read(text: &str, module: &str, found: &mut BTreeMap<String, Found>) {
     let (mut owner, mut docs) = (None, String::new());
-    for line in text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")) {
+    let mut lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    while let Some(line) = lines.next() {
         let trimmed = line.trim_start();
         if let Some(more) = trimmed.strip_prefix("///") {
             docs.push_str(more.trim_start());
@@ -104,10 +125,16 @@ fn read(text: &str, module: &str, found: &mut BTreeMap<String, String>) {
         } else if let Some(rest) = trimmed.strip_prefix("pub fn ") {
             let name = rest.split(['(', '<']).next().unwrap();
             let name = match line.starts_with(' ') {
-                true => format!("{module}::{}::{name}", owner.expect("a method of a type")),
+                // A macro defines it for several types.
+                true => format!("{module}::{}::{name}", owner.unwrap_or("macro")),
                 false => format!("{module}::{name}"),
             };
-            found.insert(name, std::mem::take(&mut docs));
+            let mut signature = rest.to_owned();
+            while !signature.ends_with('{') {
+                signature.push(' ');
+                signature.push_str(lines.next().expect("a body").trim());
+            }
+            found.insert(name, Found { docs: std::mem::take(&mut docs), signature });
         } else if !trimmed.starts_with("#[") {
             docs.clear();
         }

@@ -391,18 +391,25 @@ fn watches(rows: &mut Rows) {
     add(rows, "sync::watch::Sender::send_replace", |s, _| ignore(s.send_replace(1)));
     add(rows, "sync::watch::Sender::send_modify", |s, _| s.send_modify(|n| *n = 1));
     add(rows, "sync::watch::Sender::borrow", |s, _| ignore(s.borrow()));
-    add(rows, "sync::watch::Receiver::borrow", |_, r| ignore(r.borrow()));
-    add(rows, "sync::watch::Receiver::borrow_and_update", |_, r| ignore(r.borrow_and_update()));
-    add(rows, "sync::watch::Receiver::has_changed", |_, r| assert!(!r.has_changed().unwrap()));
-    add(rows, "sync::watch::Receiver::wait_for", |_, r| ignore(r.wait_for(|_| true)));
+    add(rows, "sync::watch::receiver::Receiver::borrow", |_, r| ignore(r.borrow()));
+    add(rows, "sync::watch::receiver::Receiver::borrow_and_update", |_, r| {
+        ignore(r.borrow_and_update())
+    });
+    add(rows, "sync::watch::receiver::Receiver::has_changed", |_, r| {
+        assert!(!r.has_changed().unwrap())
+    });
+    add(rows, "sync::watch::receiver::Receiver::wait_for", |_, r| ignore(r.wait_for(|_| true)));
+    add(rows, "sync::watch::receiver::Receiver::wait_for_cancellable", |_, r| {
+        ignore(r.wait_for_cancellable(|_| true))
+    });
     fn add_ended(rows: &mut Rows, name: &'static str, call: fn(&mut watch::Receiver<u8>)) {
         rows.add(name, move || {
             let (_, mut receiver) = watch::channel(0);
             move || call(&mut receiver)
         });
     }
-    add_ended(rows, "sync::watch::Receiver::changed", |r| assert!(r.changed().is_err()));
-    add_ended(rows, "sync::watch::Receiver::changed_cancellable", |r| {
+    add_ended(rows, "sync::watch::receiver::Receiver::changed", |r| assert!(r.changed().is_err()));
+    add_ended(rows, "sync::watch::receiver::Receiver::changed_cancellable", |r| {
         ignore(r.changed_cancellable())
     });
 }
@@ -431,7 +438,7 @@ fn fibers(rows: &mut Rows) {
     });
     rows.add("fiber::scope::scope", || || fiber::scope(|_| ()));
     rows.add("fiber::try_scope::try_scope", || {
-        || fiber::try_scope(|_| Ok::<(), std::io::Error>(())).unwrap()
+        || fiber::try_scope(|_| std::io::Result::Ok(())).unwrap()
     });
     rows.add("fiber::scoped_handle::ScopedJoinHandle::join", || {
         || fiber::scope(|s| s.spawn_local(|| ()).join().unwrap())

@@ -15,6 +15,7 @@ mod cancel;
 mod cancel_calls;
 mod cancel_tree;
 mod combinators;
+mod crash;
 mod deadlines;
 mod fibers;
 mod overflow;

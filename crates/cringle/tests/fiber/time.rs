@@ -1,10 +1,10 @@
 //! Ticks keep their times, and deadlines and cancels reach fibers that compute.
 
 use crate::child;
-use crate::tools::on_one_worker;
+use crate::tools::*;
 use cringle::io::{Interest, ready};
 use cringle::{Builder, cancel, fiber, time};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 /// The longest time that a busy machine may take for something that must happen.
@@ -121,4 +121,40 @@ fn later_wait_is_not_reported_as_stubborn() {
     };
     assert!(output.status.success(), "{}", child::transcript(&output));
     assert!(!child::transcript(&output).contains("still waits"), "{}", child::transcript(&output));
+}
+
+#[test]
+fn deadline_becomes_error_of_closure() {
+    const SHORT: Duration = Duration::from_millis(2);
+    #[derive(Debug)]
+    enum Failure {
+        Own,
+        Io(io::Error),
+    }
+    impl From<io::Error> for Failure {
+        fn from(error: io::Error) -> Failure {
+            Failure::Io(error)
+        }
+    }
+    let elapsed = |failure| match failure {
+        Failure::Io(error) => assert_elapsed(&error, SHORT),
+        Failure::Own => panic!("the closure has not failed"),
+    };
+    on_one_worker(|| {
+        let fails = time::try_timeout(Duration::from_secs(3600), || Err::<(), _>(Failure::Own));
+        assert!(matches!(fails, Err(Failure::Own)));
+        elapsed(time::try_timeout(SHORT, || Ok(time::sleep(Duration::MAX)?)).unwrap_err());
+        // A wait without an error unwinds to the call.
+        elapsed(
+            time::try_timeout(SHORT, || {
+                fiber::sleep(Duration::MAX);
+                Ok(())
+            })
+            .unwrap_err(),
+        );
+        let past = Instant::now();
+        let late = time::try_timeout_at(past, || Ok::<_, Failure>(time::sleep(Duration::MAX)?));
+        assert!(matches!(late, Err(Failure::Io(e)) if e.kind() == ErrorKind::TimedOut));
+        assert_eq!(time::try_timeout(Duration::MAX, || Ok::<_, Failure>(7)).unwrap(), 7);
+    });
 }

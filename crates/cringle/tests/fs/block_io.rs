@@ -422,6 +422,34 @@ fn owned_batches_write_and_return_their_buffers() {
 }
 
 #[test]
+fn owned_exact_operations_transfer_all_bytes() {
+    let known = known(1000);
+    let io = BlockIo::builder().build().unwrap();
+    let mut batch = OwnedBatch::with_capacity(4);
+    assert!(batch.is_empty());
+    let filled = batch.read_exact(&known.file, vec![0; 300], 700);
+    let too_long = batch.read_exact(Arc::clone(&known.file), vec![0; 300], 701);
+    let short = batch.read(&known.file, vec![0; 300], 701);
+    assert_eq!(batch.len(), 3);
+    let results = block_on(io.submit_async(batch).unwrap());
+    assert_eq!(results.get(filled).0.as_ref().unwrap(), &300);
+    assert_eq!(results.get(filled).1, known.bytes[700..]);
+    let error = results.get(too_long).0.as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(results.get(short).0.as_ref().unwrap(), &299);
+
+    // A batch keeps a file that was moved into it open, and writes it whole.
+    let directory = directory();
+    let path = directory.path().join("whole");
+    let mut batch = results.recycle();
+    batch.write_all(File::create(&path).unwrap(), vec![7; 3 << 20], 0);
+    let mut results = block_on(io.submit_async(batch).unwrap());
+    let (count, buf) = results.drain().next().unwrap();
+    assert_eq!((count.unwrap(), std::fs::read(&path).unwrap()), (3 << 20, buf));
+    assert!(results.is_empty() && results.recycle().is_empty());
+}
+
+#[test]
 fn dropped_future_loses_only_its_results() {
     let known = known(1 << 16);
     let io = BlockIo::builder().build().unwrap();
@@ -610,5 +638,38 @@ fn callback_has_its_own_identity_and_locals() {
         .unwrap();
         assert_eq!(receiver.recv().unwrap(), 1);
     }
+    io.close().unwrap();
+}
+
+/// The same for calls, of which several wait at once: each is woken by its own handle.
+#[test]
+fn call_has_its_own_identity_and_locals() {
+    cringle::fiber_local! {
+        static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    let io = cringle::block::BlockIo::builder().build().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let call = |sender: std::sync::mpsc::Sender<_>| {
+        io.call(|| {
+            SEEN.with(|seen| seen.set(seen.get() + 1));
+            sender.send(cringle::fiber::current()).unwrap();
+            cringle::fiber::park();
+            SEEN.with(std::cell::Cell::get)
+        })
+    };
+    std::thread::scope(|s| {
+        let calls: Vec<_> = (0..3)
+            .map(|_| {
+                let sender = sender.clone();
+                s.spawn(move || call(sender))
+            })
+            .collect();
+        let fibers: Vec<_> = receiver.iter().take(3).collect();
+        let ids: std::collections::HashSet<_> = fibers.iter().map(|fiber| fiber.id()).collect();
+        assert_eq!(ids.len(), 3);
+        assert!(fibers.iter().all(|fiber| fiber.name() == Some("cringle-block-call")));
+        fibers.iter().for_each(|fiber| fiber.unpark());
+        assert!(calls.into_iter().all(|call| call.join().unwrap().unwrap() == 1));
+    });
     io.close().unwrap();
 }

@@ -1,10 +1,10 @@
 //! Direct I/O at any offset, with any length and buffer (`Direct::Bounce`).
 
-use crate::disk::{alone, directory, everywhere, in_company, make_fifo, solitary};
+use crate::disk::{alone, directory, everywhere, in_company, make_fifo, pattern, solitary};
 use crate::rng::Rng;
 use cringle::block::{Batch, BlockIo, Results};
 use cringle::fiber;
-use cringle::fs::{Direct, File, OpenOptions};
+use cringle::fs::{Direct, File, OpenOptions, copy_range};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -386,6 +386,34 @@ fn access_is_what_was_asked_for() {
 }
 
 #[test]
+fn copy_range_copies_any_bytes() {
+    const LEN: usize = 300_000;
+    let directory = directory();
+    let bytes = pattern(LEN);
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("from"), &bytes).unwrap();
+    std::fs::write(path("to"), vec![7; LEN]).unwrap();
+    let (Some(from), Some(to)) = (open(&path("from")), open(&path("to"))) else { return };
+    everywhere(|| {
+        let mut expected = std::fs::read(path("to")).unwrap();
+        for (source, target, len) in [(0, 0, LEN), (5, 4096, 10_000), (8192, 3, 4096)] {
+            let mut done = 0;
+            while done < len {
+                let (at, left) = (source + done as u64, len - done);
+                let count = copy_range(&from, at, &to, target + done as u64, left).unwrap();
+                assert!(count > 0);
+                done += count;
+            }
+            expected[target as usize..][..len].copy_from_slice(&bytes[source as usize..][..len]);
+            assert!(std::fs::read(path("to")).unwrap() == expected);
+        }
+        assert_eq!(copy_range(&from, LEN as u64, &to, 1, 10).unwrap(), 0);
+        let overlap = copy_range(&from, 1, &from, 2, 10).unwrap_err();
+        assert_eq!(overlap.raw_os_error(), Some(libc::EINVAL));
+    });
+}
+
+#[test]
 fn files_that_cannot_bounce_are_refused_with_words() {
     let directory = directory();
     let fifo = directory.path().join("fifo");
@@ -403,6 +431,10 @@ fn files_that_cannot_bounce_are_refused_with_words() {
             let text = appends.open(directory.path().join("a")).unwrap_err().to_string();
             assert!(text.contains("cannot append"), "{text}");
             assert!(!directory.path().join("a").exists());
+            let mut names_only = options.clone();
+            let names_only = names_only.read(true).custom_flags(libc::O_PATH);
+            let text = names_only.open("/etc/passwd").unwrap_err().to_string();
+            assert!(text.contains("without O_PATH"), "{text}");
             for refused in [&fifo, Path::new("/proc/version"), Path::new("/dev/null")] {
                 let mut options = options.clone();
                 options.read(true).write(refused == fifo).custom_flags(libc::O_NONBLOCK);
@@ -414,4 +446,46 @@ fn files_that_cannot_bounce_are_refused_with_words() {
             assert_eq!(e.kind(), ErrorKind::NotFound);
         });
     }
+}
+
+/// The kernel refuses the memory, and no reference to it is made. NULL alone is refused for a file
+/// that bounces.
+#[test]
+fn batch_of_memory_that_cannot_be_accessed_fails() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let Some(bounced) = open(&path) else { return };
+    let opened = |flags: i32| {
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+        (file.unwrap(), [0, 4096, usize::MAX & !4095].as_slice())
+    };
+    let files =
+        [opened(0), opened(libc::O_DSYNC), opened(libc::O_DIRECT | libc::O_SYNC), (bounced, &[0])];
+    everywhere(|| {
+        for (at, (file, addresses)) in files.iter().enumerate() {
+            for (&address, len) in
+                addresses.iter().flat_map(|it| [0, 4096, usize::MAX].map(|len| (it, len)))
+            {
+                let memory = std::ptr::without_provenance_mut(address);
+                let mut batch = Batch::new();
+                // SAFETY: the contract of both: the memory cannot be accessed, or is NULL.
+                let ids = unsafe {
+                    [batch.read_raw(file, memory, len, 0), batch.write_raw(file, memory, len, 0)]
+                };
+                let results = batch.submit();
+                let (read, written) = (results.get(ids[0]), results.get(ids[1]));
+                let what = format!("file {at}, {len} bytes at {address:#x}");
+                // The kernel checks an address beyond those of programs even for no bytes.
+                let is_nothing = len == 0 && address <= 4096;
+                let expected = if is_nothing { Ok(0) } else { Err(Some(libc::EFAULT)) };
+                assert_eq!(written.map_err(|e| e.raw_os_error()), expected, "write, {what}");
+                // The file is empty, so the kernel may return its end instead.
+                assert!(!read.is_ok_and(|count| count > 0), "read, {what}");
+            }
+            // No write-back has failed.
+            file.write_at(&[], 0).unwrap();
+            file.sync_all().unwrap();
+        }
+    });
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }

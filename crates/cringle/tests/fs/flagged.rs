@@ -4,9 +4,9 @@ use crate::disk::{
     alone, directory, everywhere, in_company, make_cold, outside, pattern, solitary,
 };
 use cringle::block::AlignedBuf;
-use cringle::fs::{Direct, File, OpenOptions, ReadFlags, WriteFlags};
+use cringle::fs::{Direct, File, OpenOptions, ReadFlags, WriteFlags, copy_range};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Seek};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const LEN: usize = 1 << 16;
@@ -109,30 +109,40 @@ fn is_cached(file: &File) -> bool {
     }
 }
 
+/// The kernel leaves pages in the cache that it cannot drop at once, for example while it moves
+/// them in memory. That is rare, so most of the files must not be cached.
 #[test]
 fn pages_are_dropped_after_a_read_that_asks_for_it() {
+    const FILES: usize = 16;
     let directory = directory();
-    let path = directory.path().join("file");
-    std::fs::write(&path, pattern(LEN)).unwrap();
-    let file = open(&path);
+    let files = Vec::from_iter((0..FILES).map(|n| {
+        let path = directory.path().join(n.to_string());
+        std::fs::write(&path, pattern(LEN)).unwrap();
+        open(&path)
+    }));
     let mut buf = vec![0; LEN];
-    make_cold(&file);
-    if !knows(&file.read_at_with(&mut buf, 0, ReadFlags::DONTCACHE), "DONTCACHE") {
+    make_cold(&files[0]);
+    if !knows(&files[0].read_at_with(&mut buf, 0, ReadFlags::DONTCACHE), "DONTCACHE") {
         return;
     }
-    make_cold(&file);
-    if is_cached(&file) {
+    files.iter().for_each(make_cold);
+    if files.iter().all(is_cached) {
         return eprintln!("skipped: the file system is in memory");
     }
+    let is_cached_after = |file: &File, flags| {
+        make_cold(file);
+        let mut buf = vec![0; LEN];
+        assert_eq!(file.read_at_with(&mut buf, 0, flags).unwrap(), LEN);
+        assert!(buf == pattern(LEN));
+        is_cached(file)
+    };
     for way in [solitary, alone, in_company] {
         way(|| {
-            make_cold(&file);
-            let mut buf = vec![0; LEN];
-            assert_eq!(file.read_at_with(&mut buf, 0, ReadFlags::DONTCACHE).unwrap(), LEN);
-            assert!(buf == pattern(LEN));
-            assert!(!is_cached(&file), "the pages are still cached");
-            file.read_exact_at(&mut buf, 0).unwrap();
-            assert!(is_cached(&file), "an ordinary read caches");
+            let count = |flags| files.iter().filter(|file| is_cached_after(file, flags)).count();
+            let cached = count(ReadFlags::DONTCACHE);
+            assert!(cached < FILES / 2, "{cached} of {FILES} files are still cached");
+            let cached = count(ReadFlags::default());
+            assert!(cached > FILES / 2, "an ordinary read has cached {cached} of {FILES} files");
         });
     }
 }
@@ -199,6 +209,28 @@ fn write_that_would_wait_spoils_no_sync() {
             assert!(matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported), "{e}");
         }
         file.sync_data().unwrap();
+    });
+}
+
+/// A copy that the kernel refuses writes nothing, and another way of copying follows.
+#[test]
+fn copy_to_a_synced_file_from_another_file_system_spoils_nothing() {
+    let directory = directory();
+    let path = directory.path().join("log");
+    everywhere(|| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).custom_flags(libc::O_DSYNC);
+        let mut log = options.open(&path).unwrap();
+        let version = std::fs::read("/proc/version").unwrap();
+        let copied = cringle::io::copy(&mut File::open("/proc/version").unwrap(), &mut log);
+        assert_eq!(copied.unwrap(), version.len() as u64);
+        assert_eq!(std::fs::read(&path).unwrap(), version);
+        for source in ["/proc/version", "/"] {
+            let source = File::open(source).unwrap();
+            assert!(copy_range(&source, 0, &log, 0, 10).is_err());
+            log.write_all_at(b"text", 0).unwrap();
+            log.sync_data().unwrap();
+        }
     });
 }
 

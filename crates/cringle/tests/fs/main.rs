@@ -26,3 +26,4 @@ mod polled;
 mod programs;
 mod same_files;
 mod std_functions;
+mod try_submit;

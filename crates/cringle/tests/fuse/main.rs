@@ -20,7 +20,6 @@ use server::{Manner, Mounted};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::sync::Arc;
 
 const SHORT: Manner = Manner { direct: true, async_dio: false, most: 1000 };
 const SHORT_ASYNC: Manner = Manner { async_dio: true, ..SHORT };
@@ -280,7 +279,7 @@ fn block_io_reads_the_right_offsets() {
         assert!(buf[..] == text[10..4106]);
 
         let mut batch = OwnedBatch::new();
-        batch.read(&Arc::new(on_fuse), vec![0; 4096], 20);
+        batch.read(on_fuse, vec![0; 4096], 20);
         let (tell, told) = std::sync::mpsc::channel();
         io.submit_then(batch, move |results| tell.send(results).unwrap()).unwrap();
         let (count, buf) = told.recv().unwrap().into_iter().next().unwrap();

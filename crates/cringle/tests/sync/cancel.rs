@@ -167,6 +167,23 @@ fn cancelled_receive_leaves_the_channel_usable() {
 }
 
 #[test]
+fn wait_for_a_value_can_be_cancelled() {
+    let (sender, receiver) = watch::channel(0);
+    let mut waiting = receiver.clone();
+    assert_unwinds(move || waiting.wait_for(|value| *value > 0).map(drop));
+    let mut waiting = receiver.clone();
+    assert_fails(move || waiting.wait_for_cancellable(|value| *value > 0).map(drop));
+    // It also waits while a sender changes the value.
+    let mut waiting = receiver.clone();
+    sender.send_modify(move |_| {
+        assert_fails(move || waiting.wait_for_cancellable(|_| true).map(drop));
+    });
+    sender.send(1).unwrap();
+    let mut seen = receiver.clone();
+    assert_eq!(seen.wait_for_cancellable(|value| *value > 0).unwrap().as_deref(), Ok(&1));
+}
+
+#[test]
 fn cancelled_send_returns_its_value() {
     for bound in [0, 1] {
         let (sender, receiver) = mpsc::sync_channel(bound);

@@ -430,25 +430,6 @@ fn watch_receiver_reads_the_latest_value() {
     assert_eq!((*sender.borrow(), sender.is_closed()), (1, true));
 }
 
-/// A call to `wait_for` may suspend after it has checked the value, when its budget is spent.
-#[test]
-fn wait_for_returns_the_value_that_it_has_checked() {
-    on_one_worker(|| {
-        let (sender, mut receiver) = watch::channel(0);
-        fiber::scope(|s| {
-            s.spawn_daemon_local(move || {
-                for value in 1.. {
-                    sender.send(value).unwrap();
-                    fiber::yield_now();
-                }
-            });
-            for _ in 0..1000 {
-                assert_eq!(*receiver.wait_for(|value| value % 2 == 0).unwrap() % 2, 0);
-            }
-        });
-    });
-}
-
 /// A value that is sent by `send_cancellable` is announced before a receiver can borrow it.
 #[test]
 fn each_change_is_a_value_that_was_not_seen() {

@@ -10,3 +10,4 @@ mod cancel;
 mod channels;
 mod locks;
 mod same_sync;
+mod watch;

@@ -4,6 +4,8 @@
 
 cringle_interpose::install!();
 
+#[cfg(feature = "ureq")]
+mod example;
 #[cfg(any(feature = "attohttpc", feature = "curl", feature = "reqwest", feature = "ureq"))]
 mod http_clients;
 #[cfg(feature = "tiny_http")]

@@ -53,7 +53,7 @@ impl LogBuilder {
     /// # let path = directory.path().join("log");
     /// let log = Log::builder().group_bytes(4096).open(&path, |_, _| Ok(()))?;
     /// assert!(log.append(&[0; 4096]).is_err());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn group_bytes(mut self, bytes: usize) -> LogBuilder {
         let bytes = bytes.clamp(LEAST_GROUP_BYTES, MOST_GROUP_BYTES);
@@ -82,7 +82,7 @@ impl LogBuilder {
     /// })?;
     /// assert_eq!(count, 0);
     /// # drop(log);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -66,7 +66,7 @@ const MOST_YIELDS: usize = 16;
 ///     Ok(())
 /// })?;
 /// assert_eq!(count, 100);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// A log only grows. To remove old records, begin a new file from time to time, and remove the
@@ -121,7 +121,7 @@ impl Log {
     /// })?;
     /// let [(offset, record)] = &records[..] else { panic!("one record was appended") };
     /// assert_eq!(log.read(*offset)?, *record);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Log {
     /// # let path = directory.path().join("log");
     /// let log = Log::builder().group_bytes(64 << 10).open(&path, |_, _| Ok(()))?;
     /// # drop(log);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn builder() -> LogBuilder {
         LogBuilder::new()
@@ -155,6 +155,7 @@ impl Log {
     /// Outside of a fiber the thread waits. Fibers and threads share groups.
     ///
     /// ```
+    /// # fn main() -> std::io::Result<()> {
     /// use cringle::block::Log;
     ///
     /// # let directory = tempfile::tempdir()?;
@@ -163,9 +164,9 @@ impl Log {
     ///     let log = Log::open(&path, |_, _| Ok(()))?;
     ///     let (first, second) = (log.append(b"first")?, log.append(b"second")?);
     ///     assert!(first < second);
-    ///     Ok::<(), std::io::Error>(())
+    ///     Ok(())
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -215,7 +216,7 @@ impl Log {
     ///     offset
     /// };
     /// log.wait_durable(offset)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// Nothing is written before somebody waits for this record or a later one, or appends, or
@@ -256,7 +257,7 @@ impl Log {
     /// assert!(log.end() <= first);
     /// log.wait_durable(second)?;
     /// assert!(log.end() > second);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -312,7 +313,7 @@ impl Log {
     /// let log = Log::open(&path, |_, _| Ok(()))?;
     /// let offset = log.append(b"a record")?;
     /// assert_eq!(log.read(offset)?, b"a record");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -352,7 +353,7 @@ impl Log {
     /// let log = Log::open(&path, |_, _| Ok(()))?;
     /// let offset = log.append(b"a record")?;
     /// assert!(log.end() > offset);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn end(&self) -> u64 {
         self.state().durable
@@ -371,7 +372,7 @@ impl Log {
     /// std::fs::OpenOptions::new().write(true).open(&path)?.set_len(len - 1)?;
     /// assert_eq!(Log::open(&path, |_, _| Ok(()))?.cut_bytes(), 16 + 8 - 1);
     /// assert_eq!(Log::open(&path, |_, _| Ok(()))?.cut_bytes(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn cut_bytes(&self) -> u64 {
         self.cut_bytes

@@ -3,6 +3,7 @@
 use super::{Copied, MappedFile, copying, pause};
 use crate::block::{Batch, OpId};
 use crate::driver::Op;
+use crate::driver::completion::OpState;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Here;
 use crate::sys;
@@ -33,11 +34,46 @@ impl<'b> Batch<'b> {
     ///     batch.read_mapped(&program, page, offset);
     /// }
     /// assert!(batch.submit().iter().all(|count| matches!(count, Ok(4096))));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     #[inline]
     pub fn read_mapped(&mut self, file: &'b MappedFile, buf: &'b mut [u8], offset: u64) -> OpId {
-        let id = self.read(file.file(), buf, offset);
+        // SAFETY: the slice is borrowed for as long as the batch.
+        unsafe { self.read_mapped_raw(file, buf.as_mut_ptr(), buf.len(), offset) }
+    }
+
+    /// Adds a read of a mapped file from `offset` (in bytes) into `len` bytes of memory at `buf`,
+    /// as [`read_mapped`](Batch::read_mapped), for memory of which Rust has no slice.
+    ///
+    /// ```
+    /// use cringle::block::{Batch, MappedFile, SigbusHandler};
+    /// use cringle::fs::File;
+    ///
+    /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
+    /// let mut magic = [0; 4];
+    /// let mut batch = Batch::new();
+    /// // SAFETY: the contract of the call: `magic` is accessed only after `submit` has returned.
+    /// let read = unsafe { batch.read_mapped_raw(&program, magic.as_mut_ptr(), 4, 0) };
+    /// assert_eq!(batch.submit().get(read)?, 4);
+    /// assert_eq!(&magic, b"\x7fELF");
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As [`read_raw`](Batch::read_raw). The memory must be mapped and writable: a copy to it is no
+    /// system call, which would return `EFAULT`. It may be the mapping of a file that becomes
+    /// shorter; then the result is `EFAULT`.
+    #[inline]
+    pub unsafe fn read_mapped_raw(
+        &mut self,
+        file: &'b MappedFile,
+        buf: *mut u8,
+        len: usize,
+        offset: u64,
+    ) -> OpId {
+        // SAFETY: the contract of `read_raw` is the caller's.
+        let id = unsafe { self.read_raw(file.file(), buf, len, offset) };
         self.mapped.push(MappedRead { id, file: NonNull::from(file), copied: Copied::No });
         id
     }
@@ -54,7 +90,7 @@ impl<'b> Batch<'b> {
     /// let mut batch = Batch::new();
     /// let read = batch.read_exact_mapped(&program, &mut magic, 0);
     /// assert_eq!(batch.submit().get(read)?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn read_exact_mapped(
         &mut self,
@@ -68,13 +104,14 @@ impl<'b> Batch<'b> {
     }
 
     /// Copies the reads of mapped files whose pages are in memory, and completes them. Returns
-    /// their number.
+    /// their number, with those that were copied before.
     pub(in crate::block) fn copy_resident(&mut self, current: Option<(Here, FiberRef)>) -> usize {
         if self.mapped.is_empty() {
             return 0;
         }
         let Ok(here) = copying(current) else { return 0 };
-        let (mut now, mut looked, mut count, mut in_doubt) = (sys::coarse_ns(), None, 0, false);
+        let (mut now, mut looked, mut in_doubt) = (sys::coarse_ns(), None, false);
+        let (mut before, mut count) = (0, 0);
         for at in 0..self.mapped.len() {
             // While one range is copied, the processor loads the begin of the next one.
             if let Some(next) = self.mapped.get(at + 1)
@@ -85,6 +122,10 @@ impl<'b> Batch<'b> {
             }
             let read = &mut self.mapped[at];
             let slot = &self.slots[read.id.0 as usize];
+            if slot.completion.state() != OpState::New {
+                before += 1;
+                continue;
+            }
             // The batch may have refused it.
             let Op::Read { buf, len, offset, .. } = slot.op else { continue };
             // SAFETY: I16. The batch borrows the file.
@@ -112,7 +153,7 @@ impl<'b> Batch<'b> {
         if let Some((worker, _)) = here {
             (0..count).for_each(|_| worker.events().copied_mapped());
         }
-        count
+        before + count
     }
 
     /// Completes the reads that were copied and are in doubt, if their files still reach their
@@ -121,6 +162,9 @@ impl<'b> Batch<'b> {
         let (mut count, mut sized) = (0, None);
         for read in self.mapped.iter().filter(|read| read.copied == Copied::IfWithinFile) {
             let slot = &self.slots[read.id.0 as usize];
+            if slot.completion.state() != OpState::New {
+                continue;
+            }
             let Op::Read { len, offset, .. } = slot.op else { continue };
             // The size is looked up after all copies, once for successive reads of a file.
             let size = match sized {

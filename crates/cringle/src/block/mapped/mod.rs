@@ -12,7 +12,8 @@
 //!   (Unless a process stores bytes beyond the end of the file through a mapping of its own. The
 //!   last page of a file is not copied because of them; after a truncation they show until the next
 //!   look.)
-//! - A read of which a part cannot be copied is the driver's from its first byte.
+//! - A read of which a part cannot be copied is the driver's from its first byte. So its result is
+//!   `EFAULT` if the caller's memory is the mapping of a file that became shorter.
 
 mod batch;
 mod residency;
@@ -52,6 +53,7 @@ const THREADS_SLICE: Duration = Duration::from_millis(1);
 /// writes at an offset; [`Batch::read_mapped`](super::Batch::read_mapped) adds reads to a batch.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::block::{Batch, MappedFile, SigbusHandler};
 /// use cringle::fs::File;
 /// use std::os::unix::fs::FileExt;
@@ -66,9 +68,9 @@ const THREADS_SLICE: Duration = Duration::from_millis(1);
 ///     let mut batch = Batch::new();
 ///     let read = batch.read_mapped(&program, &mut page, 4096);
 ///     assert_eq!(batch.submit().get(read)?, 4096);
-///     Ok::<(), std::io::Error>(())
-/// })?;
-/// # Ok::<(), std::io::Error>(())
+///     Ok(())
+/// })
+/// # }
 /// ```
 ///
 /// # Which pages are copied
@@ -138,7 +140,7 @@ impl MappedFile {
     /// use cringle::fs::File;
     ///
     /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -163,7 +165,7 @@ impl MappedFile {
     ///
     /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
     /// assert!(program.file().metadata()?.len() > 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn file(&self) -> &File {
         &self.inner().file
@@ -179,7 +181,7 @@ impl MappedFile {
     /// if let Some(reason) = program.unmapped() {
     ///     println!("each read is an operation of the ring: {reason}");
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn unmapped(&self) -> Option<Unmapped> {
         let inner = self.inner();
@@ -198,7 +200,7 @@ impl MappedFile {
     ///
     /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
     /// assert!(program.resident_bytes() <= program.file().metadata()?.len());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn resident_bytes(&self) -> u64 {
         let residency = self.inner().residency.as_ref();
@@ -216,7 +218,7 @@ impl MappedFile {
     /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
     /// program.refresh();
     /// println!("{} bytes are in memory", program.resident_bytes());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Cancellation
@@ -261,7 +263,7 @@ impl MappedFile {
     ///
     /// # Safety
     ///
-    /// `to` is valid for a write of `len` bytes.
+    /// `to` is valid for a write of `len` bytes, or is a writable mapping of a file.
     #[inline]
     unsafe fn copy(
         &self,
@@ -288,9 +290,10 @@ impl MappedFile {
             now = pause();
         }
         // SAFETY: by the contract; all bytes were copied.
-        match unsafe { to.add(len - 1).read() } {
-            0 => Copied::IfWithinFile,
-            _ => Copied::Whole,
+        match unsafe { mapped_copy::load(to.wrapping_add(len - 1)) } {
+            None => Copied::No,
+            Some(0) => Copied::IfWithinFile,
+            Some(_) => Copied::Whole,
         }
     }
 

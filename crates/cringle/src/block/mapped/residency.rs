@@ -131,7 +131,7 @@ impl Residency {
     ///
     /// # Safety
     ///
-    /// `to` is valid for a write of the range's length.
+    /// `to` is valid for a write of the range's length, or is a writable mapping of a file.
     #[inline]
     pub(super) unsafe fn copy(&self, range: Range<u64>, to: *mut u8) -> bool {
         let len = (range.end - range.start) as usize;

@@ -6,8 +6,8 @@ use std::io;
 /// The proof that the process has the SIGBUS handler that a [`MappedFile`](super::MappedFile)
 /// needs.
 ///
-/// A process gets SIGBUS if it reads a mapped page that another process has truncated, or that the
-/// disk cannot read. Without a handler the signal ends the process.
+/// A process gets SIGBUS if it accesses a mapped page that another process has truncated, or that
+/// the disk cannot read. Without a handler the signal ends the process.
 ///
 /// ```
 /// use cringle::block::SigbusHandler;
@@ -15,13 +15,14 @@ use std::io;
 /// let handler = SigbusHandler::install()?;
 /// // It is installed once, and the proof can be copied.
 /// assert_eq!(SigbusHandler::install()?, handler);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # What it does
 ///
-/// The handler acts only if the signal was raised by the instruction that copies for a
-/// `MappedFile`, at an address of its source. The copy ends then, and the read goes to the driver,
+/// The handler acts only if the signal was raised by an instruction that copies for a `MappedFile`,
+/// or for [`Direct::Bounce`](crate::fs::Direct::Bounce), at an address of its source or of the
+/// memory that it copies to. The copy ends then, and the read goes to the driver,
 /// which returns what `read_at` returns. Any other SIGBUS goes to the action that was installed
 /// before: a handler of the program, of std or of a sanitizer is called, and the default action
 /// ends the process.
@@ -42,7 +43,7 @@ impl SigbusHandler {
     ///
     /// ```
     /// let handler = cringle::block::SigbusHandler::install()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

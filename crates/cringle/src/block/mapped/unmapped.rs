@@ -11,7 +11,7 @@ use std::{fmt, io};
 ///
 /// let version = MappedFile::new(File::open("/proc/version")?, SigbusHandler::install()?)?;
 /// assert_eq!(version.unmapped(), Some(Unmapped::FileSystem));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

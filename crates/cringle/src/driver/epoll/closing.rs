@@ -22,7 +22,7 @@
 //! fails: the op fails as if it had begun after the close.
 
 use super::offload::Results;
-use crate::sys::lock::Mutex;
+use crate::sys::fork::ForkLock;
 use crate::sys::{self, Owned, syscall};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const GENERATION: u64 = 1 << 40;
 static STATES: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 /// The drivers of this process, in which ops may wait.
-static DRIVERS: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
+static DRIVERS: ForkLock<Vec<Registered>> = ForkLock::new(Vec::new());
 /// Their number. It spares a closing thread all else.
 static DRIVER_COUNT: AtomicU32 = AtomicU32::new(0);
 /// How often the process, or an ancestor, was forked after a driver was made. The drivers of the

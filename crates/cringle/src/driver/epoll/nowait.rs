@@ -18,7 +18,7 @@ use super::flight::Flight;
 use super::wait_queues::Direction;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Target};
-use crate::sys::lock::Mutex;
+use crate::sys::fork::ForkLock;
 use crate::sys::{self, syscall};
 use std::ffi::c_char;
 use std::os::fd::RawFd;
@@ -45,7 +45,7 @@ const NOT_SEEKABLE: i32 = -libc::ESPIPE;
 const PIPE_BUF: usize = 4096;
 
 /// Held from `poll(2)` to the call that would wait if another worker took the data.
-static POLL_THEN_CALL: Mutex<()> = Mutex::new(());
+static POLL_THEN_CALL: ForkLock<()> = ForkLock::new(());
 
 /// The status flags of the last file: the ops of a batch are often on one file.
 #[derive(Default)]

@@ -142,7 +142,7 @@ fn explain(e: io::Error) -> io::Error {
         }
         _ => format!("cannot make an epoll: {e}"),
     };
-    io::Error::new(e.kind(), text)
+    sys::explained(e, text)
 }
 
 /// Aborts: the fibers of this worker would wait for ever.

@@ -23,6 +23,7 @@ impl Epoll {
         completion.start(op, waiter);
         let op = nowait::with_descriptor(op, |slot| self.registered.file(slot));
         let flight = self.flights.add(op, completion);
+        completion.keep_file(&op);
         completion.cancel_place.set(flight.into());
         self.queued.push_back(flight);
         self.in_flight += u32::from(!waits_for_peer);

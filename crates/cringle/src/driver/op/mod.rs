@@ -9,7 +9,7 @@ mod target;
 
 use super::syscall::{Syscall, XattrCall};
 pub(crate) use description::OpDescription;
-pub(crate) use name::{OP_DONE_NAMES, OP_NAMES, OpName};
+pub(crate) use name::{OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, OpName};
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 pub(crate) use target::Target;

@@ -28,12 +28,16 @@ macro_rules! op_names {
         /// The completions of ops in a trace, in the order of [`OpName`].
         pub(crate) const OP_DONE_NAMES: &[&str] = &[$(concat!($short, " done")),*];
 
+        /// Ops as the objects of "waits for", in the order of [`OpName`].
+        pub(crate) const OP_PHRASES: &[&str] = &[$($phrase),*];
+
+        /// The meanings of the places of ops, in the order of [`OpName`], for debuggers.
+        pub(crate) const OP_PLACES: &[&str] = &[$(stringify!($place)),*];
+
         impl OpName {
             /// The op as the object of "waits for".
             pub(crate) fn as_str(self) -> &'static str {
-                match self {
-                    $(OpName::$name => $phrase,)*
-                }
+                OP_PHRASES[self as usize]
             }
 
             pub(super) fn place_kind(self) -> PlaceKind {

@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// The check that failed.
+///
+/// ```
+/// use cringle::fiber;
+/// use cringle::sim::{self, Checker};
+///
+/// let failure = sim::run(7, &sim::Options::new(), fiber::park).unwrap_err();
+/// assert_eq!(failure.checker, Checker::Deadlock);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Checker {
@@ -46,6 +54,13 @@ impl fmt::Display for Checker {
 }
 
 /// The failure of a simulated run, with its seed.
+///
+/// ```
+/// use cringle::sim;
+///
+/// let failure = sim::run(7, &sim::Options::new(), || panic!("a bug")).unwrap_err();
+/// assert!(failure.seed == 7 && failure.message.contains("a bug"));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
@@ -59,6 +74,16 @@ pub struct Failure {
 
 impl Failure {
     /// Reports the failure of a test's own check, in the form of the library's checks.
+    ///
+    /// ```
+    /// use cringle::sim::{self, Checker, Failure};
+    ///
+    /// let total = sim::run(7, &sim::Options::new(), || 6 * 7)?.value;
+    /// if total != 42 {
+    ///     return Err(Failure::new(7, Checker::Outcome, format!("the total is {total}")));
+    /// }
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub fn new(seed: u64, checker: Checker, message: impl Into<String>) -> Failure {
         Failure { seed, checker, message: message.into() }
     }

@@ -69,6 +69,18 @@ pub(crate) struct Core {
 }
 
 /// The counters of a simulation.
+///
+/// ```
+/// use cringle::sim::{self, Fault, Faults, Options};
+///
+/// let options = Options::new().faults(Faults::hidden());
+/// let run = || sim::run(7, &options, || cringle::fs::write("/log", [7; 9999]));
+/// let stats = run()?.stats;
+/// assert!(stats.operations > 0);
+/// println!("{} short writes", stats.by_fault[Fault::ShortTransfer as usize]);
+/// assert_eq!(run()?.stats.trace, stats.trace);
+/// # Ok::<(), sim::Failure>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -8,6 +8,13 @@ use std::time::Duration;
 const MAX_WORKERS: usize = 64;
 
 /// A fault that a kernel, a disk or a peer may produce, and that programs should survive.
+///
+/// ```
+/// use cringle::sim::{Fault, Faults};
+///
+/// let full_disk = Faults::hidden().with(Fault::NoSpace);
+/// assert!(full_disk.has(Fault::NoSpace) && !full_disk.has(Fault::InputOutput));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -54,6 +61,16 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
+    ///
+    /// ```
+    /// use cringle::sim::{self, Fault};
+    ///
+    /// let stats = sim::run(7, &sim::Options::new(), || ())?.stats;
+    /// for (fault, count) in Fault::ALL.iter().zip(stats.by_fault) {
+    ///     println!("{fault:?}: {count}");
+    /// }
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub const ALL: [Fault; 16] = [
         Fault::Reorder,
         Fault::Slow,
@@ -106,45 +123,105 @@ pub struct Faults(u32);
 
 impl Faults {
     /// No faults: only the latencies vary.
+    ///
+    /// ```
+    /// assert_eq!(cringle::sim::Faults::none().iter().count(), 0);
+    /// ```
     pub const fn none() -> Faults {
         Faults(0)
     }
 
     /// All faults. Code under test must handle I/O errors then.
+    ///
+    /// ```
+    /// use cringle::sim::{Fault, Faults};
+    ///
+    /// assert!(Faults::all().iter().eq(Fault::ALL));
+    /// ```
     pub fn all() -> Faults {
         Fault::ALL.into_iter().fold(Faults::none(), Faults::with)
     }
 
     /// The faults that return no error: order, delays, short counts, full queues. Code that loops
     /// over short counts, as `read_exact` and `write_all` do, passes unchanged.
+    ///
+    /// ```
+    /// use cringle::sim::{self, Faults, Options};
+    /// use cringle::{fs::File, io::Write};
+    ///
+    /// // Each write may be short, late or repeated, but none fails.
+    /// let options = Options::new().faults(Faults::hidden());
+    /// sim::each(0..20, |seed| {
+    ///     sim::run(seed, &options, || File::create("/log")?.write_all(&[7; 9999]))?.value.unwrap();
+    ///     Ok(())
+    /// });
+    /// ```
     pub fn hidden() -> Faults {
         Fault::HIDDEN.into_iter().fold(Faults::none(), Faults::with)
     }
 
     /// A subset of all faults, drawn by the seed: with all faults on, one may mask the bug that
     /// another reveals.
+    ///
+    /// ```
+    /// use cringle::sim::Faults;
+    ///
+    /// let first = Faults::swarm(1);
+    /// assert_eq!(first, Faults::swarm(1));
+    /// assert!((2..100).any(|seed| Faults::swarm(seed) != first));
+    /// ```
     pub fn swarm(seed: u64) -> Faults {
         Faults::all().drawn(&mut Rng::stream(seed, "swarm"))
     }
 
     /// The set with this fault.
+    ///
+    /// ```
+    /// use cringle::sim::{Fault, Faults};
+    ///
+    /// let full_or_failing = Faults::none().with(Fault::NoSpace).with(Fault::InputOutput);
+    /// assert_eq!(full_or_failing.iter().count(), 2);
+    /// ```
     #[must_use]
     pub fn with(self, fault: Fault) -> Faults {
         Faults(self.0 | fault.bit())
     }
 
     /// The set without this fault.
+    ///
+    /// ```
+    /// use cringle::sim::{Fault, Faults};
+    ///
+    /// // The code under test has no network.
+    /// let faults = Faults::all().without(Fault::ConnectionReset);
+    /// assert_eq!(faults.iter().count(), Fault::ALL.len() - 1);
+    /// ```
     #[must_use]
     pub fn without(self, fault: Fault) -> Faults {
         Faults(self.0 & !fault.bit())
     }
 
     /// Whether the fault is in the set.
+    ///
+    /// ```
+    /// use cringle::sim::{Fault, Faults};
+    ///
+    /// assert!(Faults::hidden().has(Fault::ShortTransfer));
+    /// assert!(!Faults::hidden().has(Fault::NoSpace));
+    /// ```
     pub fn has(self, fault: Fault) -> bool {
         self.0 & fault.bit() != 0
     }
 
     /// The faults in the set.
+    ///
+    /// ```
+    /// use cringle::sim::Faults;
+    ///
+    /// for fault in Faults::swarm(7).iter() {
+    ///     println!("seed 7 may have {fault:?}");
+    /// }
+    /// ```
     pub fn iter(self) -> impl Iterator<Item = Fault> {
         Fault::ALL.into_iter().filter(move |&fault| self.has(fault))
     }
@@ -193,6 +270,13 @@ impl Default for Options {
 
 impl Options {
     /// No faults; each operation takes 10 µs to 1 ms.
+    ///
+    /// ```
+    /// use cringle::sim::{self, Options};
+    ///
+    /// assert_eq!(sim::run(7, &Options::new(), || 6 * 7)?.value, 42);
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub fn new() -> Options {
         Options {
             faults: Faults::none(),
@@ -206,12 +290,33 @@ impl Options {
     }
 
     /// Sets the faults that may occur (default: none).
+    ///
+    /// ```
+    /// use cringle::sim::{self, Fault, Faults, Options};
+    /// use cringle::{fs::File, io::Write};
+    ///
+    /// let full_disk = Options::new().faults(Faults::none().with(Fault::NoSpace));
+    /// sim::each(0..20, |seed| {
+    ///     let wrote = || File::create("/log")?.write_all(b"entry");
+    ///     if let Err(error) = sim::run(seed, &full_disk, wrote)?.value {
+    ///         assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    ///     }
+    ///     Ok(())
+    /// });
+    /// ```
     pub fn faults(mut self, faults: Faults) -> Options {
         self.faults = faults;
         self
     }
 
     /// Sets whether each seed also draws a subset of the faults (default: no).
+    ///
+    /// ```
+    /// use cringle::sim::{Faults, Options, World};
+    ///
+    /// let options = Options::new().faults(Faults::all()).swarm(true);
+    /// assert_eq!(World::new(7, &options).faults(), Faults::swarm(7));
+    /// ```
     pub fn swarm(mut self, swarm: bool) -> Options {
         self.swarm = swarm;
         self
@@ -219,6 +324,18 @@ impl Options {
 
     /// Sets the range of an operation's duration in virtual time. Small values are drawn more
     /// often.
+    ///
+    /// ```
+    /// use cringle::{fs::File, sim};
+    /// use std::time::Duration;
+    ///
+    /// // A slow disk.
+    /// let (least, most) = (Duration::from_millis(10), Duration::from_secs(2));
+    /// let options = sim::Options::new().latency(least..=most);
+    /// let report = sim::run(7, &options, || File::create("/log")?.sync_all())?;
+    /// assert!(report.elapsed >= least);
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub fn latency(mut self, latency: RangeInclusive<Duration>) -> Options {
         self.latency = latency;
         self
@@ -226,6 +343,22 @@ impl Options {
 
     /// Stops all faults after this much virtual time, so that a test can check that the program
     /// then ends. (Default: faults throughout.)
+    ///
+    /// ```
+    /// use cringle::sim::{self, Faults, Options};
+    /// use cringle::{fiber, fs::File, io::Write};
+    /// use std::time::Duration;
+    ///
+    /// // With every fault for a minute, this program succeeds in the end.
+    /// let options = Options::new().faults(Faults::all()).faults_for(Duration::from_secs(60));
+    /// let attempt = || File::create("/log")?.write_all(b"entry");
+    /// sim::run(7, &options, || {
+    ///     while attempt().is_err() {
+    ///         fiber::sleep(Duration::from_secs(1));
+    ///     }
+    /// })?;
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub fn faults_for(mut self, duration: Duration) -> Options {
         self.faults_for = Some(duration);
         self
@@ -233,6 +366,16 @@ impl Options {
 
     /// Sets the number of operations that may be in flight at once, at least 1 (default: 4032).
     /// With a small limit, fibers wait for room.
+    ///
+    /// ```
+    /// use cringle::{fiber, fs, sim};
+    ///
+    /// let options = sim::Options::new().in_flight_limit(2);
+    /// sim::run(7, &options, || {
+    ///     fiber::par_for_each(0..10, 10, |n| fs::write(format!("/{n}"), "text").unwrap());
+    /// })?;
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub fn in_flight_limit(mut self, operations: u32) -> Options {
         self.in_flight_limit = operations.max(1);
         self
@@ -241,6 +384,21 @@ impl Options {
     /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In
     /// each turn every ready fiber runs once. With several workers it is the number of all turns,
     /// of which some are shorter.
+    ///
+    /// ```
+    /// use cringle::sim::{self, Checker, Options};
+    /// use cringle::{fiber, sync::Mutex};
+    ///
+    /// // It waits for a value that no fiber sets.
+    /// let value = Mutex::new(0);
+    /// let options = Options::new().turn_limit(1000);
+    /// let endless = || {
+    ///     while *value.lock().unwrap() == 0 {
+    ///         fiber::yield_now();
+    ///     }
+    /// };
+    /// assert_eq!(sim::run(7, &options, endless).unwrap_err().checker, Checker::Livelock);
+    /// ```
     pub fn turn_limit(mut self, turns: u64) -> Options {
         self.turn_limit = turns;
         self
@@ -248,6 +406,14 @@ impl Options {
 
     /// Sets the number of workers, at least 1 and at most 64 (default: 1). One runs at a time; the
     /// seed draws which one.
+    ///
+    /// ```
+    /// use cringle::{runtime, sim};
+    ///
+    /// let options = sim::Options::new().workers(3);
+    /// assert_eq!(sim::run(7, &options, runtime::workers)?.value, Some(3));
+    /// # Ok::<(), sim::Failure>(())
+    /// ```
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = workers.clamp(1, MAX_WORKERS);
         self

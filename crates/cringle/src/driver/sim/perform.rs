@@ -100,7 +100,7 @@ impl Core {
         }
         if is_regular && is_write && result > 0 {
             self.written(op, fd, result as usize);
-            if is_synced(op) {
+            if is_synced(op, fd) {
                 let fails = self.draw(Fault::InputOutput);
                 let bytes = written_range(op, fd, result as u64);
                 if self.files.write_through(fd, &mut self.rng, &bytes, fails) < 0 {
@@ -399,9 +399,10 @@ fn offset_of(op: &Op) -> Option<u64> {
 }
 
 /// Whether a write returns only when its bytes are on the disk.
-fn is_synced(op: &Op) -> bool {
+fn is_synced(op: &Op, fd: RawFd) -> bool {
     let durable = libc::RWF_DSYNC | libc::RWF_SYNC;
-    matches!(*op, Op::WriteVectored { flags, .. } if flags & durable != 0)
+    let is_flagged = matches!(*op, Op::WriteVectored { flags, .. } if flags & durable != 0);
+    is_flagged || sys::status_flags(fd) & libc::O_DSYNC != 0
 }
 
 /// Returns the place of the bytes that an op has just written to a regular file.

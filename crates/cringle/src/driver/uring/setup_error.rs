@@ -1,5 +1,6 @@
 //! Errors of ring set-up: the probable cause, and the remedy.
 
+use crate::sys;
 use std::io;
 use std::path::Path;
 
@@ -26,7 +27,8 @@ pub(super) fn explain(error: io::Error) -> io::Error {
             .to_owned(),
         _ => return error,
     };
-    io::Error::new(error.kind(), format!("cannot make an io_uring: {error}; {remedy}"))
+    let text = format!("cannot make an io_uring: {error}; {remedy}");
+    sys::explained(error, text)
 }
 
 /// The sysctl `kernel.io_uring_disabled`.

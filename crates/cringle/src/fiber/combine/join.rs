@@ -12,6 +12,7 @@ use std::cell::Cell;
 /// when `a` first waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, fs::File};
 /// use std::os::unix::fs::FileExt;
 ///
@@ -24,9 +25,9 @@ use std::cell::Cell;
 ///     );
 ///     first.and(second)?;
 ///     assert_eq!(&head, b"\x7fELF");
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Panics

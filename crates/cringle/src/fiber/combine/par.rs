@@ -22,9 +22,12 @@ use std::iter::Fuse;
 ///
 /// The calling fiber is one of those that work; the others are fibers of the same worker. So this
 /// is for items that wait (for a disk, for a peer), not for arithmetic. To use all workers, call
-/// [`par_map_workers`](super::par_map_workers).
+/// [`par_map_workers`](super::par_map_workers); also in a program with interposed calls
+/// (`cringle-interpose`), where fibers of the same family are one thread, so that their interposed
+/// calls wait one after the other.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, fs::File};
 /// use std::os::unix::fs::FileExt;
 ///
@@ -38,9 +41,9 @@ use std::iter::Fuse;
 ///     let bytes = fiber::par_map(0..1000, 32, first_byte);
 ///     assert_eq!(bytes.len(), 1000);
 ///     assert!(matches!(bytes[0], Ok(0x7f)));
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Panics
@@ -117,6 +120,7 @@ where
 /// May suspend the calling fiber.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, fs::File};
 /// use std::io;
 ///
@@ -127,9 +131,9 @@ where
 ///     assert!(sizes(&["/proc/self/exe"])?[0] > 0);
 ///     let error = sizes(&["/proc/self/exe", "/no/such/file"]).unwrap_err();
 ///     assert_eq!(error.kind(), io::ErrorKind::NotFound);
-///     Ok::<(), io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Errors
@@ -137,6 +141,9 @@ where
 /// The first error in time; errors of calls that were cancelled because of it are dropped. If the
 /// caller is cancelled while items are left, an [`io::Error`]: see
 /// [`cancel::reason`](crate::cancel::reason).
+///
+/// Where a `?` follows the call, the compiler cannot infer the type of the errors (E0282, E0283):
+/// end the closure with `io::Result::Ok(value)`.
 ///
 /// # Panics
 ///

@@ -23,12 +23,12 @@ use std::io;
 ///     let names = ["comm", "stat", "status", "limits"];
 ///     let sum = |name| {
 ///         let bytes = fs::read(format!("/proc/self/{name}"))?;
-///         Ok::<u64, std::io::Error>(bytes.into_iter().map(u64::from).sum())
+///         std::io::Result::Ok(bytes.into_iter().map(u64::from).sum::<u64>())
 ///     };
 ///     let sums = fiber::par_map_workers(names, 64, sum);
 ///     assert!(sums.into_iter().all(|sum| sum.unwrap() > 0));
 /// })?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Panics
@@ -105,6 +105,7 @@ where
 /// May suspend the calling fiber.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, fs};
 /// use std::io;
 ///
@@ -115,9 +116,9 @@ where
 ///     assert!(lengths(&["/proc/self/stat"])?[0] > 0);
 ///     let error = lengths(&["/proc/self/stat", "/no/such/file"]).unwrap_err();
 ///     assert_eq!(error.kind(), io::ErrorKind::NotFound);
-///     Ok::<(), io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Errors

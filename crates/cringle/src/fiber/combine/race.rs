@@ -6,26 +6,44 @@ use crate::fiber::spawn::current_or_panic;
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// Calls both closures concurrently; the first one that returns decides, whether it succeeds or
-/// fails. The other one is cancelled, and the call waits for its end and drops its result. To keep
-/// that result (a connection, bytes that were read), use [`race_with`].
+/// For the first *success*, as among mirrors, see [`any`]. This function calls both closures
+/// concurrently, and the first one that returns decides, whether it succeeds or fails. The other
+/// one is cancelled, and the call waits for its end and drops its result. To keep that result (a
+/// connection, bytes that were read), use [`race_with`].
 /// May suspend the calling fiber.
 ///
 /// `a` runs on the calling fiber and begins at once. `b` is a fiber of the same worker, and begins
 /// when `a` first waits. If `a` never waits, `b` is dropped without a call.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, time};
-/// use std::io;
 /// use std::time::Duration;
 ///
 /// cringle::run(|| {
 ///     let slow = || time::sleep(Duration::from_secs(3600)).map(|()| "slow");
 ///     let fast = || time::sleep(Duration::from_millis(1)).map(|()| "fast");
 ///     assert_eq!(fiber::race(slow, fast)?, "fast");
-///     Ok::<(), io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
+/// ```
+///
+/// Among mirrors, the first one that refuses would decide a race:
+///
+/// ```
+/// use cringle::{fiber, time};
+/// use std::{io, time::Duration};
+///
+/// cringle::run(|| {
+///     let page = |mirror: &str| match mirror {
+///         "dead" => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+///         _ => time::sleep(Duration::from_millis(1)).map(|()| "a page"),
+///     };
+///     assert!(fiber::race(|| page("dead"), || page("alive")).is_err());
+///     let first = fiber::any(["dead", "alive"].map(|mirror| move || page(mirror)));
+///     assert_eq!(first.unwrap(), "a page");
+/// });
 /// ```
 ///
 /// # Errors
@@ -60,6 +78,7 @@ where
 /// from one that has a value.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::fiber;
 /// use std::cell::RefCell;
 /// use std::io;
@@ -69,7 +88,7 @@ where
 ///     let (left, right) = (RefCell::new(vec![1]), RefCell::new(vec![2]));
 ///     let take = |source: &RefCell<Vec<i32>>| {
 ///         fiber::yield_now_cancellable()?;
-///         Ok::<_, io::Error>(source.take())
+///         io::Result::Ok(source.take())
 ///     };
 ///     let both = |mut first: Vec<i32>, second| {
 ///         first.extend::<Vec<i32>>(second);
@@ -77,9 +96,9 @@ where
 ///     };
 ///     let taken = fiber::race_with(|| take(&left), || take(&right), both)?;
 ///     assert_eq!(taken.len() + left.take().len() + right.take().len(), 2);
-///     Ok::<(), io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Errors
@@ -135,16 +154,16 @@ fn run<T>(
 /// May suspend the calling fiber.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::{fiber, fs::File};
-/// use std::io;
 ///
 /// cringle::run(|| {
 ///     let paths = ["/no/such/file", "/proc/self/exe"];
 ///     let file = fiber::any(paths.map(|path| move || File::open(path)))?;
 ///     assert!(file.metadata()?.is_file());
-///     Ok::<(), io::Error>(())
+///     Ok(())
 /// })
-/// .unwrap();
+/// # }
 /// ```
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! one for each regular file and for each block device.
 
 use crate::sync::range_lock::RangeLock;
-use crate::sys::lock::Mutex;
+use crate::sys::fork::{self, ForkLock};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -21,17 +21,26 @@ struct Locks {
     by_storage: BTreeMap<Storage, Weak<RangeLock>>,
     /// The number of entries at which those of closed files are removed.
     most: usize,
+    /// That of the process whose writes hold the locks.
+    generation: u32,
 }
 
 /// The least number of entries that are worth a search for those of closed files.
 const MIN_MOST: usize = 16;
 
-static LOCKS: Mutex<Locks> = Mutex::new(Locks { by_storage: BTreeMap::new(), most: MIN_MOST });
+static LOCKS: ForkLock<Locks> =
+    ForkLock::new(Locks { by_storage: BTreeMap::new(), most: MIN_MOST, generation: 0 });
 
-/// Returns the lock of the file. It is the same for all handles that are open at the same time.
+/// Returns the lock of the file. It is the same for all handles that are open at the same time, but
+/// in a child of `fork` for those that it has opened itself: a thread of the parent may hold the
+/// lock of the others.
 pub(super) fn of(metadata: &Metadata) -> Arc<RangeLock> {
     let mut locks = LOCKS.lock();
-    let Locks { by_storage, most } = &mut *locks;
+    if locks.generation != fork::generation() {
+        *locks =
+            Locks { by_storage: BTreeMap::new(), most: MIN_MOST, generation: fork::generation() };
+    }
+    let Locks { by_storage, most, .. } = &mut *locks;
     let storage = if metadata.file_type().is_block_device() {
         Storage::Device(metadata.rdev())
     } else {

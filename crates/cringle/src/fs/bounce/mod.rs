@@ -27,8 +27,6 @@ mod write;
 
 use super::File;
 use super::file::BOUNCE;
-use crate::driver::Op;
-use crate::runtime::cancelled::Reason;
 use crate::runtime::worker::Worker;
 use crate::sync::range_lock::{RangeGuard, RangeLock};
 use crate::sys;
@@ -52,7 +50,7 @@ use std::sync::Arc;
 ///     }
 ///     Err(e) => Ok(println!("no direct I/O here: {e}")),
 /// })?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -164,6 +162,11 @@ impl Bounce {
         request()
     }
 
+    /// Whether a batch has to perform a read of these bytes by [`read`](Bounce::read).
+    pub(super) fn helps_to_read(&self, address: usize, len: usize, offset: u64) -> bool {
+        self.refuses_reads || !self.accepts(address, len, offset)
+    }
+
     fn accepts_memory(&self, address: usize) -> bool {
         address.is_multiple_of(self.memory)
     }
@@ -201,45 +204,6 @@ impl File {
 
     pub(crate) fn bounces(&self) -> bool {
         self.bounce.is_some()
-    }
-
-    /// Whether a batch performs the read or write by [`perform_bounced`](File::perform_bounced): a
-    /// write always, because it may touch a block that another write changes.
-    pub(crate) fn bounces_op(&self, op: &Op) -> bool {
-        self.bounce.as_ref().is_some_and(|bounce| match *op {
-            Op::Read { buf, len, offset, .. } => {
-                bounce.refuses_reads || !bounce.accepts(buf.addr(), len as usize, offset)
-            }
-            Op::Write { .. } => true,
-            _ => false,
-        })
-    }
-
-    /// Performs a read or write of a batch, and returns its result as the kernel does.
-    ///
-    /// # Safety
-    ///
-    /// The op's buffer is valid until this returns.
-    pub(crate) unsafe fn perform_bounced(&self, op: &Op) -> i32 {
-        let bounce = self.bounce.as_ref().expect("the file bounces");
-        let result = match *op {
-            Op::Read { buf, len, offset, .. } => {
-                // SAFETY: by the contract.
-                let buf = unsafe { std::slice::from_raw_parts_mut(buf, len as usize) };
-                bounce.read(self, buf, offset)
-            }
-            Op::Write { buf, len, offset, .. } => {
-                // SAFETY: by the contract.
-                let buf = unsafe { std::slice::from_raw_parts(buf, len as usize) };
-                bounce.write(self, buf, offset)
-            }
-            _ => unreachable!("a batch bounces reads and writes"),
-        };
-        match result {
-            Ok(count) => count as i32,
-            Err(e) if Reason::of(&e).is_some() => -libc::ECANCELED,
-            Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Aligned buffers that are used again. The pool keeps at most 15 MiB.
 
-use crate::sys::lock::Mutex;
+use crate::sys::fork::ForkLock;
 use std::ops::{Deref, DerefMut};
 
 /// The alignment of a buffer, which suffices for any disk.
@@ -14,7 +14,8 @@ pub(super) const LARGE_BYTES: usize = 256 << 10;
 /// worker has requests in flight, because a new buffer costs as much as a copy of its bytes.
 const SIZES: [(usize, usize); 3] = [(SMALL_BYTES, 256), (80 << 10, 64), (LARGE_BYTES, 16)];
 
-static KEPT: [Mutex<Vec<Memory>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
+static KEPT: [ForkLock<Vec<Memory>>; SIZES.len()] =
+    [const { ForkLock::new(Vec::new()) }; SIZES.len()];
 
 /// Memory with room for an aligned start.
 type Memory = Box<[u8]>;

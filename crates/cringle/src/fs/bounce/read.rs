@@ -2,7 +2,7 @@
 
 use super::super::File;
 use super::{Bounce, pool};
-use crate::sys;
+use crate::sys::{self, mapped_copy::copy_all};
 use std::io::{self, IoSliceMut};
 
 /// The number of reads without a byte of the request that are repeated, before the file ends.
@@ -98,9 +98,9 @@ impl Bounce {
         let count = file.read_vectored_through(slices, from)?;
         let count = count.saturating_sub(before).min(asked);
         let in_head = count.min(head);
-        head_buf[..in_head].copy_from_slice(&first[before..][..in_head]);
+        copy_all(&first[before..][..in_head], &mut head_buf[..in_head])?;
         let in_tail = count.saturating_sub(asked - tail);
-        tail_buf[..in_tail].copy_from_slice(&last[..in_tail]);
+        copy_all(&last[..in_tail], &mut tail_buf[..in_tail])?;
         Ok((count, count == asked))
     }
 
@@ -113,7 +113,7 @@ impl Bounce {
         let mut buffer = pool::take(blocks);
         let count = file.read_through(&mut buffer, from)?;
         let count = count.saturating_sub(before).min(asked);
-        buf[..count].copy_from_slice(&buffer[before..][..count]);
+        copy_all(&buffer[before..][..count], &mut buf[..count])?;
         Ok((count, count == asked))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::File;
 use super::{Bounce, Buffered, is_simulated, pool};
-use crate::sys;
+use crate::sys::{self, mapped_copy::copy_all};
 use std::io::{self, IoSlice};
 
 impl Bounce {
@@ -15,7 +15,7 @@ impl Bounce {
         }
         let end = Bounce::end_of_request(offset, buf.len())?;
         let result = self.write_directly(file, buf, offset, end);
-        self.plainly_if_refused(file, result, || file.write_through(buf, offset))
+        self.plainly_if_refused(file, result, || write_in_page_cache(file, buf, offset))
     }
 
     /// Writes up to the end, past the page cache as far as the file has whole blocks.
@@ -72,7 +72,7 @@ impl Bounce {
         let buffered = if is_simulated() { None } else { Some(Buffered::begin(file)) };
         let written = buffered
             .transpose()
-            .and_then(|_buffered| file.write_through(last, offset + before_last as u64));
+            .and_then(|_buffered| write_in_page_cache(file, last, offset + before_last as u64));
         match written {
             Ok(count) => Ok(before_last + count),
             Err(_) if before_last > 0 => Ok(before_last),
@@ -116,7 +116,7 @@ impl Bounce {
         }
         let piece = &whole[..whole.len().min(pool::LARGE_BYTES.max(self.block))];
         let mut buffer = pool::take(piece.len());
-        buffer.copy_from_slice(piece);
+        copy_all(piece, &mut buffer)?;
         file.write_through(&buffer, offset)
     }
 
@@ -128,7 +128,7 @@ impl Bounce {
         if before > 0 || len > buf.len() {
             self.read_blocks(file, &mut blocks, from)?;
         }
-        blocks[before..][..buf.len()].copy_from_slice(buf);
+        copy_all(buf, &mut blocks[before..][..buf.len()])?;
         let mut written = 0;
         while written < len {
             match file.write_through(&blocks[written..], from + written as u64) {
@@ -165,5 +165,15 @@ impl Bounce {
             known = end - end % self.block;
         }
         Ok(())
+    }
+}
+
+/// Writes while the file is not direct. If it was opened with `O_DSYNC` or `O_SYNC`, the kernel may
+/// report the failure of this write to a sync, and that of others to this one.
+fn write_in_page_cache(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    let write = || file.write_through(bytes, offset);
+    match sys::status_flags(file.fd()) & libc::O_DSYNC {
+        0 => write(),
+        _ => file.write_durably_in_page_cache(write),
     }
 }

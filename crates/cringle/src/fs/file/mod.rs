@@ -61,7 +61,7 @@ use syncs::Syncs;
 ///     assert_eq!(text, "rope strands");
 /// #   std::fs::remove_file(&path)
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # ?; std::io::Result::Ok(())
 /// ```
 ///
 /// # The cursor
@@ -101,7 +101,7 @@ impl File {
     /// let mut magic = [0; 4];
     /// File::open("/proc/self/exe")?.read_exact(&mut magic)?;
     /// assert_eq!(&magic, b"\x7fELF");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl File {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("log");
     /// File::create(&path)?.write_all(b"first line\n")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl File {
     /// # let path = directory.path().join("lock");
     /// File::create_new(&path)?;
     /// assert_eq!(File::create_new(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl File {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("log");
     /// let log = File::options().append(true).create(true).open(&path)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn options() -> OpenOptions {
         OpenOptions::new()
@@ -175,7 +175,7 @@ impl File {
     /// let file = File::create(&path)?;
     /// file.set_len(4096)?;
     /// assert_eq!(file.metadata()?.len(), 4096);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl File {
     /// use cringle::fs::File;
     ///
     /// assert!(File::open("/proc/self/exe")?.metadata()?.is_file());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl File {
     /// let mut clone = file.try_clone()?;
     /// file.seek(SeekFrom::Start(4))?;
     /// assert_eq!(clone.stream_position()?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl File {
     /// use cringle::fs::File;
     ///
     /// cringle::run(|| File::open("/proc/self/exe")?.close())?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -21,7 +21,7 @@ impl File {
     /// let mut bufs = [IoSliceMut::new(&mut magic), IoSliceMut::new(&mut class)];
     /// assert_eq!(File::open("/proc/self/exe")?.read_vectored_at(&mut bufs, 0)?, 5);
     /// assert_eq!(&magic, b"\x7fELF");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl File {
     /// let bufs = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
     /// File::create(&path)?.write_vectored_at(&bufs, 0)?;
     /// assert_eq!(fs::read(&path)?, b"rope strands");
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -130,6 +130,9 @@ impl FileExt for File {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         if let Some(bounce) = &self.bounce {
             return bounce.write(self, buf, offset);
+        }
+        if self.writes_durably() {
+            return self.write_vectored_at(&[IoSlice::new(buf)], offset);
         }
         let Some((worker, fiber)) = self.ring().filter(|_| !self.takes_no_pwrite()) else {
             return sys::pwrite(self.fd(), buf, offset)

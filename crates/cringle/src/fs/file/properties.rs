@@ -47,6 +47,17 @@ pub(super) const SLOW_DEVICE: u32 = 1 << 17;
 
 /// The file was opened with [`Direct::Bounce`](crate::fs::Direct).
 pub(in crate::fs) const BOUNCE: u32 = 1 << 18;
+/// Each write goes through the page cache and returns when its bytes are durable: the file is
+/// opened with `O_DSYNC` or `O_SYNC`. (The kernel returns the failure of a direct write by the
+/// write itself.)
+pub(in crate::fs) const DURABLE: u32 = 1 << 19;
+
+/// The file is a regular one of a file system on a disk or in memory, so a batch may read it. The
+/// bit may be set without [`KNOWN`], and is valid then.
+const ORDINARY: u32 = 1 << 20;
+
+/// The properties with which a batch does not simply read a file.
+const SPECIAL_TO_READ: u32 = STREAM | UNREADABLE | OFF_RING | BOUNCE;
 
 pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
     let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
@@ -62,6 +73,7 @@ pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
         | bit(kind.seekable, SEEKABLE)
         | bit(kind.direct, DIRECT)
         | bit(kind.append, APPEND)
+        | bit(kind.durable && !kind.direct && kind.seekable && !kind.no_pwrite, DURABLE)
         | bit(kind.no_pwrite, NO_PWRITE)
         | bit(kind.off_ring, OFF_RING)
         | bit(kind.odd_cursor, ODD_CURSOR)
@@ -81,8 +93,31 @@ impl File {
 
     #[cold]
     fn look_up_properties(&self) -> u32 {
-        let properties = properties_of(self.fd(), sys::file_kind(self.fd()));
+        let is_ordinary = self.properties.load(Ordering::Relaxed) & ORDINARY != 0;
+        self.look_up_described(if is_ordinary {
+            sys::Description::ORDINARY
+        } else {
+            sys::description(self.fd())
+        })
+    }
+
+    fn look_up_described(&self, description: sys::Description) -> u32 {
+        let kind = sys::file_kind_of_described(self.fd(), description);
+        let properties = properties_of(self.fd(), kind);
         self.properties.fetch_or(properties, Ordering::Relaxed) | properties
+    }
+
+    /// Looks up the properties that matter to a batch's reads, as bits of [`SPECIAL_TO_READ`]. An
+    /// ordinary file has none of them, whatever its status flags, so one system call is enough for
+    /// it: a program that lends a descriptor for one batch pays for each call.
+    #[cold]
+    fn look_up_special_to_read(&self) -> u32 {
+        let description = sys::description(self.fd());
+        if description.is_ordinary() {
+            self.properties.fetch_or(ORDINARY, Ordering::Relaxed)
+        } else {
+            self.look_up_described(description)
+        }
     }
 
     /// Adds a property that a call has found out.
@@ -93,6 +128,12 @@ impl File {
 
     pub(in crate::fs) fn is_seekable(&self) -> bool {
         self.properties() & SEEKABLE != 0
+    }
+
+    /// Whether each write through the page cache returns when its bytes are durable.
+    #[inline]
+    pub(crate) fn writes_durably(&self) -> bool {
+        self.properties() & DURABLE != 0
     }
 
     pub(in crate::fs) fn appends(&self) -> bool {
@@ -125,13 +166,18 @@ impl File {
     /// Whether a batch may read the file without special care.
     #[inline]
     pub(crate) fn is_batchable_to_read(&self) -> bool {
-        self.properties() & (STREAM | UNREADABLE | OFF_RING | BOUNCE) == 0
+        let properties = match self.properties.load(Ordering::Relaxed) {
+            properties if properties & (KNOWN | ORDINARY) != 0 => properties,
+            _ => self.look_up_special_to_read(),
+        };
+        properties & SPECIAL_TO_READ == 0
     }
 
     /// Whether a batch may write the file without special care.
     #[inline]
     pub(crate) fn is_batchable_to_write(&self) -> bool {
-        self.properties() & (STREAM | UNWRITABLE | NO_PWRITE | OFF_RING | BOUNCE) == 0
+        let special = STREAM | UNWRITABLE | NO_PWRITE | OFF_RING | BOUNCE | DURABLE;
+        self.properties() & special == 0
     }
 
     /// Returns the `errno` by which the kernel refuses every `pread`, if it does.
@@ -148,5 +194,36 @@ impl File {
             0 => None,
             _ => sys::pwrite(self.fd(), &[], 0).err().and_then(|e| e.raw_os_error()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+
+    fn opened(path: &std::path::Path, append: bool) -> File {
+        let mut options = OpenOptions::new();
+        File::from(options.read(true).append(append).open(path).unwrap())
+    }
+
+    #[test]
+    fn batched_read_first_changes_no_property() {
+        let place = tempfile::NamedTempFile::new().unwrap();
+        for path in [place.path(), "/proc/self/stat".as_ref(), "/dev/null".as_ref()] {
+            for append in [false, path == place.path()] {
+                let (first, other) = (opened(path, append), opened(path, append));
+                assert!(first.is_batchable_to_read());
+                assert_eq!(first.properties() & !ORDINARY, other.properties());
+                assert_eq!(first.appends(), append);
+                assert_eq!(first.is_batchable_to_write(), other.is_batchable_to_write());
+            }
+        }
+    }
+
+    #[test]
+    fn pipe_is_not_read_by_a_batch() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(!File::from(std::os::fd::OwnedFd::from(reader)).is_batchable_to_read());
     }
 }

@@ -1,5 +1,5 @@
 //! Calls that wait for a write-back of the same file at the same time: an `fsync`, a write with
-//! `RWF_DSYNC`, a `sync_file_range`.
+//! `RWF_DSYNC` or of a file that is opened with `O_DSYNC`, a `sync_file_range`.
 //!
 //! The kernel reports failed write-backs to *one* call for each open file. If the pages of two
 //! writes with `RWF_DSYNC` have failed, one returns the error, and the other one success. So a
@@ -10,7 +10,7 @@
 
 use crate::sync::range_lock::{RangeGuard, RangeLock};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// See the module.
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub(super) struct Reports {
     /// Each call holds its number until it has ended, and a call that waits for others theirs.
     calls: RangeLock,
     failures: AtomicU64,
+    /// The error of the last failure.
+    errno: AtomicI32,
 }
 
 /// A call, until it is dropped.
@@ -39,20 +41,22 @@ impl Reports {
     }
 
     /// A call that has not ended yet has failed.
-    pub(super) fn fail(&self) {
+    pub(super) fn fail(&self, errno: i32) {
+        self.errno.store(errno, Ordering::SeqCst);
         self.failures.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl Reporter<'_> {
-    /// The call has succeeded. Waits for those that have begun meanwhile, and returns whether none
-    /// has failed since this one began. Fails if the fiber is cancelled.
-    pub(super) fn has_succeeded(self) -> io::Result<bool> {
+    /// The call has succeeded. Waits for those that have begun meanwhile, and returns the `errno`
+    /// of one that has failed since this one began. Fails if the fiber is cancelled.
+    pub(super) fn has_succeeded(self) -> io::Result<Result<(), i32>> {
         let Reporter { reports, number, failures_before } = self;
         drop(number);
         let end = reports.next.load(Ordering::SeqCst);
         drop(reports.calls.lock(0..end)?);
-        Ok(reports.failures.load(Ordering::SeqCst) == failures_before)
+        let has_none = reports.failures.load(Ordering::SeqCst) == failures_before;
+        Ok(if has_none { Ok(()) } else { Err(reports.errno.load(Ordering::SeqCst)) })
     }
 }
 
@@ -76,14 +80,14 @@ mod tests {
                     let other = reports.begin().unwrap();
                     (0..10).for_each(|_| fiber::yield_now());
                     if fails {
-                        reports.fail();
+                        reports.fail(libc::EIO);
                     }
                     has_ended.store(true, Ordering::SeqCst);
                     drop(other);
                 });
                 fiber::yield_now();
                 let own = own.unwrap_or_else(|| reports.begin().unwrap());
-                let result = own.has_succeeded().unwrap();
+                let result = own.has_succeeded().unwrap().is_ok();
                 assert!(has_ended.load(Ordering::SeqCst), "it has not waited for the other call");
                 result
             })
@@ -102,9 +106,9 @@ mod tests {
     fn a_call_after_one_that_has_failed_is_a_success() {
         let reports = Reports::default();
         let failed = reports.begin().unwrap();
-        reports.fail();
+        reports.fail(libc::EIO);
         drop(failed);
-        assert!(reports.begin().unwrap().has_succeeded().unwrap());
+        assert_eq!(reports.begin().unwrap().has_succeeded().unwrap(), Ok(()));
     }
 
     #[test]
@@ -117,7 +121,7 @@ mod tests {
                 fiber::yield_now();
                 let later = reports.begin().unwrap();
                 drop(first);
-                assert!(waits.join().unwrap());
+                assert_eq!(waits.join().unwrap(), Ok(()));
                 drop(later);
             });
         });

@@ -20,17 +20,34 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// What a handle and its clones know of their syncs.
 #[derive(Default)]
 pub(super) struct Syncs {
     run: SharedRun,
     reports: Reports,
+    /// The `errno` of a write-back that has failed, but for lack of space; 0 if none has.
+    failed: AtomicI32,
 }
 
 /// The errors by which a sync says that there is nothing to sync. They do not last, and need not.
 const REFUSALS: [i32; 6] =
     [libc::EINVAL, libc::EBADF, libc::EROFS, libc::ESPIPE, libc::EOPNOTSUPP, libc::ENOSYS];
+
+/// The errors of a write or a copy that has written nothing: it would have waited, was interrupted,
+/// exceeded the limit of the file's size, or its source or memory cannot be read.
+const NOTHING_WRITTEN: [i32; 9] = [
+    libc::EAGAIN,
+    libc::EINTR,
+    libc::EFBIG,
+    libc::EFAULT,
+    libc::EXDEV,
+    libc::EISDIR,
+    libc::EPERM,
+    libc::ETXTBSY,
+    libc::EOVERFLOW,
+];
 
 /// Which result of a call that waits for a write-back is correct only if no other call has taken
 /// the kernel's report.
@@ -61,7 +78,7 @@ impl File {
     ///     log.write_all(b"committed")?;
     ///     log.sync_all()
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -97,7 +114,7 @@ impl File {
     ///         log.sync_data()
     ///     })
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -114,11 +131,17 @@ impl File {
         promises: Promises,
         call: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        let Syncs { run, reports } = &**self.syncs();
+        let Syncs { run, reports, failed } = &**self.syncs();
         let note = |error: &io::Error| {
             if let Some(errno) = lasting(error) {
-                run.fail(errno);
-                reports.fail();
+                if !lacks_space(errno) {
+                    failed.store(errno, Ordering::SeqCst);
+                }
+                // Where each write is durable, no other bytes depend on one that found no space.
+                if !self.writes_durably() || !lacks_space(errno) {
+                    run.fail(errno);
+                }
+                reports.fail(errno);
             }
         };
         if Worker::current().is_none() && Worker::here().is_some() {
@@ -127,20 +150,49 @@ impl File {
         }
         let reporter = reports.begin()?;
         let value = call().inspect_err(note)?;
-        if promises == Promises::Nothing || reporter.has_succeeded()? {
+        if promises == Promises::Nothing {
             return Ok(value);
         }
-        Err(failed_before(run.failure().unwrap_or(libc::EIO)))
+        match reporter.has_succeeded()? {
+            Ok(()) => Ok(value),
+            Err(errno) => Err(failed_before(errno)),
+        }
     }
 
-    /// Makes a write that returns when its bytes are durable.
+    /// Makes a write that returns when its bytes are durable. It fails after a write-back has
+    /// failed, because a write to the same pages may not reach the disk (on ext4), though the
+    /// kernel reports no error.
     pub(in crate::fs) fn write_durably<T>(
         &self,
         call: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
         // The kernel returns the failure of a direct write by the write itself.
-        let is_direct = self.properties() & DIRECT != 0;
-        self.report_by(if is_direct { Promises::Nothing } else { Promises::Durable }, call)
+        if self.properties() & DIRECT != 0 {
+            return self.report_by(Promises::Nothing, call);
+        }
+        self.write_durably_in_page_cache(call)
+    }
+
+    /// [`write_durably`](File::write_durably) for a write that goes through the page cache, though
+    /// the file may be opened for direct I/O.
+    pub(in crate::fs) fn write_durably_in_page_cache<T>(
+        &self,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.syncs().failed.load(Ordering::SeqCst) {
+            0 => self.report_by(Promises::Durable, call),
+            errno => Err(failed_before(errno)),
+        }
+    }
+
+    /// Makes a write that returns when its bytes are durable if the file was opened so (`O_DSYNC`,
+    /// `O_SYNC`).
+    #[inline]
+    pub(in crate::fs) fn write_as_opened<T>(
+        &self,
+        write: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.writes_durably() { self.write_durably(write) } else { write() }
     }
 
     pub(super) fn syncs(&self) -> &Arc<Syncs> {
@@ -175,12 +227,16 @@ impl File {
 
 /// Returns the errno of an error that fails all later syncs.
 fn lasting(error: &io::Error) -> Option<i32> {
-    // A write that would have waited has written nothing.
-    let is_harmless = |errno: &i32| *errno == libc::EAGAIN || REFUSALS.contains(errno);
+    let is_harmless = |errno: &i32| NOTHING_WRITTEN.contains(errno) || REFUSALS.contains(errno);
     if Reason::of(error).is_some() {
         return None;
     }
     error.raw_os_error().filter(|errno| !is_harmless(errno))
+}
+
+/// Whether the error is that of a write for which there was no space.
+fn lacks_space(errno: i32) -> bool {
+    matches!(errno, libc::ENOSPC | libc::EDQUOT)
 }
 
 fn failed_before(errno: i32) -> io::Error {

@@ -231,6 +231,10 @@ impl File {
 impl File {
     /// Writes through the driver on a fiber, without a try at an inline call.
     pub(in crate::fs) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_as_opened(|| self.write_plainly_through(buf, offset))
+    }
+
+    fn write_plainly_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         let Some((worker, fiber)) = self.ring() else {
             return match offset {
                 AT_CURSOR => sys::write(self.fd(), buf),
@@ -253,7 +257,7 @@ impl File {
         bufs: &[IoSlice<'_>],
         offset: u64,
     ) -> io::Result<usize> {
-        self.write_vectored_flagged(bufs, offset, 0)
+        self.write_as_opened(|| self.write_vectored_flagged(bufs, offset, 0))
     }
 
     /// Writes with flags of the kernel (`RWF_…`).

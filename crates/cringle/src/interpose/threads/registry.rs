@@ -5,7 +5,8 @@
 
 use super::super::queue;
 use crate::runtime::family::Keeper;
-use crate::runtime::thread_locals::{Block, Section};
+use crate::runtime::thread_locals::Block;
+use crate::sys::fork::Section;
 use crate::sys::lock::{Condvar, Mutex, MutexGuard};
 use libc::pthread_t;
 use std::cell::UnsafeCell;

@@ -23,7 +23,7 @@ fn buffer() -> &'static Mutex<BufReader<Raw>> {
 ///
 /// let mut text = String::new();
 /// cringle::io::stdin().read_to_string(&mut text)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct Stdin(());
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Stdin {
 ///
 /// let mut line = Vec::new();
 /// cringle::io::stdin().lock().read_until(b';', &mut line)?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Raw>>);
 
@@ -56,7 +56,7 @@ pub struct StdinLock<'a>(MutexGuard<'a, BufReader<Raw>>);
 ///     }
 ///     Ok(())
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # ?; io::Result::Ok(())
 /// ```
 ///
 /// # Cancellation
@@ -85,7 +85,7 @@ impl Stdin {
     /// ```no_run
     /// let mut answer = String::new();
     /// cringle::io::stdin().read_line(&mut answer)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Stdin {
     /// for line in cringle::io::stdin().lines() {
     ///     println!("{}", line?);
     /// }
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn lines(self) -> Lines<StdinLock<'static>> {
         self.lock().lines()

@@ -49,7 +49,7 @@ extern "C" fn flush_at_exit() {
 /// use std::io::Write;
 ///
 /// cringle::io::stdout().write_all(b"a line\n")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct Stdout(());
 
@@ -60,7 +60,7 @@ pub struct Stdout(());
 ///
 /// let mut out = cringle::io::stdout().lock();
 /// writeln!(out, "a line")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct StdoutLock<'a>(ReentrantGuard<'a, Mutex<LineWriter<Raw>>>);
 
@@ -71,7 +71,7 @@ pub struct StdoutLock<'a>(ReentrantGuard<'a, Mutex<LineWriter<Raw>>>);
 /// use std::io::Write;
 ///
 /// cringle::io::stderr().write_all(b"a warning\n")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct Stderr(());
 
@@ -82,7 +82,7 @@ pub struct Stderr(());
 ///
 /// let mut err = cringle::io::stderr().lock();
 /// writeln!(err, "a warning")?;
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 pub struct StderrLock<'a>(ReentrantGuard<'a, Mutex<Raw>>);
 
@@ -97,7 +97,7 @@ pub struct StderrLock<'a>(ReentrantGuard<'a, Mutex<Raw>>);
 ///     writeln!(out, "a line")?;
 ///     writeln!(out, "and the next, with no line of another fiber in between")
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # ?; io::Result::Ok(())
 /// ```
 ///
 /// # Cancellation
@@ -114,7 +114,7 @@ pub fn stdout() -> Stdout {
 /// use cringle::io::{self, Write};
 ///
 /// cringle::run(|| writeln!(io::stderr(), "something is wrong"))?;
-/// # Ok::<(), io::Error>(())
+/// # io::Result::Ok(())
 /// ```
 ///
 /// # Cancellation

@@ -36,7 +36,7 @@ pub use send::SendAncillary;
 /// let slices = &mut [IoSliceMut::new(&mut text)];
 /// let received = theirs.recvmsg(slices, &mut RecvAncillary::default(), MsgFlags::empty())?;
 /// assert_eq!((received.len, received.truncated), (4, false));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -182,7 +182,7 @@ macro_rules! messages_of_streams {
             #[doc = $crate::net::macros::example_socket!($ours)]
             /// let slices = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
             /// assert_eq!(socket.sendmsg(&slices, &SendAncillary::new(), MsgFlags::empty())?, 12);
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors
@@ -209,7 +209,7 @@ macro_rules! messages_of_streams {
             /// let mut text = [0; 16]; let slices = &mut [IoSliceMut::new(&mut text)]; let result =
             /// socket.recvmsg(slices, &mut RecvAncillary::default(), MsgFlags::DONTWAIT);
             /// assert_eq!(result.unwrap_err().kind(), ErrorKind::WouldBlock);
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors

@@ -16,6 +16,7 @@ const SCM_PIDFD: c_int = 4;
 /// or by the next `recvmsg`, unless they are [taken](RecvAncillary::drain).
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::net::{AncillaryMessage, MsgFlags, RecvAncillary, SendAncillary};
 /// use cringle::os::unix::net::UnixDatagram;
 /// use std::fs::File;
@@ -41,9 +42,9 @@ const SCM_PIDFD: c_int = 4;
 ///             assert_eq!(&magic, b"\x7fELF");
 ///         }
 ///     }
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # }
 /// ```
 #[derive(Debug, Default)]
 pub struct RecvAncillary {

@@ -12,6 +12,7 @@ pub(in crate::net) const MAX_FDS: usize = 253;
 /// The ancillary data of a `sendmsg`: descriptors, credentials and options of the message.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::net::{MsgFlags, SendAncillary, UdpSocket};
 /// use std::io::IoSlice;
 ///
@@ -28,9 +29,9 @@ pub(in crate::net) const MAX_FDS: usize = 253;
 ///         let count = theirs.recv(&mut text)?;
 ///         assert_eq!(&text[..count], expected);
 ///     }
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SendAncillary<'fd> {
@@ -88,7 +89,7 @@ impl<'fd> SendAncillary<'fd> {
     /// let file = std::fs::File::open("/proc/self/exe")?;
     /// let mut ancillary = cringle::net::SendAncillary::new();
     /// ancillary.fds(&[file.as_fd()])?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -115,7 +116,7 @@ impl<'fd> SendAncillary<'fd> {
     /// let (ours, _theirs) = UnixStream::pair()?;
     /// let mut ancillary = SendAncillary::new();
     /// ancillary.credentials(ours.peer_cred()?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn credentials(&mut self, who: UCred) -> &mut SendAncillary<'fd> {
         let UCred { uid, gid, pid } = who;
@@ -141,7 +142,7 @@ impl<'fd> SendAncillary<'fd> {
     /// ```
     /// let mut ancillary = cringle::net::SendAncillary::new();
     /// ancillary.raw(libc::SOL_IP, libc::IP_TTL, &64i32.to_ne_bytes())?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///     server.run(|_stream, _peer| Ok(()))
 /// })?;
 /// assert_eq!(served.connections, 0);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

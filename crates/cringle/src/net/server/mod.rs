@@ -60,7 +60,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 ///     })
 /// })?;
 /// assert_eq!((served.connections, served.failed), (1, 0));
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 ///
 /// A connection stays on the worker that has accepted it. The kernel distributes connections among
@@ -102,7 +102,7 @@ impl Server {
     /// ```
     /// let server = cringle::net::Server::bind("127.0.0.1:0")?;
     /// println!("listening on {}", server.local_addr()?);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Server {
     ///
     /// ```
     /// let server = cringle::net::Server::bind("127.0.0.1:0")?.max_connections(1000);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn max_connections(mut self, connections: usize) -> Server {
         self.max_connections = Some(connections.clamp(1, Semaphore::MAX_PERMITS));
@@ -146,7 +146,7 @@ impl Server {
     /// use std::time::Duration;
     ///
     /// let server = cringle::net::Server::bind("127.0.0.1:0")?.grace(Duration::from_secs(1));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn grace(mut self, grace: Duration) -> Server {
         self.grace = grace;
@@ -158,7 +158,7 @@ impl Server {
     /// ```
     /// let server = cringle::net::Server::bind("127.0.0.1:0")?;
     /// assert_ne!(server.local_addr()?.port(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl Server {
     /// let server = cringle::net::Server::bind("127.0.0.1:0")?;
     /// let stopper = server.stopper();
     /// assert!(!stopper.is_stopped());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
@@ -197,7 +197,7 @@ impl Server {
     ///     server.stopper().stop();
     ///     server.run(|mut stream, _peer| stream.write_all(b"ahoy"))
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Server {
             let placed = listeners.into_iter().enumerate().map(|(worker, listener)| {
                 let acceptor = &acceptor;
                 let builder =
-                    fiber::Builder::new().name(format!("acceptor {worker}")).worker(worker);
+                    fiber::Builder::new().name(format!("cringle acceptor {worker}")).worker(worker);
                 builder.spawn_scoped(s, move || acceptor.serve(listener))
             });
             let placed: Vec<_> = placed.collect::<io::Result<_>>().inspect_err(|_| s.cancel())?;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// let stopper: Stopper = Server::bind("127.0.0.1:0")?.stopper();
 /// stopper.stop();
 /// assert!(stopper.is_stopped());
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone)]
 pub struct Stopper {
@@ -57,7 +57,7 @@ impl Stopper {
     /// ```
     /// let stopper = cringle::net::Server::bind("127.0.0.1:0")?.stopper();
     /// stopper.stop();
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn stop(&self) {
         if !self.shared.stopped.swap(true, Ordering::SeqCst) {
@@ -71,7 +71,7 @@ impl Stopper {
     /// ```
     /// let stopper = cringle::net::Server::bind("127.0.0.1:0")?.stopper();
     /// assert!(!stopper.is_stopped());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn is_stopped(&self) -> bool {
         self.shared.stopped.load(Ordering::SeqCst)
@@ -91,7 +91,7 @@ impl Stopper {
     ///         waiter.join().unwrap()
     ///     })
     /// })
-    /// # ?; Ok::<(), std::io::Error>(())
+    /// # ?; std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Stopper {
     ///     })
     /// })?;
     /// assert_eq!((served.cut_off, served.failed), (0, 0));
-    /// # Ok::<(), io::Error>(())
+    /// # io::Result::Ok(())
     /// ```
     ///
     /// If the server is already stopped, `f` is not called.
@@ -162,7 +162,7 @@ impl Stopper {
     /// ```
     /// let stopper = cringle::net::Server::bind("127.0.0.1:0")?.stopper();
     /// assert_eq!(stopper.served().connections, 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn served(&self) -> Served {
         self.shared.counters.snapshot()

@@ -17,6 +17,7 @@ use std::path::Path;
 /// A Unix datagram socket, as `std::os::unix::net::UnixDatagram`. Only the calling fiber waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::os::unix::net::UnixDatagram;
 ///
 /// cringle::run(|| {
@@ -24,9 +25,9 @@ use std::path::Path;
 ///     ours.send(b"ahoy")?;
 ///     let mut text = [0; 16];
 ///     assert_eq!(theirs.recv(&mut text)?, 4);
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # }
 /// ```
 ///
 /// # Cancellation
@@ -53,7 +54,7 @@ impl UnixDatagram {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("socket");
     /// let socket = UnixDatagram::bind(&path)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -72,7 +73,7 @@ impl UnixDatagram {
     ///
     /// let addr = SocketAddr::from_abstract_name(format!("cringle-{}", std::process::id()))?;
     /// let socket = UnixDatagram::bind_addr(&addr)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -89,7 +90,7 @@ impl UnixDatagram {
     ///
     /// let socket = UnixDatagram::unbound()?;
     /// assert!(socket.local_addr()?.is_unnamed());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -105,7 +106,7 @@ impl UnixDatagram {
     /// use cringle::os::unix::net::UnixDatagram;
     ///
     /// let (ours, theirs) = UnixDatagram::pair()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -126,7 +127,7 @@ impl UnixDatagram {
     /// # let path = directory.path().join("socket");
     /// let (ours, theirs) = (UnixDatagram::unbound()?, UnixDatagram::bind(&path)?);
     /// ours.connect(&path)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -151,7 +152,7 @@ impl UnixDatagram {
     /// ours.send(b"ahoy")?;
     /// let (len, from) = theirs.recv_from(&mut [0; 16])?;
     /// assert!(len == 4 && from.is_unnamed());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -169,7 +170,7 @@ impl UnixDatagram {
     /// let (ours, theirs) = UnixDatagram::pair()?;
     /// ours.send(b"ahoy")?;
     /// assert_eq!(theirs.recv(&mut [0; 16])?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -187,7 +188,7 @@ impl UnixDatagram {
     /// let (ours, theirs) = UnixDatagram::pair()?;
     /// ours.send(b"ahoy")?;
     /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -207,7 +208,7 @@ impl UnixDatagram {
     /// let mut text = [0; 16];
     /// assert_eq!(theirs.peek_from(&mut text)?.0, 4);
     /// assert_eq!(theirs.recv_from(&mut text)?.0, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -230,7 +231,7 @@ impl UnixDatagram {
     /// let (ours, theirs) = (UnixDatagram::unbound()?, UnixDatagram::bind(&path)?);
     /// assert_eq!(ours.send_to(b"ahoy", &path)?, 4);
     /// assert_eq!(theirs.recv(&mut [0; 16])?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -253,7 +254,7 @@ impl UnixDatagram {
     /// # let path = directory.path().join("socket");
     /// let (ours, theirs) = (UnixDatagram::unbound()?, UnixDatagram::bind(&path)?);
     /// assert_eq!(ours.send_to_addr(b"ahoy", &theirs.local_addr()?)?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -276,7 +277,7 @@ impl UnixDatagram {
     ///
     /// let (ours, theirs) = UnixDatagram::pair()?;
     /// assert_eq!(ours.send(b"ahoy")?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -297,7 +298,7 @@ impl UnixDatagram {
     /// let (ours, theirs) = UnixDatagram::pair()?;
     /// let slices = [IoSlice::new(b"rope "), IoSlice::new(b"strands")];
     /// assert_eq!(ours.sendmsg(&slices, None, &SendAncillary::new(), MsgFlags::empty())?, 12);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -341,7 +342,7 @@ impl UnixDatagram {
     /// let mut ancillary = RecvAncillary::default();
     /// let (received, from) = theirs.recvmsg(slices, &mut ancillary, MsgFlags::empty())?;
     /// assert!(received.len == 4 && from.is_unnamed());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

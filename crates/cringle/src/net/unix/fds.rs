@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// ours.write_all(b"ahoy")?;
 /// let received = theirs.recv_with_fds(&mut [0; 8])?;
 /// assert!(received.len == 4 && received.fds.is_empty() && !received.lost_some);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -37,6 +37,7 @@ macro_rules! passes_fds {
             /// Writes bytes, and passes duplicates of descriptors with the first one.
             ///
             /// ```
+            /// # fn main() -> std::io::Result<()> {
             #[doc = concat!("use cringle::os::unix::net::", stringify!($ours), ";")]
             /// use std::{fs::File, io::Read, os::fd::AsFd};
             ///
@@ -48,9 +49,9 @@ macro_rules! passes_fds {
             ///     let mut magic = [0; 4];
             ///     File::from(received.fds.remove(0)).read_exact(&mut magic)?;
             ///     assert_eq!((received.len, &magic), (1, b"\x7fELF"));
-            ///     Ok::<(), std::io::Error>(())
+            ///     Ok(())
             /// })
-            /// # ?; Ok::<(), std::io::Error>(())
+            /// # }
             /// ```
             ///
             /// # Errors
@@ -70,7 +71,7 @@ macro_rules! passes_fds {
             #[doc = concat!("let (ours, theirs) = ", stringify!($ours), "::pair()?;")]
             /// ours.send_with_fds(b"!", &[File::open("/proc/self/exe")?.as_fd()])?;
             /// assert_eq!(theirs.recv_with_fds(&mut [0; 8])?.fds.len(), 1);
-            /// # Ok::<(), std::io::Error>(())
+            /// # std::io::Result::Ok(())
             /// ```
             ///
             /// # Errors

@@ -14,6 +14,7 @@ use std::path::Path;
 /// calling fiber waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::fiber;
 /// use cringle::os::unix::net::{UnixListener, UnixStream};
 /// use std::io::{self, Read, Write};
@@ -27,10 +28,10 @@ use std::path::Path;
 ///         let mut text = String::new();
 ///         UnixStream::connect(&path)?.read_to_string(&mut text)?;
 ///         assert_eq!(text, "ahoy");
-///         Ok::<(), io::Error>(())
+///         Ok(())
 ///     })
 /// })
-/// # ?; Ok::<(), io::Error>(())
+/// # }
 /// ```
 pub struct UnixListener {
     pub(super) socket: Socket<net::UnixListener>,
@@ -48,7 +49,7 @@ impl UnixListener {
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("socket");
     /// let listener = UnixListener::bind(&path)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -68,7 +69,7 @@ impl UnixListener {
     ///
     /// let name = format!("cringle-listener-{}", std::process::id());
     /// let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -89,7 +90,7 @@ impl UnixListener {
     /// let _client = UnixStream::connect(&path)?;
     /// let (_stream, peer) = listener.accept()?;
     /// assert!(peer.is_unnamed());
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -125,7 +126,7 @@ impl UnixListener {
     /// let listener = UnixListener::bind(&path)?;
     /// let _client = UnixStream::connect(&path)?;
     /// let stream = listener.incoming().next().expect("the iterator is endless")?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
@@ -149,7 +150,7 @@ impl UnixListener {
 /// # let path = directory.path().join("socket");
 /// let listener = UnixListener::bind(&path)?;
 /// let connections: Incoming = listener.incoming();
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Incoming<'a> {

@@ -20,6 +20,7 @@ use std::path::Path;
 /// `UnixStream` and `&UnixStream` implement `Read` and `Write`. Only the calling fiber waits.
 ///
 /// ```
+/// # fn main() -> std::io::Result<()> {
 /// use cringle::os::unix::net::UnixStream;
 /// use std::io::{Read, Write};
 ///
@@ -30,9 +31,9 @@ use std::path::Path;
 ///     let mut text = String::new();
 ///     theirs.read_to_string(&mut text)?;
 ///     assert_eq!(text, "ahoy");
-///     Ok::<(), std::io::Error>(())
+///     Ok(())
 /// })
-/// # ?; Ok::<(), std::io::Error>(())
+/// # }
 /// ```
 ///
 /// # Cancellation
@@ -56,7 +57,7 @@ messages_of_streams!(UnixStream);
 /// let (ours, _theirs) = UnixStream::pair()?;
 /// let UCred { uid, gid, .. } = ours.peer_cred()?;
 /// println!("user {uid}, group {gid}");
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UCred {
@@ -78,7 +79,7 @@ impl UnixStream {
     /// # let path = directory.path().join("socket");
     /// let _listener = UnixListener::bind(&path)?;
     /// let stream = UnixStream::connect(&path)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -98,7 +99,7 @@ impl UnixStream {
     /// # let path = directory.path().join("socket");
     /// let listener = UnixListener::bind(&path)?;
     /// let stream = UnixStream::connect_addr(&listener.local_addr()?)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -112,7 +113,7 @@ impl UnixStream {
     ///
     /// ```
     /// let (ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -132,7 +133,7 @@ impl UnixStream {
     /// let (mut ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
     /// ours.write_all(b"ahoy")?;
     /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -148,7 +149,7 @@ impl UnixStream {
     /// # use cringle::os::unix::net::UnixStream;
     /// let (ours, _theirs) = UnixStream::pair()?;
     /// assert_eq!(ours.peer_cred()?.pid, Some(std::process::id() as i32));
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -4,10 +4,13 @@
 //! They read what workers publish (counters, labels), or ask the workers by message. Nothing below
 //! uses this module.
 
+mod debugger;
 pub(super) mod dump;
+mod lock_holders;
 mod stats;
 pub(super) mod watchdog;
 
+pub(super) use debugger::note_crash;
 pub use dump::{
     Dump, FiberReport, FiberState, Holder, OpenedScope, SilentWorker, WaitsFor, Who, dump,
     dump_all, dump_with_backtraces,

@@ -27,6 +27,14 @@ pub fn stats() -> Option<Stats> {
 }
 
 /// The counters of a runtime: see [`stats`]. Its `Display` is a table, at most 80 columns wide.
+///
+/// ```
+/// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+/// for (number, worker) in stats.workers.iter().enumerate() {
+///     println!("worker {number}: {} fibers started", worker.started);
+/// }
+/// println!("{} threads for `unblock`", stats.unblock_pool.threads);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -43,6 +51,13 @@ pub struct Stats {
 
 /// The counters of one worker since it began. Fields marked "Now" are the state at the moment; all
 /// others only grow.
+///
+/// ```
+/// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+/// let all = stats.total();
+/// println!("{} entries in {} calls", all.entries.sum(), all.enters);
+/// println!("{} of {} fibers wait", all.waiting, all.started - all.ended);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
@@ -94,6 +109,13 @@ pub struct WorkerStats {
 }
 
 /// A histogram of calls by the number of entries that they submitted, in powers of two.
+///
+/// ```
+/// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+/// let entries = stats.total().entries;
+/// let batching = entries.sum() as f64 / entries.calls().max(1) as f64;
+/// println!("{batching:.1} entries in each call");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryCounts {
     buckets: [u64; BUCKETS],
@@ -101,6 +123,16 @@ pub struct EntryCounts {
 }
 
 /// The state of a pool of threads.
+///
+/// ```
+/// use cringle::{fiber, runtime};
+///
+/// cringle::run(|| {
+///     fiber::unblock(|| ());
+///     let pool = runtime::stats().expect("there is a runtime here").unblock_pool;
+///     assert!(pool.threads >= 1 && pool.queued == 0);
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
@@ -124,6 +156,11 @@ impl Stats {
 
     /// Returns the sums over all workers. (The sum of [`most_stacks`](WorkerStats::most_stacks) is
     /// an upper bound: each worker may have had its most at another time.)
+    ///
+    /// ```
+    /// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+    /// assert_eq!(stats.total().turns, stats.workers.iter().map(|worker| worker.turns).sum());
+    /// ```
     pub fn total(&self) -> WorkerStats {
         let mut total = WorkerStats::default();
         for worker in &self.workers {
@@ -144,6 +181,13 @@ macro_rules! numbers {
 
             /// Returns every number by its name, in the order of the table, for export to other
             /// tools. ([`entries`](Self::entries) is a histogram, and not among them.)
+            ///
+            /// ```
+            /// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+            /// for (name, number) in stats.total().numbers() {
+            ///     println!("cringle_{name} {number}"); // As Prometheus reads it.
+            /// }
+            /// ```
             pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field)),*].into_iter()
             }
@@ -219,16 +263,34 @@ impl WorkerStats {
 impl EntryCounts {
     /// Returns for each bucket the largest number of entries in it and the number of calls: buckets
     /// of 0, 1, 2 to 3, 4 to 7 entries and so on.
+    ///
+    /// ```
+    /// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+    /// for (most, calls) in stats.total().entries.buckets() {
+    ///     println!("{calls} calls with up to {most} entries");
+    /// }
+    /// ```
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         (0u32..).map(|bits| (1u64 << bits) - 1).zip(self.buckets)
     }
 
     /// Returns the number of calls.
+    ///
+    /// ```
+    /// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+    /// let entries = stats.total().entries;
+    /// assert_eq!(entries.calls(), entries.buckets().map(|(_, calls)| calls).sum());
+    /// ```
     pub fn calls(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
     /// Returns the number of entries in all calls.
+    ///
+    /// ```
+    /// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+    /// println!("{} entries", stats.total().entries.sum());
+    /// ```
     pub fn sum(&self) -> u64 {
         self.sum
     }

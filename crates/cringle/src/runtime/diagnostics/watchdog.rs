@@ -7,9 +7,14 @@
 //! Only time in which the worker's thread ran, or slept in a system call, counts against a fiber.
 //! Time in which the thread waited for a processor does not, and the kernel reports both. Neither
 //! does a pause of the whole process, which the watchdog notices by its own delay.
+//!
+//! Release builds have no limit for fibers that compute, but a lock of std that blocks a worker for
+//! seconds may be a deadlock. There the watchdog looks once a second, only for that.
 
 use super::dump::Who;
+use super::lock_holders::{self, Object, Suspect};
 use crate::runtime::counters::ThreadTimes;
+use crate::runtime::hazards::{self, Site};
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Peer, Shared};
 use crate::sys::lock::Signal;
@@ -26,18 +31,37 @@ const LOOKS: u32 = 4;
 /// The longest pause between two looks, while no fiber runs.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(250);
+/// The pause between two looks for blocked workers, and how long a worker must have been blocked.
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
+/// How long it must have been blocked before the fiber that holds the lock is searched: threads
+/// release their locks sooner.
+const HOLDER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Returns the limit that the environment sets; `None` for no watchdog.
-pub(in crate::runtime) fn limit_of_environment() -> io::Result<Option<Duration>> {
+/// The fibers that a watchdog reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) enum Watched {
+    /// Those that run longer than this without suspending.
+    Running(Duration),
+    /// Those that wait for a lock of std or libc for seconds.
+    Locks,
+}
+
+/// Returns what the environment chooses; `None` for no watchdog.
+pub(in crate::runtime) fn of_environment() -> io::Result<Option<Watched>> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
-        return Ok(cfg!(debug_assertions).then_some(DEFAULT_LIMIT));
+        let is_debug = cfg!(debug_assertions);
+        return Ok(Some(if is_debug { Watched::Running(DEFAULT_LIMIT) } else { Watched::Locks }));
     };
     match value.to_str().map(|text| (text, text.parse::<u64>())) {
         Some(("off", _)) => Ok(None),
-        Some((_, Ok(milliseconds @ 1..))) => Ok(Some(Duration::from_millis(milliseconds))),
+        Some(("locks", _)) => Ok(Some(Watched::Locks)),
+        Some((_, Ok(milliseconds @ 1..))) => {
+            Ok(Some(Watched::Running(Duration::from_millis(milliseconds))))
+        }
         _ => {
             let text = format!(
-                "{VARIABLE} is {value:?}, must be `off` or the milliseconds that a fiber may run before it \
+                "{VARIABLE} is {value:?}, must be `off`, `locks`, or the milliseconds that a fiber may run before it \
                  is reported, as in {VARIABLE}=10"
             );
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -60,16 +84,22 @@ struct Observed {
     last: Option<(Instant, ThreadTimes)>,
     /// The time for which that fiber certainly ran, or slept in a system call.
     ran: Duration,
+    /// The holder of the lock that it waits for was searched.
+    has_searched: bool,
 }
 
 impl Watchdog {
     /// Starts the watchdog. `None` if no thread can be started, which is no error: nothing depends
     /// on it.
-    pub(in crate::runtime) fn start(shared: &Arc<Shared>, limit: Duration) -> Option<Watchdog> {
+    pub(in crate::runtime) fn start(shared: &Arc<Shared>, watched: Watched) -> Option<Watchdog> {
         let stop = Arc::new(Signal::new());
         let (theirs, shared) = (Arc::clone(&stop), Arc::clone(shared));
         let thread = std::thread::Builder::new().name("cringle-watch".into());
-        let thread = thread.spawn(move || watch(&shared, limit, &theirs)).ok()?;
+        let watch = move || match watched {
+            Watched::Running(limit) => watch(&shared, limit, &theirs),
+            Watched::Locks => watch_locks(&shared, &theirs),
+        };
+        let thread = thread.spawn(watch).ok()?;
         Some(Watchdog { stop, thread: Some(thread) })
     }
 }
@@ -99,6 +129,9 @@ fn watch(shared: &Shared, limit: Duration, stop: &Signal) {
         let mut any_runs = false;
         for (observed, peer) in observed.iter_mut().zip(&shared.peers) {
             any_runs |= observed.look(peer, limit);
+            if !observed.has_searched && observed.ran >= limit.max(HOLDER_LIMIT) {
+                observed.has_searched = report_holder(shared, peer, observed.running);
+            }
         }
         pause = if any_runs {
             shortest
@@ -130,6 +163,64 @@ impl Observed {
     }
 }
 
+/// The last observations of a worker that may be blocked by a lock.
+#[derive(Default)]
+struct Blocked {
+    turns: u64,
+    running: usize,
+    /// Since when the thread has hardly run, and the time for which it had run by then.
+    since: Option<(Instant, Duration)>,
+    /// The holder of the lock was searched.
+    has_searched: bool,
+}
+
+/// Looks once a second for workers that a lock blocks.
+fn watch_locks(shared: &Shared, stop: &Signal) {
+    let mut all: Vec<Blocked> = shared.peers.iter().map(|_| Blocked::default()).collect();
+    loop {
+        let before = Instant::now();
+        if stop.wait_timeout(LOCK_PAUSE) {
+            return;
+        }
+        if before.elapsed() > 2 * LOCK_PAUSE {
+            // The process was stopped, or has no processor.
+            all.fill_with(Blocked::default);
+        }
+        for (blocked, peer) in all.iter_mut().zip(&shared.peers) {
+            if blocked.look(peer) && !blocked.has_searched {
+                blocked.has_searched = report_holder(shared, peer, blocked.running);
+            }
+        }
+    }
+}
+
+impl Blocked {
+    /// Looks at a worker, and reports its fiber if it has been blocked for the limit; then it
+    /// returns true. Without a fiber that has run since the last look, this is two loads.
+    fn look(&mut self, peer: &Peer) -> bool {
+        let turns = peer.counters.turns.get();
+        let running = peer.roster.running_number();
+        if running == 0 || (turns, running) != (self.turns, self.running) {
+            *self = Blocked { turns, running, since: None, has_searched: false };
+            return false;
+        }
+        let Some((ran, _)) = peer.counters.processor_times() else { return false };
+        match self.since {
+            // A lock may be a loop of waits with a limit, so the thread runs from time to time.
+            Some((since, before)) if ran - before <= since.elapsed() / 20 => {
+                let blocked = since.elapsed();
+                let is_long = blocked >= LOCK_LIMIT && peer.counters.futex().is_some();
+                if is_long {
+                    report(peer, running, blocked);
+                }
+                return is_long;
+            }
+            _ => self.since = Some((Instant::now(), ran)),
+        }
+        false
+    }
+}
+
 /// Reports the fiber, unless it was reported before.
 fn report(peer: &Peer, running: usize, ran: Duration) {
     let read = |label: &Label| {
@@ -138,10 +229,66 @@ fn report(peer: &Peer, running: usize, ran: Duration) {
     };
     let Some(Some(origins)) = peer.roster.look(read) else { return };
     let worker = peer.mailbox.worker;
+    if peer.counters.futex().is_some() {
+        return crate::sys::report(format_args!(
+            "{} has waited for {} ms in a lock of std or libc, or in `thread::park` (a futex), \
+             which blocks worker {worker} with all its fibers; use `cringle::sync::Mutex`, or \
+             another type of `cringle::sync`, which suspends only the fiber, or `fiber::unblock`",
+            Who::of(&origins).in_full(),
+            ran.as_millis()
+        ));
+    }
     crate::sys::report(format_args!(
-        "{} has run for {} ms without suspending, while the other fibers of worker {worker} wait; call \
-         `fiber::yield_now` to let them run, or `fiber::unblock` for code that blocks",
+        "{} has run for {} ms without suspending; no other fiber of worker {worker} can run meanwhile: call \
+         `fiber::yield_now` to let others run, or `fiber::unblock` for code that blocks",
         Who::of(&origins).in_full(),
         ran.as_millis()
     ));
+}
+
+/// Reports the suspended fibers that probably hold the lock which blocks their worker. They cannot
+/// release it, because the worker cannot run them. Returns false if there may be an answer later.
+fn report_holder(shared: &Shared, peer: &Peer, running: usize) -> bool {
+    if !hazards::is_active() {
+        return true;
+    }
+    let Some(futex) = peer.counters.futex() else { return false };
+    let worker = peer.mailbox.worker;
+    let Some(found) = lock_holders::find(shared, worker, running, futex) else { return true };
+    let read = |label: &Label| {
+        (std::ptr::from_ref(label) as usize == running).then(|| label.read().in_full())
+    };
+    let Some(Some(blocked)) = peer.roster.look(read) else { return false };
+    if !hazards::is_first("std lock", Site::Number(futex)) {
+        return true;
+    }
+    let (what, remedy) = match found.object {
+        Object::Mutex | Object::RwLock => {
+            ("held", "drop the guard before the wait, or use the lock of `cringle::sync`")
+        }
+        Object::Once => (
+            "initialised",
+            "do not wait in an initialiser, or use `OnceLock` or `LazyLock` of `cringle::sync`",
+        ),
+    };
+    let text = format!(
+        "{blocked} blocks worker {worker}: what it waits for (at {futex:#x}) {} {what} by {}, and \
+         cannot run meanwhile; {remedy}",
+        if found.is_probable { "is probably" } else { "may be" },
+        described(&found.fibers),
+    );
+    if found.is_probable {
+        hazards::report(format_args!("{text}"));
+    } else {
+        crate::sys::report(format_args!("{text}"));
+    }
+    true
+}
+
+fn described(fibers: &[Suspect]) -> String {
+    let describe = |suspect: &Suspect| match suspect.wait {
+        Some(wait) => format!("{}, which waits for {wait}", suspect.origins.in_full()),
+        None => format!("{}, which is ready to run", suspect.origins.in_full()),
+    };
+    fibers.iter().map(describe).collect::<Vec<_>>().join("; or ")
 }

@@ -47,6 +47,8 @@ pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     // SAFETY: I2. The caller's frame holds `meta`, and it is cleared below; callers let nothing
     // unwind out of `f`.
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
+    #[cfg(all(feature = "detect", not(feature = "tracing")))]
+    worker.note_span(fiber);
     let result = f();
     destroy_locals(fiber);
     #[cfg(feature = "tracing")]

@@ -7,6 +7,8 @@
 pub(crate) mod body;
 mod budget;
 mod cancels;
+mod debug_info;
+mod hazards;
 mod libc_call;
 mod ops;
 mod probe;
@@ -16,12 +18,13 @@ mod transit;
 mod unwind;
 mod wait;
 
+pub(super) use debug_info::{FIELDS, RemoteFiber};
 pub(super) use ops::WaitedOps;
 pub(super) use ready_queue::ReadyQueue;
 pub(super) use siblings::Siblings;
 pub(super) use transit::Transit;
-pub(super) use wait::WAIT_WORDS;
 pub(crate) use wait::Wait;
+pub(super) use wait::{WAIT_PHRASES, WAIT_WORDS};
 
 use super::family::FamilyRef;
 use super::identity::Meta;
@@ -32,10 +35,10 @@ use super::stack::{Stack, StackBounds};
 use super::thread_locals;
 use super::timers::TimerId;
 use super::unwinding::Unwinding;
-use super::wait_target::{FiberTag, ScopeOrigin, WaitTarget};
+use super::wait_target::{FiberTag, ScopeOrigin, Target};
 use budget::Budget;
 use corosensei::{Coroutine, Yielder};
-use probe::{Answer, Probe};
+use probe::{Probe, Probes};
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
@@ -158,13 +161,14 @@ pub(crate) struct Fiber {
     refusals: Cell<u32>,
     /// It is in an interposed call of libc: nothing may unwind, and a further such call is plain.
     in_libc_call: Cell<bool>,
+    hazards: hazards::Hazards,
     unwinding: Cell<Unwinding>,
     /// The question that it is resumed to answer. `None` if it is resumed to continue.
     probed: Cell<Option<Probe>>,
     /// When it was last suspended, by its worker's coarse clock.
     since_ns: Cell<u64>,
     /// The object it waits for, which lies in its suspended frame.
-    target: Cell<Option<NonNull<dyn WaitTarget>>>,
+    target: Cell<Option<Target<'static>>>,
     cold: Cold,
 }
 
@@ -198,8 +202,7 @@ struct Cold {
     departure: Cell<Option<(u32, u64)>>,
     /// It waits for other fibers to end, or has done so until it was made ready.
     waits_for_fibers: Cell<bool>,
-    /// The answer to the last probe.
-    answer: RefCell<Answer>,
+    probes: Probes,
     /// The address of the frame that catches the last cancel which unwound the fiber.
     cancel_catcher: Cell<usize>,
 }
@@ -226,6 +229,7 @@ impl Fiber {
             cancelled: Cell::new(false),
             refusals: Cell::new(0),
             in_libc_call: Cell::new(false),
+            hazards: hazards::Hazards::default(),
             unwinding: Cell::new(Unwinding::No),
             probed: Cell::new(None),
             since_ns: Cell::new(0),
@@ -248,7 +252,7 @@ impl Fiber {
                 long_runs: Cell::new(0),
                 departure: Cell::new(None),
                 waits_for_fibers: Cell::new(false),
-                answer: RefCell::default(),
+                probes: Probes::default(),
                 cancel_catcher: Cell::new(0),
             },
         }
@@ -273,6 +277,7 @@ impl Fiber {
         self.cold.wakes.set(None);
         self.refusals.set(0);
         self.in_libc_call.set(false);
+        self.hazards.reset();
         self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);
         family.add_member();
@@ -475,11 +480,9 @@ impl Fiber {
     }
 
     /// The object that the fiber waits for, if it is known.
-    pub(super) fn target(&self) -> Option<&dyn WaitTarget> {
-        let waits = matches!(self.state.get(), RunState::Waiting(_));
-        // SAFETY: I2. It lies in the suspended frame, which takes it back before it continues
-        // (`set_target`).
-        self.target.get().filter(|_| waits).map(|target| unsafe { target.as_ref() })
+    pub(super) fn target(&self) -> Option<Target<'_>> {
+        // It lies in the suspended frame, which takes it back before it continues (`set_target`).
+        self.target.get().filter(|_| matches!(self.state.get(), RunState::Waiting(_)))
     }
 
     /// Sets the object that the fiber waits for next.
@@ -488,13 +491,10 @@ impl Fiber {
     ///
     /// I2: it stays in place until the caller takes it back (`None`), on this fiber.
     #[inline(always)]
-    pub(super) unsafe fn set_target<'a>(&self, target: Option<&'a (dyn WaitTarget + 'a)>) {
+    pub(super) unsafe fn set_target(&self, target: Option<Target<'_>>) {
         // SAFETY: I2. Only the lifetime changes, and the contract covers it.
-        let target = target.map(|target| unsafe {
-            std::mem::transmute::<NonNull<dyn WaitTarget + 'a>, NonNull<dyn WaitTarget>>(
-                target.into(),
-            )
-        });
+        let target = target
+            .map(|target| unsafe { std::mem::transmute::<Target<'_>, Target<'static>>(target) });
         self.target.set(target);
     }
 }

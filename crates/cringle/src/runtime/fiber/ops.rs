@@ -3,7 +3,9 @@
 use super::{Fiber, RunState, Wait};
 use crate::driver::completion::OpState;
 use crate::driver::{Completion, Driver, OpDescription, OpSlot};
+use crate::sys::debug_info::Field;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 
 /// The addresses of the completions that a fiber waits for: one, or those of an array of slots.
 #[derive(Clone, Copy)]
@@ -28,10 +30,7 @@ impl WaitedOps {
     pub(in crate::runtime) fn slots(slots: &[OpSlot]) -> WaitedOps {
         match slots.first() {
             Some(_) => WaitedOps {
-                first: slots
-                    .as_ptr()
-                    .wrapping_byte_add(std::mem::offset_of!(OpSlot, completion))
-                    .cast(),
+                first: slots.as_ptr().wrapping_byte_add(offset_of!(OpSlot, completion)).cast(),
                 count: slots.len(),
                 stride: size_of::<OpSlot>(),
             },
@@ -43,6 +42,13 @@ impl WaitedOps {
         (0..self.count).map(move |n| self.first.wrapping_byte_add(n * self.stride))
     }
 }
+
+/// Where a debugger finds the ops, from the fiber's block.
+pub(super) const FIELDS: &[Field] = &[
+    Field::new("fiber.ops.first", offset_of!(Fiber, ops) + offset_of!(WaitedOps, first)),
+    Field::new("fiber.ops.count", offset_of!(Fiber, ops) + offset_of!(WaitedOps, count)),
+    Field::new("fiber.ops.stride", offset_of!(Fiber, ops) + offset_of!(WaitedOps, stride)),
+];
 
 /// An op in flight.
 pub(in crate::runtime) struct OpRef<'a> {

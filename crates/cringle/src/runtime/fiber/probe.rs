@@ -7,6 +7,7 @@
 use super::Fiber;
 use crate::sys::plainly;
 use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
 
 /// The stack that a backtrace may take.
 const BACKTRACE_BYTES: usize = 32 << 10;
@@ -16,10 +17,20 @@ const BACKTRACE_BYTES: usize = 32 << 10;
 pub(super) enum Probe {
     Backtrace,
     Unwinding,
+    GivePagesBack,
+}
+
+/// A fiber's part in probes.
+#[derive(Default)]
+pub(super) struct Probes {
+    /// The answer to the last one.
+    answer: RefCell<Answer>,
+    /// The fiber's `since_ns` when it last gave pages of its stack back.
+    trimmed_ns: Cell<u64>,
 }
 
 #[derive(Default)]
-pub(super) enum Answer {
+enum Answer {
     #[default]
     None,
     Backtrace(Backtrace),
@@ -52,8 +63,12 @@ impl Fiber {
             Probe::Backtrace if self.stack().bytes_left() < BACKTRACE_BYTES => Answer::None,
             Probe::Backtrace => Answer::Backtrace(plainly(Backtrace::force_capture)),
             Probe::Unwinding => Answer::Unwinding(self.frames_unwind()),
+            Probe::GivePagesBack => {
+                self.stack().give_back_below_caller();
+                Answer::None
+            }
         };
-        *self.cold.answer.borrow_mut() = answer;
+        *self.cold.probes.answer.borrow_mut() = answer;
     }
 
     /// Returns the backtrace of a suspended fiber; `None` if its stack has no room for that.
@@ -72,6 +87,20 @@ impl Fiber {
         }
     }
 
+    /// Makes a suspended fiber give back the pages of its stack that no frame uses.
+    pub(in crate::runtime) fn ask_to_give_pages_back(&self) {
+        self.probe(Probe::GivePagesBack);
+    }
+
+    /// When the wait began in which the fiber last gave pages back.
+    pub(in crate::runtime) fn trimmed_ns(&self) -> u64 {
+        self.cold.probes.trimmed_ns.get()
+    }
+
+    pub(in crate::runtime) fn set_trimmed_ns(&self, ns: u64) {
+        self.cold.probes.trimmed_ns.set(ns);
+    }
+
     /// Resumes a suspended fiber to answer. Only code of this module runs on its stack. A fiber
     /// that has not begun does not answer, because it would begin. The running fiber must not be
     /// probed.
@@ -88,6 +117,6 @@ impl Fiber {
         let result = self.switch_in(body);
         self.probed.set(None);
         debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())), "I1: it waits on");
-        std::mem::take(&mut *self.cold.answer.borrow_mut())
+        std::mem::take(&mut *self.cold.probes.answer.borrow_mut())
     }
 }

@@ -51,6 +51,9 @@ pub(in crate::runtime) struct Transit<M> {
 }
 
 impl<M> Transit<M> {
+    /// The offset of the host's number, for debuggers.
+    pub(super) const HOST: usize = std::mem::offset_of!(Transit<M>, host);
+
     pub(in crate::runtime) fn new(host: usize) -> Transit<M> {
         Transit { host: AtomicUsize::new(host), held: Mutex::new(Vec::new()) }
     }

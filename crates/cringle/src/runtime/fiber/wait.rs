@@ -41,7 +41,30 @@ pub(in crate::runtime) const WAIT_WORDS: [&str; 19] = [
     "condvar", "barrier", "once", "group", "watch", "future", "sync", "answers", "yield",
 ];
 
+/// The object of each wait, in the order of [`Wait`].
+pub(in crate::runtime) const WAIT_PHRASES: [&str; 18] = [
+    "an operation in the kernel",
+    "room among the operations in flight",
+    "an unpark",
+    "a timer",
+    "another fiber's end",
+    "the fibers of a scope",
+    "a closure on the blocking pool",
+    "a lock",
+    "a permit of a semaphore",
+    "the other side of a channel",
+    "a notification",
+    "the other fibers at a barrier",
+    "an initialisation",
+    "the members of a wait group",
+    "a new value",
+    "a future",
+    "a sync of its file by another caller",
+    "other workers' answers to a dump",
+];
+
 const _: () = assert!(WAIT_WORDS.len() == Wait::Answers as usize + 2, "a word for each wait");
+const _: () = assert!(WAIT_PHRASES.len() == Wait::Answers as usize + 1, "a phrase for each wait");
 
 impl Wait {
     /// Whether a cancel ends the wait. (Ops end by their own completion, which a cancel hastens.)
@@ -61,25 +84,6 @@ impl Wait {
 
     /// The object of the wait, as in "waits for a lock".
     pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Wait::Ops => "an operation in the kernel",
-            Wait::Room => "room among the operations in flight",
-            Wait::Park => "an unpark",
-            Wait::Sleep => "a timer",
-            Wait::Join => "another fiber's end",
-            Wait::Scope => "the fibers of a scope",
-            Wait::Unblock => "a closure on the blocking pool",
-            Wait::Lock => "a lock",
-            Wait::Permit => "a permit of a semaphore",
-            Wait::Channel => "the other side of a channel",
-            Wait::Condvar => "a notification",
-            Wait::Barrier => "the other fibers at a barrier",
-            Wait::Once => "an initialisation",
-            Wait::Group => "the members of a wait group",
-            Wait::Watch => "a new value",
-            Wait::Future => "a future",
-            Wait::Sync => "a sync of its file by another caller",
-            Wait::Answers => "other workers' answers to a dump",
-        }
+        WAIT_PHRASES[self as usize]
     }
 }

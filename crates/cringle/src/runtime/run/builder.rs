@@ -1,18 +1,22 @@
 //! The options of a run.
 
+mod choices;
+mod internal;
+
 use super::start::Setup;
 use crate::driver::UringOptions;
 use crate::driver::{Feature, Features};
 use crate::runtime::balance::Balance;
-use crate::runtime::diagnostics::watchdog;
-use crate::runtime::driver_choice::{DriverChoice, Plan};
+use crate::runtime::crash;
+use crate::runtime::driver_choice::DriverChoice;
 use crate::runtime::foreign;
-use crate::runtime::overflow;
-use crate::runtime::thread_locals::{self, ThreadLocals};
+use crate::runtime::hazards;
+use crate::runtime::thread_locals::ThreadLocals;
 use crate::runtime::threads::Threads;
 use crate::runtime::unwinding;
 use crate::runtime::worker::Worker;
 use crate::sys;
+use internal::RestoreAffinity;
 use std::io;
 use std::panic::Location;
 #[cfg(feature = "sim")]
@@ -51,7 +55,7 @@ impl std::fmt::Debug for World {
 ///     numbers.into_iter().map(|handle| handle.join().unwrap()).sum::<u32>()
 /// })?;
 /// assert_eq!(sum, 385);
-/// # Ok::<(), std::io::Error>(())
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs until `run` is called"]
@@ -61,6 +65,8 @@ pub struct Builder {
     driver: DriverChoice,
     ring: UringOptions,
     overflow_handler: bool,
+    /// `None`: the environment decides.
+    crash_text: Option<bool>,
     is_open: bool,
     /// `None`: the environment decides. `Some(None)`: no watchdog.
     watchdog: Option<Option<Duration>>,
@@ -82,6 +88,12 @@ impl Default for Builder {
 
 impl Builder {
     /// Returns the defaults: one worker for each core that the process may use, not pinned.
+    ///
+    /// ```
+    /// let builder = cringle::Builder::new();
+    /// assert_eq!(builder.run(|| 6 * 7)?, 42);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn new() -> Builder {
         let ring = UringOptions {
             entries: DEFAULT_RING_ENTRIES,
@@ -96,6 +108,7 @@ impl Builder {
             driver: DriverChoice::Auto,
             ring,
             overflow_handler: true,
+            crash_text: None,
             is_open: false,
             watchdog: None,
             thread_locals: None,
@@ -108,6 +121,13 @@ impl Builder {
 
     /// Sets the number of workers, 1 to 1024. A worker is an OS thread with a ring; the calling
     /// thread is the first.
+    ///
+    /// ```
+    /// use cringle::runtime;
+    ///
+    /// assert_eq!(cringle::Builder::new().workers(3).run(runtime::workers)?, Some(3));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn workers(mut self, workers: usize) -> Builder {
         self.workers = Some(workers);
         self
@@ -116,6 +136,15 @@ impl Builder {
     /// Pins each worker to one core, among those that the process may use (default: no). Threads
     /// that a pinned worker starts inherit its core. `run` restores the caller's cores when it
     /// returns.
+    ///
+    /// ```
+    /// use std::thread::available_parallelism;
+    ///
+    /// // Each worker runs on one core.
+    /// let cores = cringle::Builder::new().pin(true).run(available_parallelism)??;
+    /// assert_eq!(cores.get(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn pin(mut self, pin: bool) -> Builder {
         self.pin = pin;
         self
@@ -133,7 +162,7 @@ impl Builder {
     ///     Driver::Epoll(why) => assert!(why.was_chosen()),
     ///     other => unreachable!("{other:?}"),
     /// })?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn driver(mut self, driver: DriverChoice) -> Builder {
         self.driver = driver;
@@ -142,6 +171,23 @@ impl Builder {
 
     /// Sets the number of entries in each ring's submission queue, 1 to 32768 (default: 256). The
     /// kernel rounds it up to a power of two. A full queue is submitted at once.
+    ///
+    /// ```
+    /// use cringle::{block::Batch, fs::File};
+    ///
+    /// // A batch of 1,024 reads is submitted by one call.
+    /// let counts = cringle::Builder::new().ring_entries(1024).run(|| {
+    ///     let file = File::open("/proc/self/exe")?;
+    ///     let mut blocks = vec![[0; 16]; 1024];
+    ///     let mut batch = Batch::new();
+    ///     for (n, block) in (0..).zip(&mut blocks) {
+    ///         batch.read(&file, block, n * 16);
+    ///     }
+    ///     batch.submit().into_iter().sum::<std::io::Result<usize>>()
+    /// })??;
+    /// assert_eq!(counts, 1024 * 16);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn ring_entries(mut self, entries: u32) -> Builder {
         self.ring.entries = entries;
         self
@@ -151,6 +197,17 @@ impl Builder {
     /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue holds as
     /// many entries. Operations that wait for a peer do not count: a read of a pipe or a socket,
     /// [`io::ready`](crate::io::ready).
+    ///
+    /// ```
+    /// use cringle::{fiber, fs};
+    ///
+    /// // A disk that is at its best with 16 requests: the other fibers wait.
+    /// let sizes = cringle::Builder::new().in_flight_limit(16).run(|| {
+    ///     fiber::join_all((0..100).map(|_| || fs::read("/proc/self/exe").map(|file| file.len())))
+    /// })?;
+    /// assert_eq!(sizes.len(), 100);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn in_flight_limit(mut self, operations: u32) -> Builder {
         self.ring.in_flight_limit = operations;
         self
@@ -158,12 +215,29 @@ impl Builder {
 
     /// Lets a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`). The thread sleeps
     /// after it has been idle for this time. It pays off only with a core of its own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// cringle::Builder::new().workers(1).sqpoll(Duration::from_millis(10)).run(|| ())?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn sqpoll(mut self, idle: Duration) -> Builder {
         self.ring.sqpoll = Some(idle);
         self
     }
 
     /// Disables a feature of the ring that the kernel may have, to measure what it brings.
+    ///
+    /// ```
+    /// use cringle::runtime::{self, Driver, Feature};
+    ///
+    /// let driver = cringle::Builder::new().without(Feature::Futex).run(runtime::driver)?;
+    /// if let Driver::Uring(features) = driver {
+    ///     assert!(!features.has(Feature::Futex));
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn without(mut self, feature: Feature) -> Builder {
         self.ring.features = self.ring.features.without(feature);
         self
@@ -171,9 +245,38 @@ impl Builder {
 
     /// Reports stack overflows of fibers by a handler of `SIGSEGV` and `SIGBUS` (default: yes). The
     /// handler is installed once in a process, and passes every other fault on to the handler
-    /// before it. Without it an overflow still ends the process, by a bare `SIGSEGV`.
+    /// before it. Without it an overflow still ends the process, by a bare `SIGSEGV`. `false` also
+    /// disables the [`crash_text`](Self::crash_text), and leaves all signals alone.
+    ///
+    /// ```
+    /// // The program's own handler of SIGSEGV stays alone.
+    /// cringle::Builder::new().overflow_handler(false).run(|| ())?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn overflow_handler(mut self, install: bool) -> Builder {
         self.overflow_handler = install;
+        self
+    }
+
+    /// Prints the fiber on which the process dies by `SIGSEGV`, `SIGBUS` or `SIGABRT`, on standard
+    /// error: its name, its worker, its stack and a backtrace of addresses, with the command that
+    /// looks their names up. (A panic that aborts, and `process::abort`, are `SIGABRT`.) Then the
+    /// process dies as it would have otherwise, with its core file.
+    ///
+    /// By default the environment variable `CRINGLE_CRASH_TEXT` decides, `on` or `off`; without it
+    /// the text is printed.
+    ///
+    /// A handler of the program that was installed before `run` is called first, and wins: the text
+    /// is printed only if the default action is in force after it. One that is installed later
+    /// replaces this one. A signal outside of any fiber prints nothing. Once a run of the process
+    /// has enabled the text, it stays enabled.
+    ///
+    /// ```
+    /// cringle::Builder::new().crash_text(false).run(|| ())?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn crash_text(mut self, print: bool) -> Builder {
+        self.crash_text = Some(print);
         self
     }
 
@@ -182,19 +285,21 @@ impl Builder {
     /// spawned it, once. A fiber that suspends before twice the time may go unreported. `None`
     /// disables the watchdog.
     ///
-    /// By default the environment variable `CRINGLE_WATCHDOG` decides, a number of milliseconds or
-    /// `off`. Without it the limit is 10 ms where debug assertions are on, and there is no watchdog
-    /// elsewhere.
+    /// By default the environment variable `CRINGLE_WATCHDOG` decides, a number of milliseconds,
+    /// `locks` or `off`. Without it the limit is 10 ms where debug assertions are on. Elsewhere
+    /// only *locks* are watched: a fiber is reported if a lock of std or libc (a futex) blocks its
+    /// worker for more than two seconds.
     ///
     /// The watchdog is a thread. It looks four times within the limit while fibers run, and ten
-    /// times a second while none does. Fibers pay nothing for it. A simulation has no watchdog.
+    /// times a second while none does; for locks alone, once a second. Fibers pay nothing for it. A
+    /// simulation has no watchdog.
     ///
     /// ```
     /// use std::time::Duration;
     ///
     /// let builder = cringle::Builder::new().watchdog(Duration::from_millis(50));
     /// builder.run(|| ())?;
-    /// # Ok::<(), std::io::Error>(())
+    /// # std::io::Result::Ok(())
     /// ```
     pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> Builder {
         self.watchdog = Some(limit.into());
@@ -270,28 +375,6 @@ impl Builder {
         self
     }
 
-    /// Polls for direct reads and writes of batches, where the device can.
-    pub(crate) fn iopoll(mut self, poll: bool) -> Builder {
-        self.ring.iopoll = poll;
-        self
-    }
-
-    /// Allows other threads to start fibers in the runtime.
-    pub(crate) fn open_to_outside(mut self) -> Builder {
-        self.is_open = true;
-        self
-    }
-
-    /// Runs in this simulated world. The runtime counts as open, so that no call blocks the thread
-    /// in the belief that no other fiber could run.
-    #[cfg(feature = "sim")]
-    pub(crate) fn simulated(core: &SimCore) -> Builder {
-        let workers = crate::driver::sim::lock(core).begin_run();
-        let mut builder = Builder::new().workers(workers).open_to_outside();
-        builder.world = World(Some(Arc::clone(core)));
-        builder
-    }
-
     /// Chooses whether started fibers move between workers (default: the environment variable
     /// `CRINGLE_BALANCE`, `fixed` or `moving`; without it [`Balance::Fixed`]).
     ///
@@ -345,10 +428,20 @@ impl Builder {
     ///
     /// `f` has a stack of 8 MiB, or of `RUST_MIN_STACK` bytes if that is more.
     ///
+    /// ```
+    /// use cringle::fs;
+    ///
+    /// // The first error is that of `run`, the second one that of the closure.
+    /// let own_program = cringle::Builder::new().workers(1).run(|| fs::read("/proc/self/exe"))??;
+    /// assert!(own_program.starts_with(b"\x7fELF"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER`, `CRINGLE_BALANCE`,
-    /// `CRINGLE_THREAD_LOCALS` or `CRINGLE_WATCHDOG` in the environment cannot be parsed.
+    /// `CRINGLE_THREAD_LOCALS`, `CRINGLE_WATCHDOG`, `CRINGLE_DUMP`, `CRINGLE_DETECT` or
+    /// `CRINGLE_CRASH_TEXT` in the environment cannot be parsed.
     /// `Unsupported` if private thread-locals were chosen, or libc's calls are interposed, and they
     /// cannot be had here. Otherwise the error of the system that refused a thread, a stack or a
     /// ring, with the remedy. `f` has not run in these cases.
@@ -367,10 +460,18 @@ impl Builder {
         );
         self.validate()?;
         crate::trace::start_from_environment()?;
+        crate::start_from_environment()?;
+        hazards::start_from_environment()?;
         sys::set_beside(|call| foreign::beside(call));
+        // Without a handler of `fork`, its children cannot call `run`.
+        let _ = crate::runtime::watch_forks();
         unwinding::install_hook();
+        let crash_text = self.prints_crash_text()?;
         if self.overflow_handler {
-            overflow::install_handler();
+            crash::install_overflow_handler();
+        }
+        if self.overflow_handler && crash_text {
+            crash::report_crashes();
         }
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
@@ -381,7 +482,7 @@ impl Builder {
             workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
             pin: self.pin,
             is_open: self.is_open,
-            watchdog: self.watchdog_limit()?,
+            watchdog: self.watched()?,
             thread_locals,
             threads: self.threads_to_use()?,
             balance,
@@ -392,101 +493,5 @@ impl Builder {
             world: self.world,
         };
         setup.run(plan, f)
-    }
-
-    /// Returns the entries of the submission and the completion queue that each ring requests.
-    #[doc(hidden)]
-    pub fn queue_entries(&self) -> (u32, u32) {
-        let entries = self.ring.entries;
-        (entries, self.ring.cq_entries().max(entries))
-    }
-
-    fn validate(&self) -> io::Result<()> {
-        let (entries, limit) = (self.ring.entries, self.ring.in_flight_limit);
-        let text = if self.workers.is_some_and(|workers| !(1..=MAX_WORKERS).contains(&workers)) {
-            format!("Builder::workers must be 1 to {MAX_WORKERS}")
-        } else if !(1..=MAX_RING_ENTRIES).contains(&entries) {
-            format!("Builder::ring_entries is {entries}, must be 1 to {MAX_RING_ENTRIES}")
-        } else if !(1..=MAX_IN_FLIGHT).contains(&limit) {
-            format!("Builder::in_flight_limit is {limit}, must be 1 to {MAX_IN_FLIGHT}")
-        } else {
-            return Ok(());
-        };
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
-    }
-
-    fn plan(&self) -> io::Result<Plan> {
-        if self.is_simulated() {
-            return Ok(Plan::Rings { or_epoll: false });
-        }
-        self.driver.plan()
-    }
-
-    fn watchdog_limit(&self) -> io::Result<Option<Duration>> {
-        match self.watchdog {
-            _ if self.is_simulated() => Ok(None),
-            Some(limit) => Ok(limit),
-            None => watchdog::limit_of_environment(),
-        }
-    }
-
-    fn balance_to_use(&self) -> io::Result<Balance> {
-        let chosen = match self.balance {
-            Some(balance) => Some(balance),
-            None => Balance::of_environment()?,
-        };
-        Ok(chosen.unwrap_or_default())
-    }
-
-    fn thread_locals_to_use(&self, balance: Balance) -> io::Result<ThreadLocals> {
-        let choice = match self.thread_locals {
-            Some(choice) => Some(choice),
-            None => ThreadLocals::of_environment()?,
-        };
-        let choice = choice.unwrap_or_else(|| match balance {
-            Balance::Fixed => ThreadLocals::default_choice(),
-            Balance::Moving | Balance::Restless => ThreadLocals::Private,
-        });
-        if choice == ThreadLocals::Private {
-            thread_locals::check()?;
-        } else if balance.moves() {
-            let text = "fibers that move between workers (Balance::Moving) need thread-locals of \
-                        their own, but ThreadLocals::Shared was chosen; remove one of the two";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        } else if sys::is_interposed() && !self.is_simulated() {
-            let text = "this program interposes libc's calls (`cringle_interpose::install!`), for \
-                        which fibers need thread-locals of their own, but ThreadLocals::Shared was \
-                        chosen; remove one of the two";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        Ok(choice)
-    }
-
-    fn threads_to_use(&self) -> io::Result<Threads> {
-        let choice = match self.threads {
-            Some(choice) => Some(choice),
-            None => Threads::of_environment()?,
-        };
-        let choice = choice.unwrap_or_default();
-        choice.check()?;
-        Ok(choice)
-    }
-
-    fn is_simulated(&self) -> bool {
-        #[cfg(feature = "sim")]
-        return self.world.0.is_some();
-        #[cfg(not(feature = "sim"))]
-        return false;
-    }
-}
-
-/// Gives the caller's thread its cores back.
-struct RestoreAffinity(Vec<usize>);
-
-impl Drop for RestoreAffinity {
-    fn drop(&mut self) {
-        // A changed cpuset may forbid cores that the thread had before. That is no error of the
-        // closure.
-        let _ = sys::set_affinity(&self.0);
     }
 }

@@ -12,12 +12,12 @@ use crate::driver::sim::{self, Sim};
 use crate::driver::uring::check_seccomp;
 use crate::driver::{Driver, Epoll, Uring, UringOptions};
 use crate::runtime::balance::Balance;
+use crate::runtime::crash::SignalStack;
 use crate::runtime::diagnostics::dump;
-use crate::runtime::diagnostics::watchdog::Watchdog;
+use crate::runtime::diagnostics::watchdog::{Watchdog, Watched};
 use crate::runtime::driver_choice::{NoRing, Plan};
 use crate::runtime::fiber::body::run_root_body;
 use crate::runtime::label::Origin;
-use crate::runtime::overflow::SignalStack;
 use crate::runtime::shared::{Shared, Stealers, Unstarted};
 use crate::runtime::stack::{self, StackPool};
 use crate::runtime::thread_locals::ThreadLocals;
@@ -31,14 +31,13 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
 
 /// The resolved options of one run.
 pub(super) struct Setup {
     pub(super) workers: usize,
     pub(super) pin: bool,
     pub(super) is_open: bool,
-    pub(super) watchdog: Option<Duration>,
+    pub(super) watchdog: Option<Watched>,
     pub(super) thread_locals: ThreadLocals,
     pub(super) threads: Threads,
     pub(super) balance: Balance,
@@ -90,7 +89,7 @@ impl Setup {
         shared.set_threads(self.threads);
         let shared = Arc::new(shared);
         let _listed = dump::list(&shared);
-        let _watchdog = self.watchdog.and_then(|limit| Watchdog::start(&shared, limit));
+        let _watchdog = self.watchdog.and_then(|watched| Watchdog::start(&shared, watched));
         let mut setups = (0u32..).zip(queues).zip(bells).map(|((index, queues), bell)| {
             let cpu = self.pin.then(|| self.cpus[index as usize % self.cpus.len()]);
             let shared = Arc::clone(&shared);
@@ -223,7 +222,7 @@ impl WorkerSetup<'_> {
         // the fiber has ended.
         unsafe { worker.start(stack::main_stack_bytes(), Kin::Callers, body) }?;
         threads.keep();
-        let _signal_stack = SignalStack::ensure();
+        let _signal_stack = SignalStack::replace();
         block.call(|| run_worker(&worker));
         Worker::leave_thread();
         shared.barrier.wait();
@@ -243,7 +242,7 @@ impl WorkerSetup<'_> {
             Err(e) => return drop(report.send(Err(e))),
         };
         drop(report.send(Ok(())));
-        let _signal_stack = SignalStack::ensure();
+        let _signal_stack = SignalStack::replace();
         run_worker(&worker);
         if !shared.was_abandoned() {
             shared.barrier.wait();

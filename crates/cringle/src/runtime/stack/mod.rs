@@ -23,7 +23,9 @@ const MIN_STACK_BYTES: usize = 16 << 10;
 const CLASSES: usize = 46 - MIN_STACK_BYTES.ilog2() as usize;
 /// C code without stack probes can jump over a page, but hardly over this.
 pub(crate) const GUARD_BYTES: usize = 64 << 10;
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
+/// More than the frames of a system call and the red zone below them.
+const CALL_BYTES: usize = 1024;
 
 /// One stack of a pool. Its memory belongs to a slab of the pool, which unmaps it.
 #[derive(Debug)]
@@ -70,6 +72,10 @@ pub(super) struct StackBounds {
 }
 
 impl StackBounds {
+    /// The offsets of its parts, for debuggers.
+    pub(super) const GUARD: usize = std::mem::offset_of!(StackBounds, guard);
+    pub(super) const BYTES: usize = std::mem::offset_of!(StackBounds, bytes);
+
     pub(super) fn bytes(self) -> usize {
         self.bytes
     }
@@ -86,9 +92,32 @@ impl StackBounds {
         (self.guard + GUARD_BYTES, self.bytes + PAGE_BYTES)
     }
 
+    /// The addresses that a fiber may use.
+    pub(super) fn usable(self) -> Range<usize> {
+        self.guard + GUARD_BYTES..self.range().end
+    }
+
     /// Whether an access to `address` overflows the stack.
     pub(super) fn guard_contains(self, address: usize) -> bool {
         (self.guard..self.guard + GUARD_BYTES).contains(&address)
+    }
+
+    /// Gives the pages below the caller's frame, which lies on this stack, back to the kernel. They
+    /// read as zeroes when they are used again.
+    #[inline(never)]
+    pub(super) fn give_back_below_caller(self) {
+        let (low, pointer) = (self.guard + GUARD_BYTES, pointer());
+        // A fiber may be suspended on a stack that its own code has made; then these pages are in
+        // use.
+        if !self.range().contains(&pointer) {
+            return;
+        }
+        let high = pointer.saturating_sub(CALL_BYTES) & !(PAGE_BYTES - 1);
+        if high > low {
+            // SAFETY: I2, I3. The pages belong to this stack. Its fiber runs here, so all of its
+            // frames are above the stack pointer, and the calls that follow fit into CALL_BYTES.
+            unsafe { give_back(low, high) };
+        }
     }
 
     /// The bytes that the caller, which runs on this stack, may still use.
@@ -120,6 +149,17 @@ pub(super) fn pointer() -> usize {
         pointer = (&raw const here).addr();
     }
     pointer
+}
+
+/// Gives pages back to the kernel. In a process that locks its memory the kernel refuses, and they
+/// stay.
+///
+/// # Safety
+///
+/// I2: they belong to a stack, and no frame on it lies there.
+unsafe fn give_back(low: usize, high: usize) {
+    // SAFETY: by the contract of this function.
+    unsafe { libc::madvise(low as *mut _, high - low, libc::MADV_DONTNEED) };
 }
 
 /// The bytes of `RUST_MIN_STACK`, which raises the stacks of std's threads too.

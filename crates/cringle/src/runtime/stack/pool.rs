@@ -8,6 +8,7 @@
 use super::slab::Slab;
 use super::{
     CLASSES, DEFAULT_STACK_BYTES, GUARD_BYTES, MIN_STACK_BYTES, PAGE_BYTES, Stack, class_of,
+    give_back,
 };
 use std::io;
 
@@ -17,6 +18,8 @@ const SLAB_STACKS: usize = 64;
 const FIRST_SLAB_STACKS: usize = 8;
 /// Free stacks of one size that keep their touched pages.
 const WARM_STACKS: usize = 128;
+/// The top of a free stack, whose pages the next fiber uses in any case.
+const SHALLOW_BYTES: usize = 8 << 10;
 /// Address space of idle slabs that stays mapped, enough for a thousand default stacks.
 const MOST_IDLE_BYTES: usize = 3 << 29;
 
@@ -67,6 +70,11 @@ impl StackPool {
         }
     }
 
+    /// Gives the deep pages of the stacks back that were free since the last call.
+    pub(in crate::runtime) fn give_idle_pages_back(&mut self) {
+        self.classes.iter_mut().for_each(Class::give_idle_pages_back);
+    }
+
     /// Unmaps idle slabs, those of the largest stacks first, until they have at most this many
     /// bytes. Returns the number of slabs that it unmapped.
     pub(in crate::runtime) fn trim(&mut self, most_idle_bytes: usize) -> usize {
@@ -95,6 +103,10 @@ struct Class {
     index: u8,
     /// Free stacks that keep the pages they touched, the last one that was given back on top.
     warm: Vec<Stack>,
+    /// Of these, the lowest have not been taken since the last search for idle ones, and the lowest
+    /// of those have given their deep pages back.
+    untouched: usize,
+    shallow: usize,
     /// By the number that their stacks have. An unmapped slab leaves a vacancy.
     slabs: Vec<Option<Slab>>,
     vacant: Vec<u32>,
@@ -110,6 +122,8 @@ impl Class {
         Class {
             index: index as u8,
             warm: Vec::new(),
+            untouched: 0,
+            shallow: 0,
             slabs: Vec::new(),
             vacant: Vec::new(),
             open: Vec::new(),
@@ -129,7 +143,10 @@ impl Class {
     #[inline]
     fn take(&mut self, idle_bytes: &mut usize) -> io::Result<Stack> {
         let stack = match self.warm.pop() {
-            Some(stack) => stack,
+            Some(stack) => {
+                self.untouched = self.untouched.min(self.warm.len());
+                stack
+            }
             None => self.take_cold(idle_bytes)?,
         };
         let slab = self.slab(stack.slab);
@@ -176,13 +193,24 @@ impl Class {
         }
     }
 
+    fn give_idle_pages_back(&mut self) {
+        self.shallow = self.shallow.min(self.untouched);
+        for stack in &self.warm[self.shallow..self.untouched] {
+            let (low, top) = (stack.bottom.get() + GUARD_BYTES, stack.top.get());
+            let high = (top - SHALLOW_BYTES) & !(PAGE_BYTES - 1);
+            // SAFETY: I2. The range is this stack's own memory, and its fiber has ended.
+            unsafe { give_back(low, high.max(low)) };
+        }
+        self.shallow = self.untouched;
+        self.untouched = self.warm.len();
+    }
+
     #[cold]
     fn give_back_cold(&mut self, stack: Stack) {
         let number = stack.slab;
         let start = stack.bottom.get() + GUARD_BYTES;
-        let bytes = self.stack_bytes() + PAGE_BYTES;
         // SAFETY: I2. The range is this stack's own memory, and its fiber has ended.
-        unsafe { libc::madvise(start as *mut _, bytes, libc::MADV_DONTNEED) };
+        unsafe { give_back(start, start + self.stack_bytes() + PAGE_BYTES) };
         self.slab(number).cold.push(stack);
         self.list_open(number, true);
     }
@@ -241,6 +269,7 @@ impl Class {
         self.list_idle(number, false);
         self.list_open(number, false);
         self.warm.retain(|stack| stack.slab != number);
+        (self.untouched, self.shallow) = (0, 0);
         let slab = self.slabs[number as usize].take().expect("it was mapped");
         *idle_bytes -= slab.bytes();
         self.vacant.push(number);

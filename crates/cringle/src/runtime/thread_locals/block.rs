@@ -5,10 +5,10 @@
 //! again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
 
 use super::destructor_list;
-use super::fork_guard;
 use super::glibc::Glibc;
 use super::libc_state;
 use super::modules::Modules;
+use crate::sys::fork;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::io;
@@ -58,7 +58,7 @@ impl Block {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
         };
         let modules = RefCell::new(Modules::now(glibc));
-        let generation = Cell::new(fork_guard::generation());
+        let generation = Cell::new(fork::generation());
         let block = Block { thread_pointer, glibc, modules, generation };
         // SAFETY: I14. The block was just made.
         unsafe { block.fill(id) };
@@ -339,7 +339,7 @@ impl Block {
     /// Makes a block that the pool had usable in this process. That may be a child of the one that
     /// made the block.
     pub(in crate::runtime) fn after_fork(&self) {
-        let generation = fork_guard::generation();
+        let generation = fork::generation();
         if self.generation.replace(generation) == generation {
             return;
         }

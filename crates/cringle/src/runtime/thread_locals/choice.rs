@@ -8,6 +8,14 @@ const VARIABLE: &str = "CRINGLE_THREAD_LOCALS";
 
 /// Whose thread-locals fibers use: see
 /// [`Builder::thread_locals`](crate::Builder::thread_locals).
+///
+/// ```
+/// use cringle::runtime::{self, ThreadLocals};
+///
+/// let builder = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
+/// assert_eq!(builder.run(runtime::thread_locals)?, Some(ThreadLocals::Shared));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ThreadLocals {
     /// The fibers of a worker share the thread-locals of its thread.

@@ -30,7 +30,7 @@ mod thread_pointer;
 
 pub(crate) use block::Block;
 pub use choice::ThreadLocals;
-pub(crate) use fork_guard::Section;
+pub(in crate::runtime) use fork_guard::in_child;
 pub(super) use set_id::{note_thread, threads_own};
 pub(super) use thread_pointer::on_block;
 
@@ -91,7 +91,7 @@ fn find_glibc() -> Result<&'static Glibc, String> {
     Glibc::check_platform()?;
     // First: a fork during the check must find the handlers, of which one ends the check in the
     // child.
-    fork_guard::install()?;
+    super::watch_forks()?;
     let _one_at_a_time = CHECK.lock();
     if let Some(glibc) = checked_glibc() {
         return Ok(glibc);

@@ -1,8 +1,8 @@
 //! The initial values of the thread-locals of each loaded module.
 
-use super::fork_guard::Section;
 use super::glibc::{Glibc, symbol};
 use super::slots::Slots;
+use crate::sys::fork::Section;
 use crate::sys::lock::Mutex;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

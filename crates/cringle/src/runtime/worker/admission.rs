@@ -279,11 +279,7 @@ impl Worker {
     ///
     /// As for [`Worker::start`].
     unsafe fn start_on(&self, stack: Stack, family: FamilyRef, body: impl FnOnce()) -> FiberRef {
-        let fiber = self.table.vacancy(|position, block| {
-            if self.moves.may_happen() {
-                self.me().blocks.add(position, block);
-            }
-        });
+        let fiber = self.table.vacancy(|position, block| self.me().blocks.add(position, block));
         let bounds = stack.bounds();
         let worker = NonNull::from(self);
         // SAFETY: I2. What the body borrows outlives the fiber, by the contract, and so does the

@@ -20,6 +20,9 @@ pub(crate) struct Before {
 }
 
 impl Current {
+    /// The offset of the running fiber, for debuggers.
+    pub(super) const RUNNING: usize = std::mem::offset_of!(Current, running);
+
     /// For the watchdog and the dump, by way of the worker's roster.
     pub(super) fn running(&self) -> &Running {
         &self.running

@@ -16,6 +16,7 @@ use crate::runtime::family::{Family, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
 use crate::runtime::thread_locals::{self, Block, ThreadLocals};
+use crate::sys::fork::Section;
 use crate::sys::lock::Mutex;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -151,7 +152,7 @@ fn take_block() -> io::Result<Block> {
 }
 
 fn with_pool<R>(f: impl FnOnce(&mut Vec<Block>) -> R) -> R {
-    let _section = thread_locals::Section::enter();
+    let _section = Section::enter();
     f(&mut POOL.lock())
 }
 

@@ -65,6 +65,11 @@ impl FiberTable {
         (block.id() == id).then_some(block)
     }
 
+    /// The block at this position; `None` behind the last one.
+    pub(super) fn at(&self, position: usize) -> Option<FiberRef> {
+        self.blocks.borrow().all.get(position).map(|&block| FiberRef::new(block))
+    }
+
     /// All fibers that have started and not ended.
     pub(super) fn fibers(&self) -> Vec<FiberRef> {
         let blocks = self.blocks.borrow();

@@ -18,7 +18,8 @@
 //! Each part owns its state: the ready fibers ([`schedule`]), fibers on the way to their start
 //! ([`admission`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on
 //! their way ([`cancel`]), unwinding fibers ([`unwinding`]), the state of the runtime
-//! ([`lifecycle`]), and records ([`events`]). The methods of [`Worker`] connect them.
+//! ([`lifecycle`]), idle stacks ([`trim`]), records ([`events`]). The methods of [`Worker`] connect
+//! them.
 
 mod admission;
 mod alarms;
@@ -47,6 +48,7 @@ mod snapshot;
 mod spans;
 mod stubborn;
 mod suspend;
+mod trim;
 mod turn;
 mod turns;
 mod unwinding;
@@ -64,6 +66,7 @@ use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
 use super::waker::Waker;
 use crate::driver::Driver;
+use crate::sys::debug_info::Field;
 use admission::Admission;
 use alarms::Alarms;
 use cancel::CancelQueue;
@@ -85,10 +88,12 @@ use schedule::Schedule;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 use stubborn::StubbornWatch;
+use trim::Trim;
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
@@ -114,6 +119,7 @@ pub(crate) struct Worker {
     moves: Moves,
     lifecycle: Lifecycle,
     spin_policy: SpinPolicy,
+    trim: Trim,
     events: Events,
     #[cfg(feature = "tracing")]
     outer_spans: spans::OuterSpans,
@@ -183,6 +189,12 @@ impl Worker {
     }
 }
 
+/// Where a debugger finds the parts of a [`Worker`].
+pub(super) const FIELDS: &[Field] = &[
+    Field::new("worker.running", offset_of!(Worker, current) + Current::RUNNING),
+    Field::new("worker.clock_ns", offset_of!(Worker, events) + Events::CLOCK),
+];
+
 impl Worker {
     pub(super) fn new(
         index: u32,
@@ -214,6 +226,7 @@ impl Worker {
             moves,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
+            trim: Trim::default(),
             #[cfg(feature = "tracing")]
             outer_spans: spans::OuterSpans::default(),
         }

@@ -156,8 +156,21 @@ impl Worker {
         }
     }
 
+    /// The block at this position among those that a worker has made, if this worker hosts it;
+    /// `None` behind the last one.
+    pub(super) fn hosted_at(&self, peer: usize, position: usize) -> Option<Option<FiberRef>> {
+        if !self.moves.may_happen() {
+            let own = if peer == self.index as usize { self.table.at(position) } else { None };
+            return own.map(Some);
+        }
+        let block = self.shared.peers[peer].blocks.get(position)?;
+        // SAFETY: I2. As in `find`.
+        let is_here = unsafe { FiberRef::transit(block) }.is_at(self.index as usize);
+        Some(is_here.then(|| FiberRef::new(block)))
+    }
+
     /// The fibers that this worker hosts.
-    pub(super) fn fibers(&self) -> Vec<FiberRef> {
+    pub(in crate::runtime) fn fibers(&self) -> Vec<FiberRef> {
         if !self.moves.may_happen() {
             return self.table.fibers();
         }

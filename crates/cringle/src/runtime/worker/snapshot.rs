@@ -100,7 +100,7 @@ impl Worker {
             tag: fiber.tag(),
             id: fiber.id(),
             worker: self.index,
-            origins: fiber.meta().map(|meta| meta.origins()).unwrap_or_default(),
+            origins: fiber.origins(),
             scope: fiber.scope(),
             activity,
             is_cancelled: fiber.is_cancelled(),
@@ -133,7 +133,7 @@ impl Worker {
         times
     }
 
-    fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
+    pub(in crate::runtime) fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
         if self.current.get() == Some(fiber) {
             return Some(plainly(Backtrace::force_capture));
         }

@@ -7,9 +7,10 @@
 
 use super::{Here, Worker};
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
+use crate::runtime::hazards;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
-use crate::runtime::wait_target::WaitTarget;
+use crate::runtime::wait_target::Target;
 use std::time::Instant;
 
 impl Here {
@@ -25,7 +26,7 @@ impl Here {
 
     /// [`suspend`](Self::suspend) with a description of the object that the fiber waits for.
     #[inline(always)]
-    pub(crate) fn suspend_on(self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
+    pub(crate) fn suspend_on(self, fiber: FiberRef, wait: Wait, target: Target<'_>) {
         let lent = LentFrame::begin();
         // SAFETY: I2, I12. The caller lends the target until this returns, and it is taken back
         // below; nothing unwinds in between.
@@ -49,7 +50,7 @@ impl Here {
         self,
         fiber: FiberRef,
         wait: Wait,
-        target: &dyn WaitTarget,
+        target: Target<'_>,
         until: Option<Instant>,
     ) {
         self.set_wait_alarm(fiber, until);
@@ -65,7 +66,7 @@ impl Here {
 
     /// [`suspend_on`](Self::suspend_on) for a wait that only the end of other fibers of this
     /// runtime ends.
-    pub(crate) fn suspend_for_fibers(self, fiber: FiberRef, wait: Wait, target: &dyn WaitTarget) {
+    pub(crate) fn suspend_for_fibers(self, fiber: FiberRef, wait: Wait, target: Target<'_>) {
         self.admission.begin_wait_for_fibers();
         fiber.set_waits_for_fibers(true);
         self.suspend_on(fiber, wait, target);
@@ -86,13 +87,20 @@ impl Here {
     pub(super) fn switch_out(self, fiber: FiberRef) {
         fiber.budget().refill();
         let lent = LentFrame::begin();
+        if hazards::COMPILED && fiber.holds_guards() {
+            self.report_held_guards(fiber);
+        }
         // std counts panics by thread, and other fibers run meanwhile (I8).
         let counted = self.before_suspension(fiber);
+        #[cfg(all(feature = "detect", not(feature = "tracing")))]
+        self.report_entered_span(fiber);
         #[cfg(feature = "tracing")]
         let spans = super::spans::Spans::leave();
         fiber.switch_out();
         #[cfg(feature = "tracing")]
         spans.enter_again();
+        #[cfg(all(feature = "detect", not(feature = "tracing")))]
+        self.note_span(fiber);
         if let Some(counted) = counted {
             self.after_suspension(fiber, counted);
         }

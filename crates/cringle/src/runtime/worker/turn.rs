@@ -12,6 +12,9 @@ impl Worker {
         while !self.lifecycle.is_stopped() {
             self.record_turn();
             let mut next = self.schedule.ready().take_all();
+            if next.is_some() {
+                self.trim.note_run();
+            }
             if self.moves.may_happen() | self.moves.are_drawn {
                 next = self.share(next);
             }
@@ -212,12 +215,13 @@ impl Worker {
         if self.workers() > 1 && !self.moves.are_drawn && self.spin(idle_since) {
             return;
         }
+        let trims_at = self.trim_idle_stacks(idle_since);
         self.shared.count_idle();
         // From here on, a message and a fiber that is made elsewhere wake this worker.
         let is_asleep = self.mailbox().inbox.fall_asleep();
         if is_asleep && !self.shared.has_work_elsewhere(self.index) {
             self.events.slept();
-            let deadline = [self.alarms.next(), self.next_look_at_others()];
+            let deadline = [self.alarms.next(), self.next_look_at_others(), trims_at];
             let deadline = deadline.into_iter().flatten().min();
             self.enter(driver::Wait::Until(deadline));
             self.spin_policy.learn(self.now() - idle_since, self.mailbox().inbox.has_messages());

@@ -24,6 +24,9 @@ impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
+    /// The offset of the value, for debuggers.
+    pub(crate) const VALUE: usize = std::mem::offset_of!(OnceLock<T>, value);
+
     pub(crate) const fn new() -> OnceLock<T> {
         OnceLock {
             is_set: AtomicBool::new(false),

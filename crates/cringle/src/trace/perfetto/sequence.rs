@@ -3,7 +3,7 @@
 use super::output::{Output, Short};
 use crate::trace::queue::Origin;
 use crate::trace::wire::{
-    Note, PACKET, annotation, clock, defaults, event, interned, packet, track,
+    LIBRARY_NAMES, Note, PACKET, annotation, clock, defaults, event, interned, packet, track,
 };
 use std::collections::HashMap;
 
@@ -19,6 +19,8 @@ pub(super) struct Sequence {
     /// The number of events written, without counters.
     pub(super) events: u64,
     names: HashMap<Box<str>, u64>,
+    /// The names of the library's own fibers.
+    library_names: HashMap<Box<str>, u64>,
     texts: HashMap<Box<str>, u64>,
     name_cache: AddressCache,
     text_cache: AddressCache,
@@ -59,6 +61,7 @@ impl Sequence {
             last: began,
             events: 0,
             names: HashMap::new(),
+            library_names: HashMap::new(),
             texts: HashMap::new(),
             name_cache: AddressCache::new(),
             text_cache: AddressCache::new(),
@@ -165,15 +168,24 @@ impl Sequence {
 
     /// Returns the number of an event name, and writes the name at its first use.
     pub(super) fn name(&mut self, out: &mut Output, name: &str) -> u64 {
-        if let Some(&number) = self.names.get(name) {
+        self.fiber_name(out, name, false)
+    }
+
+    /// [`name`](Self::name) for that of a fiber, which the library may have spawned itself.
+    pub(super) fn fiber_name(&mut self, out: &mut Output, name: &str, by_library: bool) -> u64 {
+        let (names, first) = match by_library {
+            true => (&mut self.library_names, LIBRARY_NAMES),
+            false => (&mut self.names, 1),
+        };
+        if let Some(&number) = names.get(name) {
             return number;
         }
-        let name = if self.names.len() < MAX_NAMES { name } else { OTHERS };
-        if let Some(&number) = self.names.get(name) {
+        let name = if names.len() < MAX_NAMES { name } else { OTHERS };
+        if let Some(&number) = names.get(name) {
             return number;
         }
-        let number = self.names.len() as u64 + 1;
-        self.names.insert(name.into(), number);
+        let number = first + names.len() as u64;
+        names.insert(name.into(), number);
         self.packet(out, |out| {
             out.message(packet::INTERNED, |out| entry(out, interned::EVENT_NAMES, number, name));
         });

@@ -6,6 +6,7 @@ use super::sequence::{Sequence, note_int, note_text, note_uint};
 use crate::trace::EventNames;
 use crate::trace::event::{Cause, Event, Kind, LONGEST_NAME};
 use crate::trace::queue::Origin;
+use crate::trace::recorder::library_directory;
 use crate::trace::wire::event::{BEGIN, END, FLOW, INSTANT, LAST_FLOW};
 use crate::trace::wire::{
     HOME_BIT, LOCAL_FLOW, Note, SPAWN_FLOW, WAKE_FLOW, departed_from, event_name,
@@ -133,7 +134,9 @@ impl Track {
             let place = unsafe { &*(event.value as *const Location<'static>) };
             place_name(place).into()
         };
-        self.fibers.get(event.index()).name = self.sequence.name(out, &name);
+        let by_library = event.get_detail() == 1;
+        let name = self.sequence.fiber_name(out, &name, by_library);
+        self.fibers.get(event.index()).name = name;
     }
 
     /// Converts an event that is an instant and changes no state.
@@ -436,8 +439,8 @@ fn whole_text(bytes: &'static [u8]) -> &'static str {
 /// spawned it.
 fn place_name(place: &Location<'_>) -> String {
     let file = place.file();
-    let file = match file.rsplit_once("cringle/src/") {
-        Some((_, module)) => module,
+    let file = match file.strip_prefix(library_directory()) {
+        Some(module) => module,
         None => file.rsplit('/').next().unwrap_or(file),
     };
     format!("{file}:{}", place.line())

@@ -195,7 +195,7 @@ fn cancelled_any_fails_or_unwinds() {
                 let sleeps = [(); 3].map(|()| {
                     || {
                         fiber::sleep(FOREVER);
-                        Ok::<(), io::Error>(())
+                        io::Result::Ok(())
                     }
                 });
                 assert!(is_unwound(|| discard(fiber::any(sleeps))));

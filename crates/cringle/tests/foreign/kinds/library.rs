@@ -83,7 +83,7 @@ pub(super) fn waker(act: Act) {
     let (mut reader, mut writer) = io::pipe().unwrap();
     let mut batch = OwnedBatch::new();
     let path = std::env::current_exe().unwrap();
-    batch.read(&Arc::new(cringle::fs::File::open(path).unwrap()), vec![0; 4], 0);
+    batch.read(cringle::fs::File::open(path).unwrap(), vec![0; 4], 0);
     let acts = Arc::new(ActsOnce(act, AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&acts));
     // Behind a callback that blocks the only worker, so it is polled before it has ended.

@@ -51,6 +51,18 @@ pub fn dump() -> Option<Dump> {
 /// For its backtrace a suspended fiber is resumed on its own stack, into code of the library that
 /// looks at the stack and suspends the fiber again. A fiber has no backtrace if less than 32 KiB of
 /// its stack are left, if it has not begun, or if a silent worker is stuck in it.
+///
+/// ```
+/// use cringle::{fiber, runtime};
+///
+/// cringle::run(|| {
+///     let sleeper = fiber::spawn_local(fiber::park);
+///     fiber::yield_now();
+///     let dump = runtime::dump_with_backtraces().expect("there is a runtime here");
+///     assert!(dump.fibers.iter().any(|fiber| fiber.backtrace.is_some()));
+///     sleeper.thread().unpark();
+/// });
+/// ```
 pub fn dump_with_backtraces() -> Option<Dump> {
     let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
     Some(collect::collect(&shared, true))
@@ -72,6 +84,13 @@ pub fn dump_all() -> Vec<Dump> {
 
 /// The result of a [`dump`]. Its `Display` is at most 80 columns wide, and lists the fibers that
 /// have waited longest first.
+///
+/// ```
+/// use cringle::runtime;
+///
+/// let dump = cringle::run(runtime::dump).expect("there was a runtime");
+/// println!("{} fibers on {} workers:\n{dump}", dump.fibers.len(), dump.workers);
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Dump {
@@ -86,6 +105,14 @@ pub struct Dump {
 }
 
 /// A worker that did not answer in time, because it did not look at its messages.
+///
+/// ```
+/// use cringle::runtime;
+///
+/// for worker in cringle::run(runtime::dump).expect("there was a runtime").silent {
+///     println!("worker {} did not answer; it runs {:?}", worker.worker, worker.runs);
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SilentWorker {
@@ -103,6 +130,12 @@ pub struct SilentWorker {
 
 impl Dump {
     /// Returns the first fiber of this name.
+    ///
+    /// ```
+    /// let dump = cringle::run(cringle::runtime::dump).expect("there was a runtime");
+    /// assert!(dump.fiber("main").is_some()); // The closure of `run`.
+    /// assert!(dump.fiber("other").is_none());
+    /// ```
     pub fn fiber(&self, name: &str) -> Option<&FiberReport> {
         self.fibers.iter().find(|fiber| fiber.who.name.as_deref() == Some(name))
     }
@@ -110,6 +143,14 @@ impl Dump {
     /// Returns the deadlocks: cycles of fibers, by their indices in [`fibers`](Self::fibers), in
     /// which each fiber waits for a lock that the next one holds, and the last one for a lock of
     /// the first.
+    ///
+    /// ```
+    /// let dump = cringle::run(cringle::runtime::dump).expect("there was a runtime");
+    /// for cycle in dump.cycles() {
+    ///     let names: Vec<_> = cycle.iter().map(|&at| &dump.fibers[at].who.name).collect();
+    ///     println!("deadlock: {names:?}");
+    /// }
+    /// ```
     pub fn cycles(&self) -> Vec<Vec<usize>> {
         report::cycles(&self.fibers)
     }

@@ -12,6 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A fiber's name and the place that spawned it.
+///
+/// ```
+/// let dump = cringle::run(cringle::runtime::dump).expect("there was a runtime");
+/// let who = &dump.fibers[0].who;
+/// assert_eq!(who.name.as_deref(), Some("main"));
+/// assert_eq!(who.spawned.expect("it has begun").file(), file!());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Who {
@@ -28,6 +35,13 @@ impl Who {
 }
 
 /// One fiber in a [`Dump`](super::Dump).
+///
+/// ```
+/// let dump = cringle::run(cringle::runtime::dump).expect("there was a runtime");
+/// for fiber in dump.fibers {
+///     println!("{:?} on worker {}: {:?}", fiber.who.name, fiber.worker, fiber.state);
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FiberReport {
@@ -48,6 +62,16 @@ pub struct FiberReport {
 }
 
 /// The scope of a fiber.
+///
+/// ```
+/// use cringle::{fiber, runtime};
+///
+/// cringle::run(|| {
+///     let dump = fiber::scope(|s| s.spawn(runtime::dump).join().unwrap()).unwrap();
+///     let scope = dump.fibers.iter().find_map(|fiber| fiber.scope.as_ref()).expect("it is open");
+///     assert_eq!(scope.opened.file(), file!());
+/// });
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OpenedScope {
@@ -58,6 +82,13 @@ pub struct OpenedScope {
 }
 
 /// Whether a fiber runs or waits.
+///
+/// ```
+/// use cringle::runtime::{self, FiberState};
+///
+/// let dump = cringle::run(runtime::dump).expect("there was a runtime");
+/// assert!(matches!(dump.fibers[0].state, FiberState::Running)); // It made the dump.
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FiberState {
@@ -79,6 +110,20 @@ pub enum FiberState {
 }
 
 /// What a fiber waits for. Its `Display` describes it in words.
+///
+/// ```
+/// use cringle::fiber;
+/// use cringle::runtime::{self, FiberState, WaitsFor};
+///
+/// cringle::run(|| {
+///     let parked = fiber::spawn_local(fiber::park);
+///     fiber::yield_now();
+///     let dump = runtime::dump().expect("there is a runtime here");
+///     let FiberState::Waiting { for_what, .. } = &dump.fibers[0].state else { unreachable!() };
+///     assert!(matches!(for_what, WaitsFor::Unpark));
+///     parked.thread().unpark();
+/// });
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WaitsFor {
@@ -138,6 +183,25 @@ pub enum WaitsFor {
 }
 
 /// The holder of a lock.
+///
+/// ```
+/// use cringle::runtime::{self, FiberState, Holder, WaitsFor};
+/// use cringle::{fiber, sync::Mutex};
+///
+/// cringle::run(|| {
+///     let mutex = Mutex::new(());
+///     fiber::scope(|s| {
+///         let guard = mutex.lock();
+///         s.spawn_local(|| drop(mutex.lock()));
+///         fiber::yield_now();
+///         let dump = runtime::dump().expect("there is a runtime here");
+///         let FiberState::Waiting { for_what, .. } = &dump.fibers[0].state else { panic!() };
+///         let WaitsFor::Lock { holder: Holder::Fiber(_, who), .. } = for_what else { panic!() };
+///         assert_eq!(who.name.as_deref(), Some("main"));
+///         drop(guard);
+///     });
+/// });
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Holder {

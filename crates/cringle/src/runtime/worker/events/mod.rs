@@ -31,6 +31,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// The offset of the clock, for debuggers.
+    pub(super) const CLOCK: usize = std::mem::offset_of!(Events, clock_ns);
+
     pub(super) fn new(counters: Arc<Counters>, driver: &Driver) -> Events {
         let clock_ns = Cell::new(driver.coarse_ns());
         Events { counters, clock_ns, trace: Trace::default() }
@@ -56,6 +59,7 @@ impl Worker {
         self.follow_trace();
         if self.events.counters.turns.bump().is_multiple_of(TURNS_PER_CLOCK) {
             self.events.read_clock(&self.driver);
+            self.trim_beside_work();
         }
     }
 }

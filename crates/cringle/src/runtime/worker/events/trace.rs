@@ -109,13 +109,7 @@ impl Events {
     #[cold]
     pub(super) fn trace_name(&self, fiber: FiberRef, meta: &Meta) {
         let index = fiber.id().index;
-        Recorder::with(|recorder| match meta.name() {
-            Some(name) => recorder.put_name(index, name),
-            None => {
-                let place = std::ptr::from_ref(meta.spawned()) as u64;
-                recorder.put(recorder.event(Kind::Placed, index, place));
-            }
-        });
+        Recorder::with(|recorder| recorder.put_name(index, meta.name(), meta.spawned()));
     }
 
     #[cold]

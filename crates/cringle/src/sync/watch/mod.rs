@@ -12,19 +12,20 @@
 //! });
 //! ```
 
+mod receiver;
+
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::endpoint::opaque_debug;
 use super::mutex::ignore_poison;
-use super::rwlock::{RwLock, RwLockReadGuard};
+use super::rwlock::RwLock;
 use super::unsent::Unsent;
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
-use crate::runtime::wait_target::ByAddress;
+use crate::runtime::wait_target::Target;
 
-use std::io;
-use std::ops::Deref;
 use std::sync::Arc;
 
+pub use receiver::{Receiver, Ref};
 pub use std::sync::mpsc::{RecvError, SendError};
 
 /// Creates a watched value. The receiver has seen the initial value.
@@ -65,41 +66,9 @@ pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The side that watches the value. It can be cloned; a clone has seen what the original has seen.
-///
-/// ```
-/// let (sender, mut receiver) = cringle::sync::watch::channel(1);
-/// sender.send(2).unwrap();
-/// receiver.changed().unwrap();
-/// assert_eq!(receiver.clone().has_changed(), Ok(false));
-/// ```
-pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
-    seen: u64,
-}
-
-/// A borrow of the value, which cannot change until this is dropped: do not hold it for long.
-///
-/// ```
-/// let (sender, receiver) = cringle::sync::watch::channel(String::from("value"));
-/// assert_eq!(receiver.borrow().len(), 5);
-/// # drop(sender);
-/// ```
-#[derive(Debug)]
-#[must_use = "if unused, the value is released at once"]
-pub struct Ref<'a, T>(RwLockReadGuard<'a, T>);
-
-impl<T> Deref for Ref<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
 impl<T> Shared<T> {
     fn borrow(&self) -> Ref<'_, T> {
-        Ref(ignore_poison(self.value.read()))
+        Ref::new(ignore_poison(self.value.read()))
     }
 
     /// Announces a change. The value is still locked.
@@ -113,16 +82,15 @@ impl<T> Shared<T> {
         woken.wake();
     }
 
-    fn borrow_and_update(&self, seen: &mut u64) -> Ref<'_, T> {
-        let value = self.borrow();
+    fn borrow_and_update(
+        &self,
+        seen: &mut u64,
+        options: WaitOptions,
+    ) -> Result<Ref<'_, T>, WaitError> {
+        let value = Ref::new(ignore_poison(self.value.read_with(options)?));
         // While the value is borrowed, the version cannot change.
         *seen = self.state.lock().version;
-        value
-    }
-
-    fn changed(&self, seen: &mut u64) -> Result<(), RecvError> {
-        let options = WaitOptions::unwinding(Wait::Watch);
-        self.wait(seen, options).unwrap_or_else(|error| error.unwind())
+        Ok(value)
     }
 
     fn wait(
@@ -150,7 +118,7 @@ impl<T> Shared<T> {
                 // waiter has left the queue.
                 unsafe { state.waiting.push(&waiter) };
             }
-            waiter.wait(&options, &ByAddress::of(self), || {
+            waiter.wait(&options, Target::address_of(self), || {
                 self.state.lock().waiting.remove(&waiter)
             })?;
         }
@@ -270,6 +238,7 @@ impl<T> Sender<T> {
     /// # Cancellation
     ///
     /// As [`send`](Self::send).
+    #[must_use = "if unused, the value is released at once"]
     pub fn borrow(&self) -> Ref<'_, T> {
         self.shared.borrow()
     }
@@ -313,167 +282,10 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Receiver<T> {
-    /// Borrows the value, and does not mark it as seen. Waits while a sender changes it.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// let (sender, receiver) = cringle::sync::watch::channel(1);
-    /// sender.send(2).unwrap();
-    /// assert_eq!(*receiver.borrow(), 2);
-    /// assert_eq!(receiver.has_changed(), Ok(true));
-    /// ```
-    ///
-    /// # Cancellation
-    ///
-    /// A cancelled fiber unwinds where it would wait.
-    pub fn borrow(&self) -> Ref<'_, T> {
-        self.shared.borrow()
-    }
-
-    /// Borrows the value and marks it as seen: [`changed`](Self::changed) waits for a later one.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// let (sender, mut receiver) = cringle::sync::watch::channel(1);
-    /// sender.send(2).unwrap();
-    /// assert_eq!(*receiver.borrow_and_update(), 2);
-    /// assert_eq!(receiver.has_changed(), Ok(false));
-    /// ```
-    ///
-    /// # Cancellation
-    ///
-    /// As [`borrow`](Self::borrow).
-    pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        self.shared.borrow_and_update(&mut self.seen)
-    }
-
-    /// Returns whether the current value has not been seen.
-    /// Suspends the calling fiber only after 128 failures in a row.
-    ///
-    /// ```
-    /// let (sender, receiver) = cringle::sync::watch::channel(1);
-    /// assert_eq!(receiver.has_changed(), Ok(false));
-    /// sender.send(2).unwrap();
-    /// assert_eq!(receiver.has_changed(), Ok(true));
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the value has been seen, and all senders were dropped.
-    pub fn has_changed(&self) -> Result<bool, RecvError> {
-        let changed = {
-            let state = self.shared.state.lock();
-            if state.version != self.seen {
-                Ok(true)
-            } else if state.senders == 0 {
-                Err(RecvError)
-            } else {
-                Ok(false)
-            }
-        };
-        Caller::current().tried(changed == Ok(true));
-        changed
-    }
-
-    /// Waits for a value that has not been seen, and marks it as seen.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::watch};
-    ///
-    /// cringle::run(|| {
-    ///     let (sender, mut receiver) = watch::channel(1);
-    ///     fiber::spawn(move || sender.send(2).unwrap());
-    ///     receiver.changed().unwrap();
-    ///     assert_eq!(*receiver.borrow(), 2);
-    ///     assert!(receiver.changed().is_err(), "the sender was dropped");
-    /// });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the value has been seen, and all senders were dropped.
-    ///
-    /// # Cancellation
-    ///
-    /// A cancelled fiber unwinds here.
-    pub fn changed(&mut self) -> Result<(), RecvError> {
-        self.shared.changed(&mut self.seen)
-    }
-
-    /// Like [`changed`](Self::changed), but returns an error if the calling fiber is cancelled.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::watch};
-    ///
-    /// cringle::run(|| {
-    ///     let (_sender, mut receiver) = watch::channel(1);
-    ///     fiber::scope(|s| {
-    ///         s.cancel();
-    ///         assert!(receiver.changed_cancellable().is_err());
-    ///     });
-    /// });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
-    /// `changed`.
-    pub fn changed_cancellable(&mut self) -> io::Result<Result<(), RecvError>> {
-        let options = WaitOptions::fallible(Wait::Watch);
-        self.shared.wait(&mut self.seen, options).map_err(WaitError::into_io_error)
-    }
-
-    /// Waits until `wanted` returns true for the value, beginning with the current one. Borrows it
-    /// and marks it as seen.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::watch};
-    ///
-    /// cringle::run(|| {
-    ///     let (sender, mut receiver) = watch::channel(0);
-    ///     fiber::spawn(move || (1..=3).for_each(|n| sender.send(n).unwrap()));
-    ///     assert_eq!(*receiver.wait_for(|n| *n >= 3).unwrap(), 3);
-    /// });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the value is not the wanted one, and all senders were dropped.
-    ///
-    /// # Cancellation
-    ///
-    /// As [`changed`](Self::changed).
-    pub fn wait_for(
-        &mut self,
-        mut wanted: impl FnMut(&T) -> bool,
-    ) -> Result<Ref<'_, T>, RecvError> {
-        let Receiver { shared, seen } = self;
-        loop {
-            let value = shared.borrow_and_update(seen);
-            if wanted(&value) {
-                return Ok(value);
-            }
-            drop(value);
-            shared.changed(seen)?;
-        }
-    }
-}
-
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
         self.shared.state.lock().senders += 1;
         Sender { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<T> Clone for Receiver<T> {
-    fn clone(&self) -> Receiver<T> {
-        self.shared.state.lock().receivers += 1;
-        Receiver { shared: Arc::clone(&self.shared), seen: self.seen }
     }
 }
 
@@ -491,10 +303,4 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        self.shared.state.lock().receivers -= 1;
-    }
-}
-
-opaque_debug!(Sender, Receiver);
+opaque_debug!(Sender);

@@ -1,0 +1,174 @@
+//! The options of a [`BlockIo`].
+
+use super::BlockIo;
+use crate::runtime::DriverChoice;
+use crate::runtime::run::Builder;
+use crate::runtime::worker::Worker;
+use std::io;
+use std::time::Duration;
+
+/// Options of a [`BlockIo`]: see [`BlockIo::builder`].
+///
+/// ```
+/// use cringle::block::BlockIo;
+///
+/// let io = BlockIo::builder().workers(2).batch_limit(16).in_flight_limit(64).build()?;
+/// io.close()?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is started until `build` is called"]
+pub struct BlockIoBuilder {
+    runtime: Builder,
+    workers: usize,
+    batch_limit: u32,
+    in_flight_limit: u32,
+}
+
+impl BlockIoBuilder {
+    pub(super) fn new() -> BlockIoBuilder {
+        let (workers, batch_limit, in_flight_limit) = (1, 64, 192);
+        let runtime = Builder::new().open_to_outside().crash_text(false);
+        BlockIoBuilder { runtime, workers, batch_limit, in_flight_limit }
+    }
+
+    /// Sets the number of workers, each with a ring. The default is 1. The limits apply to each
+    /// worker.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().workers(2);
+    /// ```
+    pub fn workers(mut self, workers: usize) -> BlockIoBuilder {
+        self.workers = workers;
+        self
+    }
+
+    /// Sets the number of operations submitted by one system call. The default is 64. A larger
+    /// batch is split, and its parts are pipelined.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().batch_limit(32);
+    /// ```
+    pub fn batch_limit(mut self, operations: u32) -> BlockIoBuilder {
+        self.batch_limit = operations;
+        self
+    }
+
+    /// Sets the number of operations in the kernel at once. The default is 192. Beyond it,
+    /// submitters wait.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().in_flight_limit(128);
+    /// ```
+    pub fn in_flight_limit(mut self, operations: u32) -> BlockIoBuilder {
+        self.in_flight_limit = operations;
+        self
+    }
+
+    /// Sets whether each worker is pinned to a CPU. The default is `false`.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().pin(true);
+    /// ```
+    pub fn pin(mut self, pin: bool) -> BlockIoBuilder {
+        self.runtime = self.runtime.pin(pin);
+        self
+    }
+
+    /// Sets whether the workers poll the device for the completions of direct reads and writes
+    /// (`IORING_SETUP_IOPOLL`) instead of waiting for interrupts. The default is `false`. Polling
+    /// shortens each operation, and keeps one CPU per worker busy while operations are in flight.
+    ///
+    /// It applies to files opened with `O_DIRECT` on a device with polled queues
+    /// ([`Polling::of`](super::Polling::of) reports whether); other files are not affected. A
+    /// polled operation cannot be cancelled: a cancel waits for the device.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().iopoll(true);
+    /// ```
+    pub fn iopoll(mut self, poll: bool) -> BlockIoBuilder {
+        self.runtime = self.runtime.iopoll(poll);
+        self
+    }
+
+    /// Chooses how operations reach the kernel. The default is [`DriverChoice::Auto`].
+    ///
+    /// ```
+    /// use cringle::{block::BlockIo, runtime::{self, Driver, DriverChoice}};
+    ///
+    /// let io = BlockIo::builder().driver(DriverChoice::Epoll).build()?;
+    /// assert!(matches!(io.call(runtime::driver)?, Driver::Epoll(_)));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn driver(mut self, driver: DriverChoice) -> BlockIoBuilder {
+        self.runtime = self.runtime.driver(driver);
+        self
+    }
+
+    /// Sets whether a handler of `SIGSEGV` and `SIGBUS` reports stack overflows of fibers: see
+    /// [`Builder::overflow_handler`]. The default is `true`. A library that leaves the signals to
+    /// its program sets `false`.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().overflow_handler(false);
+    /// ```
+    pub fn overflow_handler(mut self, install: bool) -> BlockIoBuilder {
+        self.runtime = self.runtime.overflow_handler(install);
+        self
+    }
+
+    /// Reports each callback that runs longer than this without suspending, because the other
+    /// submissions of its worker wait meanwhile: see [`Builder::watchdog`], which has the same
+    /// default. A library whose program has standard error for itself disables it by `None`.
+    ///
+    /// ```
+    /// let builder = cringle::block::BlockIo::builder().watchdog(None);
+    /// ```
+    pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> BlockIoBuilder {
+        self.runtime = self.runtime.watchdog(limit);
+        self
+    }
+
+    /// Starts the workers.
+    ///
+    /// ```
+    /// use cringle::block::BlockIo;
+    ///
+    /// let error = BlockIo::builder().batch_limit(0).build().unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` unless 0 < `batch_limit` < 2¹⁵ and `batch_limit` ≤ `in_flight_limit` < 2¹⁶;
+    /// `Unsupported` in a simulation; otherwise as [`Builder::run`].
+    pub fn build(self) -> io::Result<BlockIo> {
+        self.validate()?;
+        if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+            let text = "a BlockIo has its own threads and rings, which a simulation cannot contain: \
+                        call Batch::submit on the fiber";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let runtime = self
+            .runtime
+            .workers(self.workers)
+            .ring_entries(self.batch_limit)
+            .in_flight_limit(self.in_flight_limit);
+        BlockIo::start_workers(runtime, self.workers)
+    }
+
+    fn validate(&self) -> io::Result<()> {
+        let (batch, in_flight) = (self.batch_limit, self.in_flight_limit);
+        let what = if batch == 0 || batch >= 1 << 15 {
+            format!("batch_limit is {batch}, and must be at least 1 and less than 32768")
+        } else if in_flight < batch || in_flight >= 1 << 16 {
+            format!(
+                "in_flight_limit is {in_flight}, and must be at least batch_limit ({batch}) and \
+                 less than 65536"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("BlockIo cannot start: {what}")))
+    }
+}

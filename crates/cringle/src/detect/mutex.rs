@@ -1,0 +1,245 @@
+//! std's `Mutex`, whose guards the detector sees.
+
+use crate::runtime::hazards;
+use crate::runtime::hazards::held::{Kind, Record};
+use crate::runtime::hazards::owner::Owner;
+use crate::runtime::label::Origin;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+use std::sync::{LockResult, Mutex as Inner, PoisonError, TryLockError, TryLockResult};
+
+/// `std::sync::Mutex`, which blocks the thread, with guards that the [detector](super) sees.
+///
+/// It is for code that must be std's, and drops its guards before each wait. A lock that may be
+/// held over a wait is [`sync::Mutex`](crate::sync::Mutex).
+///
+/// ```
+/// use cringle::detect::Mutex;
+/// use cringle::fiber;
+///
+/// static TOTAL: Mutex<u32> = Mutex::new(0);
+///
+/// cringle::run(|| {
+///     fiber::scope(|s| {
+///         for n in 0..10 {
+///             s.spawn(move || {
+///                 *TOTAL.lock().unwrap() += n; // The guard is dropped here.
+///                 fiber::yield_now();
+///             });
+///         }
+///     });
+/// });
+/// assert_eq!(*TOTAL.lock().unwrap(), 45);
+/// ```
+#[derive(Default)]
+pub struct Mutex<T: ?Sized> {
+    owner: Owner,
+    inner: Inner<T>,
+}
+
+/// Holds the lock of a [`Mutex`] until it is dropped, and dereferences to the value.
+///
+/// ```
+/// let mutex = cringle::detect::Mutex::new(1);
+/// *mutex.lock().unwrap() += 1;
+/// assert_eq!(mutex.into_inner().unwrap(), 2);
+/// ```
+#[must_use = "if unused, the lock is released at once"]
+#[clippy::has_significant_drop]
+pub struct MutexGuard<'a, T: ?Sized + 'a> {
+    owner: &'a Owner,
+    _record: Record,
+    inner: std::sync::MutexGuard<'a, T>,
+}
+
+impl<T> Mutex<T> {
+    /// Creates an unlocked mutex.
+    ///
+    /// ```
+    /// static COUNT: cringle::detect::Mutex<u32> = cringle::detect::Mutex::new(0);
+    /// assert_eq!(*COUNT.lock().unwrap(), 0);
+    /// ```
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex { owner: Owner::new(), inner: Inner::new(value) }
+    }
+
+    /// Returns the value.
+    ///
+    /// ```
+    /// assert_eq!(cringle::detect::Mutex::new(7).into_inner().unwrap(), 7);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the lock is poisoned. The error contains the value.
+    pub fn into_inner(self) -> LockResult<T> {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Acquires the lock, and blocks the thread while another caller holds it. If its holder is a
+    /// suspended fiber of the same worker, the detector reports that before.
+    ///
+    /// ```
+    /// let list = cringle::detect::Mutex::new(Vec::new());
+    /// list.lock().unwrap().push(1);
+    /// assert_eq!(*list.lock().unwrap(), [1]);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the lock is poisoned. The error contains the guard.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        let place = Location::caller();
+        if hazards::is_active() {
+            match self.inner.try_lock() {
+                Ok(inner) => return Ok(self.guard(inner, place)),
+                Err(TryLockError::Poisoned(e)) => return Err(self.poisoned(e, place)),
+                Err(TryLockError::WouldBlock) => self.owner.report_deadlock(place),
+            }
+        }
+        match self.inner.lock() {
+            Ok(inner) => Ok(self.guard(inner, place)),
+            Err(e) => Err(self.poisoned(e, place)),
+        }
+    }
+
+    /// Acquires the lock if it is free.
+    ///
+    /// ```
+    /// let mutex = cringle::detect::Mutex::new(());
+    /// let guard = mutex.try_lock().unwrap();
+    /// assert!(mutex.try_lock().is_err());
+    /// drop(guard);
+    /// assert!(mutex.try_lock().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the lock is not free, or if it is poisoned. In that case the error contains the guard.
+    #[inline]
+    #[track_caller]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        let place = Location::caller();
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(self.guard(inner, place)),
+            Err(TryLockError::Poisoned(e)) => Err(self.poisoned(e, place).into()),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        }
+    }
+
+    /// Returns whether a thread panicked while it held the lock.
+    ///
+    /// ```
+    /// let mutex = cringle::detect::Mutex::new(0);
+    /// let panicked = std::thread::scope(|s| {
+    ///     let holder = s.spawn(|| {
+    ///         let _guard = mutex.lock().unwrap();
+    ///         std::panic::resume_unwind(Box::new("while it holds the lock"));
+    ///     });
+    ///     holder.join().is_err()
+    /// });
+    /// assert!(panicked && mutex.is_poisoned());
+    /// ```
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.is_poisoned()
+    }
+
+    /// Clears the poison, once the value is known to be consistent again.
+    ///
+    /// ```
+    /// let mutex = cringle::detect::Mutex::new(());
+    /// mutex.clear_poison();
+    /// assert!(!mutex.is_poisoned());
+    /// ```
+    pub fn clear_poison(&self) {
+        self.inner.clear_poison();
+    }
+
+    /// Returns the value. The exclusive borrow proves that no caller holds the lock.
+    ///
+    /// ```
+    /// let mut mutex = cringle::detect::Mutex::new(1);
+    /// *mutex.get_mut().unwrap() = 2;
+    /// assert_eq!(mutex.into_inner().unwrap(), 2);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the lock is poisoned. The error contains the reference.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.inner.get_mut()
+    }
+
+    #[inline]
+    fn guard<'a>(
+        &'a self,
+        inner: std::sync::MutexGuard<'a, T>,
+        place: Origin,
+    ) -> MutexGuard<'a, T> {
+        self.owner.set(place);
+        let record = Record::new(Kind::Lock, (&raw const self.owner).cast(), place);
+        MutexGuard { owner: &self.owner, _record: record, inner }
+    }
+
+    #[cold]
+    fn poisoned<'a>(
+        &'a self,
+        error: PoisonError<std::sync::MutexGuard<'a, T>>,
+        place: Origin,
+    ) -> PoisonError<MutexGuard<'a, T>> {
+        PoisonError::new(self.guard(error.into_inner(), place))
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.owner.clear();
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Mutex<T> {
+        Mutex::new(value)
+    }
+}

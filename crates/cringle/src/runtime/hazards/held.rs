@@ -1,0 +1,268 @@
+//! The guards that fibers hold.
+//!
+//! A guard is not `Send`, so it stays within the family of the fiber that took it; so does this
+//! list, which is a thread-local. Any fiber of the family may drop the guard, and finds the entry
+//! by its number. The fiber that took it has a flag, which may remain set after its guards are
+//! gone: the next suspension clears it.
+
+use super::{Site, is_active, is_first, place, report};
+use crate::runtime::fiber::{FiberRef, RunState};
+use crate::runtime::label::Origin;
+use crate::runtime::thread_locals::ThreadLocals;
+use crate::runtime::wait_target::FiberTag;
+use crate::runtime::worker::Worker;
+use crate::sys;
+use std::cell::RefCell;
+
+/// The kinds of guards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Borrow,
+    BorrowMut,
+    Lock,
+}
+
+impl Kind {
+    fn key(self) -> &'static str {
+        match self {
+            Kind::Borrow => "borrow",
+            Kind::BorrowMut => "mutable borrow",
+            Kind::Lock => "lock",
+        }
+    }
+
+    /// What the fiber has taken.
+    fn taken(self) -> &'static str {
+        match self {
+            Kind::Borrow => "a borrow of a `detect::RefCell`, taken",
+            Kind::BorrowMut => "a mutable borrow of a `detect::RefCell`, taken",
+            Kind::Lock => "the lock of a `detect::Mutex`, taken",
+        }
+    }
+
+    /// What happens to another fiber, and what to do.
+    fn advice(self) -> &'static str {
+        match self {
+            Kind::Borrow => "panics if it borrows mutably; end the borrow before the wait",
+            Kind::BorrowMut => "panics if it borrows; end the borrow before the wait",
+            Kind::Lock => {
+                "blocks the worker for ever if it locks; drop the guard before the wait, or use \
+                 `cringle::sync::Mutex`"
+            }
+        }
+    }
+}
+
+struct Entry {
+    #[cfg_attr(not(any(debug_assertions, feature = "detect")), expect(dead_code))]
+    number: u64,
+    kind: Kind,
+    /// The address of the cell or lock.
+    object: usize,
+    place: Origin,
+    fiber: FiberTag,
+    is_reported: bool,
+}
+
+/// The guards of one family, in the order in which they were taken.
+struct Held {
+    last: u64,
+    entries: Vec<Entry>,
+}
+
+thread_local! {
+    static HELD: RefCell<Held> = const { RefCell::new(Held { last: 0, entries: Vec::new() }) };
+}
+
+/// The record of a guard, which is a part of it. It has no size where the detector is not compiled.
+pub(crate) struct Record {
+    /// 0 if no fiber took the guard.
+    #[cfg(any(debug_assertions, feature = "detect"))]
+    number: u64,
+}
+
+impl Record {
+    /// Records that the calling fiber has taken a guard of `object` at `place`.
+    #[inline]
+    pub(crate) fn new(kind: Kind, object: *const (), place: Origin) -> Record {
+        let number = if is_active() { enter(kind, object.addr(), place) } else { 0 };
+        Record::of(number)
+    }
+
+    /// The record of a second guard of the same object.
+    #[cfg(any(debug_assertions, feature = "detect"))]
+    pub(crate) fn again(&self, place: Origin) -> Record {
+        let mut found = None;
+        for_each(|entry| {
+            if entry.number == self.number {
+                found = Some((entry.kind, entry.object));
+            }
+        });
+        Record::of(found.map_or(0, |(kind, object)| enter(kind, object, place)))
+    }
+
+    #[cfg(not(any(debug_assertions, feature = "detect")))]
+    #[inline(always)]
+    pub(crate) fn again(&self, _: Origin) -> Record {
+        Record {}
+    }
+
+    #[cfg(any(debug_assertions, feature = "detect"))]
+    fn of(number: u64) -> Record {
+        Record { number }
+    }
+
+    #[cfg(not(any(debug_assertions, feature = "detect")))]
+    #[inline(always)]
+    fn of(_: u64) -> Record {
+        Record {}
+    }
+}
+
+#[cfg(any(debug_assertions, feature = "detect"))]
+impl Drop for Record {
+    #[inline]
+    fn drop(&mut self) {
+        if self.number != 0 {
+            leave(self.number);
+        }
+    }
+}
+
+fn enter(kind: Kind, object: usize, place: Origin) -> u64 {
+    let Some((_, fiber)) = Worker::current() else { return 0 };
+    let entered = with_held(|held| {
+        held.last += 1;
+        let (number, fiber) = (held.last, fiber.tag());
+        held.entries.push(Entry { number, kind, object, place, fiber, is_reported: false });
+        number
+    });
+    let number = entered.unwrap_or(0);
+    if number != 0 {
+        fiber.set_holds_guards(true);
+    }
+    number
+}
+
+#[cfg(any(debug_assertions, feature = "detect"))]
+fn leave(number: u64) {
+    with_held(|held| {
+        // The last one that was taken is usually the first to be dropped.
+        if let Some(at) = held.entries.iter().rposition(|entry| entry.number == number) {
+            held.entries.remove(at);
+        }
+    });
+}
+
+/// Calls `f` with the guards of the calling family. `None` while its thread-locals end, and in the
+/// program's allocator, which the list itself may call.
+fn with_held<R>(f: impl FnOnce(&mut Held) -> R) -> Option<R> {
+    let result = HELD.try_with(|held| held.try_borrow_mut().ok().map(|mut held| f(&mut held)));
+    result.ok().flatten()
+}
+
+/// Calls `f` with each entry of the calling family.
+fn for_each(f: impl FnMut(&mut Entry)) {
+    with_held(|held| held.entries.iter_mut().for_each(f));
+}
+
+impl Worker {
+    /// Reports the guards that the running fiber holds, which is about to be suspended.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::runtime) fn report_held_guards(&self, fiber: FiberRef) {
+        let tag = fiber.tag();
+        // No other fiber can reach a cell of this one's.
+        let is_alone = self.is_alone_in_family(fiber);
+        let (mut holds, mut new) = (false, Vec::new());
+        for_each(|entry| {
+            holds |= entry.fiber == tag;
+            if entry.fiber != tag || entry.is_reported {
+                return;
+            }
+            // Locks of std and libc that a program interposes suspend only their fiber.
+            if is_alone && (entry.kind != Kind::Lock || sys::is_interposed()) {
+                return;
+            }
+            entry.is_reported = true;
+            new.push((entry.kind, entry.place));
+        });
+        fiber.set_holds_guards(holds);
+        for (kind, taken) in new {
+            if is_first(kind.key(), Site::of(taken)) {
+                report(format_args!(
+                    "{} holds {} at {taken}, while it {}; another fiber of worker {} {}",
+                    fiber.origins().in_full(),
+                    kind.taken(),
+                    self.describe_own_wait(fiber),
+                    self.index(),
+                    kind.advice(),
+                ));
+            }
+        }
+    }
+
+    /// Describes who holds a cell that the running fiber cannot borrow. `None` if no fiber of its
+    /// family does.
+    #[cold]
+    pub(crate) fn describe_borrows(&self, object: *const ()) -> Option<String> {
+        let mut found = Vec::new();
+        for_each(|entry| {
+            if entry.object == object.addr() && entry.kind != Kind::Lock {
+                found.push((entry.fiber, entry.place));
+            }
+        });
+        let describe = |(tag, place)| match self.fiber_of(tag) {
+            None => format!("at {place}, by a fiber that has ended"),
+            Some(fiber) if self.runs(fiber) => format!("at {place}, by the same fiber"),
+            Some(fiber) => {
+                let (who, wait) = (fiber.origins().in_full(), self.describe_wait(fiber));
+                format!("at {place}, by {who}, which {wait}")
+            }
+        };
+        let found: Vec<String> = found.into_iter().map(describe).collect();
+        (!found.is_empty()).then(|| found.join("; and "))
+    }
+
+    /// Whether no other fiber has the thread-locals of this one, and thus what is not `Send`, or
+    /// none of those runs while this one waits.
+    pub(super) fn is_alone_in_family(&self, fiber: FiberRef) -> bool {
+        let family = fiber.family();
+        let is_alone = family.members() == 1 || family.holder() == Some(fiber);
+        is_alone && self.thread_locals() == ThreadLocals::Private
+    }
+
+    /// The fiber of this worker that has this number.
+    pub(super) fn fiber_of(&self, tag: FiberTag) -> Option<FiberRef> {
+        self.fibers().into_iter().find(|fiber| fiber.tag() == tag)
+    }
+
+    fn runs(&self, fiber: FiberRef) -> bool {
+        Worker::identity() == Some(fiber)
+    }
+
+    /// What a suspended fiber does, and where: "waits for a timer at src/main.rs:9:5".
+    pub(super) fn describe_wait(&self, fiber: FiberRef) -> String {
+        let has_room =
+            Worker::identity().is_some_and(|running| running.has_room(place::STACK_BYTES));
+        let backtrace = if has_room { self.backtrace_of(fiber) } else { None };
+        with_place(fiber, backtrace.and_then(|backtrace| place::first(&backtrace)))
+    }
+
+    /// The same for the running fiber, which is about to be suspended.
+    pub(super) fn describe_own_wait(&self, fiber: FiberRef) -> String {
+        let has_room = fiber.has_room(place::STACK_BYTES);
+        with_place(fiber, if has_room { place::of_caller() } else { None })
+    }
+}
+
+fn with_place(fiber: FiberRef, place: Option<String>) -> String {
+    let wait = match fiber.state() {
+        RunState::Waiting(wait) => format!("waits for {}", wait.describe()),
+        RunState::Runnable | RunState::Vacant => "yields".to_owned(),
+    };
+    match place {
+        Some(place) => format!("{wait} at {place}"),
+        None => wait,
+    }
+}

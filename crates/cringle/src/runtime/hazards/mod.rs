@@ -1,0 +1,103 @@
+//! The hazard detector: it reports what a fiber holds over a wait and another fiber of its thread
+//! may need.
+//!
+//! - [`held`] lists the guards of [`detect`](crate::detect) by the fiber that took them, and looks
+//!   at them when the fiber is suspended;
+//! - [`owner`] is what a `detect::Mutex` knows of its holder;
+//! - `owned_locks` lists pthread's mutexes that know their owner;
+//! - [`place`] finds the place of a wait in the program;
+//! - `spans` compares the `tracing` spans that a fiber is in when it is resumed and suspended.
+//!
+//! It is compiled into debug builds and with the feature `detect`; elsewhere [`is_active`] is a
+//! constant. Reports are made in the middle of a suspension, beside the fiber: they call no code of
+//! the program (**I13**), hold no borrow of the worker, and wait for nothing.
+
+pub(crate) mod held;
+#[cfg(feature = "interpose")]
+pub(crate) mod owned_locks;
+pub(crate) mod owner;
+mod place;
+#[cfg(all(feature = "detect", not(feature = "tracing")))]
+mod spans;
+
+use super::label::Origin;
+use super::word_choice;
+use crate::sys;
+use crate::sys::lock::Mutex;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Whether this build has the detector.
+pub(crate) const COMPILED: bool = cfg!(any(debug_assertions, feature = "detect"));
+
+const VARIABLE: &str = "CRINGLE_DETECT";
+const OFF: u8 = 0;
+const REPORT: u8 = 1;
+const ABORT: u8 = 2;
+
+/// One of the three above. It is `OFF` until the first `run`.
+static MODE: AtomicU8 = AtomicU8::new(OFF);
+
+/// Whether hazards are reported.
+#[inline(always)]
+pub(crate) fn is_active() -> bool {
+    COMPILED && MODE.load(Ordering::Relaxed) != OFF
+}
+
+/// Sets the mode that the environment chooses.
+///
+/// # Errors
+///
+/// If the variable has another value.
+pub(super) fn start_from_environment() -> io::Result<()> {
+    let values = [("off", OFF), ("report", REPORT), ("abort", ABORT)];
+    let chosen = word_choice::of_environment(VARIABLE, &values, "`off`, `report` or `abort`")?;
+    if COMPILED {
+        MODE.store(chosen.unwrap_or(REPORT), Ordering::Relaxed);
+    } else if chosen.is_some_and(|mode| mode != OFF) && is_first("", Site::Number(0)) {
+        sys::report(format_args!(
+            "{VARIABLE} is set, but this build has no hazard detector; enable the feature `detect` \
+             of the crate `cringle`, or build with debug assertions"
+        ));
+    }
+    Ok(())
+}
+
+/// What a hazard is reported once for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// The place where it was taken.
+    Place(&'static str, u32, u32),
+    /// An address, or another number.
+    Number(usize),
+}
+
+impl Site {
+    pub(crate) fn of(place: Origin) -> Site {
+        Site::Place(place.file(), place.line(), place.column())
+    }
+}
+
+/// The kinds and sites that were reported. There are few.
+static REPORTED: Mutex<Vec<(&'static str, Site)>> = Mutex::new(Vec::new());
+
+/// Whether a hazard was not reported before. It counts as reported from now on.
+pub(crate) fn is_first(kind: &'static str, site: Site) -> bool {
+    let mut reported = REPORTED.lock();
+    let is_first = !reported.contains(&(kind, site));
+    if is_first {
+        reported.push((kind, site));
+    }
+    is_first
+}
+
+/// Reports a hazard, and aborts if the environment says so.
+#[cold]
+pub(crate) fn report(text: fmt::Arguments<'_>) {
+    sys::report(format_args!("hazard: {text}"));
+    if MODE.load(Ordering::Relaxed) == ABORT {
+        sys::report(format_args!("aborting, because {VARIABLE} is `abort`"));
+        std::process::abort();
+    }
+}

@@ -1,0 +1,147 @@
+//! The holder of a `detect::Mutex`, for a fiber that would block its worker.
+//!
+//! The holder's fields are written while the lock is held. They are read by contenders, which act
+//! only on values that code of their own worker or family has written, in the order of that code:
+//! so relaxed accesses are enough.
+
+use super::{Site, is_active, is_first, report};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::label::Origin;
+use crate::runtime::wait_target::FiberTag;
+use crate::runtime::worker::Worker;
+use crate::sys;
+use std::panic::Location;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// See the module. It has no size where the detector is not compiled.
+#[derive(Default)]
+pub(crate) struct Owner {
+    #[cfg(any(debug_assertions, feature = "detect"))]
+    fields: Fields,
+}
+
+/// All 0 while no fiber holds the lock.
+#[cfg_attr(not(any(debug_assertions, feature = "detect")), allow(dead_code))]
+struct Fields {
+    fiber: AtomicU64,
+    place: AtomicPtr<Location<'static>>,
+    /// The addresses of the fiber's family and of its worker.
+    family: AtomicUsize,
+    worker: AtomicUsize,
+}
+
+impl Fields {
+    const fn new() -> Fields {
+        Fields {
+            fiber: AtomicU64::new(0),
+            place: AtomicPtr::new(std::ptr::null_mut()),
+            family: AtomicUsize::new(0),
+            worker: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Default for Fields {
+    fn default() -> Fields {
+        Fields::new()
+    }
+}
+
+/// The parts of [`Fields`].
+struct Holder {
+    fiber: FiberTag,
+    taken: Option<Origin>,
+    is_of_family: bool,
+    is_of_worker: bool,
+}
+
+impl Owner {
+    pub(crate) const fn new() -> Owner {
+        Owner {
+            #[cfg(any(debug_assertions, feature = "detect"))]
+            fields: Fields::new(),
+        }
+    }
+
+    #[cfg(any(debug_assertions, feature = "detect"))]
+    fn fields(&self) -> Option<&Fields> {
+        Some(&self.fields)
+    }
+
+    #[cfg(not(any(debug_assertions, feature = "detect")))]
+    #[inline(always)]
+    fn fields(&self) -> Option<&Fields> {
+        None
+    }
+
+    /// The caller, which has acquired the lock, is the holder.
+    #[inline]
+    pub(crate) fn set(&self, place: Origin) {
+        if is_active()
+            && let Some(fields) = self.fields()
+            && let Some((worker, fiber)) = Worker::current()
+        {
+            fields.fiber.store(fiber.tag().number(), Ordering::Relaxed);
+            fields.place.store(std::ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
+            fields.family.store(address_of(&*fiber.family()), Ordering::Relaxed);
+            fields.worker.store(address_of(&*worker), Ordering::Relaxed);
+        }
+    }
+
+    /// The caller is about to release the lock.
+    #[inline]
+    pub(crate) fn clear(&self) {
+        if let Some(fields) = self.fields()
+            && fields.worker.load(Ordering::Relaxed) != 0
+        {
+            fields.family.store(0, Ordering::Relaxed);
+            fields.worker.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn holder(&self, worker: &Worker, fiber: FiberRef) -> Option<Holder> {
+        let fields = self.fields()?;
+        // SAFETY: I2. The pointer is null, or comes from a `&'static`, which lives for ever.
+        let taken = unsafe { fields.place.load(Ordering::Relaxed).as_ref() };
+        Some(Holder {
+            fiber: FiberTag::of_number(fields.fiber.load(Ordering::Relaxed)),
+            taken,
+            is_of_family: fields.family.load(Ordering::Relaxed) == address_of(&*fiber.family()),
+            is_of_worker: fields.worker.load(Ordering::Relaxed) == address_of(worker),
+        })
+    }
+
+    /// Reports that the calling fiber blocks its worker for ever, if that is certain: only a fiber
+    /// that the worker cannot run meanwhile could release the lock. `place` is where it locks.
+    #[cold]
+    pub(crate) fn report_deadlock(&self, place: Origin) {
+        let Some((worker, fiber)) = Worker::current() else { return };
+        let Some(holder) = self.holder(&worker, fiber) else { return };
+        let runs_others = sys::is_interposed() || worker.moves_fibers();
+        if !(holder.is_of_family || holder.is_of_worker && !runs_others) {
+            return;
+        }
+        let Some(taken) = holder.taken else { return };
+        if is_first("deadlock", Site::of(taken)) {
+            let who = fiber.origins().in_full();
+            let holds = match worker.fiber_of(holder.fiber) {
+                None => format!("a fiber that has ended took at {taken}"),
+                Some(holder) if holder == fiber => format!("it holds itself since {taken}"),
+                Some(holder) => {
+                    let (who, wait) = (holder.origins().in_full(), worker.describe_wait(holder));
+                    format!("{who} took at {taken}; that fiber {wait}")
+                }
+            };
+            report(format_args!(
+                "{who} blocks worker {} for ever at {place}: it waits for the lock of a \
+                 `detect::Mutex` that {holds}; drop the guard before the wait, or use \
+                 `cringle::sync::Mutex`",
+                worker.index(),
+            ));
+        }
+    }
+}
+
+fn address_of<T>(value: &T) -> usize {
+    std::ptr::from_ref(value).addr()
+}

@@ -1,0 +1,91 @@
+//! Spans of the `tracing` crate that a fiber is in while it is suspended.
+//!
+//! Subscribers keep the entered spans by thread, so the next fiber seems to be in that span, too.
+//! (With the feature `tracing` spans follow their fiber.) A fiber that is suspended in a span in
+//! which it was not resumed, and which no other fiber was resumed in, has entered it.
+
+use super::{Site, is_active, is_first, report};
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::foreign;
+use crate::runtime::worker::Worker;
+use std::cell::RefCell;
+use tracing_core::metadata::LevelFilter;
+use tracing_core::{Metadata, dispatcher};
+
+thread_local! {
+    /// The spans in which fibers of this family were resumed, since one was resumed in none.
+    static KNOWN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether there may be spans. Without a subscriber this is two loads.
+#[inline(always)]
+fn may_exist() -> bool {
+    is_active() && LevelFilter::current() != LevelFilter::OFF
+}
+
+/// The span that the thread is in.
+#[cold]
+fn current() -> Option<(u64, &'static Metadata<'static>)> {
+    // The subscriber is called beside the fiber: it cannot suspend the fiber, and nothing unwinds
+    // out of it (I12, I13).
+    let current = foreign::call_beside(|| dispatcher::get_default(|it| it.current_span()))?;
+    Some((current.id()?.into_u64(), current.metadata()?))
+}
+
+#[cold]
+fn note(fiber: FiberRef) {
+    let id = current().map(|(id, _)| id);
+    fiber.set_resumed_in(id);
+    with_known(|known| match id {
+        None => known.clear(),
+        Some(id) if known.contains(&id) => {}
+        Some(id) => known.push(id),
+    });
+}
+
+/// Calls `f` with the known spans. `None` while the thread-locals end.
+fn with_known<R>(f: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
+    let result = KNOWN.try_with(|known| known.try_borrow_mut().ok().map(|mut known| f(&mut known)));
+    result.ok().flatten()
+}
+
+impl Worker {
+    /// Notes the span in which the running fiber begins, or continues.
+    #[inline(always)]
+    pub(in crate::runtime) fn note_span(&self, fiber: FiberRef) {
+        if may_exist() {
+            note(fiber);
+        }
+    }
+
+    /// Reports the span that the running fiber, which is about to be suspended, has entered.
+    #[inline(always)]
+    pub(in crate::runtime) fn report_entered_span(&self, fiber: FiberRef) {
+        if may_exist()
+            && let Some((id, span)) = current()
+            && fiber.resumed_in() != Some(id)
+        {
+            self.report_span(fiber, id, span);
+        }
+    }
+
+    #[cold]
+    fn report_span(&self, fiber: FiberRef, id: u64, span: &'static Metadata<'static>) {
+        let is_known = with_known(|known| known.contains(&id)).unwrap_or(true);
+        if is_known || self.is_alone_in_family(fiber) {
+            return;
+        }
+        if is_first("span", Site::Number(std::ptr::from_ref(span).addr())) {
+            let (file, line) = (span.file().unwrap_or("an unknown file"), span.line().unwrap_or(0));
+            report(format_args!(
+                "{} stays in the span `{}` of `tracing`, of {file}:{line}, while it {}; other \
+                 fibers of worker {} seem to be in that span, too; leave it before the wait, or \
+                 enable the feature `tracing` of the crate `cringle`",
+                fiber.origins().in_full(),
+                span.name(),
+                self.describe_own_wait(fiber),
+                self.index(),
+            ));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `fork`, while other threads use what the whole process shares.
+//!
+//! A child has a copy of each lock, in the state of the moment. One that another thread held stays
+//! locked for ever, and what it guards may be half changed. So what a child of `fork` may use as
+//! well, a static or a lock of glibc, is used within a [`Section`], and a `fork` waits until no
+//! thread is in one. A [`ForkLock`] is such a static.
+
+use super::lock::{Mutex, MutexGuard};
+use super::raw;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+/// A cache line, so that threads do not wait for each other's.
+#[repr(align(128))]
+struct Count(AtomicU32);
+
+/// The threads in sections. Each counts itself in one of these.
+static IN_SECTIONS: [Count; 16] = [const { Count(AtomicU32::new(0)) }; 16];
+/// The calls of `fork` that wait, or are in the kernel.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// The forks that lead from the first process to this one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// A `fn()` for the child; null for none.
+static IN_CHILD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// While it exists, no `fork` copies the process. A thread is in one at a time, and neither calls
+/// foreign code nor waits for it.
+pub(crate) struct Section(&'static Count);
+
+impl Section {
+    // A thread that enters counts itself, then looks for a fork; a fork announces itself, then
+    // looks at the counts. In the total order of these four, one sees the other.
+    #[inline]
+    pub(crate) fn enter() -> Section {
+        // Two stacks differ in these bits as good as always.
+        let here = 0_u8;
+        let place = ((&raw const here).addr() >> 12).wrapping_mul(0x9e37_79b9) >> 16;
+        let count = &IN_SECTIONS[place % IN_SECTIONS.len()];
+        loop {
+            count.0.fetch_add(1, Ordering::SeqCst);
+            if FORKS.load(Ordering::SeqCst) == 0 {
+                return Section(count);
+            }
+            count.0.fetch_sub(1, Ordering::SeqCst);
+            while FORKS.load(Ordering::SeqCst) != 0 {
+                yield_to_others();
+            }
+        }
+    }
+}
+
+impl Drop for Section {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A lock of what the whole process shares, which no `fork` copies while it is held. Its holder is
+/// in a [`Section`].
+pub(crate) struct ForkLock<T>(Mutex<T>);
+
+/// Keeps the lock until it is dropped.
+#[must_use]
+pub(crate) struct ForkGuard<'a, T> {
+    // Dropped before the section ends.
+    guard: MutexGuard<'a, T>,
+    _section: Section,
+}
+
+impl<T> ForkLock<T> {
+    pub(crate) const fn new(value: T) -> ForkLock<T> {
+        ForkLock(Mutex::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> ForkGuard<'_, T> {
+        // Without a handler of `fork`, it is as any other lock.
+        let _ = watch();
+        let section = Section::enter();
+        ForkGuard { guard: self.0.lock(), _section: section }
+    }
+}
+
+impl<T> Deref for ForkGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for ForkGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+#[cold]
+fn yield_to_others() {
+    // SAFETY: I14. The call has no arguments.
+    unsafe { raw::syscall!(SYS_sched_yield) };
+}
+
+/// The generation of this process. What another one has made belongs to an ancestor.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Has `fork` call a function in the child, after the generation has changed. It may call nothing
+/// of libc. There is one such function.
+pub(crate) fn call_in_child(f: fn()) {
+    IN_CHILD.store(f as *mut (), Ordering::Release);
+}
+
+/// Has `fork` call the functions below. Takes no lock of ours, because a fork meanwhile could copy
+/// that: two threads, or a child and its parent, may both install them. A fork may call each twice.
+#[inline]
+pub(crate) fn watch() -> Result<(), String> {
+    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    if IS_WATCHED.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    // SAFETY: I14. The functions exist as long as the process, and call nothing of libc.
+    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
+        0 => {
+            IS_WATCHED.store(true, Ordering::Release);
+            Ok(())
+        }
+        e => Err(format!("fork cannot be watched: {}", std::io::Error::from_raw_os_error(e))),
+    }
+}
+
+unsafe extern "C" fn before() {
+    FORKS.fetch_add(1, Ordering::SeqCst);
+    for count in &IN_SECTIONS {
+        while count.0.load(Ordering::SeqCst) != 0 {
+            yield_to_others();
+        }
+    }
+}
+
+unsafe extern "C" fn in_parent() {
+    FORKS.fetch_sub(1, Ordering::SeqCst);
+}
+
+unsafe extern "C" fn in_child() {
+    IN_SECTIONS.iter().for_each(|count| count.0.store(0, Ordering::Relaxed));
+    FORKS.store(0, Ordering::SeqCst);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    let f = IN_CHILD.load(Ordering::Acquire);
+    if !f.is_null() {
+        // SAFETY: I14. `call_in_child` has stored a function of this type.
+        unsafe { std::mem::transmute::<*mut (), fn()>(f)() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    /// Forks, and returns whether the child found that `f` holds.
+    fn holds_in_child(f: impl FnOnce() -> bool) -> bool {
+        let mut status = -1;
+        // SAFETY: by the contract of `fork`: the child takes a lock, and ends without destructors.
+        unsafe {
+            match libc::fork() {
+                -1 => panic!("no child: {}", std::io::Error::last_os_error()),
+                0 => libc::_exit(i32::from(!f())),
+                child => assert_eq!(libc::waitpid(child, &mut status, 0), child),
+            }
+        }
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+
+    #[test]
+    fn a_fork_waits_for_a_holder_of_the_lock() {
+        static NUMBERS: ForkLock<[u32; 2]> = ForkLock::new([0, 0]);
+        let (before, is_held) = (generation(), Barrier::new(2));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let mut numbers = NUMBERS.lock();
+                numbers[0] = 1;
+                is_held.wait();
+                // The other thread is within `fork`, which waits for this one.
+                while FORKS.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                numbers[1] = 1;
+            });
+            is_held.wait();
+            let is_whole = || match NUMBERS.0.try_lock() {
+                Some(numbers) => *numbers == [1, 1] && generation() != before,
+                None => false,
+            };
+            assert!(holds_in_child(is_whole));
+        });
+        assert_eq!((*NUMBERS.lock(), generation()), ([1, 1], before));
+    }
+}

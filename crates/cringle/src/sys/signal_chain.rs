@@ -1,0 +1,117 @@
+//! The action that a signal had before a handler of ours, and how our handler passes a signal on.
+
+use super::lock::OnceLock;
+use super::syscall;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// The action of one signal before ours. It is stored once, before ours is in force.
+pub(crate) struct SignalChain {
+    before: OnceLock<libc::sigaction>,
+    /// A handler before ours that is called once (`SA_RESETHAND`) was called.
+    is_reset: AtomicBool,
+}
+
+/// What follows when the handler returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The signal was handled, or is ignored.
+    Continues,
+    /// The default action is in force, which ends the process: the fault occurs again, or the
+    /// signal is to be [sent again](send_again).
+    Dies,
+}
+
+impl SignalChain {
+    pub(crate) const fn new() -> SignalChain {
+        SignalChain { before: OnceLock::new(), is_reset: AtomicBool::new(false) }
+    }
+
+    /// Stores the action before ours.
+    pub(crate) fn keep(&self, before: libc::sigaction) {
+        self.before.get_or_init(|| before);
+    }
+
+    /// Does what would have happened without our handler. If that is the default action, it is in
+    /// force afterwards.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of our handler of this signal.
+    pub(crate) unsafe fn pass_on(
+        &self,
+        signal: c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut c_void,
+    ) -> Fate {
+        let Some(before) = self.before.get() else { return Fate::Continues };
+        // Such a handler relies on the default action, which ends the process: it returns, and the
+        // fault occurs again.
+        let is_reset =
+            before.sa_flags & libc::SA_RESETHAND != 0 && self.is_reset.swap(true, Relaxed);
+        // SAFETY: by the contract. The address is that of a handler of the kind that its flags
+        // name, as it was installed.
+        unsafe {
+            match if is_reset { libc::SIG_DFL } else { before.sa_sigaction } {
+                libc::SIG_IGN if !is_fault(signal, info) => return Fate::Continues,
+                // The kernel ends the process for a fault even if the signal is ignored.
+                libc::SIG_DFL | libc::SIG_IGN => set_default(signal),
+                handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+                    std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
+                }
+                handler => {
+                    std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
+                }
+            }
+        }
+        let is_default = action(signal).is_ok_and(|now| now.sa_sigaction == libc::SIG_DFL);
+        if is_default { Fate::Dies } else { Fate::Continues }
+    }
+}
+
+/// Whether the interrupted instruction has raised the signal, and does so again if it continues.
+///
+/// # Safety
+///
+/// The information is that of a handler of the signal.
+pub(crate) unsafe fn is_fault(signal: c_int, info: *const libc::siginfo_t) -> bool {
+    // Memory that has failed elsewhere, which no instruction has accessed.
+    const BUS_MCEERR_AO: c_int = 5;
+    // SAFETY: by the contract. Positive codes are the kernel's.
+    let code = unsafe { (*info).si_code };
+    code > 0 && !(signal == libc::SIGBUS && code == BUS_MCEERR_AO)
+}
+
+/// Sends a signal to the calling thread. In a handler of the signal that blocks it, it is delivered
+/// when the handler returns.
+pub(crate) fn send_again(signal: c_int) {
+    // SAFETY: no pointers are passed. The thread is one of this process.
+    unsafe {
+        let (process, thread) = (libc::getpid(), libc::gettid());
+        syscall!(SYS_tgkill, process, thread, signal);
+    }
+}
+
+/// Restores the default action.
+pub(crate) fn set_default(signal: c_int) {
+    // SAFETY: all-zero is a valid value, and the structure is borrowed for the call.
+    unsafe {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(signal, &default, std::ptr::null_mut());
+    }
+}
+
+/// The action in force.
+pub(crate) fn action(signal: c_int) -> io::Result<libc::sigaction> {
+    // SAFETY: all-zero is a valid value, and the structure is borrowed for the call.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        match libc::sigaction(signal, std::ptr::null(), &mut action) {
+            0 => Ok(action),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A file system on a disk that fails on command.
+
+use crate::server::{self, Behaviour};
+use fuser::BackgroundSession;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use tempfile::TempDir;
+
+/// It is unmounted when this is dropped.
+pub(crate) struct Disk {
+    behaviour: Arc<Behaviour>,
+    directory: TempDir,
+    device: Option<String>,
+    is_mounted: bool,
+    server: Option<BackgroundSession>,
+}
+
+impl Disk {
+    /// Calls `f` with a disk of each file system. Prints the reason if this machine has none.
+    pub(crate) fn of_each_kind(mut f: impl FnMut(&str, &Disk)) {
+        for (name, mkfs) in [("ext4", ["mkfs.ext4", "-q", "-F"]), ("xfs", ["mkfs.xfs", "-q", "-f"])]
+        {
+            match Disk::new(&mkfs) {
+                Ok(disk) => f(name, &disk),
+                Err(e) => println!("skipped: no {name} on a disk that fails: {e}"),
+            }
+        }
+    }
+
+    /// The error says why this machine cannot.
+    fn new(mkfs: &[&str]) -> Result<Disk, String> {
+        const BYTES: u64 = 320 << 20;
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for name in ["fuse", "mount"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let image = tempfile::tempfile_in(directory.path()).unwrap();
+        image.set_len(BYTES).unwrap();
+        let behaviour = Arc::new(Behaviour::default());
+        let served = directory.path().join("fuse");
+        let server = server::serve(&served, image, Arc::clone(&behaviour))
+            .map_err(|e| format!("no FUSE file system can be mounted: {e}"))?;
+        let (device, is_mounted) = (None, false);
+        let mut disk = Disk { behaviour, directory, device, is_mounted, server: Some(server) };
+        let image = served.join("image");
+        let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?;
+        let device = device.trim().to_owned();
+        disk.device = Some(device.clone());
+        run(mkfs[0], &[&mkfs[1..], &[&*device]].concat())?;
+        run("mount", &[&device, disk.path("").to_str().unwrap()])?;
+        disk.is_mounted = true;
+        Ok(disk)
+    }
+
+    /// From now on this many of 100 writes of marked data fail.
+    pub(crate) fn fail(&self, percent: u64) {
+        self.behaviour.failing_percent.store(percent, Ordering::SeqCst);
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.behaviour.failures.load(Ordering::SeqCst)
+    }
+
+    /// Empties the page cache.
+    pub(crate) fn remount(&self) {
+        let path = self.path("");
+        run("umount", &[path.to_str().unwrap()]).unwrap();
+        run("mount", &[self.device.as_ref().unwrap(), path.to_str().unwrap()]).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("mount").join(name)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.fail(0);
+        if self.is_mounted {
+            let path: &Path = &self.path("");
+            run("umount", &[path.to_str().unwrap()]).unwrap();
+        }
+        if let Some(device) = &self.device {
+            run("losetup", &["--detach", device]).unwrap();
+        }
+        if let Some(server) = self.server.take() {
+            let _ = server.umount_and_join();
+        }
+    }
+}
+
+/// Until a child of another test executes its program, it has this test's files open, and their
+/// file system is busy. `spawn` returns after that.
+static SPAWNING: Mutex<()> = Mutex::new(());
+
+fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
+    let child = {
+        let _spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut command = Command::new(command);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    };
+    let output = child.and_then(Child::wait_with_output);
+    let output = output.map_err(|e| format!("{command}: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
