@@ -25,6 +25,9 @@ pub(crate) enum Error {
     #[error("{}: {actual} of {wanted} bytes were read: the object ends there", path.display())]
     Short { path: PathBuf, wanted: u64, actual: u64 },
 
+    #[error("{}: there is no memory for {bytes} bytes; read fewer at a time", path.display())]
+    Memory { path: PathBuf, bytes: u128 },
+
     #[error("the upload has ended: it was completed or aborted")]
     UploadEnded,
 

@@ -54,6 +54,9 @@
 //! - A range that ends before it starts is an error, not a panic.
 //! - If the completion of an upload fails, its staging file is removed.
 //! - The parts of an upload may be written at the same time.
+//! - A read for which there is no memory is an error, and does not end the process.
+//! - FIFOs, devices and sockets are no objects, as in `list`: `get` returns `NotFound`, and does
+//!   not wait for the writer of a FIFO.
 
 #![forbid(unsafe_code)]
 

@@ -2,10 +2,12 @@
 
 use crate::error::Error;
 use cringle::fs::File;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use object_store::ObjectMeta;
 use object_store::path::Path as Location;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -52,10 +54,31 @@ impl Metadata {
     }
 }
 
+/// Opens a regular file or a directory for reading. It refuses other files, because `open` waits
+/// for the writer of a FIFO, and reads of terminals wait for input.
+pub(crate) fn open_file(path: &Path) -> Result<(File, Metadata), Error> {
+    let mut options = File::options();
+    let opened = options.read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let opened = match opened {
+        // Another process holds a lease on the file. This waits for its release.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => File::open(path),
+        opened => opened,
+    };
+    let file = opened.map_err(Error::open(path))?;
+    let metadata = Metadata::of(&file).map_err(Error::open(path))?;
+    if !metadata.is_file() && !metadata.is_dir() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "it is not a regular file");
+        return Err(Error::NotFound { path: path.into(), source });
+    }
+    // With `O_NONBLOCK` a ring assumes that reads do not wait, and starts them on its worker. On
+    // some file systems they wait.
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty())).map_err(|e| Error::open(path)(e.into()))?;
+    Ok((file, metadata))
+}
+
 /// Opens an object, and looks up its metadata. A directory is no object.
 pub(crate) fn open(path: &Path, location: Location) -> Result<(File, ObjectMeta), Error> {
-    let file = File::open(path).map_err(Error::open(path))?;
-    let metadata = Metadata::of(&file).map_err(Error::open(path))?;
+    let (file, metadata) = open_file(path)?;
     if metadata.is_dir() {
         let source = io::Error::new(io::ErrorKind::NotFound, "it is a directory");
         return Err(Error::NotFound { path: path.into(), source });

@@ -42,6 +42,7 @@ pub(crate) fn read_range(
     range: Range<u64>,
     is_wanted: IsWanted<'_>,
 ) -> Result<Bytes, Error> {
+    check_memory(path, (range.end - range.start).into())?;
     let mut buf = vec![0; (range.end - range.start) as usize];
     let outcome = match buf.len() {
         // Without the ring if it is in memory.
@@ -69,6 +70,7 @@ pub(crate) fn read_ranges(
 ) -> Result<Vec<Bytes>, Error> {
     let plan = Plan::new(ranges, limits.gap, limits.longest);
     check_long_reads(file, path, ranges, &plan)?;
+    check_memory(path, bytes_of_results(ranges, &plan))?;
     let mut results = vec![Bytes::new(); ranges.len()];
     let mut left = plan.fetches.as_slice();
     let mut spare = Batch::new();
@@ -84,6 +86,16 @@ pub(crate) fn read_ranges(
         }
     }
     Ok(results)
+}
+
+/// Returns the bytes that the results hold. The bytes of reads with gaps are copied.
+fn bytes_of_results(ranges: &[Range<u64>], plan: &Plan) -> u128 {
+    let len = |&n: &usize| u128::from(ranges[n].end - ranges[n].start);
+    let held = |fetch: &Fetch| match fetch.has_gaps {
+        true => plan.order[fetch.members.clone()].iter().map(len).sum(),
+        false => u128::from(fetch.len()),
+    };
+    plan.fetches.iter().map(held).sum()
 }
 
 /// Why not all pieces were read.
@@ -189,6 +201,18 @@ impl<'p> Buffer<'p> {
             }
             begin += fetch.len() as usize;
         }
+    }
+}
+
+/// Refuses reads for which there is no memory: an allocation that fails would end the process.
+fn check_memory(path: &Path, bytes: u128) -> Result<(), Error> {
+    if bytes <= UNCHECKED_BYTES.into() {
+        return Ok(());
+    }
+    let has_space = |len| Vec::<u8>::new().try_reserve_exact(len).is_ok();
+    match usize::try_from(bytes).is_ok_and(has_space) {
+        true => Ok(()),
+        false => Err(Error::Memory { path: path.into(), bytes }),
     }
 }
 

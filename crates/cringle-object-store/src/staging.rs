@@ -1,6 +1,6 @@
 //! Staging files: an object is written under another name, and gets its own when it is complete.
 //!
-//! The names are those of `LocalFileSystem` (`object#1`, `object#2`, …): neither store lists them.
+//! The names are those of `LocalFileSystem` (`object#1`, `object#17`): neither store lists them.
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -8,6 +8,11 @@ use cringle::fs::{self, File};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number that a staging file tries whose first number is taken. If each tried them one after
+/// the other, many uploads of one object would take a time that grows with their square.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(2);
 
 /// The name of a staging file. Dropping it removes the file, if nothing else has.
 #[derive(Debug)]
@@ -39,7 +44,9 @@ impl Staging {
             match opened {
                 Ok(file) => return Ok((Staging { path: Some(path), engine }, file)),
                 Err(e) => match e.kind() {
-                    io::ErrorKind::AlreadyExists => number += 1,
+                    io::ErrorKind::AlreadyExists => {
+                        number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+                    }
                     io::ErrorKind::NotFound => create_parents(&path, e, fsync)?,
                     _ => return Err(Error::Io { action: "open it", path, source: e }),
                 },

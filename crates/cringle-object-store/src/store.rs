@@ -235,7 +235,7 @@ impl ObjectStore for LocalStore {
         let path = self.files.path_to_filesystem(location)?;
         let (ranges, limits) = (ranges.to_vec(), self.limits);
         let read = move |is_wanted: IsWanted<'_>| {
-            let file = File::open(&path).map_err(Error::open(&path))?;
+            let (file, _) = meta::open_file(&path)?;
             check_ranges(&path, &ranges)?;
             Ok(read_ranges(&file, &path, &ranges, limits, is_wanted)?)
         };

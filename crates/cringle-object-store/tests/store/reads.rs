@@ -8,7 +8,11 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutPayload};
 use proptest::prelude::*;
+use std::ffi::CString;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::symlink;
 
 /// The bytes of ranges by both stores.
 fn by_both(
@@ -146,6 +150,32 @@ fn impossible_ranges_are_refused_without_their_memory() {
     assert_eq!(error, "Range started at 50 and ended at 40");
 }
 
+/// An allocation that fails would end the process.
+#[test]
+fn reads_larger_than_the_memory_are_refused() {
+    const LEN: u64 = 1 << 43;
+    let fixture = Fixture::new(|builder| builder.chunk_bytes(usize::MAX));
+    let path = fixture.directory.path();
+    std::fs::File::create(path.join("sparse")).unwrap().set_len(LEN).unwrap();
+    block_on(async {
+        let ranges = |name: &str, ranges: &[Range<u64>]| {
+            let (name, ranges) = (Path::from(name), ranges.to_vec());
+            let store = fixture.store.clone();
+            async move { store.get_ranges(&name, &ranges).await.unwrap_err().to_string() }
+        };
+        let whole = 0..LEN;
+        let halves = [0..LEN / 2, LEN / 2 + 10_000..LEN];
+        let mut stream = fixture.store.get(&"sparse".into()).await.unwrap().into_stream();
+        for text in [
+            ranges("sparse", std::slice::from_ref(&whole)).await,
+            ranges("sparse", &halves).await,
+            stream.next().await.unwrap().unwrap_err().to_string(),
+        ] {
+            assert!(text.contains("no memory for") && text.contains("fewer at a time"), "{text}");
+        }
+    });
+}
+
 #[test]
 fn first_range_behind_the_end_is_the_error() {
     let fixture = Fixture::new(|builder| builder);
@@ -180,6 +210,71 @@ fn directories_and_missing_objects_are_errors() {
         let [ours, theirs] = got_by_both(&fixture.store, &theirs, &name.into(), &options);
         assert_eq!(ours, theirs, "{name}");
     }
+}
+
+#[test]
+fn files_that_are_not_regular_are_no_objects() {
+    let fixture = Fixture::new(|builder| builder);
+    let at = |name: &str| fixture.directory.path().join(name);
+    let fifo = CString::new(at("fifo").into_os_string().into_vec()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    symlink("fifo", at("link")).unwrap();
+    symlink("/dev/zero", at("device")).unwrap();
+    let expect_none = || {
+        for name in ["fifo", "link", "device"] {
+            let location = Path::from(name);
+            let errors = block_on(async {
+                [
+                    fixture.store.get(&location).await.err(),
+                    fixture.store.head(&location).await.err(),
+                    fixture.store.get_ranges(&location, &[0..1, 7..9]).await.err(),
+                    fixture.store.get_ranges(&location, &[]).await.err(),
+                ]
+            });
+            for error in errors {
+                let error = error.unwrap();
+                assert!(matches!(error, Error::NotFound { .. }), "{name}: {error}");
+                assert!(error.to_string().contains("it is not a regular file"), "{error}");
+            }
+        }
+    };
+    // First with a writer, so that a store that opens the FIFO as usual does not wait.
+    let writer = std::fs::File::options().read(true).write(true).open(at("fifo")).unwrap();
+    expect_none();
+    drop(writer);
+    expect_none();
+    let listed = block_on(fixture.store.list(None).try_collect::<Vec<_>>()).unwrap();
+    assert_eq!(listed, []);
+}
+
+#[test]
+fn read_waits_for_the_holder_of_a_lease() {
+    /// Of `asm-generic/fcntl.h`; the crate `libc` does not have it.
+    const F_SETSIG: i32 = 10;
+    let fixture = Fixture::new(|builder| builder);
+    let path = fixture.directory.path().join("object");
+    std::fs::write(&path, "strand").unwrap();
+    let holder = std::fs::File::options().write(true).open(&path).unwrap();
+    let fd = holder.as_raw_fd();
+    let lease = |operation, argument: i32| {
+        // SAFETY: no pointers.
+        let result = unsafe { libc::fcntl(fd, operation, argument) };
+        assert!(result >= 0, "{}", std::io::Error::last_os_error());
+        result
+    };
+    // The kernel sends this signal instead of `SIGIO`: the default action is to ignore it.
+    lease(F_SETSIG, libc::SIGURG);
+    lease(libc::F_SETLEASE, libc::F_WRLCK);
+    std::thread::scope(|s| {
+        let read = s.spawn(|| block_on(fixture.store.get_range(&"object".into(), 1..4)));
+        // The kernel asks the holder to release the lease.
+        while lease(libc::F_GETLEASE, 0) == libc::F_WRLCK {
+            std::thread::yield_now();
+        }
+        lease(libc::F_SETLEASE, libc::F_UNLCK);
+        assert_eq!(read.join().unwrap().unwrap(), "tra");
+    });
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn last_completion_wins_among_uploads() {
     block_on(async {
         let mut first = begin(&fixture, "object").await;
         let mut second = begin(&fixture, "object").await;
-        assert_eq!(fixture.files(), ["object#1", "object#2"]);
+        let staging = fixture.files();
+        assert!(staging.len() == 2 && staging[0] == "object#1", "{staging:?}");
         first.put_part("first".into()).await.unwrap();
         second.put_part("second".into()).await.unwrap();
         second.complete().await.unwrap();
@@ -100,4 +101,25 @@ fn failed_completion_removes_the_staging_file() {
     });
     fixture.io.close().unwrap();
     assert_eq!(fixture.files(), Vec::<String>::new());
+}
+
+/// Else many uploads of one object would take a time that grows with their square.
+#[test]
+fn staging_file_tries_no_number_that_another_had() {
+    let fixture = Fixture::new(|builder| builder);
+    let _uploads = block_on(async {
+        let mut uploads = Vec::new();
+        for name in ["a"; 20].into_iter().chain(["b"; 2]) {
+            uploads.push(begin(&fixture, name).await);
+        }
+        uploads
+    });
+    let numbers_of = |name: &str| -> Vec<u64> {
+        let files = fixture.files();
+        let numbers = files.iter().filter_map(|file| file.strip_prefix(name)?.strip_prefix('#'));
+        numbers.map(|number| number.parse().unwrap()).collect()
+    };
+    let (of_a, of_b) = (numbers_of("a"), numbers_of("b"));
+    assert_eq!((of_a.len(), of_b.len()), (20, 2));
+    assert!(of_b.contains(&1) && of_b.iter().max() > of_a.iter().max(), "{of_a:?}, {of_b:?}");
 }
