@@ -1,14 +1,15 @@
 //! `cringle cp`, the command line: usage errors, `--json`, `--trace`, signals and the exit status.
 
 use crate::backup;
+use crate::choices::Replace;
 use crate::dry_run;
 use crate::flags;
 use crate::getopt;
 use crate::messages::Reporter;
-use crate::options::Replace;
-use crate::plan::{self, Copy, Usage};
+use crate::plan::{Copy, Usage};
 use crate::progress::Progress;
 use crate::request::Request;
+use crate::resume::{self, Resume};
 use crate::sources;
 use crate::stop::Stop;
 use crate::summary::Summary;
@@ -31,6 +32,15 @@ use std::time::Instant;
 /// Messages begin with `program`, the name under which the program was called. `arguments` are
 /// those after the name. Call it before the process has other threads: it restores the default
 /// action of SIGPIPE and waits for SIGINT and SIGTERM.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// // A program `cp`, as `cringle cp` is one.
+/// fn main() -> ExitCode {
+///     cringle_cp::run("cp", std::env::args_os().skip(1).collect())
+/// }
+/// ```
 pub fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
     let reporter = Arc::new(Reporter::printing(program));
     // As in other programs, the first line written to a closed pipe ends the process, unless the
@@ -84,8 +94,8 @@ fn usage_error(reporter: &Reporter, usage: &Usage) -> ExitCode {
 /// Runs a valid request; returns the exit status.
 fn copy(mut request: Request) -> ExitCode {
     let reporter = Arc::clone(&request.options.reporter);
-    let mut copies = match plan::plan(&request) {
-        Ok(copies) => copies,
+    let (resume, mut copies) = match resume::open(&request) {
+        Ok(opened) => opened,
         Err(usage) => return usage_error(&reporter, &usage),
     };
     copy_to_own_backup(&mut request, &mut copies);
@@ -103,7 +113,7 @@ fn copy(mut request: Request) -> ExitCode {
         dry_run::run(&request.options, &copies);
         (Summary::default(), false)
     } else {
-        perform(request, &copies)
+        perform(request, resume, &copies)
     };
     if recording.is_some_and(|recording| !recording.finish()) {
         reporter.fail_silently();
@@ -141,18 +151,18 @@ fn copy_to_own_backup(request: &mut Request, copies: &mut [Copy]) {
 }
 
 /// Copies; returns the summary and whether a signal stopped the copy.
-fn perform(request: Request, copies: &[Copy]) -> (Summary, bool) {
-    let shared = Shared::new(request.options);
+fn perform(request: Request, resume: Option<Resume>, copies: &[Copy]) -> (Summary, bool) {
+    let shared = Shared::resuming(request.options, resume);
     let shows_progress = shared.options.replace != Replace::Ask;
     let done = stop_on_signals(&shared.stop).and_then(|()| {
-        let counters = Arc::clone(&shared.counters);
+        let counters = &shared.counters;
         let sources = || copies.iter().map(|copy| copy.source.clone()).collect();
         let progress = shows_progress
-            .then(|| Progress::start(request.progress, counters, sources()))
+            .then(|| Progress::start(request.progress, &shared.options, counters, sources()))
             .flatten();
         let done = sources::copy_all(&shared, copies);
         if let Some(progress) = progress {
-            progress.finish();
+            progress.finish(shared.stopped() || done.is_err());
         }
         done
     });
@@ -160,7 +170,8 @@ fn perform(request: Request, copies: &[Copy]) -> (Summary, bool) {
         shared.options.reporter.fail_with("cannot start", &e);
         return (shared.counters.summary(), false);
     }
-    (shared.counters.summary(), shared.stopped())
+    let interrupted = shared.stopped() && !shared.stop.has_failed();
+    (shared.counters.summary(), interrupted)
 }
 
 /// Requests a stop on the first SIGINT or SIGTERM and exits on the second. A signal that the parent

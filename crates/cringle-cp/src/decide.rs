@@ -6,7 +6,7 @@
 //! link to it is not.
 
 use crate::backup;
-use crate::options::Replace;
+use crate::choices::Replace;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {

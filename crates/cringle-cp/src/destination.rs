@@ -68,13 +68,14 @@ impl Worker<'_> {
         }
         // Under a temporary name the link would be found only at the end; otherwise the open finds
         // it.
-        if options.fsync && !likely && is_link(item) {
+        let names_late = self.shared.names_late();
+        if names_late && !likely && is_link(item) {
             return self.open_through_dangling_link(item, mode);
         }
         let open = |name: &CStr| sys::open_at(item.target_dir, name, flags, mode);
         let lock = self.shared.file_locks.new_file(self.index);
         let is_dir_name = item.target.to_bytes().ends_with(b"/");
-        let opened = if options.fsync && !is_dir_name && !is_append_only_dir(item) {
+        let opened = if names_late && !is_dir_name && !is_append_only_dir(item) {
             self.shared.temporaries.make(item.target, open).map(|(file, temporary)| {
                 let name = item.target.to_owned();
                 (file, Some(Rename { temporary, name, keep_existing: true }))
@@ -164,12 +165,18 @@ impl Worker<'_> {
         stat: &Stat,
         beside: bool,
     ) -> Result<Option<Destination>, ()> {
+        if beside
+            && self.is_own_file
+            && let Some(destination) = self.make_anew(item, stat)?
+        {
+            return Ok(Some(destination));
+        }
         let options = &self.shared.options;
         let access =
             if options.verify && is_read_back(item) { libc::O_RDWR } else { libc::O_WRONLY };
         let file = match sys::open_at(item.target_dir, item.target, access, 0) {
             Ok(file) => file,
-            Err(_) if options.force => {
+            Err(_) if options.force || self.is_own_copy => {
                 if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
                     self.reporter()
                         .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
@@ -185,6 +192,12 @@ impl Worker<'_> {
                 return Err(());
             }
         };
+        if sys::stat_of(&file).is_ok_and(|stat| self.is_manifest(&stat)) {
+            let name = item.quoted(Side::Target);
+            self.reporter()
+                .fail(&format!("{name} is the manifest of this copy; it is not replaced"));
+            return Err(());
+        }
         if options.attributes_only {
             let exclusion = Exclusion::None;
             return Ok(Some(Destination { file, rename: None, made: false, exclusion }));
@@ -199,6 +212,23 @@ impl Worker<'_> {
                 Err(())
             }
         }
+    }
+
+    /// Creates the file that will replace one that an earlier run of this copy has created. Unlike
+    /// the replacement of a user's file, it has nothing of the old one: neither mode, attributes
+    /// nor owner. `None` if no temporary name can be used.
+    fn make_anew(&self, item: &Item<'_>, stat: &Stat) -> Result<Option<Destination>, ()> {
+        if is_link(item)
+            || is_append_only_dir(item)
+            || sys::is_mount_root(item.target_dir, item.target)
+        {
+            return Ok(None);
+        }
+        let mut destination = self.make_new(item, stat, true)?;
+        if let Some(rename) = destination.as_mut().and_then(|made| made.rename.as_mut()) {
+            rename.keep_existing = false;
+        }
+        Ok(destination)
     }
 
     fn cannot_create(&self, item: &Item<'_>, error: &io::Error) {

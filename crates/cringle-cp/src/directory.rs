@@ -28,7 +28,8 @@ impl Worker<'_> {
         let root = item
             .dir
             .map_or_else(|| Arc::new(Root::new(options, item, stat)), |dir| Arc::clone(&dir.root));
-        if new && !self.make_dir(item, stat) {
+        let key = self.key_of(item);
+        if new && !(self.announce(key) && self.make_dir(item, stat)) {
             if item.is_top() {
                 let directories = &self.shared.directories;
                 let mut made = directories.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,12 +37,15 @@ impl Worker<'_> {
             }
             return false;
         }
-        let Some(opened) = self.open_both(item, stat, new, follow) else {
+        let Some(opened) = self.open_both(item, stat, (new, key), follow) else {
             if new && options.verbose {
                 self.print_copied(item, None);
             }
             return false;
         };
+        if !new {
+            self.remove_leftovers(item, &opened);
+        }
         // A target of the command line counts even if it existed: `cp -r . sub` would never end.
         if new || item.is_top() {
             let _ = root.first_made.set(opened.target_id);
@@ -119,6 +123,23 @@ impl Worker<'_> {
         Some(false)
     }
 
+    /// Records a directory, link or special file that is about to be created. Returns false if the
+    /// manifest cannot be written, which has been reported.
+    pub(crate) fn announce(&self, key: u128) -> bool {
+        let resume = self.shared.resume.as_ref();
+        resume.is_none_or(|resume| resume.announce(self.shared, &[key]))
+    }
+
+    /// Removes what an earlier run of this copy has left in an existing target.
+    fn remove_leftovers(&self, item: &Item<'_>, opened: &Opened) {
+        if let Some(resume) = &self.shared.resume
+            && resume.has_earlier()
+            && let Some(target) = &opened.target
+        {
+            resume.remove_leftovers(self.reporter(), target, &|| item.quoted(Side::Target));
+        }
+    }
+
     /// Creates the directory; reports a failure.
     fn make_dir(&self, item: &Item<'_>, stat: &Stat) -> bool {
         let options = &self.shared.options;
@@ -141,16 +162,27 @@ impl Worker<'_> {
 
     /// Opens both sides, and grants what is needed to fill a new directory. Returns `None` after a
     /// failure.
-    fn open_both(&self, item: &Item<'_>, stat: &Stat, new: bool, follow: bool) -> Option<Opened> {
+    fn open_both(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        (new, key): (bool, u128),
+        follow: bool,
+    ) -> Option<Opened> {
         let options = &self.shared.options;
         // The new directory may lack the permissions needed to fill it (mode 0555, a strict umask).
         let keeps = options.preserve;
         let mut final_mode = None;
-        if new && let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
-            let mode = made.st_mode & 0o7777;
+        let resume = self.shared.resume.as_ref();
+        let made = new || resume.is_some_and(|resume| resume.has_made(key));
+        if made && let Ok(found) = sys::stat_at(item.target_dir, item.target, false) {
+            let earlier = resume.and_then(|resume| resume.final_mode(key));
+            let mode = earlier.unwrap_or(found.st_mode & 0o7777);
             if mode & 0o700 != 0o700 {
                 final_mode = Some(mode);
-                let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
+                if resume.is_none_or(|resume| resume.keep_final_mode(self.shared, key, mode)) {
+                    let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
+                }
             }
             if !keeps.ownership && !keeps.mode && !options.no_preserve_mode {
                 // Restores what the mask of a default ACL cleared.
@@ -169,7 +201,7 @@ impl Worker<'_> {
         let target = item.open_dir(Side::Target, target_follow, self.reporter());
         let (Ok((source, now)), Ok((target, target_stat))) = (source, target) else {
             // A directory that cannot be listed still gets its attributes.
-            attributes::apply_by_name(options, item, stat, new);
+            attributes::apply_by_name(options, item, stat, made);
             if !keeps.mode
                 && let Some(mode) = final_mode
             {
@@ -184,9 +216,10 @@ impl Worker<'_> {
             target_id: sys::id(&target_stat),
             target: Some(target),
             stat: now,
-            made: new,
+            made,
             final_mode,
             gives_default_acl,
+            key,
         })
     }
 }

@@ -194,6 +194,7 @@ impl Walk<'_> {
             made: false,
             final_mode: None,
             gives_default_acl: false,
+            key: 0,
         };
         let names = (item.source.to_owned(), item.target.to_owned());
         let dir = Dir::new(item.dir.cloned(), root, names, opened, &self.open);

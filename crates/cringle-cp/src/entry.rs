@@ -1,17 +1,17 @@
 //! Copies one name of a tree or of the command line: prepares its target, then copies by file type.
 
 use crate::attributes;
+use crate::choices::{Follow, Replace};
 use crate::compare::{self, entry};
 use crate::hard_links::Made;
 use crate::messages::quote;
-use crate::options::{Follow, Replace};
 use crate::regular::{Outcome, Target, open_source};
 use crate::replace::is_append_only_dir;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::target::{Step, backup_path};
 use crate::tree::{Item, Side};
-use crate::workers::Worker;
+use crate::workers::{Worker, now};
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::AsFd;
@@ -23,11 +23,18 @@ impl Worker<'_> {
     /// false if it failed, which has been reported and counted.
     pub(crate) fn copy(&mut self, item: &Item<'_>, kind: u8) -> bool {
         self.releases = self.shared.file_locks.released();
+        let mut has_earlier = false;
+        if let Some(resume) = &self.shared.resume {
+            (self.looked, has_earlier) = (now(), resume.has_earlier());
+            self.recorded = None;
+            (self.is_own_copy, self.is_own_file) = (false, false);
+        }
         let options = &self.shared.options;
         let simple = kind == libc::DT_REG
             && !options.hard_link
             && !options.symbolic_link
-            && !options.remove_first;
+            && !options.remove_first
+            && !has_earlier;
         let good = match if simple { self.copy_likely_new(item) } else { None } {
             Some(ended) => ended != Outcome::Failed,
             None => self.copy_general(item),
@@ -46,6 +53,12 @@ impl Worker<'_> {
         let is_dir = sys::kind(&stat) == libc::S_IFDIR;
         if item.is_top() && !is_dir && self.is_repeated(item, &stat) {
             return true;
+        }
+        if let Some(good) = self.skip_whole(item, &stat) {
+            return good;
+        }
+        if !self.remove_own_of_other_type(item, &stat) {
+            return false;
         }
         match self.prepare_target(item, &stat) {
             Step::Done(good) => good,
@@ -122,10 +135,16 @@ impl Worker<'_> {
         if let Some(made) = self.shared.links.begin(id) {
             // Another name of this file has been copied.
             self.made_top = false;
-            return self.link_to(item, &made);
+            let good = self.link_to(item, &made);
+            if good {
+                // The new link has changed the status of the copy.
+                self.record(item, made.recorded, false);
+            }
+            return good;
         }
         let good = self.copy_content(item, stat, new, regular, existing);
-        let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
+        let recorded = self.recorded;
+        let made = Made { dir: item.dir.cloned(), name: item.target.to_owned(), recorded };
         self.shared.links.done(id, good.then_some(made));
         good
     }
@@ -149,7 +168,8 @@ impl Worker<'_> {
             && source.st_nlink > 1
             && self.shared.links.begin(id).is_none()
         {
-            let made = Made { dir: item.dir.cloned(), name: item.target.to_owned() };
+            let name = item.target.to_owned();
+            let made = Made { dir: item.dir.cloned(), name, recorded: None };
             self.shared.links.done(id, Some(made));
         }
     }
@@ -172,6 +192,9 @@ impl Worker<'_> {
         }
         if regular {
             return self.copy_file(item, stat, new);
+        }
+        if !self.announce(self.key_of(item)) {
+            return false;
         }
         if sys::kind(stat) == libc::S_IFLNK {
             self.copy_link(item, stat)

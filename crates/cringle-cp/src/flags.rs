@@ -18,6 +18,8 @@ Examples:
       Exit when all files and directories are on the disk
   cringle cp -r --verify --json - a b | jq .bytes
       Compare each copy with its source, and print the number of bytes
+  cringle cp -a --resume ~/photos.manifest photos /mnt/usb
+      Copy; after an interrupt, the same command continues
   ln -s $(which cringle) ~/bin/cp
       Use it as cp
 
@@ -97,9 +99,12 @@ pub(crate) const FLAGS: &[Flag] = &[
     long("fsync", Value::None, "Write data and directories to the disk before exiting; name no file before its data is there"),
     long("jobs", Needed("N"), "Use N threads [default: 4 for each core, at most 16]"),
     long("block-size", Needed("SIZE"), "Read and write large files in blocks of SIZE [default: 128k]"),
-    long("progress", Value::None, "Show bytes, files, rate and time left [default: on a terminal, after one second]"),
+    long("progress", Value::None, "Show percentage, bytes, files, rate and time left; without a terminal, print one line at the end [default: on a terminal, after one second]"),
     long("no-progress", Value::None, "Do not show progress"),
+    long("quiet", Value::None, "Same as --no-progress; failures are still printed"),
     long("verify", Value::None, "Compare each copy with its source, read from the disk where the file system drops its cache"),
+    long("resume", Needed("MANIFEST"), "Record in MANIFEST what is copied; with the same MANIFEST, continue an interrupted copy"),
+    long("resume-check", Needed("HOW"), "Recognise what was copied before by time (sizes and times), or by content"),
     long("uncached", Possible("WHEN"), "Leave the page cache to others: always, auto (if the copy is large), never"),
     long("json", Needed("FILE"), "Write a summary as JSON; - is standard output"),
     long("trace", Needed("FILE"), "Write a trace of fibers and operations, for Perfetto and `cringle trace`"),
@@ -142,6 +147,13 @@ pub(crate) fn command(name: &'static str) -> Command {
 
 /// The arguments of `cringle cp` in a tree of clap's commands. They only document:
 /// [`run`](crate::run) parses.
+///
+/// ```
+/// use clap::Args;
+///
+/// let cp = cringle_cp::Arguments::augment_args(clap::Command::new("cp"));
+/// assert!(cp.get_arguments().any(|argument| argument.get_long() == Some("reflink")));
+/// ```
 pub struct Arguments;
 
 impl Args for Arguments {

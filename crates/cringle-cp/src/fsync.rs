@@ -9,6 +9,7 @@
 
 use crate::messages::{Reporter, quote};
 use crate::replace::directory_of;
+use crate::resume::Recorded;
 use crate::sys;
 use crate::tree::{Dir, Item, Side, join};
 use crate::workers::Worker;
@@ -40,6 +41,8 @@ pub(crate) struct Unsynced {
     backup: Option<CString>,
     /// The name within `dir`, or the whole path.
     name: CString,
+    /// The record of the manifest, which is written after the sync.
+    recorded: Option<Recorded>,
 }
 
 impl Unsynced {
@@ -90,6 +93,7 @@ impl Worker<'_> {
             rename: None,
             backup: None,
             name,
+            recorded: None,
         });
     }
 
@@ -99,7 +103,7 @@ impl Worker<'_> {
         file: OwnedFd,
         item: &Item<'_>,
         rename: Option<Rename>,
-        others_link_to_it: bool,
+        (others_link_to_it, recorded): (bool, Option<Recorded>),
     ) -> bool {
         let beside = rename.is_some();
         let (device, disk) = match item.dir {
@@ -136,7 +140,8 @@ impl Worker<'_> {
         let (dir, name) = (item.dir.cloned(), item.target.to_owned());
         // If the file is synced now, the caller restores its backup.
         let backup = if others_link_to_it { None } else { self.backup.take() };
-        let unsynced = Unsynced { file, device, dir, directory: None, rename, backup, name };
+        let directory = None;
+        let unsynced = Unsynced { file, device, dir, directory, rename, backup, name, recorded };
         if others_link_to_it {
             return self.sync_batch(vec![unsynced]);
         }
@@ -322,12 +327,27 @@ impl Worker<'_> {
         {
             self.reporter().fail_with(&format!("cannot un-backup {}", unsynced.quoted()), &e);
         }
+        if error.is_none()
+            && let Some(recorded) = unsynced.recorded
+        {
+            self.record_synced(&unsynced, recorded);
+        }
         // On the command line, the name still belongs to the old file.
         self.made_top &= error.is_none();
         if let Some(dir) = unsynced.dir {
             self.part_done(dir);
         }
         error.is_none()
+    }
+
+    /// Records a file that is on the disk under its name.
+    fn record_synced(&mut self, unsynced: &Unsynced, recorded: Recorded) {
+        let Ok(parent) = self.parent_fd(unsynced) else { return };
+        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        let follow = unsynced.rename.is_none();
+        if self.record_at((fd, &unsynced.name), recorded, follow) {
+            self.recorded = Some(recorded);
+        }
     }
 
     /// Returns the open directory of the entry; `None` for a name of the command line.
@@ -438,7 +458,7 @@ mod tests {
             let item = Item::of_command_line(&name, &name);
             let rename =
                 Rename { temporary: temporary.clone(), name: name.clone(), keep_existing: true };
-            assert!(worker.sync_file_later(file.into(), &item, Some(rename), false));
+            assert!(worker.sync_file_later(file.into(), &item, Some(rename), (false, None)));
             shared.finish();
             worker.help();
         });

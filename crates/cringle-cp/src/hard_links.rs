@@ -4,6 +4,7 @@
 //! then link to it. A worker that copies such a file does not wait for another one, so there is no
 //! deadlock. After a failed copy the next worker copies.
 
+use crate::resume::Recorded;
 use crate::tree::Dir;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -16,6 +17,8 @@ type Id = (u64, u64);
 pub(crate) struct Made {
     pub(crate) dir: Option<Arc<Dir>>,
     pub(crate) name: CString,
+    /// The source of the copy, as it was then.
+    pub(crate) recorded: Option<Recorded>,
 }
 
 enum Status {
@@ -27,6 +30,8 @@ enum Status {
 #[derive(Default)]
 pub(crate) struct Links {
     files: Mutex<HashMap<Id, Status>>,
+    /// By target: the source whose copy of an earlier run was kept.
+    kept: Mutex<HashMap<(u32, u32, u64), Id>>,
     changed: Condvar,
 }
 
@@ -47,6 +52,13 @@ impl Links {
                 }
             }
         }
+    }
+
+    /// Keeps this target of an earlier run as the copy of `source`. Returns false if it was kept as
+    /// the copy of another source.
+    pub(crate) fn keep(&self, target: (u32, u32, u64), source: Id) -> bool {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept.entry(target).or_insert(source) == source
     }
 
     /// Records the copy, or its failure, and wakes the workers that wait for it.

@@ -21,6 +21,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`command`], [`flags`], [`getopt`], [`request`] | the command line, read as GNU reads it |
+//! | [`options`], [`choices`] | how files are copied |
 //! | [`plan`], [`parents`], [`sources`] | the targets; the sources in order or in parallel |
 //! | [`workers`], [`tree`] | the threads and their tasks; directories as handles |
 //! | [`listing`], [`descriptors`] | directories read piece by piece; a budget of open files |
@@ -30,16 +31,19 @@
 //! | [`transfer`], [`verify`], [`attributes`] | its data and its attributes |
 //! | [`fsync`] | `--fsync` |
 //! | [`temporary`], [`file_locks`] | names of unfinished files; one writer for each file |
+//! | [`resume`] | `--resume`: the manifest of an interrupted copy |
 //! | [`stop`] | Ctrl-C |
-//! | [`messages`], [`progress`], [`summary`], [`dry_run`] | output |
+//! | [`messages`], [`progress`], [`count_ahead`], [`summary`], [`dry_run`] | output |
 
 // The table above is for developers.
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod attributes;
 mod backup;
+mod choices;
 mod command;
 mod compare;
+mod count_ahead;
 mod decide;
 mod descriptors;
 mod destination;
@@ -61,6 +65,7 @@ mod read_ahead;
 mod regular;
 mod replace;
 mod request;
+mod resume;
 mod sources;
 mod stop;
 mod summary;
@@ -73,9 +78,10 @@ mod uncached;
 mod verify;
 mod workers;
 
+pub use choices::{Follow, Preserve, Update, When};
 pub use command::run;
 pub use flags::Arguments;
-pub use options::{Follow, Options, Preserve, Update, When};
+pub use options::Options;
 pub use summary::Summary;
 
 use messages::Reporter;
@@ -89,6 +95,13 @@ use std::sync::Arc;
 use workers::Shared;
 
 /// A copy that did not copy everything.
+///
+/// ```
+/// use cringle_cp::{Options, copy};
+///
+/// let error = copy(&["/nothing"], "/dev/null", &Options::new()).unwrap_err();
+/// assert_eq!(error.to_string(), "cannot stat '/nothing': No such file or directory");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     summary: Summary,
@@ -97,11 +110,33 @@ pub struct Error {
 
 impl Error {
     /// Returns how much was copied nevertheless.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("letter"), "Dear reader")?;
+    /// # std::fs::create_dir(at("copies"))?;
+    ///
+    /// let error = copy(&[at("nothing"), at("letter")], at("copies"), &Options::new()).unwrap_err();
+    /// assert_eq!((error.summary().files, error.summary().failures), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn summary(&self) -> Summary {
         self.summary
     }
 
     /// Returns the failures in the order in which they happened, in GNU's words.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    ///
+    /// let error = copy(&["/nothing", "/none"], "/tmp", &Options::new()).unwrap_err();
+    /// for message in error.messages() {
+    ///     eprintln!("backup: {message}");
+    /// }
+    /// assert_eq!(error.messages().len(), 2);
+    /// ```
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
@@ -167,8 +202,9 @@ pub fn copy<S: AsRef<Path>>(
         return Err(nothing_copied(text));
     }
     let request = Request { options, names, ..Request::default() };
-    let copies = plan::plan(&request).map_err(|Usage { text, .. }| nothing_copied(text))?;
-    let shared = Shared::new(request.options);
+    let opened = resume::open(&request).map_err(|Usage { text, .. }| nothing_copied(text));
+    let (resume, copies) = opened?;
+    let shared = Shared::resuming(request.options, resume);
     if let Err(e) = sources::copy_all(&shared, &copies) {
         reporter.fail_with("cannot start a thread", &e);
     }

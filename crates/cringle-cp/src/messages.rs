@@ -3,6 +3,7 @@
 //! Names are quoted as GNU quotes them, so that a line can be pasted back into a shell: `'a b'`,
 //! `"it's"`, `'a'$'\n''b'`.
 
+use indicatif::ProgressBar;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -18,6 +19,8 @@ pub(crate) struct Reporter {
     unwritable: AtomicBool,
     /// Standard output is only for the JSON.
     reserved: AtomicBool,
+    /// The bar that is hidden while a line is written.
+    bar: OnceLock<ProgressBar>,
 }
 
 #[derive(Debug)]
@@ -45,12 +48,33 @@ impl Reporter {
             failed: AtomicBool::new(false),
             unwritable: AtomicBool::new(false),
             reserved: AtomicBool::new(false),
+            bar: OnceLock::new(),
         }
     }
 
     /// Keeps standard output for the JSON: [`print`](Reporter::print) uses standard error.
     pub(crate) fn reserve_stdout(&self) {
         self.reserved.store(true, Relaxed);
+    }
+
+    /// Writes lines above this bar from now on.
+    pub(crate) fn draw_around(&self, bar: &ProgressBar) {
+        let _ = self.bar.set(bar.clone());
+    }
+
+    /// Calls `write` while no bar is drawn.
+    fn write_above_bar<R>(&self, write: impl FnOnce() -> R) -> R {
+        match self.bar.get() {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// Writes a text to standard error. A text that cannot be written is dropped.
+    fn write_error(&self, text: &str) {
+        self.write_above_bar(|| {
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+        });
     }
 
     pub(crate) fn program(&self) -> &str {
@@ -63,7 +87,7 @@ impl Reporter {
     /// Writes one line to standard error. A line that cannot be written is dropped.
     pub(crate) fn note(&self, text: &str) {
         if let Sink::Process { program } = &self.sink {
-            let _ = io::stderr().lock().write_all(format!("{program}: {text}\n").as_bytes());
+            self.write_error(&format!("{program}: {text}\n"));
         }
     }
 
@@ -107,9 +131,10 @@ impl Reporter {
     /// the first error is reported.
     pub(crate) fn print(&self, text: &str) {
         if self.reserved.load(Relaxed) {
-            let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+            self.write_error(&format!("{text}\n"));
         } else if let Sink::Process { .. } = &self.sink
-            && let Err(e) = cringle_command::stdout::write(format!("{text}\n").as_bytes())
+            && let Err(e) = self
+                .write_above_bar(|| cringle_command::stdout::write(format!("{text}\n").as_bytes()))
             && !self.unwritable.swap(true, Relaxed)
         {
             self.fail_with("write error", &e);

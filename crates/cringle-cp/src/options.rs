@@ -1,76 +1,11 @@
 //! What a copy does: the options that a program builds and the command line sets.
 
 use crate::backup;
+use crate::choices::{Follow, Preserve, Replace, Update, When};
 use crate::messages::Reporter;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Which symbolic links of the sources are followed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Follow {
-    /// None: a link is copied as a link.
-    Never,
-    /// Those that are named as sources.
-    CommandLine,
-    /// All.
-    Always,
-}
-
-/// Which existing files are replaced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Update {
-    /// All.
-    All,
-    /// None; each existing file is skipped.
-    None,
-    /// None; each existing file is a failure.
-    NoneFail,
-    /// Those with an older modification time than their source.
-    Older,
-}
-
-/// What happens to a target that exists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Replace {
-    Always,
-    Ask,
-    /// `-n`: keep it and report nothing.
-    Skip,
-    /// `--update=none-fail`: keep it and fail.
-    Refuse,
-}
-
-/// When an optimisation is used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    /// Not at all.
-    Never,
-    /// Where it works.
-    Auto,
-    /// Always: without regard to cost. A file that cannot share blocks is a failure.
-    Always,
-}
-
-/// The attributes that a copy takes over from its source.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Preserve {
-    /// Permissions and access control lists.
-    pub mode: bool,
-    /// Owner and group.
-    pub ownership: bool,
-    /// Access and modification times.
-    pub timestamps: bool,
-    /// Hard links among the copied files.
-    pub links: bool,
-    /// Extended attributes.
-    pub xattr: bool,
-}
-
-impl Preserve {
-    /// Everything.
-    pub const ALL: Preserve =
-        Preserve { mode: true, ownership: true, timestamps: true, links: true, xattr: true };
-}
 
 /// How files are copied.
 ///
@@ -119,6 +54,10 @@ pub struct Options {
     pub(crate) jobs: usize,
     pub(crate) block_bytes: usize,
     pub(crate) verify: bool,
+    /// The path of the manifest.
+    pub(crate) resume: Option<OsString>,
+    /// A recorded file is compared with its source.
+    pub(crate) check_content: bool,
     /// The process's, read when the copy starts.
     pub(crate) umask: u32,
     /// Each copy has its own.
@@ -159,6 +98,8 @@ impl Default for Options {
             jobs: (4 * cores).min(16),
             block_bytes: 128 << 10,
             verify: false,
+            resume: None,
+            check_content: false,
             umask: 0o022,
             reporter: Arc::new(Reporter::collecting()),
         }
@@ -167,12 +108,33 @@ impl Default for Options {
 
 impl Options {
     /// Returns the defaults: one file, its data and mode, an existing file replaced.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("letter"), "Dear reader")?;
+    ///
+    /// assert_eq!(copy(&[at("letter")], at("copy"), &Options::new())?.files, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Options {
         Options::default()
     }
 
     /// Copies directories and all they contain. Symbolic links and special files are then copied as
     /// such.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir_all(at("photos/cats"))?;
+    ///
+    /// copy(&[at("photos")], at("copy"), &Options::new()).unwrap_err(); // It is a directory.
+    /// assert_eq!(copy(&[at("photos")], at("copy"), &Options::new().recursive(true))?.directories, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn recursive(mut self, recursive: bool) -> Options {
         self.recursive = recursive;
         self.as_regular = !recursive;
@@ -184,6 +146,20 @@ impl Options {
     ///
     /// Extended attributes that the target cannot hold are left out; any other attribute that
     /// cannot be preserved is a failure.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir(at("photos"))?;
+    /// # std::os::unix::fs::symlink("cat.jpg", at("photos/newest"))?;
+    ///
+    /// copy(&[at("photos")], at("backup"), &Options::new().archive())?;
+    /// assert!(at("backup/newest").is_symlink());
+    /// let modified = |name| at(name).metadata()?.modified();
+    /// assert_eq!(modified("backup")?, modified("photos")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn archive(self) -> Options {
         let options = self.recursive(true).preserve(Preserve::ALL);
         Options { must_preserve_xattr: false, ..options }
@@ -191,12 +167,40 @@ impl Options {
 
     /// Selects the symbolic links that are followed. Call it after
     /// [`recursive`](Options::recursive).
+    ///
+    /// ```
+    /// use cringle_cp::{Follow, Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir(at("photos"))?;
+    /// # std::fs::write(at("cat.jpg"), "a cat")?;
+    /// # std::os::unix::fs::symlink("../cat.jpg", at("photos/newest"))?;
+    ///
+    /// let options = Options::new().recursive(true).follow(Follow::Always);
+    /// copy(&[at("photos")], at("copy"), &options)?;
+    /// assert!(at("copy/newest").symlink_metadata()?.is_file());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn follow(mut self, follow: Follow) -> Options {
         self.follow = follow;
         self
     }
 
     /// Selects the attributes to preserve; one that cannot be preserved is a failure.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, Preserve, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("script"), "#!/bin/sh")?;
+    /// # std::fs::set_permissions(at("script"), std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
+    /// use std::os::unix::fs::PermissionsExt;
+    ///
+    /// let mode = Preserve { mode: true, ..Preserve::default() };
+    /// copy(&[at("script")], at("copy"), &Options::new().preserve(mode))?;
+    /// assert_eq!(at("copy").metadata()?.permissions().mode() & 0o777, 0o777);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn preserve(mut self, preserve: Preserve) -> Options {
         self.preserve = preserve;
         self.must_preserve = true;
@@ -205,6 +209,20 @@ impl Options {
     }
 
     /// Selects the existing files to replace.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, Update, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("old"), "old")?;
+    /// # std::fs::File::open(at("old"))?.set_modified(std::time::UNIX_EPOCH)?;
+    /// # std::fs::write(at("new"), "new")?;
+    ///
+    /// let only_newer = Options::new().update(Update::Older);
+    /// assert_eq!(copy(&[at("old")], at("new"), &only_newer)?.kept_files, 1);
+    /// assert_eq!(copy(&[at("new")], at("old"), &only_newer)?.files, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn update(mut self, update: Update) -> Options {
         self.only_newer = update == Update::Older;
         self.replace = match update {
@@ -216,18 +234,60 @@ impl Options {
     }
 
     /// Removes an existing file that cannot be opened for writing, and tries again.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("new"), "new")?;
+    /// # std::fs::write(at("old"), "old")?;
+    /// # let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+    /// # std::fs::set_permissions(at("old"), read_only)?;
+    ///
+    /// // `old` is read-only.
+    /// copy(&[at("new")], at("old"), &Options::new().force(true))?;
+    /// assert_eq!(std::fs::read(at("old"))?, b"new");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn force(mut self, force: bool) -> Options {
         self.force = force;
         self
     }
 
     /// Skips directories on another file system than their source.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir(at("root"))?;
+    ///
+    /// // What is mounted below `root` is not copied.
+    /// let options = Options::new().archive().one_file_system(true);
+    /// assert_eq!(copy(&[at("root")], at("backup"), &options)?.directories, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn one_file_system(mut self, one_file_system: bool) -> Options {
         self.one_file_system = one_file_system;
         self
     }
 
     /// Copies onto the target itself, even where it is a directory.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir_all(at("photos"))?;
+    /// # std::fs::write(at("photos/cat.jpg"), "a cat")?;
+    /// # std::fs::create_dir_all(at("backup"))?;
+    ///
+    /// // `backup` exists, and would receive `backup/photos` otherwise.
+    /// let options = Options::new().archive().no_target_directory(true);
+    /// copy(&[at("photos")], at("backup"), &options)?;
+    /// assert!(at("backup/cat.jpg").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn no_target_directory(mut self, no_target_directory: bool) -> Options {
         self.no_target_directory = no_target_directory;
         self
@@ -235,6 +295,19 @@ impl Options {
 
     /// Shares the blocks of source and copy where the file system can. [`When::Always`] excludes
     /// every choice of [`sparse`](Options::sparse) but [`When::Auto`].
+    ///
+    /// ```
+    /// use cringle_cp::{Options, When, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("disk.img"), [7; 1 << 16])?;
+    ///
+    /// let shared = copy(&[at("disk.img")], at("copy"), &Options::new().reflink(When::Always));
+    /// if let Err(error) = shared {
+    ///     println!("the file system shares no blocks: {error}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reflink(mut self, reflink: When) -> Options {
         self.reflink = reflink;
         self
@@ -242,6 +315,18 @@ impl Options {
 
     /// Makes holes: those of the source by default; with [`When::Always`], wherever the source has
     /// zeros.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, When, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("zeros"), [0; 1 << 20])?;
+    /// use std::os::unix::fs::MetadataExt;
+    ///
+    /// copy(&[at("zeros")], at("copy"), &Options::new().sparse(When::Always))?;
+    /// println!("{} blocks on disk", at("copy").metadata()?.blocks());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sparse(mut self, sparse: When) -> Options {
         self.sparse = sparse;
         self
@@ -252,6 +337,16 @@ impl Options {
     /// more bytes than a quarter of the available memory (from Linux 6.16 on). With
     /// [`When::Always`], it concerns all files that are larger than a block of 128 KiB. Where the
     /// kernel or the file system cannot, the cache is used.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, When, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("backup.tar"), [7; 1 << 20])?;
+    ///
+    /// copy(&[at("backup.tar")], at("copy"), &Options::new().uncached(When::Always))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn uncached(mut self, uncached: When) -> Options {
         self.uncached = uncached;
         self
@@ -259,18 +354,96 @@ impl Options {
 
     /// Syncs all data and directories to the disk before the copy returns. No file has its name
     /// before its data are on the disk.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("letter"), "Dear reader")?;
+    ///
+    /// copy(&[at("letter")], at("copy"), &Options::new().fsync(true))?;
+    /// // A loss of power loses nothing now.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fsync(mut self, fsync: bool) -> Options {
         self.fsync = fsync;
         self
     }
 
     /// Reads each copy back from the disk and compares it with its source.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::write(at("letter"), "Dear reader")?;
+    ///
+    /// assert_eq!(copy(&[at("letter")], at("copy"), &Options::new().verify(true))?.failures, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn verify(mut self, verify: bool) -> Options {
         self.verify = verify;
         self
     }
 
+    /// Records in the file `manifest` what has been copied. The same call with the same manifest
+    /// continues a copy that was interrupted: files that are complete are not copied again. They
+    /// are recognised by the sizes and times of source and target.
+    ///
+    /// The manifest must be on a file system that keeps it, outside of source and target, and it
+    /// belongs to one copy. Options under which existing targets are kept are refused.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let (photos, backup) = (place.path().join("photos"), place.path().join("backup"));
+    /// # std::fs::create_dir(&photos)?;
+    /// # std::fs::write(photos.join("cat.jpg"), "a cat")?;
+    ///
+    /// let options = Options::new().archive().resume(place.path().join("manifest"));
+    /// assert_eq!(copy(&[&photos], &backup, &options)?.files, 1);
+    /// let again = copy(&[&photos], &backup, &options)?;
+    /// assert_eq!((again.files, again.kept_files), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume(mut self, manifest: impl Into<PathBuf>) -> Options {
+        self.resume = Some(manifest.into().into_os_string());
+        self
+    }
+
+    /// With [`resume`](Options::resume): compares each file that was copied before with its source.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir(at("photos"))?;
+    /// # std::fs::write(at("photos/cat.jpg"), "a cat")?;
+    ///
+    /// let options = Options::new().archive().resume(at("manifest"));
+    /// copy(&[at("photos")], at("backup"), &options)?;
+    /// // Only the contents can show whether the disk has lost something meanwhile.
+    /// let again = copy(&[at("photos")], at("backup"), &options.resume_check_content(true))?;
+    /// assert_eq!((again.files, again.kept_files), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume_check_content(mut self, check_content: bool) -> Options {
+        self.check_content = check_content;
+        self
+    }
+
     /// Sets the number of threads, from 1 to 256. The default is four for each core, at most 16.
+    ///
+    /// ```
+    /// use cringle_cp::{Options, copy};
+    /// # let place = tempfile::tempdir()?;
+    /// # let at = |name: &str| place.path().join(name);
+    /// # std::fs::create_dir(at("photos"))?;
+    ///
+    /// // A slow network file system: more requests at once than cores.
+    /// copy(&[at("photos")], at("backup"), &Options::new().archive().jobs(64))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn jobs(mut self, jobs: usize) -> Options {
         self.jobs = jobs.clamp(1, 256);
         self

@@ -1,7 +1,8 @@
 //! Maps each source to its target: GNU's rules for the last name, `-t`, `-T` and `--parents`.
 
+use crate::choices::Replace;
 use crate::messages::{quote, reason};
-use crate::options::{Options, Replace};
+use crate::options::Options;
 use crate::request::Request;
 use crate::sys;
 use crate::tree::join;

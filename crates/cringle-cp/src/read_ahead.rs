@@ -1,8 +1,8 @@
 //! Copies files that most likely have no target yet: a small file in the page cache with one read;
 //! a cold file after it has been read ahead, while others are copied.
 
+use crate::choices::{Follow, When};
 use crate::messages::quote;
-use crate::options::{Follow, When};
 use crate::regular::{Outcome, Target, devices, is_sparse, open_source};
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
@@ -22,6 +22,7 @@ pub(crate) struct Deferred {
     file: OwnedFd,
     stat: Stat,
     releases: u64,
+    looked: i64,
 }
 
 impl Worker<'_> {
@@ -37,7 +38,7 @@ impl Worker<'_> {
         if sys::kind(&stat) != libc::S_IFREG || linked {
             return None;
         }
-        if options.fsync && sys::stat_at(item.target_dir, item.target, false).is_ok() {
+        if self.shared.names_late() && sys::stat_at(item.target_dir, item.target, false).is_ok() {
             return None;
         }
         let size = stat.st_size as usize;
@@ -73,8 +74,8 @@ impl Worker<'_> {
         sys::start_reading(file.as_fd(), stat.st_size as u64);
         dir.pending.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = item.source.to_owned();
-        let releases = self.releases;
-        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat, releases });
+        let (releases, looked) = (self.releases, self.looked);
+        self.deferred.push(Deferred { dir: Arc::clone(dir), name, file, stat, releases, looked });
         let budget = &self.shared.budget;
         if self.deferred.len() >= budget.share(budget.read_ahead).min(MAX_READ_AHEAD) {
             self.copy_deferred();
@@ -83,8 +84,9 @@ impl Worker<'_> {
 
     /// Copies the files that were read ahead.
     pub(crate) fn copy_deferred(&mut self) {
-        for Deferred { dir, name, file, stat, releases } in std::mem::take(&mut self.deferred) {
-            self.releases = releases;
+        for deferred in std::mem::take(&mut self.deferred) {
+            let Deferred { dir, name, file, stat, releases, looked } = deferred;
+            (self.releases, self.looked) = (releases, looked);
             let target = dir.fd(Side::Target, &self.shared.open);
             let source = dir.fd(Side::Source, &self.shared.open);
             match (source, target) {

@@ -8,10 +8,11 @@
 //! copy.
 
 use crate::attributes::{self, Applied, Copied};
+use crate::choices::When;
 use crate::destination::Destination;
 use crate::file_locks::ReadLock;
 use crate::fsync::rename_into_place;
-use crate::options::When;
+use crate::resume::Recorded;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::transfer::Method;
@@ -86,6 +87,11 @@ impl Worker<'_> {
         read: Option<usize>,
     ) -> Outcome {
         let likely = matches!(target, Target::LikelyNew);
+        if self.is_manifest(stat) {
+            let name = item.quoted(Side::Source);
+            self.reporter().fail(&format!("{name} is the manifest of this copy; it is not copied"));
+            return Outcome::Failed;
+        }
         self.source = (sys::kind(stat) == libc::S_IFREG).then(|| sys::id(stat));
         let opened = match target {
             Target::LikelyNew => self.make_new(item, stat, true),
@@ -162,7 +168,9 @@ impl Worker<'_> {
             }
             _ => good = false,
         }
-        match self.complete(item, destination, stat) {
+        let recorded = if good { self.to_record(item, stat) } else { None };
+        let recorded = recorded.map(|recorded| Recorded { is_new: made, ..recorded });
+        match self.complete(item, destination, stat, recorded) {
             Completed::Good => {}
             Completed::Failed => good = false,
             Completed::NotReplaced => return Completed::NotReplaced,
@@ -270,12 +278,18 @@ impl Worker<'_> {
     }
 
     /// Completes a copy: queues the sync or closes the file, and gives it its name.
-    fn complete(&mut self, item: &Item<'_>, destination: Destination, stat: &Stat) -> Completed {
+    fn complete(
+        &mut self,
+        item: &Item<'_>,
+        destination: Destination,
+        stat: &Stat,
+        recorded: Option<Recorded>,
+    ) -> Completed {
         let Destination { file, rename, exclusion: _right, .. } = destination;
         let done = |good| if good { Completed::Good } else { Completed::Failed };
         if self.shared.options.fsync {
             let others_link_to_it = self.keeps_links(item, stat);
-            return done(self.sync_file_later(file, item, rename, others_link_to_it));
+            return done(self.sync_file_later(file, item, rename, (others_link_to_it, recorded)));
         }
         if let Err(e) = sys::close(file) {
             self.reporter()
@@ -285,8 +299,12 @@ impl Worker<'_> {
             }
             return Completed::Failed;
         }
-        let Some(rename) = rename else { return Completed::Good };
+        let Some(rename) = rename else {
+            self.record(item, recorded, true);
+            return Completed::Good;
+        };
         if rename_into_place(item.target_dir, &rename, self.reporter()).is_ok() {
+            self.record(item, recorded, false);
             return Completed::Good;
         }
         // A file that cannot be replaced may still be written: `EBUSY` if something is mounted on

@@ -1,9 +1,10 @@
 //! The command line's request: the flags in their order, turned into [`Options`] and names.
 
 use crate::backup;
+use crate::choices::{Follow, Preserve, Replace, When};
 use crate::getopt::{CommandLine, Given};
 use crate::messages::{Reporter, quote, quote_word};
-use crate::options::{Follow, Options, Preserve, Replace, When};
+use crate::options::Options;
 use crate::plan::Usage;
 use cringle_command::units;
 use std::ffi::OsString;
@@ -69,6 +70,7 @@ fn choose<'a>(text: &str, name: &str, words: &[&'a [&'a str]]) -> Result<&'a str
 
 const WHEN: &[&[&str]] = &[&["auto"], &["always"], &["never"]];
 const SPARSE: &[&[&str]] = &[&["never"], &["auto"], &["always"]];
+const RESUME_CHECK: &[&[&str]] = &[&["time"], &["content"]];
 const UPDATE: &[&[&str]] = &[&["all"], &["none"], &["none-fail"], &["older"]];
 const BACKUP: &[&[&str]] =
     &[&["none", "off"], &["simple", "never"], &["existing", "nil"], &["numbered", "t"]];
@@ -122,7 +124,7 @@ impl Request {
             }
             "target-directory" => self.target_directory = given.value.clone(),
             "progress" => self.progress = Some(true),
-            "no-progress" => self.progress = Some(false),
+            "no-progress" | "quiet" => self.progress = Some(false),
             "json" => self.json = given.value.clone(),
             "trace" => self.trace = given.value.clone(),
             "dry-run" => self.dry_run = true,
@@ -182,6 +184,7 @@ impl Options {
             }
             "fsync" => self.fsync = true,
             "verify" => self.verify = true,
+            "resume" => self.resume = given.value.clone(),
             _ => return self.take_value(given, pending),
         }
         Ok(())
@@ -207,6 +210,9 @@ impl Options {
             }
             "update" if given.value.is_none() => pending.update = "older",
             "update" => pending.update = choice(given, "--update", UPDATE)?,
+            "resume-check" => {
+                self.check_content = choice(given, "--resume-check", RESUME_CHECK)? == "content";
+            }
             "jobs" => self.jobs = count(given)?,
             "block-size" => self.block_bytes = size(given)?,
             other => return Err(format!("unrecognized option '--{other}'")),
@@ -271,6 +277,9 @@ impl Options {
             return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
         }
         self.check()?;
+        if self.check_content && self.resume.is_none() {
+            return Err("--resume-check needs --resume".into());
+        }
         if pending.context {
             return Err(Usage::plain(
                 "cannot preserve security context without an SELinux-enabled kernel",

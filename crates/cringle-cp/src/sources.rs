@@ -23,6 +23,13 @@ const STACK_BYTES: usize = 8 << 20;
 
 /// Copies all sources; fails if no thread can be started.
 pub(crate) fn copy_all(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
+    match &shared.resume {
+        Some(resume) => resume.while_recording(shared, || copy_each(shared, copies)),
+        None => copy_each(shared, copies),
+    }
+}
+
+fn copy_each(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let first = if plan::in_any_order(&shared.options, copies) {

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The request to stop a copy.
 pub(crate) struct Stop {
     requested: AtomicBool,
+    /// The copy itself requested it, after a failure.
+    failed: AtomicBool,
     /// An `eventfd` that becomes readable with the request. If it could not be created, such waits
     /// continue.
     event: Option<OwnedFd>,
@@ -18,7 +20,7 @@ pub(crate) struct Stop {
 impl Default for Stop {
     fn default() -> Stop {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-        Stop { requested: AtomicBool::new(false), event }
+        Stop { requested: AtomicBool::new(false), failed: AtomicBool::new(false), event }
     }
 }
 
@@ -31,6 +33,17 @@ impl Stop {
             let _ = sys::write_all(event.as_fd(), &1_u64.to_ne_bytes());
         }
         before
+    }
+
+    /// Requests the stop after a failure; returns whether one had happened before.
+    pub(crate) fn fail(&self) -> bool {
+        let before = self.failed.swap(true, Ordering::Relaxed);
+        self.request();
+        before
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_requested(&self) -> bool {

@@ -5,6 +5,7 @@
 //! here retries or decides, except after `EINTR` and when descriptors run out (see
 //! [`descriptors`]).
 
+mod credentials;
 mod uncached;
 mod xattr;
 
@@ -13,13 +14,14 @@ use rustix::fs::{self, Advice, AtFlags, FileType, Mode, OFlags, RenameFlags, See
 use rustix::fs::{StatxAttributes, StatxFlags, Timespec, Timestamps};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, retry_on_intr};
 use rustix::ioctl::{Getter, ioctl, opcode};
-use rustix::process::{self, Gid, Uid};
+use rustix::process::{Gid, Uid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
-pub(crate) use rustix::fs::{CWD, Stat};
+pub(crate) use credentials::*;
+pub(crate) use rustix::fs::{CWD, Stat, Statx};
 pub(crate) use uncached::*;
 pub(crate) use xattr::*;
 
@@ -67,6 +69,15 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Res
 
 pub(crate) fn stat_of(fd: impl AsFd) -> io::Result<Stat> {
     Ok(fs::fstat(fd)?)
+}
+
+/// Of `linux/stat.h`, since Linux 6.8: a number that no later mount gets.
+pub(crate) const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// Returns the status of a name with the number of its mount.
+pub(crate) fn statx_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Result<Statx> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID | MNT_ID_UNIQUE;
+    Ok(fs::statx(dir, name, at_flags(follow), wanted)?)
 }
 
 /// Returns the identity of the file that has this number now, if any.
@@ -382,24 +393,6 @@ pub(crate) fn flags_of(fd: BorrowedFd<'_>) -> Flags {
     (flags, more)
 }
 
-/// Returns the process's umask, from `/proc` if that is mounted: the system call can only read it
-/// by changing it for a moment, in which another thread may create a file.
-pub(crate) fn umask() -> u32 {
-    // The name of the process, which is in the file, may have any bytes.
-    let status = std::fs::read("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or_else(|| {
-        let mask = process::umask(Mode::empty());
-        process::umask(mask);
-        mask.as_raw_mode()
-    })
-}
-
-pub(crate) fn effective_user() -> u32 {
-    process::geteuid().as_raw()
-}
-
 /// Returns whether the effective user may access the name: `R_OK`, `W_OK`, `X_OK`.
 pub(crate) fn accessible(dir: BorrowedFd<'_>, name: &CStr, how: i32) -> bool {
     access(dir, name, how).is_ok()
@@ -485,7 +478,7 @@ mod tests {
     #[test]
     fn the_umask_is_read_without_changing_it() {
         let mask = umask();
-        assert_eq!(process::umask(Mode::from_raw_mode(mask)).as_raw_mode(), mask);
+        assert_eq!(rustix::process::umask(Mode::from_raw_mode(mask)).as_raw_mode(), mask);
         assert_eq!(size_of::<FsXattr>(), 28);
     }
 }

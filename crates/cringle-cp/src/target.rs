@@ -5,6 +5,7 @@ use crate::backup;
 use crate::compare;
 use crate::decide::{Decision, Refusal};
 use crate::messages::{mode_letters, quote};
+use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
 use crate::workers::Worker;
@@ -80,11 +81,13 @@ impl Worker<'_> {
             Decision::BackUp => self.back_up(item),
             Decision::KeepNewer => {
                 self.print_skipped(item);
+                self.count_kept(source);
                 self.remember_link(item, source);
                 Step::Done(true)
             }
             Decision::Keep => {
                 self.print_skipped(item);
+                self.count_kept(source);
                 Step::Done(true)
             }
             Decision::AlreadySame | Decision::Declined | Decision::Ask => Step::Done(true),
@@ -142,6 +145,15 @@ impl Worker<'_> {
         } else if self.shared.options.verbose {
             let name = quote(backup_path(item, OsStr::from_bytes(backup.to_bytes())));
             self.reporter().print(&format!("{name} -> {} (unbackup)", item.quoted(Side::Target)));
+        }
+    }
+
+    /// Counts a file that is not copied, for the progress.
+    pub(crate) fn count_kept(&self, source: &Stat) {
+        if sys::kind(source) == libc::S_IFREG {
+            let counters = &self.shared.counters;
+            Counters::add(&counters.kept_files, 1);
+            Counters::add(&counters.kept_bytes, source.st_size as u64);
         }
     }
 

@@ -3,8 +3,8 @@
 //! One thread uses each name for one file, link or symbolic link. A name is `.cringle-cp.` and 16
 //! hexadecimal digits that other processes cannot guess: a keyed hash (std's, with random keys) of
 //! a counter. It is created with a call that fails on an existing name; then the next name is
-//! tried. A process that is killed leaves its temporary names behind, and no later run uses or
-//! removes them.
+//! tried. A process that is killed leaves its temporary names behind. Only a run with the same
+//! manifest (see [`resume`](crate::resume)) removes them.
 
 use crate::sys;
 use std::ffi::{CStr, CString};
@@ -19,9 +19,24 @@ const ATTEMPTS: usize = 100;
 pub(crate) struct Temporaries {
     keys: RandomState,
     used: AtomicU64,
+    /// The number of the manifest of `--resume`.
+    manifest: Option<u64>,
+}
+
+/// Returns how the temporary names of a copy begin. With a manifest, they contain its number, so
+/// that the next run of the copy finds what this one leaves behind.
+pub(crate) fn prefix(manifest: Option<u64>) -> String {
+    match manifest {
+        Some(number) => format!(".cringle-cp.{number:016x}."),
+        None => ".cringle-cp.".into(),
+    }
 }
 
 impl Temporaries {
+    pub(crate) fn of(manifest: Option<u64>) -> Temporaries {
+        Temporaries { manifest, ..Temporaries::default() }
+    }
+
     /// Returns a new name in the directory part of `beside`.
     fn name(&self, beside: &CStr) -> CString {
         let number = self.keys.hash_one(self.used.fetch_add(1, Ordering::Relaxed));
@@ -29,7 +44,8 @@ impl Temporaries {
         // The directory part ends before the last name, which may be followed by slashes.
         let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         let end = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-        sys::c_string(&[&path[..end], format!(".cringle-cp.{number:016x}").as_bytes()].concat())
+        let name = format!("{}{number:016x}", prefix(self.manifest));
+        sys::c_string(&[&path[..end], name.as_bytes()].concat())
     }
 
     /// Calls `make` with new names beside `beside` until it does not fail with `EEXIST`. Returns

@@ -6,7 +6,7 @@
 //! that grows: it copies no more than the file had when it was opened. Growing and shrinking are
 //! errors.
 
-use crate::options::When;
+use crate::choices::When;
 use crate::regular::{CopyError, is_sparse};
 use crate::summary::Counters;
 use crate::sys::{self, Stat};

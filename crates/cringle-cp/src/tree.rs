@@ -11,8 +11,9 @@
 //!
 //! A directory is finished when everything in it is: `pending` counts the unfinished parts.
 
+use crate::choices::Follow;
 use crate::messages::{Reporter, quote};
-use crate::options::{Follow, Options};
+use crate::options::Options;
 use crate::sys::{self, Stat};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -121,6 +122,8 @@ pub(crate) struct Dir {
     /// New files in the directory inherit an ACL.
     pub(crate) gives_default_acl: bool,
     pub(crate) pending: AtomicUsize,
+    /// Its key in the manifest of `--resume`.
+    pub(crate) key: u128,
 }
 
 /// Both sides of a directory, just opened.
@@ -133,6 +136,7 @@ pub(crate) struct Opened {
     pub(crate) made: bool,
     pub(crate) final_mode: Option<u32>,
     pub(crate) gives_default_acl: bool,
+    pub(crate) key: u128,
 }
 
 impl Dir {
@@ -156,6 +160,7 @@ impl Dir {
             final_mode: opened.final_mode,
             gives_default_acl: opened.gives_default_acl,
             pending: AtomicUsize::new(1),
+            key: opened.key,
         });
         open.add(&dir);
         dir

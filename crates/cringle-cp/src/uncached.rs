@@ -5,7 +5,7 @@
 //! kernel drops a page that a call brought in: after a read at once, after a write when the page is
 //! on the disk. What was in the cache before stays.
 
-use crate::options::When;
+use crate::choices::When;
 use crate::regular::CopyError;
 use crate::sys;
 use crate::transfer::Transfer;

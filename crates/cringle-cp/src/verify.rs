@@ -14,14 +14,23 @@ impl Worker<'_> {
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
     ) -> Result<(), CopyError> {
-        let is_file = match sys::kind(&sys::stat_of(to).map_err(CopyError::ReadBack)?) {
-            libc::S_IFREG => true,
-            libc::S_IFBLK => false,
-            // A pipe or a character device cannot be read back.
-            _ => return Err(CopyError::Unverifiable),
-        };
+        let kind = sys::kind(&sys::stat_of(to).map_err(CopyError::ReadBack)?);
+        // A pipe or a character device cannot be read back.
+        if !matches!(kind, libc::S_IFREG | libc::S_IFBLK) {
+            return Err(CopyError::Unverifiable);
+        }
         sys::sync_data(to).map_err(CopyError::Write)?;
         sys::drop_cache(to);
+        self.compare((from, to), kind == libc::S_IFREG)
+    }
+
+    /// Compares both files from the beginning. `is_file`: the target ends with its source. (A
+    /// device is longer than the data copied to it.)
+    pub(crate) fn compare(
+        &mut self,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
+        is_file: bool,
+    ) -> Result<(), CopyError> {
         sys::seek(from, 0).map_err(CopyError::Read)?;
         sys::seek(to, 0).map_err(CopyError::ReadBack)?;
         let half = self.buffer.len() / 2;
@@ -31,7 +40,6 @@ impl Worker<'_> {
                 return Err(CopyError::Stopped);
             }
             let n = read_full(from, left).map_err(CopyError::Read)?;
-            // A device is longer than the data copied to it; a file must end with its source.
             let compared = if n == 0 && is_file { 1 } else { n };
             let m = read_full(to, &mut right[..compared]).map_err(CopyError::ReadBack)?;
             if left[..n] != right[..m] {

@@ -22,6 +22,7 @@ use crate::listing::{Entry, Listings, Waiting, next_entries};
 use crate::messages::{Reporter, quote};
 use crate::options::Options;
 use crate::read_ahead::Deferred;
+use crate::resume::{Recorded, Resume};
 use crate::stop::Stop;
 use crate::summary::Counters;
 use crate::sys;
@@ -78,15 +79,21 @@ pub(crate) struct Shared {
     roots: AtomicUsize,
     is_finished: AtomicBool,
     pub(crate) temporaries: Temporaries,
+    pub(crate) resume: Option<Resume>,
     pub(crate) file_locks: Arc<FileLocks>,
     /// The start of the copy, in seconds since 1970.
     pub(crate) started: i64,
 }
 
 impl Shared {
+    #[cfg(test)]
+    pub(crate) fn new(options: Options) -> Shared {
+        Shared::resuming(options, None)
+    }
+
     /// Prepares a copy, with fewer workers than requested if descriptors are few: see
     /// [`descriptors`].
-    pub(crate) fn new(mut options: Options) -> Shared {
+    pub(crate) fn resuming(mut options: Options, resume: Option<Resume>) -> Shared {
         let budget = Budget::of_this_process(options.jobs, options.fsync);
         options.jobs = budget.jobs;
         let open = Arc::new(OpenDirs::new(budget.directories));
@@ -109,7 +116,8 @@ impl Shared {
             wakeup: (Mutex::new(()), Condvar::new()),
             roots: AtomicUsize::new(0),
             is_finished: AtomicBool::new(false),
-            temporaries: Temporaries::default(),
+            temporaries: Temporaries::of(resume.as_ref().map(Resume::number)),
+            resume,
             file_locks,
             started: now(),
         }
@@ -127,6 +135,11 @@ impl Shared {
         self.roots.load(Ordering::Acquire) > 0
     }
 
+    /// Returns whether new files get their names when they are complete.
+    pub(crate) fn names_late(&self) -> bool {
+        self.options.fsync || self.resume.is_some()
+    }
+
     /// Ends the workers in [`help`](Worker::help).
     pub(crate) fn finish(&self) {
         self.is_finished.store(true, Ordering::Release);
@@ -134,7 +147,8 @@ impl Shared {
     }
 }
 
-fn now() -> i64 {
+/// Returns the time in seconds since 1970.
+pub(crate) fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs() as i64)
 }
@@ -168,6 +182,14 @@ pub(crate) struct Worker<'a> {
     pub(crate) source: Option<(u64, u64)>,
     /// The number of released write locks before the source's status was read.
     pub(crate) releases: u64,
+    /// With `--resume`: a time before the source's status was read, in seconds since 1970.
+    pub(crate) looked: i64,
+    /// The file that was recorded last.
+    pub(crate) recorded: Option<Recorded>,
+    /// The target is the copy that an earlier run has made.
+    pub(crate) is_own_copy: bool,
+    /// That run has also created the file, so a new one may take its place.
+    pub(crate) is_own_file: bool,
     /// With `--fsync`: the backup of the file that is being copied.
     pub(crate) backup: Option<CString>,
     /// The last source of the command line was copied, not skipped.
@@ -194,6 +216,10 @@ impl<'a> Worker<'a> {
             uncached: Uncached::default(),
             source: None,
             releases: 0,
+            looked: 0,
+            recorded: None,
+            is_own_copy: false,
+            is_own_file: false,
             backup: None,
             made_top: false,
             exact_sizes: Vec::new(),
@@ -324,6 +350,11 @@ impl<'a> Worker<'a> {
 
     /// Copies some of the entries here and shares the others as tasks.
     fn share_out(&mut self, dir: &Arc<Dir>, entries: Vec<Entry>, files_a_task: usize) {
+        if self.shared.resume.is_some()
+            && let Ok(target) = dir.fd(Side::Target, &self.shared.open)
+        {
+            self.announce_all(dir, &target, &entries);
+        }
         let (directories, mut files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == libc::DT_DIR);
         for entry in directories {

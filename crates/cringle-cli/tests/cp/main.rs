@@ -18,6 +18,8 @@ mod killed;
 mod listing;
 mod messages;
 mod mounts;
+mod progress;
+mod resume;
 mod small_cases;
 mod special;
 mod support;

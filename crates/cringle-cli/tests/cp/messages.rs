@@ -1,13 +1,12 @@
-//! Output beyond GNU's: the summary, the dry run, how each file was copied, the progress.
+//! Output beyond GNU's: the summary, the dry run, how each file was copied.
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::{describe, mkfifo, random_tree, set_times};
+use crate::trees::{describe, random_tree, set_times};
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 #[test]
 fn the_summary_counts_files() {
@@ -217,40 +216,4 @@ fn debug_reports_how_files_are_copied() {
     let shared = auto.contains("reflink: yes");
     assert!(shared || auto.contains("copy offload: yes, reflink: unsupported, "), "{auto}");
     assert_eq!(output(&["-n", "small", "c"]), "skipped 'c'\n");
-}
-
-#[test]
-fn progress_is_shown_only_on_terminals() {
-    let place = place("cp-progress");
-    for name in ["first", "second"] {
-        mkfifo(&place.join(name));
-    }
-    let start = |source: &str, err: Stdio| -> Child {
-        let mut command = ours();
-        command.args(["--progress", "--copy-contents", "-r", source, &format!("{source}-copy")]);
-        command.current_dir(&place).stderr(err).spawn().unwrap()
-    };
-    // The copy with the pipe started first: if the other one has drawn, it would have, too.
-    let piped = start("first", Stdio::piped());
-    let mut first = fs::OpenOptions::new().write(true).open(place.join("first")).unwrap();
-    first.write_all(b"something").unwrap();
-    let (mut seen, terminal) = terminal(80);
-    let drawn = start("second", terminal.into());
-    let mut second = fs::OpenOptions::new().write(true).open(place.join("second")).unwrap();
-    // When it is written, all but what the FIFO holds has been read.
-    second.write_all(&noise(2 << 20)).unwrap();
-    let mut lines = String::new();
-    // The progress moves during the copy of one file.
-    let has_moved = |line: &str| line.contains(" MiB, 0 files") && !line.starts_with("0");
-    while !lines.split("\r\u{1b}[K").any(has_moved) {
-        let mut bytes = [0; 256];
-        let n = seen.read(&mut bytes).unwrap();
-        lines.push_str(&String::from_utf8_lossy(&bytes[..n]));
-        assert!(lines.len() < 2_000, "{lines:?}");
-    }
-    assert!(lines.starts_with("\r\u{1b}[K"), "{lines:?}");
-    drop((first, second));
-    assert_eq!(finish(drawn, "cp on a terminal").status.code(), Some(0));
-    let output = finish(piped, "cp into a pipe");
-    assert_eq!((output.status.code(), texts(&output).1), (Some(0), String::new()));
 }

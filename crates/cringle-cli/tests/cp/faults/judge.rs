@@ -1,6 +1,6 @@
 //! Runs one cell of the matrix and judges the result by the law.
 
-use super::table::{Before, Fault, Side, Way};
+use super::table::{Before, Fault, RESUME, Side, Way};
 use super::{Place, content, words};
 use crate::faulty::{ALWAYS, Faulty, Op, Rules};
 use crate::support::*;
@@ -62,6 +62,7 @@ pub(super) fn judge(number: usize, cell: &Cell<'_>, faulty: &Faulty, plain: &Pat
     trial.check_other_file();
     trial.check_part();
     trial.check_old_file();
+    trial.check_second_run((&from, plain));
     trial.violations
 }
 
@@ -92,7 +93,8 @@ impl Names {
             (true, true) => (path(from, &self.source), path(to, &self.target)),
             (true, false) => (path(from, &self.source), path(to, &format!("{}/t", self.base))),
         };
-        let flags = way.flags.iter().map(|flag| (*flag).to_owned());
+        let manifest = format!("manifest-{}", self.base);
+        let flags = way.flags.iter().map(|flag| flag.replace("MANIFEST", &manifest));
         flags.chain([source, target]).collect()
     }
 }
@@ -236,14 +238,28 @@ impl Trial<'_> {
         self.law(!is_part || !is_alike, "a part has the source's times");
         let before = self.cell.way.before;
         let is_replaced = before == Before::File && self.status == Some(1);
-        let must_be_whole = self.has_flag("--fsync") && before != Before::TwoNames || is_replaced;
+        let names_late = self.has_flag("--fsync") || self.has_flag(RESUME);
+        let must_be_whole = names_late && before != Before::TwoNames || is_replaced;
         let is_removed =
             flags.iter().any(|flag| flag.starts_with("--backup") || flag.contains("remove"));
         let is_in_place = self.has_fired(&[Op::Rename, Op::Create, Op::Setattr])
             || self.has_flag("-f")
-            || is_removed && !self.has_flag("--fsync")
+            || is_removed && !names_late
             || self.has_no_room();
         self.law(!is_part || !must_be_whole || is_in_place, "a part has a name that must be whole");
+    }
+
+    /// With a manifest, a second run without faults completes the copy.
+    fn check_second_run(&mut self, (from, plain): (&Place<'_>, &Path)) {
+        if !self.has_flag(RESUME) || self.spoils {
+            return;
+        }
+        let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
+        let (status, _, err) = run(plain, &arguments);
+        self.law(status == Some(0), &format!("the second run fails: {err}"));
+        let (source, copy) = (from.get(&self.names.file), self.to.get(&self.names.copy));
+        let same = matches!((source, copy), (Some(from), Some(to)) if from.0 == to.0);
+        self.law(same, "the second run has left a different copy");
     }
 
     /// The old file, its backup, and temporary names.

@@ -223,6 +223,9 @@ pub(super) struct Way {
     pub(super) before: Before,
 }
 
+/// Each cell has a manifest of its own.
+pub(super) const RESUME: &str = "--resume=MANIFEST";
+
 const fn way(flags: &'static [&'static str], tree: bool, before: Before) -> Way {
     Way { flags, tree, before }
 }
@@ -257,4 +260,8 @@ pub(super) const WAYS: &[Way] = &[
     way(&["--backup=simple", "-p", "--fsync"], false, Before::File),
     way(&["-p", "--remove-destination"], false, Before::File),
     way(&["-f"], false, Before::File),
+    way(&["-p", RESUME], false, Before::Nothing),
+    way(&["-aT", RESUME], true, Before::File),
+    way(&["-r", RESUME, "--fsync"], true, Before::Nothing),
+    way(&[RESUME], false, Before::TwoNames),
 ];

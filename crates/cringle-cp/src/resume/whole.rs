@@ -1,0 +1,283 @@
+//! Finds the files that an earlier run has completed, and records those that this run completes.
+
+use super::manifest::FileEntry;
+use super::{Recorded, Resume, look};
+use crate::attributes::{self, Applied, Copied};
+use crate::hard_links::Made;
+use crate::listing::Entry;
+use crate::regular::{CopyError, open_source};
+use crate::sys::{self, Stat, Statx};
+use crate::tree::{Dir, Item};
+use crate::workers::Worker;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// The result of examining a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Whole,
+    /// It has to be copied.
+    Partial,
+    /// It is whole, but its attributes could not be set, which has been reported.
+    Failed,
+    /// A stop was requested.
+    Stopped,
+}
+
+impl<'a> Worker<'a> {
+    fn resume(&self) -> Option<&'a Resume> {
+        self.shared.resume.as_ref()
+    }
+
+    /// Returns whether this file is the manifest of the copy.
+    pub(crate) fn is_manifest(&self, stat: &Stat) -> bool {
+        self.resume().is_some_and(|resume| resume.id() == sys::id(stat))
+    }
+
+    /// Returns the key of a name in the manifest, or 0 without a manifest.
+    pub(crate) fn key_of(&self, item: &Item<'_>) -> u128 {
+        let Some(resume) = self.resume() else { return 0 };
+        match item.dir {
+            Some(dir) => resume.keys.below(dir.key, item.source.to_bytes()),
+            None => resume.keys.of_command_line(item.source.to_bytes(), item.target.to_bytes()),
+        }
+    }
+
+    /// Records the entries that are no regular files and do not exist yet, with one write for all.
+    pub(crate) fn announce_all(&self, dir: &Arc<Dir>, target: &OwnedFd, entries: &[Entry]) {
+        let Some(resume) = self.resume() else { return };
+        let is_new = |entry: &&Entry| sys::stat_at(target.as_fd(), &entry.name, false).is_err();
+        let keys: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.kind != libc::DT_REG)
+            .filter(is_new)
+            .map(|entry| resume.keys.below(dir.key, entry.name.to_bytes()))
+            .collect();
+        resume.announce(self.shared, &keys);
+    }
+
+    /// Removes a link or special file that an earlier run has created under this name, if the
+    /// source has another type now: a copy would be written through the link, or into the device.
+    /// Returns false after an error, which has been reported.
+    pub(crate) fn remove_own_of_other_type(&self, item: &Item<'_>, stat: &Stat) -> bool {
+        let Some(resume) = self.resume().filter(|resume| resume.has_earlier()) else { return true };
+        let Ok(target) = sys::stat_at(item.target_dir, item.target, false) else { return true };
+        let becomes = match sys::kind(stat) {
+            libc::S_IFLNK => libc::S_IFLNK,
+            libc::S_IFDIR => libc::S_IFDIR,
+            _ if self.shared.options.as_regular => libc::S_IFREG,
+            kind => kind,
+        };
+        let is = sys::kind(&target);
+        if matches!(is, libc::S_IFREG | libc::S_IFDIR)
+            || is == becomes
+            || !resume.has_made(self.key_of(item))
+        {
+            return true;
+        }
+        let removed = sys::unlink_at(item.target_dir, item.target);
+        if let Err(e) = &removed {
+            let name = item.quoted(crate::tree::Side::Target);
+            self.reporter().fail_with(&format!("cannot remove {name}"), e);
+        }
+        removed.is_ok()
+    }
+
+    /// Describes the source for the manifest, as it was when the copy began to read it.
+    pub(crate) fn to_record(&self, item: &Item<'_>, stat: &Stat) -> Option<Recorded> {
+        let resume = self.resume()?;
+        if sys::kind(stat) != libc::S_IFREG {
+            return None;
+        }
+        let key = if self.keeps_links(item, stat) {
+            resume.keys.of_file(sys::id(stat))
+        } else {
+            self.key_of(item)
+        };
+        Some(resume.keys.recorded(key, stat, self.looked))
+    }
+
+    /// Records a complete file. `follow`: it was written through a link.
+    pub(crate) fn record(&mut self, item: &Item<'_>, recorded: Option<Recorded>, follow: bool) {
+        let place = (item.target_dir, item.target);
+        self.recorded = recorded.filter(|recorded| self.record_at(place, *recorded, follow));
+    }
+
+    /// Records the file of this name; returns whether it could be examined.
+    pub(crate) fn record_at(
+        &self,
+        (dir, name): sys::Place<'_>,
+        recorded: Recorded,
+        follow: bool,
+    ) -> bool {
+        let Some(resume) = self.resume() else { return false };
+        let Some(target) = look(dir, name, follow) else { return false };
+        resume.push(self.shared, recorded, &target);
+        true
+    }
+
+    /// Skips a file that an earlier run has completed. Returns whether that is a success; `None` if
+    /// the file has to be copied.
+    pub(crate) fn skip_whole(&mut self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
+        let resume = self.resume().filter(|resume| resume.has_earlier())?;
+        (self.is_own_copy, self.is_own_file) = (false, false);
+        let recorded = self.to_record(item, stat)?;
+        let entry = resume.earlier.get(&recorded.key);
+        let links = self.keeps_links(item, stat);
+        if links && let Some(made) = self.shared.links.begin(sys::id(stat)) {
+            // Another name was whole, or has been copied.
+            return self.is_name_of(item, &made).then_some(true);
+        }
+        let verdict = match entry {
+            Some(entry) => self.examine(resume, item, stat, (entry, recorded)),
+            None => self.examine_unwritable(item, stat, recorded),
+        };
+        if links {
+            let recorded = self.recorded;
+            let made = || Made { dir: item.dir.cloned(), name: item.target.to_owned(), recorded };
+            self.shared.links.done(sys::id(stat), (verdict == Verdict::Whole).then(made));
+        }
+        match verdict {
+            Verdict::Partial => None,
+            Verdict::Failed => Some(false),
+            Verdict::Stopped => Some(true),
+            Verdict::Whole => {
+                if item.is_top() {
+                    self.remember_target(item);
+                }
+                self.count_kept(stat);
+                Some(true)
+            }
+        }
+    }
+
+    /// Returns whether the target is already a name of that copy.
+    fn is_name_of(&self, item: &Item<'_>, made: &Made) -> bool {
+        let dir = made.dir.as_ref().map(|dir| {
+            use crate::tree::Side;
+            dir.fd(Side::Target, &self.shared.open)
+        });
+        let Ok(dir) = dir.transpose() else { return false };
+        let dir = dir.as_ref().map_or(sys::CWD, |dir| dir.as_fd());
+        let id = |dir, name| sys::stat_at(dir, name, false).map(|stat| sys::id(&stat));
+        matches!(
+            (id(dir, &made.name), id(item.target_dir, item.target)),
+            (Ok(first), Ok(this)) if first == this
+        )
+    }
+
+    /// Examines a recorded file.
+    fn examine(
+        &mut self,
+        resume: &Resume,
+        item: &Item<'_>,
+        stat: &Stat,
+        (entry, recorded): (&FileEntry, Recorded),
+    ) -> Verdict {
+        let Some(target) = look(item.target_dir, item.target, true) else {
+            return Verdict::Partial;
+        };
+        let is_target_same = entry.target == resume.keys.target(&target, entry.is_durable);
+        let is_new = is_target_same && entry.is_new;
+        if entry.source != recorded.source {
+            self.is_own_copy = is_target_same;
+            self.is_own_file = is_new && target.stx_nlink == 1;
+            return Verdict::Partial;
+        }
+        let is_proven =
+            is_target_same && !entry.is_recent && entry.inode_and_user == recorded.inode_and_user;
+        if is_proven && !self.shared.options.check_content {
+            if !self.keeps_apart(stat, &target) {
+                return Verdict::Partial;
+            }
+            self.recorded = Some(Recorded { is_recent: false, is_new, ..recorded });
+            return Verdict::Whole;
+        }
+        let recorded = Recorded { is_new, ..recorded };
+        self.examine_content(item, stat, recorded, &target)
+    }
+
+    /// Returns whether the target is the copy of no other source. Two copies may have been linked
+    /// to one another meanwhile, which a copy that preserves links would undo.
+    fn keeps_apart(&self, stat: &Stat, target: &Statx) -> bool {
+        let id = (target.stx_dev_major, target.stx_dev_minor, target.stx_ino);
+        target.stx_nlink == 1
+            || !self.shared.options.preserve.links
+            || self.shared.links.keep(id, sys::id(stat))
+    }
+
+    /// Examines a file that may not be written, which a copy would have to do. It may be complete,
+    /// but not recorded.
+    fn examine_unwritable(&mut self, item: &Item<'_>, stat: &Stat, recorded: Recorded) -> Verdict {
+        match look(item.target_dir, item.target, true) {
+            Some(target) if !sys::accessible(item.target_dir, item.target, libc::W_OK) => {
+                self.examine_content(item, stat, recorded, &target)
+            }
+            _ => Verdict::Partial,
+        }
+    }
+
+    /// Compares the contents. If they are the same, sets the attributes again and records the file
+    /// again.
+    fn examine_content(
+        &mut self,
+        item: &Item<'_>,
+        stat: &Stat,
+        recorded: Recorded,
+        target: &Statx,
+    ) -> Verdict {
+        let is_regular = u32::from(target.stx_mode) & libc::S_IFMT == libc::S_IFREG;
+        if !is_regular || target.stx_size != stat.st_size as u64 {
+            return Verdict::Partial;
+        }
+        let follow = self.shared.options.follows(item.is_top());
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+        let opened = open_source(item, follow)
+            .and_then(|from| Ok((from, sys::open_at(item.target_dir, item.target, flags, 0)?)));
+        let Ok((from, to)) = opened else { return Verdict::Partial };
+        // Both are still the files that were examined.
+        let source_id = sys::stat_of(from.as_fd()).map(|now| sys::id(&now));
+        let target_id = sys::stat_of(to.as_fd()).map(|now| sys::id(&now));
+        let (Ok(source_id), Ok(target_id)) = (source_id, target_id) else {
+            return Verdict::Partial;
+        };
+        if source_id != sys::id(stat) || target_id.1 != target.stx_ino || source_id == target_id {
+            return Verdict::Partial;
+        }
+        match self.same_content(from.as_fd(), to.as_fd()) {
+            Ok(()) if !self.keeps_apart(stat, target) => Verdict::Partial,
+            Ok(()) => self.complete_again(item, stat, recorded, (&from, &to)),
+            Err(CopyError::Stopped) => Verdict::Stopped,
+            // The copy reports what cannot be read.
+            Err(_) => Verdict::Partial,
+        }
+    }
+
+    fn same_content(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), CopyError> {
+        if self.shared.options.verify {
+            self.verify(from, to)
+        } else {
+            self.compare((from, to), true)
+        }
+    }
+
+    /// Sets the attributes of a file with the right content, syncs it if requested, and records it.
+    fn complete_again(
+        &mut self,
+        item: &Item<'_>,
+        stat: &Stat,
+        recorded: Recorded,
+        (from, to): (&OwnedFd, &OwnedFd),
+    ) -> Verdict {
+        let (source, target) = (from.as_fd(), to.as_fd());
+        let copied = Copied { item, source, target, stat, made: false, may_have_acl: true };
+        if attributes::apply(&self.shared.options, &copied) != Applied::Good {
+            return Verdict::Failed;
+        }
+        if self.shared.options.fsync && sys::sync_fd(target).is_err() {
+            return Verdict::Partial;
+        }
+        self.record(item, Some(recorded), true);
+        Verdict::Whole
+    }
+}
