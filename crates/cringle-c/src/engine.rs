@@ -1,0 +1,218 @@
+//! An engine: a `BlockIo`, what is registered with it, and what is under way.
+
+use crate::abi::*;
+use crate::error::Error;
+use crate::notify::Notify;
+use crate::ops::Ops;
+use crate::registered::{Registered, Tables};
+use crate::submissions::{Pending, Submissions};
+use cringle::block::{BlockIo, BlockIoBuilder};
+use cringle::fiber;
+use cringle::runtime::{self, Driver, DriverChoice};
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) io: BlockIo,
+    pub(crate) registered: Registered,
+    pub(crate) submissions: Submissions,
+    counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    submissions: AtomicU64,
+    operations: AtomicU64,
+    failed: AtomicU64,
+    cancelled: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+/// A submission that does not block its caller: the caller's memory, and how it ends.
+pub(crate) struct Job {
+    pub(crate) ops: *const cringle_op,
+    pub(crate) results: *mut i64,
+    pub(crate) count: usize,
+    pub(crate) notify: Notify,
+}
+
+/// A submission that was accepted.
+struct Accepted {
+    job: Job,
+    pending: Pending,
+    registered: Arc<Tables>,
+}
+
+// SAFETY: the contract of `cringle_submit_cb` and `cringle_submit_eventfd`: the memory is the
+// library's until the submission has ended, and the callback may be called on any thread.
+unsafe impl Send for Job {}
+
+/// Returns the options that the parameters choose.
+pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> {
+    let driver = match params.driver {
+        CRINGLE_DRIVER_AUTO => DriverChoice::Auto,
+        CRINGLE_DRIVER_URING => DriverChoice::Uring,
+        CRINGLE_DRIVER_EPOLL => DriverChoice::Epoll,
+        other => {
+            let text = format!("params.driver is {other}, and must be one of CRINGLE_DRIVER_…");
+            return Err(Error::new(libc::EINVAL, text));
+        }
+    };
+    let unknown = params.flags & !(CRINGLE_OPEN_PIN | CRINGLE_OPEN_IOPOLL);
+    if unknown != 0 {
+        let text = format!("params.flags has bits that this version does not know: {unknown:#x}");
+        return Err(Error::new(libc::EINVAL, text));
+    }
+    let or = |value: u32, default: u32| if value == 0 { default } else { value };
+    let batch_limit = or(params.batch_limit, 64);
+    let builder = BlockIo::builder()
+        .workers(or(params.workers, 1) as usize)
+        .batch_limit(batch_limit)
+        .in_flight_limit(or(params.in_flight_limit, batch_limit.max(192)))
+        .pin(params.flags & CRINGLE_OPEN_PIN != 0)
+        .iopoll(params.flags & CRINGLE_OPEN_IOPOLL != 0)
+        .driver(driver)
+        .overflow_handler(false);
+    // Standard error is the program's, unless its user asks for the watchdog. (The chapter on C in
+    // the book lists what else is written there.)
+    let asked = std::env::var_os("CRINGLE_WATCHDOG").is_some_and(|value| !value.is_empty());
+    Ok(if asked { builder } else { builder.watchdog(None) })
+}
+
+impl Engine {
+    pub(crate) fn new(io: BlockIo) -> Engine {
+        Engine {
+            io,
+            registered: Registered::default(),
+            submissions: Submissions::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Performs the operations while the calling thread waits. Returns the number that failed.
+    pub(crate) fn submit(&self, mut ops: Ops<'_>) -> Result<c_int, Error> {
+        let in_flight = InFlight::begin(self);
+        let registered = &*self.registered.tables();
+        if ops.are_one_batch() {
+            ops.perform_together(registered, |batch| self.io.submit(batch))?;
+        } else {
+            let ops = &mut ops;
+            self.io.call(move || ops.perform(registered))?;
+        }
+        drop(in_flight);
+        Ok(self.count(&ops))
+    }
+
+    /// Starts a submission, and returns its number by `number`, before it starts.
+    pub(crate) fn start(self: Arc<Self>, job: Job, number: impl FnOnce(u64)) -> Result<(), Error> {
+        let pending = self.submissions.begin();
+        job.notify.begin();
+        number(pending.number());
+        let accepted = Accepted { job, pending, registered: self.registered.tables() };
+        let engine = Arc::clone(&self);
+        let started = self.io.spawn(move || engine.run(accepted));
+        if let Err(e) = started {
+            self.submissions.end(pending);
+            return Err(e.into());
+        }
+        Ok(())
+    }
+
+    /// Performs a submission on a fiber, and notifies its caller.
+    fn run(&self, accepted: Accepted) {
+        let Accepted { job, pending, registered } = accepted;
+        let in_flight = InFlight::begin(self);
+        // SAFETY: the contract of the submission: the memory is the library's until it has ended.
+        let mut ops = unsafe { Ops::new(job.ops, job.results, job.count) };
+        let performed = catch_unwind(AssertUnwindSafe(|| {
+            fiber::scope(|scope| {
+                let cancellable = self.submissions.attach(pending, scope);
+                ops.perform(&registered);
+                drop(cancellable);
+            });
+        }));
+        if performed.is_err() {
+            ops.results.fill(-i64::from(libc::ENOTRECOVERABLE));
+        }
+        let failed = self.count(&ops);
+        // What is unregistered by now is closed before the caller learns of the end.
+        drop(registered);
+        drop(in_flight);
+        self.submissions.end(pending);
+        job.notify.notify(failed);
+    }
+
+    /// Counts the results, and returns the number of operations that failed.
+    fn count(&self, ops: &Ops<'_>) -> c_int {
+        let (mut failed, mut cancelled, mut read, mut written) = (0, 0, 0, 0);
+        for (op, &result) in ops.ops.iter().zip(&*ops.results) {
+            match (result, op.kind) {
+                (..0, _) => {
+                    failed += 1;
+                    cancelled += u64::from(result == -i64::from(libc::ECANCELED));
+                }
+                (_, CRINGLE_READ | CRINGLE_READ_FULL) => read += result as u64,
+                _ => written += result as u64,
+            }
+        }
+        let counters = &self.counters;
+        let add = |counter: &AtomicU64, value: u64| {
+            if value > 0 {
+                counter.fetch_add(value, Ordering::Relaxed);
+            }
+        };
+        add(&counters.submissions, 1);
+        add(&counters.operations, ops.ops.len() as u64);
+        add(&counters.failed, failed);
+        add(&counters.cancelled, cancelled);
+        add(&counters.bytes_read, read);
+        add(&counters.bytes_written, written);
+        failed as c_int
+    }
+
+    /// Returns how the operations reach the kernel.
+    pub(crate) fn driver(&self) -> Result<Driver, Error> {
+        // A callback may be one of another engine, so this engine's fiber answers.
+        Ok(self.io.call(runtime::driver)?)
+    }
+
+    /// Returns the counters.
+    pub(crate) fn stats(&self) -> Result<cringle_stats, Error> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let workers = self.io.call(|| runtime::stats().unwrap_or_default().total())?;
+        Ok(cringle_stats {
+            size: size_of::<cringle_stats>() as u64,
+            submissions: load(&counters.submissions),
+            operations: load(&counters.operations),
+            failed: load(&counters.failed),
+            cancelled: load(&counters.cancelled),
+            bytes_read: load(&counters.bytes_read),
+            bytes_written: load(&counters.bytes_written),
+            in_flight: load(&counters.in_flight),
+            enters: workers.enters,
+            sleeps: workers.sleeps,
+        })
+    }
+}
+
+/// A submission among those that [`cringle_stats::in_flight`] counts.
+struct InFlight<'a>(&'a AtomicU64);
+
+impl<'a> InFlight<'a> {
+    fn begin(engine: &'a Engine) -> InFlight<'a> {
+        engine.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(&engine.counters.in_flight)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

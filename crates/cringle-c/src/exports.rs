@@ -1,0 +1,325 @@
+//! The exported functions.
+
+use crate::abi::*;
+use crate::engine::{self, Engine, Job};
+use crate::error::{Error, border, border_of_words, copy_text, last};
+use crate::notify::Notify;
+use crate::ops::Ops;
+use crate::{handles, params, signals, words, words_of_op};
+use cringle::runtime::{self, Driver};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+/// The version of the binary interface of the loaded library: compare it with
+/// `CRINGLE_ABI_VERSION`. A library with a larger number works with the program; one with a smaller
+/// number lacks something that the header declares.
+#[unsafe(no_mangle)]
+pub extern "C" fn cringle_abi_version() -> u32 {
+    CRINGLE_ABI_VERSION
+}
+
+/// The version of the library, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn cringle_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Opens an engine and stores its number in `*io`. `params` may be NULL: the defaults.
+///
+/// The engine's threads block all signals but those of faults, so the program's own threads get
+/// the signals. After `fork` a child must open an engine of its own: the parent's is `-ESRCH`.
+///
+/// With `CRINGLE_WATCHDOG` in the environment, a number of milliseconds, standard error gets a line
+/// for each callback that runs longer.
+///
+/// Returns 0, or `-EINVAL`, `-E2BIG` (a parameter that this library does not know), or the error of
+/// the kernel: see `cringle_last_error`.
+///
+/// # Safety
+///
+/// `params` is NULL or a structure whose size is its first field; `io` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_open(params: *const cringle_params, io: *mut cringle_io) -> c_int {
+    border(|| {
+        if io.is_null() {
+            return Err(null("io"));
+        }
+        // SAFETY: this function's contract.
+        let builder = engine::builder(&unsafe { params::read_params(params) }?)?;
+        let block_io = signals::while_blocked(|| builder.build())?;
+        let number = handles::add(Arc::new(Engine::new(block_io)))?;
+        // SAFETY: this function's contract.
+        unsafe { io.write(number) };
+        Ok(0)
+    })
+}
+
+/// Performs the operations, and returns when all of them have ended. `results[i]` is the number of
+/// bytes of `ops[i]` (0 for a sync), or `-errno`.
+///
+/// Any number of threads may submit at once. `ops`, `results` and the buffers are the caller's
+/// again when the function returns.
+///
+/// Returns the number of operations that failed: 0 if all succeeded. Otherwise no operation was
+/// performed, and it returns `-EBADF` (no such engine, or it is being closed), `-ESRCH` (opened
+/// before `fork`), `-EFAULT` (a NULL), `-EINVAL` (a pointer that is not aligned), `-E2BIG` (more
+/// than `CRINGLE_MAX_OPS`) or `-EDEADLK` (called by a callback); the results mean nothing then.
+/// `-ENOTRECOVERABLE` reports a bug of the library: then some operations may have been performed,
+/// and the results mean nothing.
+///
+/// # Safety
+///
+/// `ops` and `results` have `count` elements, and do not overlap. Each buffer stays allocated until
+/// the function returns, and no other code uses it meanwhile (a buffer that is written to a file
+/// may be read).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_submit(
+    io: cringle_io,
+    ops: *const cringle_op,
+    count: usize,
+    results: *mut i64,
+) -> c_int {
+    border(|| {
+        let engine = handles::get(io)?;
+        check(ops, count, results)?;
+        if runtime::worker().is_some() {
+            let text = "cringle_submit would wait in a callback: use cringle_submit_cb there";
+            return Err(Error::new(libc::EDEADLK, text));
+        }
+        // SAFETY: this function's contract, and the check.
+        engine.submit(unsafe { Ops::new(ops, results, count) })
+    })
+}
+
+/// Starts the operations, and calls `callback(arg, failed)` when all of them have ended.
+///
+/// The operations, their buffers and the results belong to the library until the callback is
+/// called. It may be called before this function returns. After a bug of the library, each result
+/// is `-ENOTRECOVERABLE`, and operations may have been performed. `submission` may be NULL;
+/// otherwise the number for `cringle_cancel` is stored there before the operations start.
+///
+/// Returns 0, or an error of `cringle_submit` (but `-EDEADLK`); then the callback is not called.
+///
+/// # Safety
+///
+/// As the sentence on what belongs to the library says; the callback may be called on any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_submit_cb(
+    io: cringle_io,
+    ops: *const cringle_op,
+    count: usize,
+    results: *mut i64,
+    callback: cringle_callback,
+    arg: *mut c_void,
+    submission: *mut cringle_submission,
+) -> c_int {
+    border(|| {
+        let engine = handles::get(io)?;
+        check(ops, count, results)?;
+        let callback = callback.ok_or_else(|| null("callback"))?;
+        let notify = Notify::Callback { callback, arg };
+        // SAFETY: this function's contract.
+        unsafe { start(engine, Job { ops, results, count, notify }, submission) }
+    })
+}
+
+/// Starts the operations. When all of them have ended, stores in `*status` what `cringle_submit`
+/// would have returned, and then adds 1 to the eventfd. Until then `*status` is `CRINGLE_PENDING`.
+///
+/// The operations, their buffers, the results and the status belong to the library until `*status`
+/// has changed; read it after the eventfd was read, or atomically. The eventfd stays open until it
+/// has counted the submission, or the engine is closed. Several submissions may share it.
+/// `submission` is as in `cringle_submit_cb`.
+///
+/// Returns 0, or an error of `cringle_submit` (but `-EDEADLK`), or `-EBADF` or `-EINVAL` if
+/// `eventfd` is none; then `*status` means nothing.
+///
+/// # Safety
+///
+/// As the sentence on what belongs to the library says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_submit_eventfd(
+    io: cringle_io,
+    ops: *const cringle_op,
+    count: usize,
+    results: *mut i64,
+    eventfd: c_int,
+    status: *mut c_int,
+    submission: *mut cringle_submission,
+) -> c_int {
+    border(|| {
+        let engine = handles::get(io)?;
+        check(ops, count, results)?;
+        let notify = Notify::eventfd(eventfd, status)?;
+        // SAFETY: this function's contract.
+        unsafe { start(engine, Job { ops, results, count, notify }, submission) }
+    })
+}
+
+/// Cancels a submission, and does not wait for its end: the callback or the eventfd reports it as
+/// otherwise. Operations in the kernel are cancelled where it can; those that have not begun are
+/// not performed. The result of both is `-ECANCELED`. An operation that has ended keeps its result.
+///
+/// Returns 0, or `-ESRCH` if the submission has ended, or `-EBADF`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cringle_cancel(io: cringle_io, submission: cringle_submission) -> c_int {
+    border(|| {
+        if handles::get(io)?.submissions.cancel(submission) {
+            return Ok(0);
+        }
+        Err(Error::new(libc::ESRCH, "no such submission: it has ended"))
+    })
+}
+
+/// Stores the counters. `stats->size` must be `sizeof(struct cringle_stats)`. Returns 0, or
+/// `-EBADF`, `-ESRCH`, `-EFAULT` or `-EINVAL`.
+///
+/// # Safety
+///
+/// `stats` is NULL or a structure whose size is its first field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_get_stats(io: cringle_io, stats: *mut cringle_stats) -> c_int {
+    border(|| {
+        let engine = handles::get(io)?;
+        if stats.is_null() {
+            return Err(null("stats"));
+        }
+        // SAFETY: this function's contract.
+        unsafe { params::write_stats(&engine.stats()?, stats) }?;
+        Ok(0)
+    })
+}
+
+/// Returns how the operations reach the kernel, `CRINGLE_DRIVER_URING` or `CRINGLE_DRIVER_EPOLL`,
+/// and copies the reason to `why` (at most `size - 1` bytes and a 0): the features of the ring, or
+/// what refused it, with the remedy. `why` may be NULL if `size` is 0. Returns `-EBADF` or `-ESRCH`
+/// if there is no such engine.
+///
+/// # Safety
+///
+/// `why` has `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_driver(io: cringle_io, why: *mut c_char, size: usize) -> c_int {
+    border(|| {
+        let engine = handles::get(io)?;
+        let (driver, text) = match engine.driver()? {
+            Driver::Epoll(reason) => (CRINGLE_DRIVER_EPOLL, format!("threads: {reason}")),
+            Driver::Uring(features) => (CRINGLE_DRIVER_URING, format!("io_uring: {features:?}")),
+            other => (CRINGLE_DRIVER_AUTO, format!("{other:?}")),
+        };
+        // SAFETY: this function's contract.
+        unsafe { copy_text(&text, why, size) };
+        Ok(driver as c_int)
+    })
+}
+
+/// Copies the meaning of a result or of a returned error, with the remedy, to `text` (at most
+/// `size - 1` bytes and a 0). Returns the length of the whole text, as `snprintf`.
+///
+/// # Safety
+///
+/// `text` has `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_strerror(error: i64, text: *mut c_char, size: usize) -> usize {
+    // SAFETY: this function's contract.
+    unsafe { border_of_words(|| words::of_result(error).into(), text, size) }
+}
+
+/// Copies the words for the result of an operation, as `cringle_strerror` does: what was asked of
+/// which file, what is wrong with it, and the remedy. For a direct read or write, they name what is
+/// not aligned.
+///
+/// # Safety
+///
+/// `op` is NULL or valid for a read; `text` has `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_op_error(
+    io: cringle_io,
+    op: *const cringle_op,
+    result: i64,
+    text: *mut c_char,
+    size: usize,
+) -> usize {
+    let words = || {
+        let engine = handles::get(io).ok();
+        // SAFETY: this function's contract.
+        match unsafe { op.as_ref() } {
+            Some(op) => words_of_op::of_op(engine.as_deref(), op, result).into(),
+            None => words::of_result(result).into(),
+        }
+    };
+    // SAFETY: this function's contract.
+    unsafe { border_of_words(words, text, size) }
+}
+
+/// Copies the words of the last failure of a function of this library on the calling thread, as
+/// `cringle_strerror` does. They say which argument was wrong, or what refused the call.
+///
+/// # Safety
+///
+/// `text` has `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cringle_last_error(text: *mut c_char, size: usize) -> usize {
+    // SAFETY: this function's contract.
+    unsafe { border_of_words(last, text, size) }
+}
+
+/// Closes an engine: refuses further submissions, waits for those that are under way and for their
+/// callbacks, and ends the threads. Afterwards the number is refused. Of several threads that close
+/// an engine, one gets 0, and the others `-EBADF` when it is closed.
+///
+/// Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback of the engine calls it; then the
+/// engine stays open.
+#[unsafe(no_mangle)]
+pub extern "C" fn cringle_close(io: cringle_io) -> c_int {
+    border(|| {
+        let engine = handles::get(io)?;
+        if runtime::worker().is_some() {
+            let text = "cringle_close would wait in a callback: close on another thread";
+            return Err(Error::new(libc::EDEADLK, text));
+        }
+        engine.io.close()?;
+        handles::remove(io)?;
+        Ok(0)
+    })
+}
+
+#[cold]
+fn null(name: &str) -> Error {
+    Error::new(libc::EFAULT, format!("`{name}` is NULL"))
+}
+
+fn check(ops: *const cringle_op, count: usize, results: *mut i64) -> Result<(), Error> {
+    if count > CRINGLE_MAX_OPS as usize {
+        let text = format!("{count} operations: at most {CRINGLE_MAX_OPS} fit in a submission");
+        return Err(Error::new(libc::E2BIG, text));
+    }
+    if count > 0 && (ops.is_null() || results.is_null()) {
+        return Err(null(if ops.is_null() { "ops" } else { "results" }));
+    }
+    if !ops.is_aligned() || !results.is_aligned() {
+        let name = if ops.is_aligned() { "results" } else { "ops" };
+        return Err(Error::new(libc::EINVAL, format!("`{name}` is not aligned to 8 bytes")));
+    }
+    Ok(())
+}
+
+/// Starts a submission whose arguments are checked.
+///
+/// # Safety
+///
+/// `submission` is NULL or valid for a write; the job is as the exported functions say.
+unsafe fn start(
+    engine: Arc<Engine>,
+    job: Job,
+    submission: *mut cringle_submission,
+) -> Result<c_int, Error> {
+    engine.start(job, |number| {
+        if !submission.is_null() {
+            // SAFETY: this function's contract.
+            unsafe { submission.write(number) };
+        }
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,151 @@
+//! Registered files and buffers, by numbers with a generation.
+//!
+//! A table is shared with each submission that is under way, so it is never changed: a change is
+//! made to a copy, which shares the chunks that it leaves as they are.
+
+use std::sync::Arc;
+
+const INDEX_BITS: u32 = 16;
+/// The most values that are registered at once.
+const MAX_REGISTERED: usize = 1 << INDEX_BITS;
+const MAX_GENERATION: u32 = 0x7fff;
+/// The slots that are copied for a change of one of them.
+const CHUNK: usize = 256;
+
+/// Values by numbers ≥ 0. A number is not used again until its slot was used 32767 times.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry<T> {
+    chunks: Vec<Arc<Vec<Slot<T>>>>,
+    /// The number of slots in the chunks.
+    len: usize,
+    /// The first slot of the list of free ones.
+    free: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    generation: u32,
+    content: Content<T>,
+}
+
+#[derive(Clone, Debug)]
+enum Content<T> {
+    Value(T),
+    Free { next: Option<u32> },
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Registry { chunks: Vec::new(), len: 0, free: None }
+    }
+}
+
+/// Returns the index and the generation in a number.
+fn parts_of(number: i32) -> Option<(u32, u32)> {
+    let number = u32::try_from(number).ok()?;
+    Some((number & (MAX_REGISTERED as u32 - 1), number >> INDEX_BITS))
+}
+
+impl<T> Registry<T> {
+    /// Returns the value with this number.
+    pub(crate) fn get(&self, number: i32) -> Option<&T> {
+        let (index, generation) = parts_of(number)?;
+        let slot = self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?;
+        match &slot.content {
+            Content::Value(value) if slot.generation == generation => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Clone> Registry<T> {
+    fn slot(&mut self, index: u32) -> &mut Slot<T> {
+        &mut Arc::make_mut(&mut self.chunks[index as usize / CHUNK])[index as usize % CHUNK]
+    }
+
+    /// Returns the index of a free slot at the end. `None` if there is no room.
+    fn grow(&mut self) -> Option<u32> {
+        let index = self.len;
+        if index == MAX_REGISTERED {
+            return None;
+        }
+        if index.is_multiple_of(CHUNK) {
+            self.chunks.push(Arc::default());
+        }
+        let slot = Slot { generation: 0, content: Content::Free { next: None } };
+        Arc::make_mut(&mut self.chunks[index / CHUNK]).push(slot);
+        self.len += 1;
+        Some(index as u32)
+    }
+
+    /// Registers a value and returns its number. `None` if there is no room.
+    pub(crate) fn add(&mut self, value: T) -> Option<i32> {
+        let index = match self.free {
+            Some(index) => index,
+            None => self.grow()?,
+        };
+        let slot = self.slot(index);
+        slot.generation = slot.generation % MAX_GENERATION + 1;
+        let number = slot.generation << INDEX_BITS | index;
+        if let Content::Free { next } = std::mem::replace(&mut slot.content, Content::Value(value))
+        {
+            self.free = next;
+        }
+        Some(number as i32)
+    }
+
+    /// Removes the value with this number. Returns whether there was one.
+    pub(crate) fn remove(&mut self, number: i32) -> bool {
+        let Some((index, _)) = parts_of(number).filter(|_| self.get(number).is_some()) else {
+            return false;
+        };
+        let next = self.free.replace(index);
+        self.slot(index).content = Content::Free { next };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_number_names_nothing_and_is_not_repeated() {
+        let mut registry = Registry::default();
+        let first = ["a", "b"].map(|value| registry.add(value).unwrap());
+        assert_eq!(first.map(|n| registry.get(n).copied()), [Some("a"), Some("b")]);
+        assert!(registry.remove(first[0]));
+        assert!(!registry.remove(first[0]));
+        let second = registry.add("c").unwrap();
+        assert_eq!((registry.get(first[0]), registry.get(second)), (None, Some(&"c")));
+        assert!([-1, 0, i32::MIN, i32::MAX].iter().all(|&n| registry.get(n).is_none()));
+        assert!([-1, 0, i32::MIN, i32::MAX].iter().all(|&n| !registry.remove(n)));
+    }
+
+    #[test]
+    fn copy_keeps_what_is_removed_from_the_other() {
+        let mut registry = Registry::default();
+        let numbers = [0; 2 * CHUNK].map(|value| registry.add(value).unwrap());
+        let copy = registry.clone();
+        assert!(registry.remove(numbers[CHUNK]));
+        let later = registry.add(1).unwrap();
+        assert_eq!((copy.get(numbers[CHUNK]), copy.get(later)), (Some(&0), None));
+        assert_eq!((registry.get(numbers[CHUNK]), registry.get(later)), (None, Some(&1)));
+        let shared = |at: usize| Arc::ptr_eq(&copy.chunks[at], &registry.chunks[at]);
+        assert_eq!([shared(0), shared(1)], [true, false]);
+    }
+
+    #[test]
+    fn full_registry_has_room_for_each_removed_value() {
+        let mut registry = Registry::default();
+        let numbers: Vec<i32> = (0..MAX_REGISTERED).map(|n| registry.add(n).unwrap()).collect();
+        assert_eq!(registry.add(0), None);
+        for &number in &numbers[CHUNK - 1..=CHUNK] {
+            assert!(registry.remove(number));
+        }
+        let added = [registry.add(7).unwrap(), registry.add(8).unwrap()];
+        assert_eq!(registry.add(0), None);
+        assert_eq!(added.map(|n| registry.get(n).copied()), [Some(7), Some(8)]);
+        assert_eq!(registry.get(numbers[MAX_REGISTERED - 1]), Some(&(MAX_REGISTERED - 1)));
+    }
+}
