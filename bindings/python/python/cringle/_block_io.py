@@ -1,0 +1,122 @@
+"""The class BlockIO: the compiled calls, with coroutines and iterators."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from . import _aio
+from ._native import BlockIO as _BlockIO
+from ._native import File, Pending
+from ._native import open as _open
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._native import _Integers, _Memory, _Ops, _Path
+
+
+class BlockIO(_BlockIO):
+    """Workers with rings, which perform batches of reads and writes for any thread.
+
+    ``workers`` is the number of threads with a ring each, ``depth`` the number of operations that
+    each has in the kernel at once, ``driver`` ``"auto"``, ``"uring"`` or ``"epoll"``: ``"auto"``
+    uses io_uring where the system allows it, and threads where not, with the same results.
+
+    As a context manager it closes itself. ``close`` waits for all operations under way.
+
+    Memory that an operation uses is held until the operation has ended, whatever is dropped,
+    raised or interrupted. If a signal's handler raises (Ctrl-C), the exception is raised at once;
+    operations in the kernel end in the background, the others are not submitted.
+    """
+
+    @staticmethod
+    def open(
+        path: _Path,
+        mode: str = "r",
+        *,
+        direct: bool = False,
+        mapped: bool = False,
+        permissions: int = 0o666,
+    ) -> File:
+        """``cringle.open``: any ``BlockIO`` uses any file."""
+        return _open(path, mode, direct=direct, mapped=mapped, permissions=permissions)
+
+    async def aread_many(
+        self,
+        file: File,
+        offsets: _Integers,
+        length: SupportsIndex | _Integers | None = None,
+        out: _Memory | None = None,
+        *,
+        lengths: SupportsIndex | _Integers | None = None,
+        strict: bool = True,
+    ) -> Any:
+        """``read_many`` for asyncio. A cancelled task waits for the operations in the kernel, so
+        ``out`` is free when ``CancelledError`` is raised."""
+        pending = self.start_read_many(file, offsets, length, out, lengths=lengths, strict=strict)
+        return await _aio.wait(pending)
+
+    async def aread_into(self, ops: _Ops, *, strict: bool = True) -> Any:
+        """``read_into`` for asyncio."""
+        return await _aio.wait(self.start_read_into(ops, strict=strict))
+
+    async def awrite_many(
+        self,
+        file: File,
+        offsets: _Integers,
+        data: _Memory | Sequence[_Memory],
+        *,
+        strict: bool = True,
+    ) -> Any:
+        """``write_many`` for asyncio."""
+        return await _aio.wait(self.start_write_many(file, offsets, data, strict=strict))
+
+    async def afsync(self, file: File, *, data_only: bool = False) -> None:
+        """``fsync`` for asyncio."""
+        await _aio.wait(self.start_fsync(file, data_only=data_only))
+
+    def prefetch(
+        self,
+        file: File,
+        batches: Iterable[_Integers],
+        length: SupportsIndex | _Integers | None = None,
+        *,
+        lengths: SupportsIndex | _Integers | None = None,
+        ahead: int = 2,
+    ) -> Iterator[Any]:
+        """Yields the array of each batch of offsets, in order, while the next ``ahead`` batches are
+        being read.
+
+        ``batches`` is an iterable of what ``read_many`` takes as offsets; it is advanced as
+        needed, so it may be endless. Memory: at most ``ahead + 1`` batches, and what the caller
+        keeps.
+        """
+        if ahead < 1:
+            raise ValueError(f"ahead is {ahead}: at least one batch must be read in advance")
+        if (length is None) == (lengths is None):
+            raise TypeError("exactly one of length and lengths must be given")
+        asked = lengths if length is None else length
+        return self._prefetch(file, iter(batches), asked, ahead)
+
+    def _prefetch(
+        self,
+        file: File,
+        batches: Iterator[_Integers],
+        length: SupportsIndex | _Integers | None,
+        ahead: int,
+    ) -> Iterator[Any]:
+        started: deque[Pending] = deque()
+        try:
+            for offsets in islice(batches, ahead):
+                started.append(self.start_read_many(file, offsets, length))
+            while started:
+                done = started.popleft()
+                for offsets in islice(batches, 1):
+                    started.append(self.start_read_many(file, offsets, length))
+                yield done.result()
+        finally:
+            for pending in started:
+                pending.cancel()

@@ -1,0 +1,163 @@
+//! Open files.
+
+use crate::memory::Owner;
+use crate::{engine, errors};
+use cringle::block::MappedFile;
+use cringle::fs;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file that its handle and the jobs that use it share.
+pub(crate) struct Opened {
+    kind: Kind,
+    /// `None` only while it is dropped.
+    name: Option<Py<PyAny>>,
+    pub(crate) is_direct: bool,
+    /// Whether a read that need not wait may be tried on the calling thread.
+    pub(crate) is_cached: bool,
+}
+
+enum Kind {
+    Plain(fs::File),
+    Mapped(MappedFile),
+}
+
+impl Opened {
+    pub(crate) fn plain(file: fs::File, name: Py<PyAny>) -> Opened {
+        let fd = file.as_fd().as_raw_fd();
+        // SAFETY: the contract of `fcntl`: it has none for this command.
+        let is_direct = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_DIRECT != 0;
+        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let (kind, name, is_cached) = (Kind::Plain(file), Some(name), is_regular && !is_direct);
+        Opened { kind, name, is_direct, is_cached }
+    }
+
+    pub(crate) fn of_mapped(file: MappedFile, name: Py<PyAny>) -> Opened {
+        let (kind, name) = (Kind::Mapped(file), Some(name));
+        Opened { kind, name, is_direct: false, is_cached: false }
+    }
+
+    #[inline]
+    pub(crate) fn file(&self) -> &fs::File {
+        match &self.kind {
+            Kind::Plain(file) => file,
+            Kind::Mapped(mapped) => mapped.file(),
+        }
+    }
+
+    /// The path, or the number of the descriptor that it was opened from: for errors.
+    pub(crate) fn name(&self) -> &Py<PyAny> {
+        self.name.as_ref().expect("taken by `drop` alone")
+    }
+
+    #[inline]
+    pub(crate) fn mapped(&self) -> Option<&MappedFile> {
+        match &self.kind {
+            Kind::Plain(_) => None,
+            Kind::Mapped(mapped) => Some(mapped),
+        }
+    }
+}
+
+impl Drop for Opened {
+    /// A worker may be the last user.
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            Owner::Object(name).release_anywhere();
+        }
+    }
+}
+
+/// An open file, for the calls of a `BlockIO`.
+#[pyclass(frozen, weakref, module = "cringle")]
+pub(crate) struct File {
+    /// `None` after `close`. Jobs under way keep their own reference.
+    opened: Mutex<Option<Arc<Opened>>>,
+    name: Py<PyAny>,
+}
+
+impl File {
+    pub(crate) fn new(opened: Opened, name: Py<PyAny>) -> File {
+        File { opened: Mutex::new(Some(Arc::new(opened))), name }
+    }
+
+    pub(crate) fn opened(&self) -> PyResult<Arc<Opened>> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.clone().ok_or_else(|| PyValueError::new_err("the file is closed: open it again"))
+    }
+}
+
+#[pymethods]
+impl File {
+    /// The path or descriptor that the file was opened from.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> Py<PyAny> {
+        self.name.clone_ref(py)
+    }
+
+    /// The size of the file in bytes, now.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        let opened = self.opened()?;
+        let metadata = engine::detached(py, || opened.file().metadata());
+        Ok(metadata.map_err(|e| errors::of_file(py, &e, &self.name))?.len())
+    }
+
+    /// Whether reads and writes bypass the page cache.
+    #[getter]
+    fn direct(&self) -> PyResult<bool> {
+        Ok(self.opened()?.is_direct)
+    }
+
+    /// Whether reads of pages in memory are copies.
+    #[getter]
+    fn mapped(&self) -> PyResult<bool> {
+        Ok(self.opened()?.mapped().is_some_and(|mapped| mapped.unmapped().is_none()))
+    }
+
+    /// Why no read of a file opened with `mapped=True` is a copy.
+    #[getter]
+    fn unmapped_reason(&self) -> PyResult<Option<String>> {
+        let opened = self.opened()?;
+        Ok(opened.mapped().and_then(MappedFile::unmapped).map(|reason| reason.to_string()))
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.opened()?.file().as_fd().as_raw_fd())
+    }
+
+    /// Looks which pages of a mapped file are in memory now.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        let opened = self.opened()?;
+        engine::detached(py, || opened.mapped().map(MappedFile::refresh));
+        Ok(())
+    }
+
+    /// Closes the handle; the descriptor is closed when the last job that uses it has ended.
+    fn close(&self, py: Python<'_>) {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        engine::detached(py, || drop(opened));
+    }
+
+    fn __enter__(slf: Py<File>) -> Py<File> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = self.name.bind(py).repr()?;
+        let state = if self.closed() { " (closed)" } else { "" };
+        Ok(format!("<cringle.File {name}{state}>"))
+    }
+}

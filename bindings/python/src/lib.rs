@@ -1,0 +1,83 @@
+//! The compiled half of the Python package `cringle`: its `_native` module.
+//!
+//! One call of Python becomes one [`Plan`](plan::Plan): the operations, the memory that they use
+//! and the files. A [`Job`](job::Job) performs it on a worker of the [`Engine`](engine::Engine).
+//!
+//! # Invariants
+//!
+//! - **P1** Memory that an operation uses is exported by its Python object (a `Py_buffer`, a DLPack
+//!   capsule, or a reference to a [`Buffer`](buffer::Buffer)) until the last operation of the plan
+//!   has ended. The job owns the exports and the worker owns the job, so it does not matter what
+//!   the caller drops, raises or interrupts.
+//! - **P2** A worker never runs Python code and never waits for the interpreter. The exports of a
+//!   job that no caller waits for are released later by a thread of Python: see [`graveyard`].
+//! - **P3** No thread waits without the interpreter being free for other threads, and none asks for
+//!   it again in Rust's frames after its end, which would kill the thread there.
+//! - **P4** A child of `fork` does not touch the engine, job or locks of its parent: see [`fork`].
+
+mod block_io;
+mod buffer;
+mod copying;
+mod dlpack;
+mod engine;
+mod errors;
+mod file;
+mod fork;
+mod graveyard;
+mod integers;
+mod job;
+mod memory;
+mod notifier;
+mod numpy;
+mod open;
+mod pending;
+mod plan;
+mod reads;
+mod sabotage;
+mod writes;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+mod _native {
+    use super::*;
+    use pyo3::exceptions::PyImportError;
+    use pyo3::ffi;
+
+    #[pymodule_export]
+    use super::block_io::BlockIo;
+    #[pymodule_export]
+    use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::engine::shutdown;
+    #[pymodule_export]
+    use super::file::File;
+    #[pymodule_export]
+    use super::notifier::Notifier;
+    #[pymodule_export]
+    use super::open::open;
+    #[pymodule_export]
+    use super::pending::Pending;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        refuse_subinterpreters()?;
+        fork::watch()?;
+        // Before the interpreter ends, all batches end: their threads must not need it any more.
+        let shutdown = module.getattr("shutdown")?;
+        module.py().import("atexit")?.call_method1("register", (shutdown,))?;
+        Ok(())
+    }
+    /// The engines are those of the process: the end of one interpreter would close those of all.
+    fn refuse_subinterpreters() -> PyResult<()> {
+        // SAFETY: the thread is attached, so it has an interpreter.
+        let id = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+        if id == 0 {
+            return Ok(());
+        }
+        Err(PyImportError::new_err(
+            "cringle works in the main interpreter only: import it there, or use multiprocessing \
+             instead of subinterpreters",
+        ))
+    }
+}
