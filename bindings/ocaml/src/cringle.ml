@@ -1,0 +1,101 @@
+type buffer = (char, Bigarray.int8_unsigned_elt, Bigarray.c_layout) Bigarray.Array1.t
+
+(* The stubs read the fields by their places: keep the order. *)
+type op =
+  | Read of { fd : Unix.file_descr; offset : int; buf : buffer; pos : int; len : int }
+  | Write of { fd : Unix.file_descr; offset : int; buf : buffer; pos : int; len : int }
+
+type result = (int, Unix.error) Stdlib.result
+
+exception Cringle_error of Unix.error * string
+
+let () =
+  Callback.register_exception "cringle.error" (Cringle_error (Unix.EINVAL, ""));
+  Printexc.register_printer (function
+    | Cringle_error (error, text) ->
+        Some (Printf.sprintf "Cringle_error(%s, %S)" (Unix.error_message error) text)
+    | _ -> None)
+
+let read fd ~offset buf = Read { fd; offset; buf; pos = 0; len = Bigarray.Array1.dim buf }
+let write fd ~offset buf = Write { fd; offset; buf; pos = 0; len = Bigarray.Array1.dim buf }
+
+external address : buffer -> int = "cringle_ml_address" [@@noalloc]
+
+let buffer ?(align = 4096) len =
+  if len < 0 then invalid_arg "Cringle.buffer: the length is negative";
+  if align <= 0 || align land (align - 1) <> 0 then
+    invalid_arg "Cringle.buffer: the alignment is not a power of two";
+  let whole = Bigarray.(Array1.create char c_layout (len + align - 1)) in
+  let start = -address whole land (align - 1) in
+  Bigarray.Array1.sub whole start len
+
+(* A block of the stubs, whose finalizer closes the handle. *)
+type io
+
+external create : int -> int -> int -> io = "cringle_ml_create"
+external close : io -> unit = "cringle_ml_close"
+external driver : io -> string = "cringle_ml_driver"
+
+let create ?(workers = 1) ?(batch_limit = 64) ?(in_flight_limit = 192) () =
+  create workers batch_limit in_flight_limit
+
+let with_io ?workers ?batch_limit ?in_flight_limit f =
+  let io = create ?workers ?batch_limit ?in_flight_limit () in
+  Fun.protect ~finally:(fun () -> close io) (fun () -> f io)
+
+(* A started batch: an address of the stubs' memory, as an odd integer. [finish] releases it. The
+   request is a root of the collector for [io], the operations (and so the buffers) and ['k]. *)
+type 'k request
+
+external start : io -> op array -> 'k -> unit request = "cringle_ml_start"
+
+(* Returns when the batch is complete. A signal's handler runs meanwhile, and can raise. *)
+external await : 'k request -> unit = "cringle_ml_await"
+
+(* Cancels the batch and returns when it is complete. No handler runs meanwhile. *)
+external cancel : 'k request -> unit = "cringle_ml_cancel"
+external finish : 'k request -> result array = "cringle_ml_finish"
+
+let submit io ops =
+  let request = start io (Array.copy ops) () in
+  match await request with
+  | () -> finish request
+  | exception error ->
+      cancel request;
+      ignore (finish request);
+      raise error
+
+module Completions = struct
+  type queue
+  type t = { io : io; queue : queue; mutable pending : int }
+
+  external queue : unit -> queue = "cringle_ml_queue"
+
+  external start_on : queue -> io -> op array -> (result array -> unit) -> unit
+    = "cringle_ml_start_on"
+
+  external next :
+    queue -> wait:bool -> ((result array -> unit) * result array) option
+    = "cringle_ml_next"
+
+  external descriptor : queue -> Unix.file_descr = "cringle_ml_descriptor"
+
+  let create io = { io; queue = queue (); pending = 0 }
+  let descriptor t = descriptor t.queue
+  let pending t = t.pending
+
+  let start t ops k =
+    start_on t.queue t.io (Array.copy ops) k;
+    t.pending <- t.pending + 1
+
+  let rec take t ~wait =
+    match next t.queue ~wait with
+    | None -> ()
+    | Some (k, results) ->
+        t.pending <- t.pending - 1;
+        k results;
+        take t ~wait:false
+
+  let poll t = take t ~wait:false
+  let wait t = if t.pending > 0 then take t ~wait:true
+end
