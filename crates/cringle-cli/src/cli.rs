@@ -1,6 +1,6 @@
 //! The command line of `cringle`.
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cringle_bench::Bench;
 use cringle_report::failure::{FAILED, Failure};
 use cringle_report::{Color, MAX_HELP_WIDTH, PIPE_WIDTH};
@@ -39,6 +39,10 @@ pub(crate) struct Cli {
     pub(crate) verbose: bool,
 }
 
+/// The commands without fibers and operations of their own. (The probes of `doctor` do nothing that
+/// a trace would explain.)
+const UNTRACED: [&str; 4] = ["doctor", "trace", "completions", "man"];
+
 /// The heading of the options that every command has.
 const GLOBAL: &str = "Global options";
 
@@ -47,7 +51,12 @@ impl Cli {
     /// [`MAX_HELP_WIDTH`] columns), and [`PIPE_WIDTH`] columns wide if standard output is not a
     /// terminal.
     pub(crate) fn definition() -> clap::Command {
-        let command = Cli::command();
+        // A command with nothing to trace does not offer it; `trace_flag` refuses it there.
+        let hidden = Arg::new("trace").long("trace").value_name("FILE").global(true).hide(true);
+        let hidden = hidden.value_parser(clap::value_parser!(PathBuf));
+        let command = UNTRACED.iter().fold(Cli::command(), |command, name| {
+            command.mut_subcommand(name, |one| one.arg(hidden.clone()))
+        });
         if std::io::stdout().is_terminal() { command } else { command.term_width(PIPE_WIDTH) }
     }
 
@@ -94,10 +103,18 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  cringle completions bash > \
                 ~/.local/share/bash-completion/completions/cringle")]
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page, or write one for every command into a directory.
-    #[command(after_help = "Example:\n  cringle man | man -l -")]
+    /// Print the manual page, or write the pages of all commands into a directory.
+    #[command(
+        after_help = "Examples:\n  cringle man | man -l -\n  cringle man ~/.local/share/man/man1\n  \
+                man cringle-bench-disk"
+    )]
     Man {
-        /// Write a page for every command into this directory.
+        /// Directory for the pages of all commands: cringle.1, cringle-cp.1, cringle-bench-disk.1
+        /// and so on. It is created if necessary.
+        #[arg(value_name = "DIRECTORY", conflicts_with = "all")]
+        directory: Option<PathBuf>,
+
+        /// Same as DIRECTORY: write the pages of all commands there.
         #[arg(long, value_name = "DIRECTORY")]
         all: Option<PathBuf>,
     },

@@ -99,24 +99,33 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             clap_complete::generate(*shell, &mut Cli::definition(), "cringle", &mut script);
             report::print_bytes(&script)
         }
-        Command::Man { all: None } => {
+        Command::Man { all: None, directory: None } => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::definition()).render(&mut page)?;
             report::print_bytes(&page)
         }
-        Command::Man { all: Some(directory) } => manual_pages(directory),
+        Command::Man { all: Some(directory), .. }
+        | Command::Man { directory: Some(directory), .. } => manual_pages(directory),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, ….
+/// Writes `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, …, and prints how to read them.
 fn manual_pages(directory: &Path) -> Result<(), Failure> {
+    let shown = directory.display();
     let written = std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::definition(), directory));
-    written.map_err(|error| {
-        let shown = directory.display();
+        .and_then(|()| clap_mangen::generate_to(Cli::definition(), directory))
+        .and_then(|()| std::fs::read_dir(directory));
+    let entries = written.map_err(|error| {
         Failure::failed(format!(
-            "cannot write pages into {shown}: {error}; give --all a directory that can be written"
+            "cannot write pages into {shown}: {error}; name a directory that can be written"
         ))
-    })
+    })?;
+    let is_ours = |name: &str| name.starts_with("cringle") && name.ends_with(".1");
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let count = names.filter(|name| name.to_str().is_some_and(is_ours)).count();
+    report::print(&format!(
+        "{count} pages are in {shown}, one for each command; read one by `man {}`\n",
+        directory.join("cringle-cp.1").display()
+    ))
 }

@@ -18,10 +18,9 @@ pub(crate) fn begin(cli: &Cli) -> Result<ActiveTrace, Failure> {
     if report::is_stdout(Some(path)) {
         return Err(Failure::usage("--trace cannot write to standard output: name a file"));
     }
-    if let Command::Trace(args) = &cli.command
-        && report::file::is_same(path, &args.file)
-    {
-        return Err(Failure::usage("--trace names the trace to read"));
+    if !is_traced(&cli.command) {
+        let text = "--trace: this command has no fibers or operations to trace";
+        return Err(Failure::usage(text));
     }
     if works_in_children(&cli.command) {
         trace_children(path);
@@ -36,7 +35,7 @@ pub(crate) fn begin(cli: &Cli) -> Result<ActiveTrace, Failure> {
 /// not report that the file cannot be created.
 fn begin_by_environment(command: &Command) -> Result<ActiveTrace, Failure> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    let runs_fibers = !works_in_children(command) && !matches!(command, Command::Trace(_));
+    let runs_fibers = !works_in_children(command) && is_traced(command);
     let Some(path) = path.filter(|_| runs_fibers) else { return Ok(ActiveTrace(None)) };
     let path = match path.to_str() {
         Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
@@ -50,14 +49,17 @@ fn begin_by_environment(command: &Command) -> Result<ActiveTrace, Failure> {
     }
 }
 
+/// Whether the command has something to trace.
+fn is_traced(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Doctor(_) | Command::Trace(_) | Command::Completions { .. } | Command::Man { .. }
+    )
+}
+
 /// Whether child processes do the work that a trace should show.
 fn works_in_children(command: &Command) -> bool {
-    match command {
-        Command::Bench(bench) => bench.works_in_children(),
-        // It examines the machine in forked processes.
-        Command::Doctor(_) => true,
-        _ => false,
-    }
+    matches!(command, Command::Bench(bench) if bench.works_in_children())
 }
 
 /// Lets each child process write a trace with its number in the name: `a-4711.pftrace` for

@@ -3,6 +3,9 @@
 mod common;
 
 use common::*;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 #[test]
 fn low_reads_every_block_once_and_high_in_whole_batches() {
@@ -39,6 +42,111 @@ fn low_reads_every_block_once_and_high_in_whole_batches() {
 }
 
 #[test]
+fn via_c_is_measured_beside_rust() {
+    let place = place("batch-via");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    let args = ["high", "data", "--cached", "--warm", "--via", "c", "--repeat", "1", "--no-fio"];
+    let report = json(cringle(&place).args(["bench", "batch"]).args(args));
+    let [rust] = &report["samples"].as_array().unwrap()[..] else { panic!("{report}") };
+    let [via] = &report["via"]["samples"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!((&report["via"]["name"], &via["ops"]), (&"c".into(), &(7 * 4 * 32).into()));
+    let ratio = via["iops"].as_f64().unwrap() / rust["iops"].as_f64().unwrap();
+    // The parser of the report may be off by the last bit of each number.
+    let reported = report["ratios"]["via_iops_to_rust"].as_f64().unwrap();
+    assert!((reported / ratio - 1.0).abs() < 1e-12, "{reported}, {ratio}");
+    for wrong in [&["low", "data", "--via", "c"][..], &["high", "data", "--warm"]] {
+        let output = cringle(&place).args(["bench", "batch"]).args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// A program that prints `line` and ends with `status`. Its arguments are left in `arguments`.
+fn program(place: &Path, name: &str, line: &str, status: u8) -> String {
+    let path = place.join(name);
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> arguments\necho '{line}'\necho its reason >&2\nexit {status}\n"
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+const FIGURES: &str = r#"{"ops": 896, "seconds": 0.5, "user_seconds": 0.25, "system_seconds": 0.75,
+    "context_switches": 7, "allocated_bytes": 1792, "driver": "a further field"}"#;
+
+#[test]
+fn figures_of_another_program_are_reported() {
+    let place = place("batch-via-program");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    let program = program(&place, "a program", FIGURES, 0);
+    let command = format!("'{program}' first");
+    let args = ["high", "data", "--cached", "--seed", "9", "--repeat", "2", "--no-fio"];
+    for language in ["haskell", "python"] {
+        let mut bench = cringle(&place);
+        bench.args(["bench", "batch"]).args(args).args(["--via", language]);
+        let report = json(bench.args(["--via-program", &command]));
+        let [via, _] = &report["via"]["samples"].as_array().unwrap()[..] else {
+            panic!("{report}")
+        };
+        assert_eq!((&report["via"]["name"], &via["iops"]), (&language.into(), &1792.0.into()));
+        assert_eq!((&via["system_seconds"], &via["context_switches"]), (&0.75.into(), &7.into()));
+        assert_eq!(
+            (&via["allocations"], &via["allocated_bytes_per_op"]),
+            (&Value::Null, &2.0.into())
+        );
+        let cpu = |sample: &Value| {
+            sample["user_seconds"].as_f64().unwrap() + sample["system_seconds"].as_f64().unwrap()
+        };
+        let ratio = report["ratios"]["via_cpu_per_op_to_rust"].as_f64().unwrap();
+        let samples = report["samples"].as_array().unwrap();
+        let [one, other] = [cpu(&samples[0]), cpu(&samples[1])].map(|rust| 1.0 / rust);
+        assert!((ratio - (one + other) / 2.0).abs() < 1e-6 * ratio, "{report}");
+    }
+    let arguments = std::fs::read_to_string(place.join("arguments")).unwrap();
+    let first = arguments.lines().next().unwrap();
+    assert!(first.starts_with("first /proc/"), "{first}");
+    assert!(first.ends_with(" --cached --workers 1 --seed 9"), "{first}");
+}
+
+#[test]
+fn wrong_programs_of_another_language_are_explained() {
+    let place = place("batch-via-wrong");
+    std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
+    let timeless = FIGURES.replace("0.5", "0.0");
+    let wrong = [
+        (program(&place, "garbage", "no figures", 0), 1, "prints no line of JSON"),
+        (program(&place, "silent", "", 0), 1, "prints no line of JSON"),
+        (program(&place, "poor", r#"{"ops": 896}"#, 0), 1, "missing field `seconds`"),
+        (program(&place, "failing", FIGURES, 3), 1, "failed (exit status: 3): its reason"),
+        (program(&place, "idle", &FIGURES.replace("896", "32"), 0), 1, "32 reads, not 896"),
+        (program(&place, "timeless", &timeless, 0), 1, "a time of 0 s"),
+        ("/no/such/program".into(), 1, "does not start: No such file"),
+        ("'".into(), 2, "--via-program"),
+        (" ".into(), 2, "no program is given"),
+    ];
+    for (program, status, words) in wrong {
+        let args = ["high", "data", "--cached", "--no-fio", "--via", "python", "--via-program"];
+        let output = cringle(&place).args(["bench", "batch"]).args(args).arg(&program).output();
+        let output = output.unwrap();
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(status), "{program}: {err}");
+        assert!(err.contains(words), "{program}: {err}");
+        assert!(status == 2 || err.contains("pip install ./bindings/python"), "{program}: {err}");
+    }
+    for (args, words) in [
+        (&["--via", "haskell"][..], "bindings/haskell/build"),
+        (&["--via", "c", "--via-program", "true"], "haskell and python"),
+        (&["--via", "python", "--pin"], "--pin"),
+        (&["--via-program", "true"], "--via"),
+    ] {
+        let mut command = cringle(&place);
+        let output = command.args(["bench", "batch", "high", "data"]).args(args).output().unwrap();
+        let (_, err) = texts(&output);
+        assert!(output.status.code() == Some(2) && err.contains(words), "{args:?}: {err}");
+    }
+}
+
+#[test]
 fn low_allocates_nothing_per_operation() {
     let place = place("batch-alloc");
     std::fs::write(place.join("data"), noise(4 << 20)).unwrap();
@@ -62,7 +170,7 @@ fn jobs_of_fio_read_each_block_once() {
     let script =
         format!("#!/bin/sh\nexec {} --log_offset=1 --write_lat_log=read \"$@\"\n", fio.display());
     std::fs::write(place.join("fio"), script).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(place.join("fio"), executable).unwrap();
     let mut command = cringle(&place);
     let args = ["bench", "batch", "low", "data", "--cached", "--workers", "3"];
@@ -116,7 +224,6 @@ fn a_small_or_missing_file_is_refused() {
 
 #[test]
 fn threads_that_cannot_start_are_no_panic() {
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
     let place = place("batch-no-threads");

@@ -120,10 +120,12 @@ fn help_that_cannot_be_written_fails() {
 #[test]
 fn an_unwritable_directory_for_pages_is_named() {
     let place = place("man-unwritable");
-    let output = cringle(&place).args(["man", "--all", "/proc/pages"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let (_, err) = texts(&output);
-    assert!(err.contains("/proc/pages") && err.contains("--all"), "{err}");
+    for args in [&["man", "--all", "/proc/pages"][..], &["man", "/proc/pages"]] {
+        let output = cringle(&place).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let (_, err) = texts(&output);
+        assert!(err.contains("/proc/pages: ") && err.contains("name a directory"), "{err}");
+    }
 }
 
 #[test]
@@ -144,9 +146,38 @@ fn completions_and_manual_pages_have_all_commands() {
     }
     let output = cringle(&place).args(["man"]).output().unwrap();
     assert!(texts(&output).0.contains("cringle"));
-    assert!(cringle(&place).args(["man", "--all", "pages"]).status().unwrap().success());
-    let page = std::fs::read_to_string(place.join("pages/cringle-bench-disk.1")).unwrap();
-    assert!(page.contains("wal"));
+    for args in [&["man", "--all", "pages"][..], &["man", "others"]] {
+        let output = cringle(&place).args(args).output().unwrap();
+        let (out, directory) = (texts(&output).0, args[args.len() - 1]);
+        let count = std::fs::read_dir(place.join(directory)).unwrap().count();
+        let words = format!("{count} pages are in {directory}, one for each command; read one by ");
+        assert_eq!(out, format!("{words}`man {directory}/cringle-cp.1`\n"), "{output:?}");
+        let page = std::fs::read_to_string(place.join(directory).join("cringle-bench-disk.1"));
+        assert!(page.unwrap().contains("wal"));
+        // A command that has nothing to trace does not offer it.
+        for (name, is_offered) in [
+            ("man", false),
+            ("trace", false),
+            ("doctor", false),
+            ("completions", false),
+            ("sim", true),
+        ] {
+            let page = place.join(directory).join(format!("cringle-{name}.1"));
+            let page = std::fs::read_to_string(page).unwrap();
+            assert_eq!(page.contains("\\fB\\-\\-trace\\fR"), is_offered, "{name}: {page}");
+        }
+    }
+    for args in [
+        &["--trace", "t", "man"][..],
+        &["man", "--trace", "t"],
+        &["--trace", "t", "doctor"],
+        &["doctor", "--trace", "t"],
+    ] {
+        let output = cringle(&place).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(texts(&output).1.contains("no fibers or operations to trace"), "{args:?}");
+        assert!(!place.join("t").exists());
+    }
 }
 
 /// Every command that has a help text of its own.
@@ -203,7 +234,8 @@ fn help_wraps_at_the_terminals_width() {
             let help = String::from_utf8(help).unwrap();
             let widest = widest(&help);
             assert!(widest <= limit, "{command:?}: {help}");
-            let is_filled = widest > limit - 15 || matches!(command, [] | ["bench"]);
+            let is_short = matches!(command, [] | ["bench"] | ["completions"]);
+            let is_filled = widest > limit - 15 || is_short;
             assert!(is_filled, "{command:?} uses {widest} of {columns} columns: {help}");
         }
     }

@@ -1,5 +1,6 @@
 //! The command line of `bench batch`.
 
+use super::via::Via;
 use crate::rounds::{Rounds, at_most};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
@@ -15,12 +16,18 @@ Examples:
       Use two rings
   cringle bench batch high data.bin --cached
       Read through the page cache
+  cringle bench batch high data.bin --cached --warm --via c --repeat 9
+      Measure what the C interface costs
+  cringle bench batch high data.bin --via haskell --via-program OUT/bench
+      Measure what the Haskell binding costs (bindings/haskell/build makes OUT/bench)
+  cringle bench batch high data.bin --via python
+      Measure what the Python package costs (pip install ./bindings/python)
 
 FILE is only read. To create one of 1 GiB: head -c 1G /dev/urandom > data.bin
 
 The parameters are those of the benchmark of blockio-uring (Haskell), so that the figures are \
 comparable. One thing differs: the clock stops with the last thread, not with the first one. \
-Rounds alternate with rounds of fio; the figures are those of the median round.";
+Rounds alternate with those of fio and of --via; the figures are those of the median round.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -36,6 +43,10 @@ pub struct BatchArgs {
     #[arg(long)]
     pub(super) cached: bool,
 
+    /// Read the file into the page cache before each round, instead of dropping it.
+    #[arg(long, requires = "cached")]
+    pub(super) warm: bool,
+
     /// Rings, each with a thread of its own.
     #[arg(
         long,
@@ -49,6 +60,14 @@ pub struct BatchArgs {
     /// Submitters in `high`, four for each worker.
     #[arg(long, value_enum, default_value = "threads", value_name = "KIND")]
     pub(super) submitters: Submitters,
+
+    /// Measure `high` by another language, too, in alternating rounds.
+    #[arg(long, value_enum, value_name = "LANGUAGE")]
+    pub(super) via: Option<Via>,
+
+    /// The program of --via, with arguments. It prints one line of JSON.
+    #[arg(long, requires = "via", value_name = "COMMAND")]
+    pub(super) via_program: Option<String>,
 
     #[command(flatten)]
     pub(super) rounds: Rounds<1, 0>,

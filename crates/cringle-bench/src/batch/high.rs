@@ -15,8 +15,8 @@ use std::io;
 use std::thread;
 use std::time::Instant;
 
-const BATCH_LIMIT: u32 = 64;
-const IN_FLIGHT_LIMIT: u32 = 256;
+pub(super) const BATCH_LIMIT: u32 = 64;
+pub(super) const IN_FLIGHT_LIMIT: u32 = 256;
 
 pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
     let block_io = BlockIo::builder()
@@ -89,6 +89,17 @@ impl Submitters<'_> {
     }
 }
 
+/// Returns the number of batches of each submitter.
+pub(super) fn batches(config: &RoundConfig) -> usize {
+    (config.blocks as usize - 1) / (config.submitters() * BATCH)
+}
+
+/// Returns the offsets of a submitter's reads, in whole batches.
+pub(super) fn offsets(config: &RoundConfig, submitter: usize) -> Vec<u64> {
+    let mut rng = Rng::new(config.seed ^ (submitter as u64 + 1) << 32);
+    (0..batches(config) * BATCH).map(|_| rng.below(config.blocks) * BLOCK as u64).collect()
+}
+
 struct Submitter<'a> {
     block_io: &'a BlockIo,
     file: &'a File,
@@ -99,21 +110,13 @@ struct Submitter<'a> {
 
 impl<'a> Submitter<'a> {
     fn new(all: &Submitters<'a>, number: usize) -> Submitter<'a> {
-        let config = all.config;
-        let batches = (config.blocks as usize - 1) / (config.submitters() * BATCH);
-        let mut rng = Rng::new(config.seed ^ (number as u64 + 1) << 32);
-        let offset = |_| rng.below(config.blocks) * BLOCK as u64;
+        let offsets = offsets(all.config, number);
         let mut buffer = AlignedBuf::new(BATCH * BLOCK);
         // Touches every page before the clock starts.
         buffer.fill(1);
-        let result = ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(batches) };
-        Submitter {
-            block_io: all.block_io,
-            file: all.file,
-            offsets: (0..batches * BATCH).map(offset).collect(),
-            buffer,
-            result,
-        }
+        let result =
+            ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(offsets.len() / BATCH) };
+        Submitter { block_io: all.block_io, file: all.file, offsets, buffer, result }
     }
 
     fn submit_all(&mut self) -> io::Result<ThreadResult> {

@@ -11,8 +11,8 @@ mod high;
 mod json;
 mod low;
 mod report;
+mod via;
 
-use crate::alloc::Allocated;
 use crate::fio;
 use crate::joined;
 use crate::latency::Latencies;
@@ -26,9 +26,11 @@ use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use cringle_report::machine::{Machine, cpus::Pinning};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::ScopedJoinHandle;
+use via::{Method, Via, ViaRounds};
 
 pub(super) const BLOCK: usize = 4096;
 /// The operations of a batch.
@@ -42,7 +44,9 @@ const FIO_JOB: &str = include_str!("../../fio/randread.fio");
 struct Measured {
     ops: u64,
     usage: Usage,
-    allocated: Allocated,
+    /// `None`: the program of `--via` does not count them.
+    allocations: Option<u64>,
+    allocated_bytes: Option<u64>,
     p999_us: Option<f64>,
     max_us: Option<f64>,
 }
@@ -50,6 +54,10 @@ struct Measured {
 impl Measured {
     fn iops(&self) -> f64 {
         self.ops as f64 / self.usage.seconds
+    }
+
+    fn cpu_us_per_op(&self) -> f64 {
+        self.usage.cpu_seconds() * 1e6 / self.ops.max(1) as f64
     }
 }
 
@@ -60,6 +68,7 @@ struct Comparison {
     file: PathBuf,
     bytes: u64,
     cached: bool,
+    warm: bool,
     workers: usize,
     submitters: usize,
     /// Never empty.
@@ -68,6 +77,7 @@ struct Comparison {
     latencies: Latencies,
     /// The rate of each round of fio.
     fio: Vec<f64>,
+    via: Option<ViaRounds>,
     notes: Vec<String>,
 }
 
@@ -111,6 +121,7 @@ pub(super) struct RoundConfig {
     pub(super) file: TestFile,
     pub(super) blocks: u64,
     pub(super) direct: bool,
+    pub(super) warm: bool,
     pub(super) workers: usize,
     pub(super) from_fibers: bool,
     pub(super) seed: u64,
@@ -156,6 +167,14 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     if args.workers == 0 || args.rounds.repeat == 0 {
         return Err(Failure::usage("--workers and --repeat must be at least 1"));
     }
+    if args.via.is_some() && (args.level == Level::Low || args.submitters == Submitters::Fibers) {
+        return Err(Failure::usage("--via measures `high` with threads as submitters"));
+    }
+    if args.pin && args.via.is_some_and(|via| via != Via::C) {
+        return Err(Failure::usage("--pin does not reach the program of --via; leave one out"));
+    }
+    let command = args.via_program.as_deref();
+    let method = args.via.map(|via| Method::new(via, command)).transpose()?;
     crate::begin(&args.outputs, verbose)?;
     let config = config(args)?;
     let mut notes = Notes::default();
@@ -167,21 +186,7 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(memory) = storage.in_memory() {
         notes.add(format!("{} is {memory}: this does not measure a disk", args.file.display()));
     }
-    let (mut rounds, mut fios) = (Vec::new(), Vec::new());
-    let mut latencies = Latencies::new();
-    for number in 0..args.rounds.total() {
-        let counts = args.rounds.measures(number);
-        drop_caches(&config, &mut notes)?;
-        let (measured, theirs) = round(args.level, &config)?;
-        if counts {
-            rounds.push(measured);
-            latencies.merge(&theirs);
-        }
-        if with_fio && counts {
-            drop_caches(&config, &mut notes)?;
-            fios.push(fio_iops(&config)?);
-        }
-    }
+    let samples = measure(args, &config, method.as_ref(), with_fio, &mut notes)?;
     report::write(
         &Comparison {
             machine: Machine::of(&storage),
@@ -189,18 +194,64 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
             file: args.file.clone(),
             bytes: config.blocks * BLOCK as u64,
             cached: args.cached,
+            warm: args.warm,
             workers: args.workers,
             submitters: match args.level {
                 Level::Low => args.workers,
                 Level::High => config.submitters(),
             },
-            rounds,
-            latencies,
-            fio: fios,
+            rounds: samples.rounds,
+            latencies: samples.latencies,
+            fio: samples.fio,
+            via: samples.via,
             notes: notes.all().to_vec(),
         },
         &args.outputs,
     )
+}
+
+/// The figures of all rounds.
+struct Samples {
+    rounds: Vec<Measured>,
+    latencies: Latencies,
+    via: Option<ViaRounds>,
+    fio: Vec<f64>,
+}
+
+/// Measures the rounds, in an order in which none is always the first.
+fn measure(
+    args: &BatchArgs,
+    config: &RoundConfig,
+    method: Option<&Method>,
+    with_fio: bool,
+    notes: &mut Notes,
+) -> Result<Samples, Failure> {
+    let via = args.via.map(|via| ViaRounds { via, rounds: Vec::new() });
+    let mut samples =
+        Samples { rounds: Vec::new(), latencies: Latencies::new(), via, fio: Vec::new() };
+    for number in 0..args.rounds.total() {
+        let counts = args.rounds.measures(number);
+        // The other language is first, so that a program that is missing is noticed at once.
+        let mut order = vec![method.map(By::Other), Some(By::Rust(args.level))];
+        order.rotate_left(number % 2);
+        for by in order.into_iter().flatten() {
+            prepare_cache(config, notes)?;
+            let (measured, latencies) = round(by, config)?;
+            match (by, &mut samples.via) {
+                _ if !counts => {}
+                (By::Other(_), Some(via)) => via.rounds.push(measured),
+                _ => {
+                    samples.rounds.push(measured);
+                    samples.latencies.merge(&latencies);
+                }
+            }
+        }
+        if with_fio && counts {
+            prepare_cache(config, notes)?;
+            samples.fio.push(fio_iops(config)?);
+        }
+    }
+    Ok(samples)
 }
 
 fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
@@ -214,6 +265,7 @@ fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
         file: TestFile(file),
         blocks,
         direct: !args.cached,
+        warm: args.warm,
         workers: args.workers,
         from_fibers: args.submitters == Submitters::Fibers,
         seed: args.seed,
@@ -230,9 +282,17 @@ fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
 }
 
 /// Drops the file from the page cache; if that fails, drops the page cache of the machine, as root.
-fn drop_caches(config: &RoundConfig, notes: &mut Notes) -> Result<(), Failure> {
+/// With `--warm` it reads the file instead.
+fn prepare_cache(config: &RoundConfig, notes: &mut Notes) -> Result<(), Failure> {
     let file = &config.file.0;
     let bytes = config.blocks * BLOCK as u64;
+    if config.warm {
+        let mut part = vec![0; 1 << 20];
+        for offset in (0..bytes).step_by(part.len()) {
+            file.read_at(&mut part, offset)?;
+        }
+        return Ok(());
+    }
     cache::evict(file)?;
     if cache::resident(file, bytes)? > NEGLIGIBLE {
         // Fails for other users than root; the note reports what is left.
@@ -246,16 +306,27 @@ fn drop_caches(config: &RoundConfig, notes: &mut Notes) -> Result<(), Failure> {
     Ok(())
 }
 
-fn round(level: Level, config: &RoundConfig) -> Result<(Measured, Latencies), Failure> {
-    let parties = match level {
-        Level::Low => config.workers,
-        Level::High if config.from_fibers => config.workers,
-        Level::High => config.submitters(),
+/// What performs the reads of a round.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    Rust(Level),
+    Other(&'a Method),
+}
+
+fn round(by: By<'_>, config: &RoundConfig) -> Result<(Measured, Latencies), Failure> {
+    let parties = match by {
+        By::Rust(Level::Low) => config.workers,
+        By::Rust(Level::High) if config.from_fibers => config.workers,
+        By::Rust(Level::High) | By::Other(_) => config.submitters(),
     };
     let gate = Gate::new(parties).counting_allocations();
-    let results = match level {
-        Level::Low => low::run(config, &gate),
-        Level::High => high::run(config, &gate),
+    let results = match by {
+        By::Rust(Level::Low) => low::run(config, &gate),
+        By::Rust(Level::High) => high::run(config, &gate),
+        By::Other(Method::C) => via::run_c(config, &gate),
+        By::Other(Method::Program(program)) => {
+            return Ok((program.round(config)?, Latencies::new()));
+        }
     };
     let results =
         results.map_err(|error| Failure::failed(format!("the benchmark failed: {error}")))?;
@@ -268,7 +339,9 @@ fn round(level: Level, config: &RoundConfig) -> Result<(Measured, Latencies), Fa
         latencies.record(result.latencies_ns);
     }
     let (p999_us, max_us) = (latencies.quantile_us(0.999), latencies.max_us());
-    Ok((Measured { ops, usage, allocated, p999_us, max_us }, latencies))
+    let (allocations, allocated_bytes) = (Some(allocated.allocations), Some(allocated.bytes));
+    let measured = Measured { ops, usage, allocations, allocated_bytes, p999_us, max_us };
+    Ok((measured, latencies))
 }
 
 /// Returns the rate of fio with the job file of this crate.

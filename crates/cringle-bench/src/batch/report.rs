@@ -53,10 +53,14 @@ fn sentence(comparison: &Comparison) -> Option<String> {
 
 fn rates(comparison: &Comparison) -> Plot {
     let ours = comparison.rounds.iter().map(Measured::iops).collect();
-    let rows = vec![
+    let mut rows = vec![
         Row { label: format!("cringle, {}", comparison.level_name()), samples: ours },
         Row { label: "fio".into(), samples: comparison.fio.clone() },
     ];
+    rows.extend(comparison.via.as_ref().map(|via| Row {
+        label: format!("cringle, by {}", via.via.name()),
+        samples: via.rounds.iter().map(Measured::iops).collect(),
+    }));
     Plot::rows_along("Reads per second", Axis::new("IOPS", Scale::Linear), rows)
 }
 
@@ -72,6 +76,8 @@ fn lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let per_op = |value: f64| figure(value / measured.ops.max(1) as f64);
     let us =
         |value: Option<f64>| value.map_or_else(|| "–".into(), |us| format!("{} µs", figure(us)));
+    let (allocations, bytes) =
+        (measured.allocations.unwrap_or(0), measured.allocated_bytes.unwrap_or(0));
     let mut lines = vec![
         ("File caching:", yes(comparison.cached)),
         ("Workers:", comparison.workers.to_string()),
@@ -79,16 +85,9 @@ fn lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
         ("Total I/O ops:", measured.ops.to_string()),
         ("Elapsed time:", format!("{:.6} s", measured.usage.seconds)),
         ("IOPS:", format!("{:.0}", measured.iops())),
-        (
-            "Allocations:",
-            format!(
-                "{} ({} per op)",
-                measured.allocated.allocations,
-                per_op(measured.allocated.allocations as f64)
-            ),
-        ),
-        ("Allocated total:", format!("{} bytes", measured.allocated.bytes)),
-        ("Allocated per:", format!("{} bytes per op", per_op(measured.allocated.bytes as f64))),
+        ("Allocations:", format!("{allocations} ({} per op)", per_op(allocations as f64))),
+        ("Allocated total:", format!("{bytes} bytes")),
+        ("Allocated per:", format!("{} bytes per op", per_op(bytes as f64))),
         (
             "User time:",
             format!(
@@ -112,7 +111,23 @@ fn lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
         lines.push(("fio IOPS:", format!("{fio:.0}")));
         lines.push(("Ratio to fio:", format!("{:.3}", measured.iops() / fio)));
     }
+    lines.extend(via_lines(comparison));
     lines
+}
+
+/// Returns the figures of the other language beside those of Rust.
+fn via_lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let Some(via) = &comparison.via else { return Vec::new() };
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
+    };
+    vec![
+        ("Via:", via.via.name().into()),
+        ("Via IOPS:", number(via.iops(), 0)),
+        ("Ratio to Rust:", number(via.ratio(&comparison.rounds), 3)),
+        ("Via CPU time:", format!("{} µs per op", number(via.cpu_us_per_op(), 3))),
+        ("CPU / Rust:", number(via.cpu_ratio(&comparison.rounds), 3)),
+    ]
 }
 
 fn yes(value: bool) -> String {

@@ -37,9 +37,12 @@ fn an_environment_variable_is_named_as_cause() {
             command
         })
     };
-    for (name, value) in
-        [("CRINGLE_DRIVER", "epoll"), ("CRINGLE_DRIVER", "nonsense"), ("CRINGLE_WATCHDOG", "long")]
-    {
+    for (name, value) in [
+        ("CRINGLE_DRIVER", "epoll"),
+        ("CRINGLE_DRIVER", "nonsense"),
+        ("CRINGLE_WATCHDOG", "long"),
+        ("CRINGLE_DETECT", "yes"),
+    ] {
         let report = under(name, value);
         assert_eq!(
             (report.status, report.cause_kinds()),
