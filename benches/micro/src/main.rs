@@ -6,6 +6,7 @@ mod bounces;
 mod channels;
 mod copies;
 mod cores;
+mod deep;
 mod hashes;
 mod mapped;
 mod memory;
@@ -48,6 +49,8 @@ struct Options {
     count_memory: Option<u64>,
     #[arg(long, hide = true)]
     count_private_memory: Option<u64>,
+    #[arg(long, hide = true)]
+    count_deep_memory: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -80,6 +83,8 @@ enum Benchmark {
     Timeout,
     /// Count the memory of idle fibers
     Memory,
+    /// Count the memory of fibers that were deep once, after a second
+    Deep,
     /// Yield, spawn and idle with thread-locals of the fibers' own
     Private,
     /// Serve an uneven load with two workers
@@ -92,6 +97,9 @@ enum Benchmark {
 
 fn main() {
     let options = Options::parse();
+    if options.count_deep_memory {
+        return deep::count();
+    }
     if let Some(fibers) = options.count_memory {
         return memory::count(fibers, memory::Locals::Shared);
     }
@@ -125,6 +133,7 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
         Benchmark::Hash => hashes::run(rounds, &options.directory),
         Benchmark::Send => sends::run(rounds, &options.directory),
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
+        Benchmark::Deep => vec![deep::run()],
         Benchmark::Memory => vec![memory::run_shared("memory of idle fibers", options.fibers)],
         Benchmark::Private => private::run(rounds, options.fibers),
         Benchmark::Cores => cores::run(rounds.min(7)),
