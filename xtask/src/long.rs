@@ -43,10 +43,22 @@ static JOBS: &[Job] = &[
         command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 1000000",
     },
     Job {
+        name: "bindings",
+        about: "the bindings for Haskell and OCaml, and OCaml 5 in a chroot (installs compilers, as root)",
+        environment: &[("CRINGLE_BINDINGS", "install")],
+        command: ".ci/bindings haskell ocaml ocaml5",
+    },
+    Job {
         name: "soak",
         about: "a million cancels of operations in flight",
         environment: &[("CRINGLE_SOAK_CANCELS", "1000000")],
         command: "cargo test --release -p cringle --test soak -- --nocapture",
+    },
+    Job {
+        name: "c",
+        about: "a million random calls of the C interface",
+        environment: &[("CRINGLE_CALLS", "1000000")],
+        command: "cargo test --release -p cringle-c --test programs -- --nocapture random_calls",
     },
     Job {
         name: "drivers",
@@ -132,6 +144,13 @@ static JOBS: &[Job] = &[
                   --test memory --test fs --test fs_children --test thread_locals",
     },
     Job {
+        name: "debugger",
+        about: "gdb lists 10,000 fibers; the log has the seconds",
+        environment: &[("CRINGLE_FULL", "1")],
+        command: "cargo build -p cringle --all-features --example faults; \
+                  cargo test -p cringle --all-features --test debugger -- --nocapture",
+    },
+    Job {
         name: "foreign",
         about: "destructors, hooks, subscribers and callbacks that misbehave, optimised",
         environment: &[],
@@ -166,6 +185,12 @@ static JOBS: &[Job] = &[
         about: "1,000 copies that are killed and repeated",
         environment: &[("CRINGLE_KILLS", "1000")],
         command: "cargo test --release -p cringle-cli --test cp killed -- --nocapture",
+    },
+    Job {
+        name: "resumes",
+        about: "2,000 copies that are interrupted several times and continued",
+        environment: &[("CRINGLE_RESUMES", "2000")],
+        command: "cargo test --release -p cringle-cli --test cp interrupted_copies -- --nocapture",
     },
     Job {
         name: "faults",

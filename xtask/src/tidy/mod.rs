@@ -10,6 +10,7 @@ mod examples;
 mod exceptions;
 mod functions;
 mod lines;
+mod rendered;
 mod rooms;
 mod safety;
 mod sources;
@@ -24,9 +25,12 @@ pub(crate) struct Args {
     /// Also print the words to avoid
     #[arg(long)]
     words: bool,
-    /// Also require an example on every public item of the library (builds its documentation)
+    /// Also require an example on every public item of the libraries (builds their documentation)
     #[arg(long)]
     examples: bool,
+    /// Also look for numbers of invariants in the documentation that `cargo doc` has written
+    #[arg(long)]
+    rendered: bool,
 }
 
 /// One place that breaks a rule.
@@ -58,6 +62,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     book::check(&mut findings)?;
     if args.examples {
         examples::check(&mut findings)?;
+    }
+    if args.rendered {
+        rendered::check(&mut findings)?;
     }
     findings.extend(exceptions.unused());
     findings.sort();

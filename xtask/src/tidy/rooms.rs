@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 const LIBRARY: &str = "crates/cringle/src/";
 
 /// Each room with the rooms that it may use, from the bottom up.
-const ROOMS: [(&str, &[&str]); 22] = [
+const ROOMS: [(&str, &[&str]); 23] = [
     ("sys", &[]),
     ("tracing_events", &[]),
     ("trace", &["sys"]),
@@ -32,6 +32,7 @@ const ROOMS: [(&str, &[&str]); 22] = [
         ],
     ),
     ("cancel", &["runtime"]),
+    ("detect", &["runtime"]),
     ("sync", &["runtime", "sys"]),
     ("fiber", &["driver", "runtime", "sync", "sys", "tracing_events"]),
     ("time", &["fiber", "runtime"]),

@@ -1,0 +1,86 @@
+//! The rendered documentation names no invariant: their numbers are for readers of the source.
+
+use super::Finding;
+use super::sources::root;
+use crate::Result;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Checks the documentation of the published libraries, which `cargo doc` has written.
+pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let documentation = target.unwrap_or_else(|| root().join("target")).join("doc");
+    for library in published()? {
+        let mut pages = Vec::new();
+        let directory = documentation.join(&library);
+        collect(&directory, &mut pages).map_err(|error| {
+            let what = "cargo doc --workspace --no-deps --all-features";
+            format!("{}: {error}; run `{what}` first", directory.display())
+        })?;
+        for page in pages {
+            for name in names(&text_of(&fs::read_to_string(&page)?)) {
+                let file = page.strip_prefix(&documentation).unwrap_or(&page).display();
+                findings.push(Finding {
+                    file: format!("target/doc/{file}"),
+                    line: 1,
+                    text: format!("names the invariant {name}; say what it promises instead"),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names under which the published libraries are imported.
+fn published() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("crates"))? {
+        let path = entry?.path();
+        let manifest = fs::read_to_string(path.join("Cargo.toml"))?;
+        if path.join("src/lib.rs").exists() && !manifest.contains("publish = false") {
+            let name = path.file_name().expect("a crate's directory");
+            names.push(name.to_string_lossy().replace('-', "_"));
+        }
+    }
+    Ok(names)
+}
+
+fn collect(directory: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, pages)?;
+        } else if path.extension().is_some_and(|extension| extension == "html") {
+            pages.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the tags.
+fn text_of(html: &str) -> String {
+    let parts = html.split('<').enumerate();
+    parts
+        .map(|(n, part)| if n == 0 { part } else { part.split_once('>').map_or("", |p| p.1) })
+        .collect()
+}
+
+/// Returns the words `I1` to `I99`.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| {
+        word.strip_prefix('I').is_some_and(|number| {
+            matches!(number.len(), 1 | 2) && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_invariants_are_found() {
+        let html = "<p>unwinds (<strong>I8</strong>), and I12.</p><a title=\"I3\">AtomicI16</a>";
+        assert!(names(&text_of(html)).eq(["I8", "I12"]));
+    }
+}
