@@ -6,7 +6,7 @@
 
 use super::fingerprint::random;
 use crate::choices::Replace;
-use crate::messages::quote;
+use crate::messages::{quote, reason};
 use crate::options::Options;
 use crate::plan::{Copy, Usage};
 use crate::request::Request;
@@ -160,14 +160,14 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn of(request: &Request, copies: Vec<Copy>) -> Header {
+    pub(super) fn of(request: &Request, copies: Vec<Copy>) -> Result<Header, Usage> {
         let bytes = |text: OsString| text.into_vec();
-        let mut fields = names(request);
+        let mut fields = names(request)?;
         let options = option_fields(&request.options).into_iter();
         fields.extend(options.map(|(name, value)| (name.to_owned(), value.into_bytes())));
         let fields = fields.into_iter().map(|(name, value)| (name.into_bytes(), value));
         let copies = copies.into_iter().map(|copy| (bytes(copy.source), bytes(copy.target)));
-        Header { number: random(), fields: fields.collect(), copies: copies.collect() }
+        Ok(Header { number: random(), fields: fields.collect(), copies: copies.collect() })
     }
 
     pub(super) fn copies(&self) -> Vec<Copy> {
@@ -238,19 +238,20 @@ impl Header {
     }
 }
 
-/// Returns the names of the command line as absolute paths.
-fn names(request: &Request) -> Vec<(String, Vec<u8>)> {
-    let absolute = |name: &OsString| {
-        let here = std::env::current_dir().unwrap_or_default();
-        // Not `Path::join`, which removes nothing either, but `absolute` would remove `.`.
-        here.join(name).into_os_string().into_vec()
-    };
-    let mut fields: Vec<_> =
-        request.names.iter().map(|name| ("the name".to_owned(), absolute(name))).collect();
-    if let Some(directory) = &request.target_directory {
-        fields.push(("the target directory".to_owned(), absolute(directory)));
+/// Returns the names of the command line as they were given. If one of them is relative, the working
+/// directory comes first: elsewhere they name other files.
+fn names(request: &Request) -> Result<Vec<(String, Vec<u8>)>, Usage> {
+    let names = request.names.iter().map(|name| ("the name", name));
+    let directory = request.target_directory.iter().map(|name| ("the target directory", name));
+    let field = |(what, name): (&str, &OsString)| (what.to_owned(), name.clone().into_vec());
+    let mut fields: Vec<_> = names.chain(directory).map(field).collect();
+    if fields.iter().any(|(_, name)| !name.starts_with(b"/")) {
+        let here = std::env::current_dir().map_err(|e| {
+            Usage::plain(format!("--resume: cannot name the working directory: {}", reason(&e)))
+        })?;
+        fields.insert(0, field(("the working directory", &here.into_os_string())));
     }
-    fields
+    Ok(fields)
 }
 
 /// Returns the options on which the result depends.
@@ -316,7 +317,7 @@ mod tests {
         let names = names.iter().map(|name| OsString::from(*name)).collect();
         let request = Request { names, ..Request::default() };
         let copy = |source: &str| Copy { source: source.into(), target: "t\n".into(), below: None };
-        Header::of(&request, vec![copy("/a\nb"), copy("")])
+        Header::of(&request, vec![copy("/a\nb"), copy("")]).ok().expect("absolute names")
     }
 
     #[test]

@@ -101,11 +101,11 @@ pub(crate) fn open(request: &Request) -> Result<(Option<Resume>, Vec<Copy>), Usa
         Log::open(path, |_, record| contents.take(record)).map_err(|e| cannot_use(path, &e))?;
     let (header, copies) = match contents.header.take() {
         Some(header) => {
-            header.check(&Header::of(request, Vec::new()), path)?;
+            header.check(&Header::of(request, Vec::new())?, path)?;
             let copies = header.copies();
             (header, copies)
         }
-        None => (Header::of(request, plan(request)?), plan(request)?),
+        None => (Header::of(request, plan(request)?)?, plan(request)?),
     };
     let id = place::check(path, &request.options, &copies)?;
     if !contents.has_header {

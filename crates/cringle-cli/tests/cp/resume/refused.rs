@@ -57,8 +57,8 @@ fn another_command_line_is_refused() {
     fs::create_dir(place.join("t")).unwrap();
     resumed(&place, &["-r", "--resume=m", "s", "d"]);
     for (arguments, named) in [
-        (&["-r", "s", "e"][..], "/d' instead of the name "),
-        (&["-r", "t", "d"], "/s' instead of the name "),
+        (&["-r", "s", "e"][..], "the name 'd' instead of the name 'e'"),
+        (&["-r", "t", "d"], "the name 's' instead of the name 't'"),
         (&["-r", "s", "t", "d"], "instead of the name "),
         (&["-rp", "s", "d"], "mode preserved 'no' instead of mode preserved 'yes'"),
         (&["-r", "--fsync", "s", "d"], "--fsync 'no' instead of --fsync 'yes'"),
@@ -71,10 +71,38 @@ fn another_command_line_is_refused() {
     // These have no influence on the result.
     resumed(&place, &["-r", "--resume=m", "--jobs=1", "--block-size=8k", "s", "d"]);
     assert!(!place.join("e").exists());
-    let mut command = ours();
-    command.args(["-r", "--resume=../m", "../s", "../d"]);
-    let output = output_of(command, &place.join("t"), b"");
-    assert!(texts(&output).1.contains("belongs to another copy"), "{output:?}");
+}
+
+/// Relative names mean other files there, also if others of the names are absolute.
+#[test]
+fn another_working_directory_is_refused() {
+    let place = place("cp-resume-elsewhere");
+    for directory in ["here", "other"] {
+        fs::create_dir(place.join(directory)).unwrap();
+        fs::write(place.join(directory).join("a"), directory).unwrap();
+    }
+    let names = ["a", "b"].map(|name| place.join("here").join(name).display().to_string());
+    let absolute = names.each_ref().map(String::as_str);
+    resumed(&place.join("here"), &["--resume=../m", "a", "b"]);
+    for (directory, names) in [
+        ("other", ["a", "b"]),
+        ("other", absolute),
+        ("other", ["a", absolute[1]]),
+        ("here", absolute),
+    ] {
+        let text = refused(&place.join(directory), &[&["--resume=../m"], &names[..]].concat());
+        assert!(text.contains("belongs to another copy, with the working directory "), "{text}");
+    }
+    assert!(!place.join("other/b").exists());
+    assert_eq!(
+        copied_and_kept(&resumed(&place.join("here"), &["--resume=../m", "a", "b"])),
+        (0, 1)
+    );
+    // Absolute names mean the same everywhere.
+    for (directory, counts) in [("here", (1, 0)), ("other", (0, 1))] {
+        let arguments = [&["--resume=../n"], &absolute[..]].concat();
+        assert_eq!(copied_and_kept(&resumed(&place.join(directory), &arguments)), counts);
+    }
 }
 
 #[test]
