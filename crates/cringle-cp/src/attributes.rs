@@ -41,6 +41,8 @@ pub(crate) struct Copied<'a> {
     pub(crate) made: bool,
     /// The target existed before, or its directory has a default ACL.
     pub(crate) may_have_acl: bool,
+    /// An earlier run of this copy created the target: what its source no longer has is removed.
+    pub(crate) resumed: bool,
 }
 
 /// Returns whether files that are created in this directory inherit an ACL.
@@ -72,7 +74,7 @@ pub(crate) fn apply(options: &Options, copied: &Copied<'_>) -> Applied {
 /// Sets the attributes in order. `lost` is set by an error that an earlier write may have caused.
 fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool {
     let keeps = options.preserve;
-    let Copied { item, source, target, stat, made, may_have_acl } = *copied;
+    let Copied { item, target, stat, made, may_have_acl, .. } = *copied;
     let name = || item.quoted(Side::Target);
     let mut good = true;
     let noted =
@@ -95,7 +97,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     }
     let mut has_acl = keeps.mode && !keeps.xattr;
     if keeps.xattr {
-        match copy_xattrs(source, target) {
+        match copy_xattrs(copied) {
             Ok(acl) => has_acl = acl,
             Err(failure) => {
                 has_acl = keeps.mode;
@@ -281,7 +283,8 @@ impl XattrFailure {
 
 /// Copies all extended attributes except ACLs, which belong to the mode. Returns whether the source
 /// has ACLs, or the last failure.
-fn copy_xattrs(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<bool, XattrFailure> {
+fn copy_xattrs(copied: &Copied<'_>) -> Result<bool, XattrFailure> {
+    let Copied { source, target, .. } = *copied;
     let names = match sys::list_xattrs(source) {
         Ok(names) => names,
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
@@ -289,6 +292,9 @@ fn copy_xattrs(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<bool, X
     };
     let (mut acl, mut failure) = (false, None);
     let mut writable = Writable { target, mode: None };
+    if copied.resumed {
+        failure = remove_others(&mut writable, &names).err();
+    }
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
         if name == ACCESS || name == DEFAULT {
@@ -300,7 +306,8 @@ fn copy_xattrs(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<bool, X
         }
         let get = sys::get_xattr(source, name).map_err(|e| Step::Get(name.into()).failed(e));
         let set = |value: Vec<u8>| {
-            writable.set(name, &value).map_err(|e| Step::Set(name.into()).failed(e))
+            let set = |target: BorrowedFd<'_>| sys::set_xattr(target, name, &value);
+            writable.change(set).map_err(|e| Step::Set(name.into()).failed(e))
         };
         failure = get.and_then(set).err().or(failure);
     }
@@ -308,6 +315,22 @@ fn copy_xattrs(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<bool, X
         failure = Some(Step::Restore.failed(e));
     }
     failure.map_or(Ok(acl), Err)
+}
+
+/// Removes the attributes of users that the source, with these names, does not have. Those of other
+/// kinds may be the file system's.
+fn remove_others(writable: &mut Writable<'_>, names: &[u8]) -> Result<(), XattrFailure> {
+    let here = sys::list_xattrs(writable.target).map_err(|e| Step::List.failed(e))?;
+    let has = |name: &[u8]| names.split_inclusive(|&byte| byte == 0).any(|kept| kept == name);
+    for name in here.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if !name.to_bytes().starts_with(b"user.") || has(name.to_bytes_with_nul()) {
+            continue;
+        }
+        let removed = writable.change(|target| sys::remove_xattr(target, name));
+        removed.map_err(|e| Step::Set(name.into()).failed(e))?;
+    }
+    Ok(())
 }
 
 /// A target that gets extended attributes.
@@ -321,16 +344,16 @@ struct Writable<'a> {
 }
 
 impl Writable<'_> {
-    /// Sets an attribute; grants the write permission first if it is missing.
-    fn set(&mut self, name: &CStr, value: &[u8]) -> io::Result<()> {
-        match sys::set_xattr(self.target, name, value) {
+    /// Changes an attribute; grants the write permission first if it is missing.
+    fn change(&mut self, change: impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+        match change(self.target) {
             Err(e) if e.raw_os_error() == Some(libc::EACCES) && self.mode.is_none() => {
                 let mode = sys::stat_of(self.target)?.st_mode & 0o7777;
                 if mode & 0o200 != 0 || sys::chmod_fd(self.target, mode | 0o200).is_err() {
                     return Err(e);
                 }
                 self.mode = Some(mode);
-                sys::set_xattr(self.target, name, value)
+                change(self.target)
             }
             answer => answer,
         }

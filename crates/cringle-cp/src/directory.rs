@@ -217,6 +217,7 @@ impl Worker<'_> {
             target: Some(target),
             stat: now,
             made,
+            resumed: made && !new,
             final_mode,
             gives_default_acl,
             key,

@@ -192,6 +192,7 @@ impl Walk<'_> {
             target: target.map(|(open, _)| open),
             stat,
             made: false,
+            resumed: false,
             final_mode: None,
             gives_default_acl: false,
             key: 0,

@@ -146,6 +146,7 @@ impl Parent {
             // New or not, its final mode is set afterwards.
             made: false,
             may_have_acl: true,
+            resumed: false,
         };
         attributes::apply(options, &copied) == attributes::Applied::Good
     }

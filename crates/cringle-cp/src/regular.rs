@@ -159,7 +159,8 @@ impl Worker<'_> {
         }
         let made = destination.made;
         let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_default_acl);
-        let copied = Copied { item, source: from, target: to, stat, made, may_have_acl };
+        let (source, target, resumed) = (from, to, false);
+        let copied = Copied { item, source, target, stat, made, may_have_acl, resumed };
         match attributes::apply(&self.shared.options, &copied) {
             Applied::Good => {}
             Applied::DataLost if destination.rename.is_some() => {

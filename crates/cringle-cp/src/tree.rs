@@ -117,6 +117,8 @@ pub(crate) struct Dir {
     target: Handle,
     pub(crate) stat: Stat,
     pub(crate) made: bool,
+    /// An earlier run of this copy has created it.
+    pub(crate) resumed: bool,
     /// The mode to set at the end, if the directory was created with more permissions.
     pub(crate) final_mode: Option<u32>,
     /// New files in the directory inherit an ACL.
@@ -134,6 +136,7 @@ pub(crate) struct Opened {
     pub(crate) target_id: (u64, u64),
     pub(crate) stat: Stat,
     pub(crate) made: bool,
+    pub(crate) resumed: bool,
     pub(crate) final_mode: Option<u32>,
     pub(crate) gives_default_acl: bool,
     pub(crate) key: u128,
@@ -157,6 +160,7 @@ impl Dir {
             target_name,
             stat: opened.stat,
             made: opened.made,
+            resumed: opened.resumed,
             final_mode: opened.final_mode,
             gives_default_acl: opened.gives_default_acl,
             pending: AtomicUsize::new(1),

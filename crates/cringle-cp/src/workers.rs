@@ -470,7 +470,9 @@ impl<'a> Worker<'a> {
             stat: &dir.stat,
             made: dir.made,
             may_have_acl: !dir.made
+                || dir.resumed
                 || dir.parent.as_ref().is_none_or(|parent| parent.gives_default_acl),
+            resumed: dir.resumed,
         };
         if attributes::apply(options, &copied) != attributes::Applied::Good {
             self.reporter().fail_silently();

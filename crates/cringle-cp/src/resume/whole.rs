@@ -270,7 +270,8 @@ impl<'a> Worker<'a> {
         (from, to): (&OwnedFd, &OwnedFd),
     ) -> Verdict {
         let (source, target) = (from.as_fd(), to.as_fd());
-        let copied = Copied { item, source, target, stat, made: false, may_have_acl: true };
+        let (made, may_have_acl, resumed) = (false, true, false);
+        let copied = Copied { item, source, target, stat, made, may_have_acl, resumed };
         if attributes::apply(&self.shared.options, &copied) != Applied::Good {
             return Verdict::Failed;
         }

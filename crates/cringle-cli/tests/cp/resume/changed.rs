@@ -4,7 +4,8 @@ use super::records::until_old;
 use super::{copied_and_kept, resumed};
 use crate::common::mounts::Mount;
 use crate::common::*;
-use crate::trees::describe;
+use crate::support::*;
+use crate::trees::{ACCESS, DEFAULT, acl, describe, set_xattr};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -222,4 +223,32 @@ fn named_file_in_place_of_a_link_is_a_new_file() {
     assert_eq!(fs::read_to_string(place.join("precious")).unwrap(), "precious");
     assert_eq!(fs::read_to_string(place.join("d")).unwrap(), "file");
     assert!(fs::symlink_metadata(place.join("d")).unwrap().is_file());
+}
+
+/// A plain copy onto a directory would keep the user's attributes, but the copy has created this one.
+#[test]
+fn removed_attributes_of_directories_are_removed() {
+    let place = place("cp-resume-attributes");
+    fs::create_dir_all(place.join("s/below")).unwrap();
+    fs::create_dir(place.join("d")).unwrap();
+    let all = ["s/below", "d"].map(|name| {
+        let path = place.join(name);
+        set_xattr(&path, ACCESS, &acl(7, 7, 5, 7, 0))
+            && set_xattr(&path, DEFAULT, &acl(7, 7, 5, 7, 0))
+            && set_xattr(&path, c"user.cringle", b"value")
+    });
+    if all != [true; 2] {
+        return eprintln!("skipped: no ACLs here");
+    }
+    resumed(&place, &["-aT", "--resume=m", "s", "d"]);
+    for name in [ACCESS, DEFAULT, c"user.cringle"] {
+        let path = c_path(&place.join("s/below"));
+        // SAFETY: path and name outlive the call.
+        assert_eq!(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }, 0);
+    }
+    resumed(&place, &["-aT", "--resume=m", "s", "d"]);
+    let of = |tree: &str| describe(&place.join(tree).join("below"), true);
+    assert_eq!(of("d"), of("s"));
+    // The user's directory, which was there before the first run, keeps its attribute.
+    assert!(crate::trees::xattrs(&place.join("d")).contains("user.cringle"));
 }
