@@ -165,9 +165,8 @@ impl Worker<'_> {
         stat: &Stat,
         beside: bool,
     ) -> Result<Option<Destination>, ()> {
-        if beside
-            && self.is_own_file
-            && let Some(destination) = self.make_anew(item, stat)?
+        if self.is_own_file
+            && let Some(destination) = self.make_anew(item, stat, beside)?
         {
             return Ok(Some(destination));
         }
@@ -216,13 +215,22 @@ impl Worker<'_> {
 
     /// Creates the file that will replace one that an earlier run of this copy has created. Unlike
     /// the replacement of a user's file, it has nothing of the old one: neither mode, attributes
-    /// nor owner. `None` if no temporary name can be used.
-    fn make_anew(&self, item: &Item<'_>, stat: &Stat) -> Result<Option<Destination>, ()> {
+    /// nor owner. Unless `beside`, the old file is removed first: the disk has no room for both.
+    /// `None` if no temporary name can be used.
+    fn make_anew(
+        &self,
+        item: &Item<'_>,
+        stat: &Stat,
+        beside: bool,
+    ) -> Result<Option<Destination>, ()> {
         if is_link(item)
             || is_append_only_dir(item)
             || sys::is_mount_root(item.target_dir, item.target)
         {
             return Ok(None);
+        }
+        if !beside && sys::unlink_at(item.target_dir, item.target).is_ok() {
+            return self.make_new(item, stat, false);
         }
         let mut destination = self.make_new(item, stat, true)?;
         if let Some(rename) = destination.as_mut().and_then(|made| made.rename.as_mut()) {

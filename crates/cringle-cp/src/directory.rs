@@ -29,7 +29,7 @@ impl Worker<'_> {
             .dir
             .map_or_else(|| Arc::new(Root::new(options, item, stat)), |dir| Arc::clone(&dir.root));
         let key = self.key_of(item);
-        if new && !(self.announce(key) && self.make_dir(item, stat)) {
+        if new && !(self.announce(key, libc::S_IFDIR) && self.make_dir(item, stat)) {
             if item.is_top() {
                 let directories = &self.shared.directories;
                 let mut made = directories.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,13 +123,6 @@ impl Worker<'_> {
         Some(false)
     }
 
-    /// Records a directory, link or special file that is about to be created. Returns false if the
-    /// manifest cannot be written, which has been reported.
-    pub(crate) fn announce(&self, key: u128) -> bool {
-        let resume = self.shared.resume.as_ref();
-        resume.is_none_or(|resume| resume.announce(self.shared, &[key]))
-    }
-
     /// Removes what an earlier run of this copy has left in an existing target.
     fn remove_leftovers(&self, item: &Item<'_>, opened: &Opened) {
         if let Some(resume) = &self.shared.resume
@@ -174,7 +167,7 @@ impl Worker<'_> {
         let keeps = options.preserve;
         let mut final_mode = None;
         let resume = self.shared.resume.as_ref();
-        let made = new || resume.is_some_and(|resume| resume.has_made(key));
+        let made = new || resume.is_some_and(|resume| resume.has_made(key, libc::S_IFDIR));
         if made && let Ok(found) = sys::stat_at(item.target_dir, item.target, false) {
             let earlier = resume.and_then(|resume| resume.final_mode(key));
             let mode = earlier.unwrap_or(found.st_mode & 0o7777);

@@ -54,11 +54,11 @@ impl Worker<'_> {
         if item.is_top() && !is_dir && self.is_repeated(item, &stat) {
             return true;
         }
-        if let Some(good) = self.skip_whole(item, &stat) {
-            return good;
-        }
         if !self.remove_own_of_other_type(item, &stat) {
             return false;
+        }
+        if let Some(good) = self.skip_whole(item, &stat) {
+            return good;
         }
         match self.prepare_target(item, &stat) {
             Step::Done(good) => good,
@@ -183,7 +183,7 @@ impl Worker<'_> {
         regular: bool,
         existing: Option<Stat>,
     ) -> bool {
-        let options = &self.shared.options;
+        let (options, kind) = (&self.shared.options, sys::kind(stat));
         if options.symbolic_link {
             return self.make_symbolic_link(item, stat);
         }
@@ -191,12 +191,12 @@ impl Worker<'_> {
             return self.make_hard_link(item, existing.is_some());
         }
         if regular {
-            return self.copy_file(item, stat, new);
+            return (!new || self.announce_file(item)) && self.copy_file(item, stat, new);
         }
-        if !self.announce(self.key_of(item)) {
+        if !self.announce(self.key_of(item), kind) {
             return false;
         }
-        if sys::kind(stat) == libc::S_IFLNK {
+        if kind == libc::S_IFLNK {
             self.copy_link(item, stat)
         } else {
             self.copy_special(item, stat)

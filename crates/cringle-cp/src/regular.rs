@@ -170,7 +170,6 @@ impl Worker<'_> {
             _ => good = false,
         }
         let recorded = if good { self.to_record(item, stat) } else { None };
-        let recorded = recorded.map(|recorded| Recorded { is_new: made, ..recorded });
         match self.complete(item, destination, stat, recorded) {
             Completed::Good => {}
             Completed::Failed => good = false,

@@ -24,7 +24,10 @@ const STACK_BYTES: usize = 8 << 20;
 /// Copies all sources; fails if no thread can be started.
 pub(crate) fn copy_all(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
     match &shared.resume {
-        Some(resume) => resume.while_recording(shared, || copy_each(shared, copies)),
+        Some(resume) => resume.while_recording(shared, || {
+            resume.announce_named(shared, copies);
+            copy_each(shared, copies)
+        }),
         None => copy_each(shared, copies),
     }
 }

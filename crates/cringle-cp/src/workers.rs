@@ -186,9 +186,9 @@ pub(crate) struct Worker<'a> {
     pub(crate) looked: i64,
     /// The file that was recorded last.
     pub(crate) recorded: Option<Recorded>,
-    /// The target is the copy that an earlier run has made.
+    /// The target has the contents that an earlier run has given it.
     pub(crate) is_own_copy: bool,
-    /// That run has also created the file, so a new one may take its place.
+    /// An earlier run has created the target, so a new file takes its place.
     pub(crate) is_own_file: bool,
     /// With `--fsync`: the backup of the file that is being copied.
     pub(crate) backup: Option<CString>,
@@ -350,11 +350,7 @@ impl<'a> Worker<'a> {
 
     /// Copies some of the entries here and shares the others as tasks.
     fn share_out(&mut self, dir: &Arc<Dir>, entries: Vec<Entry>, files_a_task: usize) {
-        if self.shared.resume.is_some()
-            && let Ok(target) = dir.fd(Side::Target, &self.shared.open)
-        {
-            self.announce_all(dir, &target, &entries);
-        }
+        self.announce_all(dir, &entries);
         let (directories, mut files): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.kind == libc::DT_DIR);
         for entry in directories {

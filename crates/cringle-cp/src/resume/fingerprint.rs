@@ -21,8 +21,6 @@ pub(crate) struct Recorded {
     pub(crate) size: u64,
     /// The source had changed so recently that a later change may have left its times unchanged.
     pub(crate) is_recent: bool,
-    /// The copy has created the target, so nothing of it is the user's.
-    pub(crate) is_new: bool,
 }
 
 /// Computes keys and fingerprints for one manifest.
@@ -91,7 +89,7 @@ impl Keys {
         let inode_and_user = self.hash(&[&stat.st_ino.to_le_bytes(), &self.user]) as u64;
         let is_recent = stat.st_ctime.max(stat.st_mtime) >= looked - GRANULARITY;
         let size = stat.st_size as u64;
-        Recorded { key, source, inode_and_user, size, is_recent, is_new: false }
+        Recorded { key, source, inode_and_user, size, is_recent }
     }
 
     /// Returns the fingerprint of a target. Without a sync it holds until the next start of the
@@ -122,14 +120,13 @@ impl Keys {
     /// Returns the record of a complete file; `None` if the target has another size than the
     /// source.
     pub(super) fn entry(&self, recorded: Recorded, target: &Statx) -> Option<FileEntry> {
-        let Recorded { key, source, inode_and_user, size, is_recent, is_new } = recorded;
+        let Recorded { key, source, inode_and_user, size, is_recent } = recorded;
         (target.stx_size == size).then(|| FileEntry {
             key,
             source,
             inode_and_user,
             target: self.target(target, self.is_durable),
             is_recent,
-            is_new,
             is_durable: self.is_durable,
         })
     }

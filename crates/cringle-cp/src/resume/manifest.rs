@@ -10,13 +10,13 @@ use crate::messages::{quote, reason};
 use crate::options::Options;
 use crate::plan::{Copy, Usage};
 use crate::request::Request;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 const HEADER: u8 = b'H';
-const DIRECTORIES: u8 = b'D';
+const NAMES: u8 = b'N';
 const FINAL_MODE: u8 = b'M';
 const FILES: u8 = b'F';
 
@@ -28,7 +28,9 @@ const FILE_BYTES: usize = KEY_BYTES + 8 + 8 + 8 + 1;
 const PART_BYTES: usize = 512 << 10;
 const IS_RECENT: u8 = 1;
 const IS_DURABLE: u8 = 2;
-const IS_NEW: u8 = 4;
+
+/// The type of a file, as directories give it: `DT_REG` and others.
+pub(super) type Kind = u8;
 
 /// The record of a complete file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +41,12 @@ pub(super) struct FileEntry {
     pub(super) target: u64,
     pub(super) is_recent: bool,
     pub(super) is_durable: bool,
-    pub(super) is_new: bool,
 }
 
-pub(super) fn directories(keys: &[u128]) -> Vec<u8> {
-    let keys = keys.iter().flat_map(|key| key.to_le_bytes());
-    std::iter::once(DIRECTORIES).chain(keys).collect()
+/// Returns the record of names that are about to be created, each with its [`Kind`].
+pub(super) fn names_to_create(names: &[(u128, Kind)]) -> Vec<u8> {
+    let bytes = |(key, kind): &(u128, Kind)| key.to_le_bytes().into_iter().chain([*kind]);
+    std::iter::once(NAMES).chain(names.iter().flat_map(bytes)).collect()
 }
 
 pub(super) fn final_mode(key: u128, mode: u32) -> Vec<u8> {
@@ -59,8 +61,7 @@ pub(super) fn files(entries: &[FileEntry]) -> Vec<u8> {
         record.extend(entry.source.to_le_bytes());
         record.extend(entry.inode_and_user.to_le_bytes());
         record.extend(entry.target.to_le_bytes());
-        let flags =
-            [(entry.is_recent, IS_RECENT), (entry.is_durable, IS_DURABLE), (entry.is_new, IS_NEW)];
+        let flags = [(entry.is_recent, IS_RECENT), (entry.is_durable, IS_DURABLE)];
         record.push(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
     }
     record
@@ -79,7 +80,6 @@ fn file(bytes: &[u8]) -> Option<FileEntry> {
         target: u64::from_le_bytes(*target),
         is_recent: flags & IS_RECENT != 0,
         is_durable: flags & IS_DURABLE != 0,
-        is_new: flags & IS_NEW != 0,
     })
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Contents {
     /// The parts of the header that were read, and their number.
     parts: (Vec<u8>, u32),
     pub(super) files: HashMap<u128, FileEntry>,
-    pub(super) directories: HashSet<u128>,
+    pub(super) names: HashMap<u128, Kind>,
     pub(super) final_modes: HashMap<u128, u32>,
 }
 
@@ -99,7 +99,7 @@ impl Contents {
     pub(super) fn take(&mut self, record: &[u8]) -> io::Result<()> {
         let taken = match record.split_first() {
             Some((&HEADER, rest)) if !self.has_header => self.take_header(rest),
-            Some((&DIRECTORIES, rest)) if self.has_header => self.take_directories(rest),
+            Some((&NAMES, rest)) if self.has_header => self.take_names(rest),
             Some((&FINAL_MODE, rest)) if self.has_header => self.take_final_mode(rest),
             Some((&FILES, rest)) if self.has_header => self.take_files(rest),
             _ => None,
@@ -128,9 +128,12 @@ impl Contents {
         Some(())
     }
 
-    fn take_directories(&mut self, bytes: &[u8]) -> Option<()> {
-        let (keys, []) = bytes.as_chunks::<KEY_BYTES>() else { return None };
-        self.directories.extend(keys.iter().map(|key| u128::from_le_bytes(*key)));
+    fn take_names(&mut self, bytes: &[u8]) -> Option<()> {
+        for name in bytes.chunks(KEY_BYTES + 1) {
+            let (key, kind) = name.split_first_chunk::<KEY_BYTES>()?;
+            let &[kind] = kind else { return None };
+            self.names.insert(u128::from_le_bytes(*key), kind);
+        }
         Some(())
     }
 
@@ -331,11 +334,10 @@ mod tests {
             target: 2,
             is_recent: true,
             is_durable: false,
-            is_new: true,
         };
-        let other =
-            FileEntry { key: 8, is_recent: false, is_durable: true, is_new: false, ..entry };
-        let records = [directories(&[1, 2 << 90]), final_mode(1, 0o555)];
+        let other = FileEntry { key: 8, is_recent: false, is_durable: true, ..entry };
+        let names = [(1, libc::DT_DIR), (2 << 90, libc::DT_LNK)];
+        let records = [names_to_create(&names), final_mode(1, 0o555)];
         let files = [files(&[other, entry]), files(&[entry])];
         for record in header.encode().iter().chain(&records).chain(&files) {
             contents.take(record).unwrap();
@@ -343,7 +345,7 @@ mod tests {
         let read = contents.header.unwrap();
         assert_eq!((read.number, &read.fields), (header.number, &header.fields));
         assert_eq!(read.copies, header.copies);
-        assert_eq!(contents.directories, HashSet::from([1, 2 << 90]));
+        assert_eq!(contents.names, HashMap::from(names));
         assert_eq!(contents.final_modes, HashMap::from([(1, 0o555)]));
         assert_eq!(contents.files, HashMap::from([(entry.key, entry), (8, other)]));
     }
@@ -358,16 +360,16 @@ mod tests {
             target: 1,
             is_recent: true,
             is_durable: true,
-            is_new: true,
         };
         let files = files(&[entry]);
-        for record in [&b""[..], b"x", b"H", &whole[..40], &files, b"D"] {
+        for record in [&b""[..], b"x", b"H", &whole[..40], &files, b"N"] {
             assert!(Contents::default().take(record).is_err(), "{record:?}");
         }
         let mut contents = Contents::default();
         contents.take(&whole).unwrap();
         assert!(contents.take(&whole).is_err());
         assert!(contents.take(&files[..files.len() - 1]).is_err());
+        assert!(contents.take(&names_to_create(&[(1, 4)])[..KEY_BYTES + 1]).is_err());
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! `--resume MANIFEST`: what an interrupted copy has completed is not copied again.
 //!
 //! The manifest is a [`Log`], whose records have checksums; a torn end is cut. It records the
-//! command line, each directory, link and special file before it is created, and each regular file
-//! after its data, its attributes and its name are complete. With `--fsync`, a file is recorded
+//! command line, each name before it is created (see [`own`]), and each regular file after its data, its attributes and its name are complete. With `--fsync`, a file is recorded
 //! after its sync.
 //!
 //! A recorded file is *whole* if source and target still have the fingerprints that they had (see
@@ -12,7 +11,7 @@
 //! | event | effect |
 //! |---|---|
 //! | the source changed | its time of last status change (ctime) differs: it is copied again |
-//! | …, and the copy had created the target | a new file replaces it, with nothing of the old one |
+//! | …, and the copy had created the target (see [`own`]) | a new file replaces it, with nothing of the old one |
 //! | it changed within the granularity of that time | the record says so: contents are compared |
 //! | a directory above it was renamed, and another file with equal times is there | its inode differs: contents are compared |
 //! | the run has another user, group or capability | contents are compared, and attributes set again |
@@ -26,8 +25,7 @@
 //! So a file under its name is complete, except one that is written in place.
 //!
 //! The result must not depend on interrupts, but a directory that exists is treated differently
-//! from one that the copy creates. So directories are recorded *before* they are created, and the
-//! mode that a directory gets at the end before another one is set. Options that let the result
+//! from one that the copy creates. So names are recorded *before* they are created, and the mode that a directory gets at the end before another one is set. Options that let the result
 //! depend on existing targets (`--backup`, `-u`, `-n`, `-i`) are refused.
 //!
 //! The source may get another type between two runs. A link or special file that an earlier run has
@@ -37,6 +35,7 @@
 
 mod fingerprint;
 mod manifest;
+mod own;
 mod place;
 mod whole;
 
@@ -47,8 +46,8 @@ use crate::sys::{self, Statx};
 use crate::workers::Shared;
 use cringle::block::Log;
 use fingerprint::Keys;
-use manifest::{Contents, FileEntry, Header};
-use std::collections::{HashMap, HashSet};
+use manifest::{Contents, FileEntry, Header, Kind};
+use std::collections::HashMap;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -73,8 +72,8 @@ pub(crate) struct Resume {
     /// The manifest has records of an earlier run.
     has_earlier: bool,
     earlier: HashMap<u128, FileEntry>,
-    /// Directories, links and special files that this copy creates or has created.
-    made: Mutex<HashSet<u128>>,
+    /// What this copy creates or has created: see [`announce`](Resume::announce).
+    made: Mutex<HashMap<u128, Kind>>,
     final_modes: HashMap<u128, u32>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
@@ -120,7 +119,7 @@ pub(crate) fn open(request: &Request) -> Result<(Option<Resume>, Vec<Copy>), Usa
         keys: Keys::new(header.number, request.options.fsync),
         has_earlier: contents.has_header,
         earlier: contents.files,
-        made: Mutex::new(contents.directories),
+        made: Mutex::new(contents.names),
         final_modes: contents.final_modes,
         waiting: Mutex::default(),
         changed: Condvar::new(),
@@ -162,24 +161,25 @@ impl Resume {
         self.has_earlier
     }
 
-    /// Records names that are no regular files, durably, before they are created.
-    pub(crate) fn announce(&self, shared: &Shared, names: &[u128]) -> bool {
+    /// Records names with their types, durably, before they are created. Regular files in a
+    /// directory that the copy creates need no record: nothing in it is the user's.
+    pub(crate) fn announce(&self, shared: &Shared, names: &[(u128, Kind)]) -> bool {
         let new: Vec<_> = {
             let made = lock(&self.made);
-            names.iter().copied().filter(|key| !made.contains(key)).collect()
+            names.iter().copied().filter(|(key, kind)| made.get(key) != Some(kind)).collect()
         };
         if new.is_empty() {
             return true;
         }
-        let appended = self.log.append(&manifest::directories(&new));
+        let appended = self.log.append(&manifest::names_to_create(&new));
         lock(&self.made).extend(new);
         self.is_written(shared, appended.map(drop))
     }
 
-    /// Returns whether this copy has created the name, which is no regular file, in an earlier run
-    /// or in this one.
-    pub(crate) fn has_made(&self, name: u128) -> bool {
-        lock(&self.made).contains(&name)
+    /// Returns whether this copy has created a file of this type (`S_IFREG` and others) under the
+    /// name, in an earlier run or in this one.
+    pub(crate) fn has_made(&self, name: u128, file_type: u32) -> bool {
+        lock(&self.made).get(&name) == Some(&kind_of(file_type))
     }
 
     /// Returns the mode that an earlier run wanted to set at the end.
@@ -260,6 +260,11 @@ impl Resume {
         }
         false
     }
+}
+
+/// Returns a file type of a status as directories give it.
+fn kind_of(file_type: u32) -> Kind {
+    (file_type >> 12) as Kind
 }
 
 /// Returns the status of the target, through a link if `follow`.

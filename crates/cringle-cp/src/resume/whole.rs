@@ -4,13 +4,11 @@ use super::manifest::FileEntry;
 use super::{Recorded, Resume, look};
 use crate::attributes::{self, Applied, Copied};
 use crate::hard_links::Made;
-use crate::listing::Entry;
 use crate::regular::{CopyError, open_source};
 use crate::sys::{self, Stat, Statx};
-use crate::tree::{Dir, Item};
+use crate::tree::Item;
 use crate::workers::Worker;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 /// The result of examining a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,46 +39,6 @@ impl<'a> Worker<'a> {
             Some(dir) => resume.keys.below(dir.key, item.source.to_bytes()),
             None => resume.keys.of_command_line(item.source.to_bytes(), item.target.to_bytes()),
         }
-    }
-
-    /// Records the entries that are no regular files and do not exist yet, with one write for all.
-    pub(crate) fn announce_all(&self, dir: &Arc<Dir>, target: &OwnedFd, entries: &[Entry]) {
-        let Some(resume) = self.resume() else { return };
-        let is_new = |entry: &&Entry| sys::stat_at(target.as_fd(), &entry.name, false).is_err();
-        let keys: Vec<_> = entries
-            .iter()
-            .filter(|entry| entry.kind != libc::DT_REG)
-            .filter(is_new)
-            .map(|entry| resume.keys.below(dir.key, entry.name.to_bytes()))
-            .collect();
-        resume.announce(self.shared, &keys);
-    }
-
-    /// Removes a link or special file that an earlier run has created under this name, if the
-    /// source has another type now: a copy would be written through the link, or into the device.
-    /// Returns false after an error, which has been reported.
-    pub(crate) fn remove_own_of_other_type(&self, item: &Item<'_>, stat: &Stat) -> bool {
-        let Some(resume) = self.resume().filter(|resume| resume.has_earlier()) else { return true };
-        let Ok(target) = sys::stat_at(item.target_dir, item.target, false) else { return true };
-        let becomes = match sys::kind(stat) {
-            libc::S_IFLNK => libc::S_IFLNK,
-            libc::S_IFDIR => libc::S_IFDIR,
-            _ if self.shared.options.as_regular => libc::S_IFREG,
-            kind => kind,
-        };
-        let is = sys::kind(&target);
-        if matches!(is, libc::S_IFREG | libc::S_IFDIR)
-            || is == becomes
-            || !resume.has_made(self.key_of(item))
-        {
-            return true;
-        }
-        let removed = sys::unlink_at(item.target_dir, item.target);
-        if let Err(e) = &removed {
-            let name = item.quoted(crate::tree::Side::Target);
-            self.reporter().fail_with(&format!("cannot remove {name}"), e);
-        }
-        removed.is_ok()
     }
 
     /// Describes the source for the manifest, as it was when the copy began to read it.
@@ -120,7 +78,7 @@ impl<'a> Worker<'a> {
     /// the file has to be copied.
     pub(crate) fn skip_whole(&mut self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
         let resume = self.resume().filter(|resume| resume.has_earlier())?;
-        (self.is_own_copy, self.is_own_file) = (false, false);
+        (self.is_own_copy, self.is_own_file) = (false, self.has_created(resume, item));
         let recorded = self.to_record(item, stat)?;
         let entry = resume.earlier.get(&recorded.key);
         let links = self.keeps_links(item, stat);
@@ -178,10 +136,8 @@ impl<'a> Worker<'a> {
             return Verdict::Partial;
         };
         let is_target_same = entry.target == resume.keys.target(&target, entry.is_durable);
-        let is_new = is_target_same && entry.is_new;
         if entry.source != recorded.source {
             self.is_own_copy = is_target_same;
-            self.is_own_file = is_new && target.stx_nlink == 1;
             return Verdict::Partial;
         }
         let is_proven =
@@ -190,10 +146,9 @@ impl<'a> Worker<'a> {
             if !self.keeps_apart(stat, &target) {
                 return Verdict::Partial;
             }
-            self.recorded = Some(Recorded { is_recent: false, is_new, ..recorded });
+            self.recorded = Some(Recorded { is_recent: false, ..recorded });
             return Verdict::Whole;
         }
-        let recorded = Recorded { is_new, ..recorded };
         self.examine_content(item, stat, recorded, &target)
     }
 
@@ -270,7 +225,7 @@ impl<'a> Worker<'a> {
         (from, to): (&OwnedFd, &OwnedFd),
     ) -> Verdict {
         let (source, target) = (from.as_fd(), to.as_fd());
-        let (made, may_have_acl, resumed) = (false, true, false);
+        let (made, may_have_acl, resumed) = (false, true, self.is_own_file);
         let copied = Copied { item, source, target, stat, made, may_have_acl, resumed };
         if attributes::apply(&self.shared.options, &copied) != Applied::Good {
             return Verdict::Failed;

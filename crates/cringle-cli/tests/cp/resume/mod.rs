@@ -3,6 +3,7 @@
 
 mod changed;
 mod interrupted;
+mod own;
 mod records;
 mod refused;
 mod users;
