@@ -308,6 +308,14 @@ pub(crate) fn has_exact_sizes(fd: BorrowedFd<'_>) -> bool {
     file_system(fd).is_some_and(|kind| kind == TMPFS || ON_DISKS.contains(&kind))
 }
 
+/// Returns whether the file system stores the time of the last status change, and only this kernel
+/// changes its files. FAT and many FUSE file systems return another time in its place.
+pub(crate) fn has_change_times(fd: BorrowedFd<'_>) -> bool {
+    // OverlayFS, ZFS, bcachefs.
+    const OTHERS: [u32; 4] = [libc::TMPFS_MAGIC as u32, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
+    file_system(fd).is_some_and(|kind| ON_DISKS.contains(&kind) || OTHERS.contains(&kind))
+}
+
 // C libraries differ in the type; the numbers have 32 bits.
 const ON_DISKS: [u32; 4] = [
     libc::EXT4_SUPER_MAGIC as u32,

@@ -196,6 +196,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) made_top: bool,
     /// By device: whether the sizes of its files are exact.
     pub(crate) exact_sizes: Vec<(u64, bool)>,
+    /// By device of a source: whether its times show every change.
+    pub(crate) change_times: Vec<(u64, bool)>,
     /// How the last file was copied.
     pub(crate) method: Method,
 }
@@ -223,6 +225,7 @@ impl<'a> Worker<'a> {
             backup: None,
             made_top: false,
             exact_sizes: Vec::new(),
+            change_times: Vec::new(),
             method: Method::default(),
         }
     }

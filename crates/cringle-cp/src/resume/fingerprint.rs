@@ -19,7 +19,8 @@ pub(crate) struct Recorded {
     /// attributes that this one may not set.
     pub(crate) inode_and_user: u64,
     pub(crate) size: u64,
-    /// The source had changed so recently that a later change may have left its times unchanged.
+    /// A change of the source may leave its times unchanged: it had changed so recently, or its file
+    /// system has no time of the last status change.
     pub(crate) is_recent: bool,
 }
 

@@ -1,8 +1,9 @@
 //! `--resume MANIFEST`: what an interrupted copy has completed is not copied again.
 //!
 //! The manifest is a [`Log`], whose records have checksums; a torn end is cut. It records the
-//! command line, each name before it is created (see [`own`]), and each regular file after its data, its attributes and its name are complete. With `--fsync`, a file is recorded
-//! after its sync.
+//! command line, each name before it is created (see [`own`]), and each regular file after its
+//! data, its attributes and its name are complete. With `--fsync`, a file is recorded after its
+//! sync.
 //!
 //! A recorded file is *whole* if source and target still have the fingerprints that they had (see
 //! [`fingerprint`]): sizes, times, modes, owners. Wherever a fingerprint cannot prove that, the
@@ -11,8 +12,9 @@
 //! | event | effect |
 //! |---|---|
 //! | the source changed | its time of last status change (ctime) differs: it is copied again |
-//! | …, and the copy had created the target (see [`own`]) | a new file replaces it, with nothing of the old one |
+//! | …, and the copy had created the target | a new file replaces it, with nothing of the old one |
 //! | it changed within the granularity of that time | the record says so: contents are compared |
+//! | its file system stores no such time, or another computer changes it | the same |
 //! | a directory above it was renamed, and another file with equal times is there | its inode differs: contents are compared |
 //! | the run has another user, group or capability | contents are compared, and attributes set again |
 //! | the target changed | its ctime differs: contents are compared |
@@ -25,8 +27,9 @@
 //! So a file under its name is complete, except one that is written in place.
 //!
 //! The result must not depend on interrupts, but a directory that exists is treated differently
-//! from one that the copy creates. So names are recorded *before* they are created, and the mode that a directory gets at the end before another one is set. Options that let the result
-//! depend on existing targets (`--backup`, `-u`, `-n`, `-i`) are refused.
+//! from one that the copy creates. So names are recorded *before* they are created, and the mode
+//! that a directory gets at the end before another one is set. Options that let the result depend
+//! on existing targets (`--backup`, `-u`, `-n`, `-i`) are refused.
 //!
 //! The source may get another type between two runs. A link or special file that an earlier run has
 //! created is removed then: a file's bytes would be written through it. A directory is not.

@@ -42,7 +42,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Describes the source for the manifest, as it was when the copy began to read it.
-    pub(crate) fn to_record(&self, item: &Item<'_>, stat: &Stat) -> Option<Recorded> {
+    pub(crate) fn to_record(&mut self, item: &Item<'_>, stat: &Stat) -> Option<Recorded> {
         let resume = self.resume()?;
         if sys::kind(stat) != libc::S_IFREG {
             return None;
@@ -52,7 +52,26 @@ impl<'a> Worker<'a> {
         } else {
             self.key_of(item)
         };
-        Some(resume.keys.recorded(key, stat, self.looked))
+        let recorded = resume.keys.recorded(key, stat, self.looked);
+        let is_recent = recorded.is_recent || !self.has_change_times(item, stat);
+        Some(Recorded { is_recent, ..recorded })
+    }
+
+    /// Returns whether the times of the source show every change; asks once for each device.
+    fn has_change_times(&mut self, item: &Item<'_>, stat: &Stat) -> bool {
+        if let Some((_, known)) = self.change_times.iter().find(|known| known.0 == stat.st_dev) {
+            return *known;
+        }
+        let no_follow =
+            if self.shared.options.follows(item.is_top()) { 0 } else { libc::O_NOFOLLOW };
+        let opened = sys::open_at(item.source_dir, item.source, libc::O_PATH | no_follow, 0);
+        // It may have been replaced meanwhile.
+        let is_there =
+            |file: &OwnedFd| sys::stat_of(file).is_ok_and(|now| now.st_dev == stat.st_dev);
+        let Some(file) = opened.ok().filter(is_there) else { return false };
+        let has = sys::has_change_times(file.as_fd());
+        self.change_times.push((stat.st_dev, has));
+        has
     }
 
     /// Records a complete file. `follow`: it was written through a link.

@@ -4,8 +4,9 @@ use super::records::until_old;
 use super::{copied_and_kept, resumed};
 use crate::common::mounts::Mount;
 use crate::common::*;
+use crate::faulty::Faulty;
 use crate::support::*;
-use crate::trees::{ACCESS, DEFAULT, acl, describe, set_xattr};
+use crate::trees::{ACCESS, DEFAULT, acl, describe, set_times, set_xattr};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -251,4 +252,21 @@ fn removed_attributes_of_directories_are_removed() {
     assert_eq!(of("d"), of("s"));
     // The user's directory, which was there before the first run, keeps its attribute.
     assert!(crate::trees::xattrs(&place.join("d")).contains("user.cringle"));
+}
+
+/// On this file system the time of the last status change is that of the last modification, which
+/// any program sets.
+#[test]
+fn sources_without_change_times_are_compared() {
+    let base = tempfile::tempdir_in(place("cp-resume-no-ctime")).unwrap();
+    let Some(fuse) = Faulty::mount(base.path(), "fuse", false) else { return };
+    let arguments = ["-a", "--resume=m", "fuse/s", "d"];
+    for text in ["first", "other"] {
+        fs::write(base.path().join("fuse/s"), text).unwrap();
+        set_times(&base.path().join("fuse/s"), 1_000_000_000, 0);
+        assert_eq!(copied_and_kept(&resumed(base.path(), &arguments)), (1, 0));
+        assert_eq!(fs::read_to_string(base.path().join("d")).unwrap(), text);
+    }
+    assert_eq!(copied_and_kept(&resumed(base.path(), &arguments)), (0, 1));
+    drop(fuse);
 }
