@@ -314,6 +314,7 @@ impl Worker<'_> {
             error = Some(e);
         }
         if let Some(rename) = &unsynced.rename {
+            unsynced.recorded = self.before_naming(&unsynced, rename);
             let named = self.rename_or_remove(&unsynced, rename, error.is_some());
             if let Err(e) = named {
                 let path = unsynced.quoted();
@@ -345,9 +346,17 @@ impl Worker<'_> {
         let Ok(parent) = self.parent_fd(unsynced) else { return };
         let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
         let follow = unsynced.rename.is_none();
-        if self.record_at((fd, &unsynced.name), recorded, follow) {
+        if let Some(recorded) = self.record_at((fd, &unsynced.name), recorded, follow) {
             self.recorded = Some(recorded);
         }
+    }
+
+    /// Completes the description of a file that gets its name next.
+    fn before_naming(&self, unsynced: &Unsynced, rename: &Rename) -> Option<Recorded> {
+        let recorded = Some(unsynced.recorded?);
+        let parent = self.parent_fd(unsynced).ok()?;
+        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        self.before_rename((fd, &rename.temporary), recorded)
     }
 
     /// Returns the open directory of the entry; `None` for a name of the command line.

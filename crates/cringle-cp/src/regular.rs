@@ -303,6 +303,7 @@ impl Worker<'_> {
             self.record(item, recorded, true);
             return Completed::Good;
         };
+        let recorded = self.before_rename((item.target_dir, &rename.temporary), recorded);
         if rename_into_place(item.target_dir, &rename, self.reporter()).is_ok() {
             self.record(item, recorded, false);
             return Completed::Good;

@@ -76,9 +76,16 @@ pub(crate) const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000
 
 /// Returns the status of a name with the number of its mount.
 pub(crate) fn statx_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Result<Statx> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID | MNT_ID_UNIQUE;
-    Ok(fs::statx(dir, name, at_flags(follow), wanted)?)
+    Ok(fs::statx(dir, name, at_flags(follow), WITH_MOUNT)?)
 }
+
+/// Returns the same of an open file.
+pub(crate) fn statx_of(fd: BorrowedFd<'_>) -> io::Result<Statx> {
+    Ok(fs::statx(fd, c"", AtFlags::EMPTY_PATH, WITH_MOUNT)?)
+}
+
+const WITH_MOUNT: StatxFlags =
+    StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID).union(MNT_ID_UNIQUE);
 
 /// Returns the identity of the file that has this number now, if any.
 ///

@@ -22,6 +22,34 @@ pub(crate) struct Recorded {
     /// A change of the source may leave its times unchanged: it had changed so recently, or its file
     /// system has no time of the last status change.
     pub(crate) is_recent: bool,
+    /// The target as this run has left it; nothing is recorded if it has changed since.
+    pub(crate) content: Option<Content>,
+}
+
+/// What a rename, a link or a change of attributes leaves as it is: inode, size, and the time of the
+/// last modification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Content {
+    inode: u64,
+    size: u64,
+    modified: (i64, u32),
+}
+
+impl Content {
+    pub(super) fn of(target: &Statx) -> Content {
+        let modified = (target.stx_mtime.tv_sec, target.stx_mtime.tv_nsec);
+        Content { inode: target.stx_ino, size: target.stx_size, modified }
+    }
+
+    /// Returns whether the other is the same, or has the times of this source within their
+    /// granularity. (A later write within that time leaves the source recent.)
+    pub(super) fn is_kept_by(&self, other: Content, source: Option<&Stat>) -> bool {
+        let is_set = source.is_some_and(|source| {
+            let since = source.st_mtime - other.modified.0;
+            (0..=GRANULARITY).contains(&since)
+        });
+        *self == other || is_set && Content { modified: self.modified, ..other } == *self
+    }
 }
 
 /// Computes keys and fingerprints for one manifest.
@@ -90,7 +118,7 @@ impl Keys {
         let inode_and_user = self.hash(&[&stat.st_ino.to_le_bytes(), &self.user]) as u64;
         let is_recent = stat.st_ctime.max(stat.st_mtime) >= looked - GRANULARITY;
         let size = stat.st_size as u64;
-        Recorded { key, source, inode_and_user, size, is_recent }
+        Recorded { key, source, inode_and_user, size, is_recent, content: None }
     }
 
     /// Returns the fingerprint of a target. Without a sync it holds until the next start of the
@@ -121,7 +149,7 @@ impl Keys {
     /// Returns the record of a complete file; `None` if the target has another size than the
     /// source.
     pub(super) fn entry(&self, recorded: Recorded, target: &Statx) -> Option<FileEntry> {
-        let Recorded { key, source, inode_and_user, size, is_recent } = recorded;
+        let Recorded { key, source, inode_and_user, size, is_recent, .. } = recorded;
         (target.stx_size == size).then(|| FileEntry {
             key,
             source,

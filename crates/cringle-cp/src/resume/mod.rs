@@ -20,6 +20,7 @@
 //! | the target changed | its ctime differs: contents are compared |
 //! | the machine crashed, or the target was mounted anew | so does the fingerprint, without `--fsync` |
 //! | the file was complete, but not recorded yet | it is copied again |
+//! | the target changed while it was compared, or before its record | it is copied again, or not recorded |
 //! | another name of the file was linked | the file is recorded again |
 //!
 //! New files have temporary names until they are complete, also without `--fsync`. These names
@@ -58,7 +59,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-pub(crate) use fingerprint::Recorded;
+pub(crate) use fingerprint::{Content, Recorded};
 
 /// How long a finished file may wait until its record is written.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! Finds the files that an earlier run has completed, and records those that this run completes.
 
 use super::manifest::FileEntry;
-use super::{Recorded, Resume, look};
+use super::{Content, Recorded, Resume, look};
 use crate::attributes::{self, Applied, Copied};
 use crate::hard_links::Made;
 use crate::regular::{CopyError, open_source};
@@ -77,20 +77,35 @@ impl<'a> Worker<'a> {
     /// Records a complete file. `follow`: it was written through a link.
     pub(crate) fn record(&mut self, item: &Item<'_>, recorded: Option<Recorded>, follow: bool) {
         let place = (item.target_dir, item.target);
-        self.recorded = recorded.filter(|recorded| self.record_at(place, *recorded, follow));
+        self.recorded = recorded.and_then(|recorded| self.record_at(place, recorded, follow));
     }
 
-    /// Records the file of this name; returns whether it could be examined.
+    /// Completes the description by the file of this name, which gets its final one next: another
+    /// program may find it then, and change it before it is recorded.
+    pub(crate) fn before_rename(
+        &self,
+        (dir, name): sys::Place<'_>,
+        recorded: Option<Recorded>,
+    ) -> Option<Recorded> {
+        let recorded = recorded?;
+        let content = Some(Content::of(&look(dir, name, false)?));
+        Some(Recorded { content, ..recorded })
+    }
+
+    /// Records the file of this name, unless it has changed; returns what describes it now.
     pub(crate) fn record_at(
         &self,
         (dir, name): sys::Place<'_>,
         recorded: Recorded,
         follow: bool,
-    ) -> bool {
-        let Some(resume) = self.resume() else { return false };
-        let Some(target) = look(dir, name, follow) else { return false };
-        resume.push(self.shared, recorded, &target);
-        true
+    ) -> Option<Recorded> {
+        let target = look(dir, name, follow)?;
+        let content = Content::of(&target);
+        if recorded.content.is_some_and(|before| before != content) {
+            return None;
+        }
+        self.resume()?.push(self.shared, recorded, &target);
+        Some(Recorded { content: Some(content), ..recorded })
     }
 
     /// Skips a file that an earlier run has completed. Returns whether that is a success; `None` if
@@ -165,7 +180,8 @@ impl<'a> Worker<'a> {
             if !self.keeps_apart(stat, &target) {
                 return Verdict::Partial;
             }
-            self.recorded = Some(Recorded { is_recent: false, ..recorded });
+            let content = Some(Content::of(&target));
+            self.recorded = Some(Recorded { is_recent: false, content, ..recorded });
             return Verdict::Whole;
         }
         self.examine_content(item, stat, recorded, &target)
@@ -218,9 +234,10 @@ impl<'a> Worker<'a> {
         if source_id != sys::id(stat) || target_id.1 != target.stx_ino || source_id == target_id {
             return Verdict::Partial;
         }
+        let Ok(before) = sys::statx_of(to.as_fd()) else { return Verdict::Partial };
         match self.same_content(from.as_fd(), to.as_fd()) {
             Ok(()) if !self.keeps_apart(stat, target) => Verdict::Partial,
-            Ok(()) => self.complete_again(item, stat, recorded, (&from, &to)),
+            Ok(()) => self.complete_again(item, stat, recorded, (&from, &to, &before)),
             Err(CopyError::Stopped) => Verdict::Stopped,
             // The copy reports what cannot be read.
             Err(_) => Verdict::Partial,
@@ -236,14 +253,21 @@ impl<'a> Worker<'a> {
     }
 
     /// Sets the attributes of a file with the right content, syncs it if requested, and records it.
+    /// `before`: its status before the contents were compared. If another program has changed it
+    /// since, it is copied again.
     fn complete_again(
         &mut self,
         item: &Item<'_>,
         stat: &Stat,
         recorded: Recorded,
-        (from, to): (&OwnedFd, &OwnedFd),
+        (from, to, before): (&OwnedFd, &OwnedFd, &Statx),
     ) -> Verdict {
+        let Some(resume) = self.resume() else { return Verdict::Partial };
         let (source, target) = (from.as_fd(), to.as_fd());
+        let status = |target: &Statx| resume.keys.target(target, true);
+        if !sys::statx_of(target).is_ok_and(|now| status(&now) == status(before)) {
+            return Verdict::Partial;
+        }
         let (made, may_have_acl, resumed) = (false, true, self.is_own_file);
         let copied = Copied { item, source, target, stat, made, may_have_acl, resumed };
         if attributes::apply(&self.shared.options, &copied) != Applied::Good {
@@ -252,7 +276,15 @@ impl<'a> Worker<'a> {
         if self.shared.options.fsync && sys::sync_fd(target).is_err() {
             return Verdict::Partial;
         }
-        self.record(item, Some(recorded), true);
-        Verdict::Whole
+        let times = self.shared.options.preserve.timestamps.then_some(stat);
+        let before = Content::of(before);
+        match sys::statx_of(target) {
+            Ok(now) if before.is_kept_by(Content::of(&now), times) => {
+                resume.push(self.shared, recorded, &now);
+                self.recorded = Some(Recorded { content: Some(Content::of(&now)), ..recorded });
+                Verdict::Whole
+            }
+            _ => Verdict::Partial,
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::records::until_old;
 use super::{copied_and_kept, resumed};
 use crate::common::mounts::Mount;
 use crate::common::*;
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, Rules};
 use crate::support::*;
 use crate::trees::{ACCESS, DEFAULT, acl, describe, set_times, set_xattr};
 use std::fs;
@@ -269,4 +269,34 @@ fn sources_without_change_times_are_compared() {
     }
     assert_eq!(copied_and_kept(&resumed(base.path(), &arguments)), (0, 1));
     drop(fuse);
+}
+
+/// A program writes to a part that has been compared, while the rest is.
+#[test]
+fn target_that_changes_during_comparison_is_copied() {
+    let base = tempfile::tempdir_in(place("cp-resume-written")).unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let bytes = noise(400_000);
+    faulty.put("victim", &bytes);
+    let check = ["--resume=m", "--resume-check=content", "--block-size=4k", "faulty/victim", "d"];
+    for flags in [&["--json=-"][..], &["-a", "--json=-"]] {
+        let _ = fs::remove_file(base.path().join("m"));
+        let arguments = [flags, &check].concat();
+        run(base.path(), &arguments);
+        faulty.set(Rules { stalls_at: Some(100_000), ..Rules::default().direct() });
+        let mut command = ours();
+        command.args(&arguments).current_dir(base.path()).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        while faulty.stalled() == 0 && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let target = fs::File::options().write(true).open(base.path().join("d")).unwrap();
+        target.write_all_at(&[!bytes[0]], 0).unwrap();
+        faulty.release();
+        let output = finish(child, "cp --resume");
+        faulty.set(Rules::default());
+        let report = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(copied_and_kept(&report), (1, 0), "{flags:?}");
+        assert!(fs::read(base.path().join("d")).unwrap() == bytes, "{flags:?}");
+    }
 }
