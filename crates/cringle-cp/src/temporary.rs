@@ -19,21 +19,23 @@ const ATTEMPTS: usize = 100;
 pub(crate) struct Temporaries {
     keys: RandomState,
     used: AtomicU64,
-    /// The number of the manifest of `--resume`.
-    manifest: Option<u64>,
+    /// The numbers of the manifest of `--resume` and of this run.
+    manifest: Option<(u64, u32)>,
 }
 
-/// Returns how the temporary names of a copy begin. With a manifest, they contain its number, so
-/// that the next run of the copy finds what this one leaves behind.
-pub(crate) fn prefix(manifest: Option<u64>) -> String {
-    match manifest {
-        Some(number) => format!(".cringle-cp.{number:016x}."),
-        None => ".cringle-cp.".into(),
-    }
+/// Returns how the temporary names of all runs with this manifest begin: the next run finds by it
+/// what this one leaves behind.
+pub(crate) fn prefix_of_runs(manifest: u64) -> String {
+    format!(".cringle-cp.{manifest:016x}.")
+}
+
+/// Returns how the temporary names of one run begin, which removes no files of its own.
+pub(crate) fn prefix_of_run((manifest, run): (u64, u32)) -> String {
+    format!("{}{run:08x}", prefix_of_runs(manifest))
 }
 
 impl Temporaries {
-    pub(crate) fn of(manifest: Option<u64>) -> Temporaries {
+    pub(crate) fn of(manifest: Option<(u64, u32)>) -> Temporaries {
         Temporaries { manifest, ..Temporaries::default() }
     }
 
@@ -44,7 +46,8 @@ impl Temporaries {
         // The directory part ends before the last name, which may be followed by slashes.
         let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         let end = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-        let name = format!("{}{number:016x}", prefix(self.manifest));
+        let begin = self.manifest.map_or(".cringle-cp.".into(), prefix_of_run);
+        let name = format!("{begin}{number:016x}");
         sys::c_string(&[&path[..end], name.as_bytes()].concat())
     }
 

@@ -116,7 +116,7 @@ impl Shared {
             wakeup: (Mutex::new(()), Condvar::new()),
             roots: AtomicUsize::new(0),
             is_finished: AtomicBool::new(false),
-            temporaries: Temporaries::of(resume.as_ref().map(Resume::number)),
+            temporaries: Temporaries::of(resume.as_ref().map(Resume::numbers)),
             resume,
             file_locks,
             started: now(),

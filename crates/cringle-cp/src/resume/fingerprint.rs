@@ -62,8 +62,9 @@ pub(super) struct Keys {
     boot: Vec<u8>,
     /// The user, groups and capabilities of this process.
     user: Vec<u8>,
-    /// In place of a mount's number that a later mount may get (before Linux 6.8).
-    run: u64,
+    /// The random number of this run. Also in place of a mount's number that a later mount may get
+    /// (before Linux 6.8).
+    pub(super) run: u64,
 }
 
 impl Keys {

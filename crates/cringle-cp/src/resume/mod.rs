@@ -97,7 +97,7 @@ pub(crate) fn open(request: &Request) -> Result<(Option<Resume>, Vec<Copy>), Usa
     manifest::check_options(request)?;
     if std::fs::metadata(path).is_err() {
         // A refused manifest is not created.
-        place::check(path, &request.options, &plan(request)?)?;
+        place::check(path, request, &plan(request)?)?;
     }
     let mut contents = Contents::default();
     let log =
@@ -110,7 +110,7 @@ pub(crate) fn open(request: &Request) -> Result<(Option<Resume>, Vec<Copy>), Usa
         }
         None => (Header::of(request, plan(request)?)?, plan(request)?),
     };
-    let id = place::check(path, &request.options, &copies)?;
+    let id = place::check(path, request, &copies)?;
     if !contents.has_header {
         for record in header.encode() {
             log.append(&record).map_err(|e| cannot_use(path, &e))?;
@@ -156,9 +156,9 @@ impl Resume {
         self.id
     }
 
-    /// Returns the number that the names of temporary files contain.
-    pub(crate) fn number(&self) -> u64 {
-        self.keys.number
+    /// Returns the numbers that the names of temporary files contain: of the manifest and the run.
+    pub(crate) fn numbers(&self) -> (u64, u32) {
+        (self.keys.number, self.keys.run as u32)
     }
 
     pub(crate) fn has_earlier(&self) -> bool {

@@ -231,3 +231,23 @@ fn many_names_are_accepted() {
     let other = [&arguments[..arguments.len() - 2], &["d/"]].concat();
     assert!(refused(&place, &other).contains("belongs to another copy"));
 }
+
+/// The report at the end would replace the manifest.
+#[test]
+fn other_outputs_are_not_the_manifest() {
+    let place = place("cp-resume-outputs");
+    small_source(&place);
+    for option in ["--json=./m", "--trace=m"] {
+        let text = refused(&place, &["-r", "--resume=m", option, "s", "d"]);
+        assert!(text.contains("manifest 'm' is the file of --"), "{text}");
+        assert!(!place.join("m").exists() && !place.join("d").exists());
+    }
+    resumed(&place, &["-r", "--resume=m", "s", "d"]);
+    let before = fs::read(place.join("m")).unwrap();
+    std::os::unix::fs::symlink("m", place.join("link")).unwrap();
+    for option in ["--json=./m", "--json=link", "--trace=m"] {
+        let text = refused(&place, &["-r", "--resume=m", option, "s", "d"]);
+        assert!(text.contains("manifest 'm' is the file of --"), "{text}");
+        assert_eq!(fs::read(place.join("m")).unwrap(), before);
+    }
+}

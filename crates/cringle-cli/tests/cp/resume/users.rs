@@ -99,3 +99,24 @@ fn root_completes_what_another_user_began() {
         assert_eq!(of("d"), of("s"), "{name}");
     }
 }
+
+/// The user's directory can be written to, but not listed.
+#[test]
+fn directory_that_cannot_be_searched_is_reported() {
+    let Some(place) = place_of_nobody("cp-resume-unlisted") else { return };
+    read_only_source(place.path());
+    fs::create_dir(place.path().join("d")).unwrap();
+    chown(place.path().join("d"), Some(NOBODY), Some(NOBODY)).unwrap();
+    set_mode(&place.path().join("d"), 0o333);
+    let copy = || {
+        let mut command = ours();
+        command.args(["-r", "--resume=m", "-T", "s", "d"]).uid(NOBODY).gid(NOBODY);
+        let output = output_of(command, place.path(), b"");
+        (output.status.code(), texts(&output).1)
+    };
+    assert_eq!(copy(), (Some(0), String::new()));
+    let (status, err) = copy();
+    let what =
+        "warning: a temporary file of an interrupted run may remain in 'd': Permission denied";
+    assert_eq!((status, err), (Some(0), format!("cringle cp: {what}\n")));
+}
