@@ -45,6 +45,12 @@ pub(crate) struct Copied<'a> {
     pub(crate) resumed: bool,
 }
 
+/// Returns whether the directory has an ACL, for itself or for its new files.
+pub(crate) fn has_acl(directory: BorrowedFd<'_>) -> bool {
+    let has = |name| sys::get_xattr(directory, name).is_ok_and(|value| !value.is_empty());
+    has(ACCESS) || has(DEFAULT)
+}
+
 /// Returns whether files that are created in this directory inherit an ACL.
 pub(crate) fn gives_default_acl(directory: BorrowedFd<'_>) -> bool {
     sys::get_xattr(directory, DEFAULT).is_ok_and(|value| !value.is_empty())

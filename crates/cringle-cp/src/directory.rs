@@ -7,7 +7,7 @@ use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Opened, Root, Side};
 use crate::workers::{Task, Worker};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -153,6 +153,16 @@ impl Worker<'_> {
         true
     }
 
+    /// Returns the mode that a directory of an earlier run would get if it were created now; `None` if
+    /// the mode is preserved, or an ACL determines it.
+    fn renewed_mode(&self, stat: &Stat, (target, found): (&OwnedFd, &Stat)) -> Option<u32> {
+        let options = &self.shared.options;
+        let is_set_otherwise =
+            options.preserve.mode || options.preserve.ownership || options.no_preserve_mode;
+        let is_plain = !is_set_otherwise && !attributes::has_acl(target.as_fd());
+        is_plain.then_some(stat.st_mode & 0o1777 & !options.umask | found.st_mode & 0o2000)
+    }
+
     /// Opens both sides, and grants what is needed to fill a new directory. Returns `None` after a
     /// failure.
     fn open_both(
@@ -202,6 +212,9 @@ impl Worker<'_> {
             }
             return None;
         };
+        if made && !new {
+            final_mode = self.renewed_mode(stat, (&target, &target_stat)).or(final_mode);
+        }
         let gives_default_acl = (keeps.mode || options.no_preserve_mode)
             && attributes::gives_default_acl(target.as_fd());
         Some(Opened {

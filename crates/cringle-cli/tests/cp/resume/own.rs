@@ -155,3 +155,22 @@ fn linked_copies_do_not_get_each_others_contents() {
         assert_eq!(fs::read_to_string(place.join("d").join(name)).unwrap(), text, "{name}");
     }
 }
+
+#[test]
+fn own_directory_gets_the_new_mode() {
+    let place = place("cp-resume-directory-mode");
+    fs::create_dir_all(place.join("s/below")).unwrap();
+    fs::create_dir(place.join("d")).unwrap();
+    let set = |name: &str, mode| {
+        fs::set_permissions(place.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let arguments = ["-rT", "--resume=m", "s", "d"];
+    for mode in [0o755, 0o700, 0o555, 0o750] {
+        ["s", "s/below"].iter().for_each(|name| set(name, mode));
+        resumed(&place, &arguments);
+        assert_eq!(mode_of(&place.join("d/below")), mode);
+        set("d/below", 0o711);
+    }
+    // The user's directory.
+    assert_eq!(mode_of(&place.join("d")), 0o755);
+}
