@@ -26,10 +26,11 @@ fn suffix_shift(suffix: &str) -> Option<u32> {
 }
 
 /// Formats a size in the largest unit in which it is a whole number: `4 KiB`, `1 GiB`, `100 bytes`.
-/// Large sizes that are not whole have one decimal.
+/// Large sizes that are not whole, or have many digits, have one decimal.
 pub fn size(bytes: u64) -> String {
     for (letter, shift) in SUFFIXES.iter().rev() {
-        if bytes >= 1 << shift && bytes.trailing_zeros() >= *shift {
+        let is_short = *shift == 40 || bytes < 10 << (shift + 10);
+        if bytes >= 1 << shift && bytes.trailing_zeros() >= *shift && is_short {
             return format!("{} {}iB", bytes >> shift, letter.to_ascii_uppercase());
         }
     }
@@ -65,7 +66,7 @@ pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => count(value),
         v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        v if v >= 0.1 || v < 0.0005 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
 }
@@ -104,6 +105,8 @@ mod tests {
         assert_eq!(size(64), "64 bytes");
         assert_eq!(size(3 << 20), "3 MiB");
         assert_eq!(size((1 << 30) + 512), "1024.0 MiB");
+        assert_eq!(size(10_239 << 10), "10239 KiB");
+        assert_eq!(size(18_040_934 << 10), "17.2 GiB");
     }
 
     #[test]
@@ -115,5 +118,6 @@ mod tests {
         assert_eq!(figure(12.34), "12.3");
         assert_eq!(figure(0.031), "0.031");
         assert_eq!(figure(0.0), "0.00");
+        assert_eq!(figure(0.0004), "0.00");
     }
 }

@@ -90,7 +90,7 @@ impl Walk<'_> {
             return;
         };
         let device = metadata.dev();
-        self.add(path, &metadata, device);
+        self.add(path, &metadata, device, follow);
         while let Some(directory) = self.below.pop() {
             if self.entries(&directory, device).is_err() {
                 self.is_exact = false;
@@ -107,14 +107,15 @@ impl Walk<'_> {
             }
             let path = entry?.path();
             match look(&path, follow) {
-                Ok(metadata) => self.add(path, &metadata, device),
+                Ok(metadata) => self.add(path, &metadata, device, follow),
                 Err(_) => self.is_exact = false,
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, path: PathBuf, metadata: &Metadata, device: u64) {
+    /// `follow`: it may have been reached through a link, so that its name may be one of several.
+    fn add(&mut self, path: PathBuf, metadata: &Metadata, device: u64, follow: bool) {
         let kind = metadata.file_type();
         let id = (metadata.dev(), metadata.ino());
         if kind.is_dir() {
@@ -129,7 +130,8 @@ impl Walk<'_> {
             }
             self.below.push(path);
         } else if kind.is_file() {
-            if self.rules.once && metadata.nlink() > 1 && !self.seen.insert(id) {
+            let has_names = metadata.nlink() > 1 || follow;
+            if self.rules.once && has_names && !self.seen.insert(id) {
                 return;
             }
             self.total.files.fetch_add(1, Relaxed);
@@ -172,6 +174,10 @@ mod tests {
         let follows = Options::new().recursive(true).follow(Follow::Always);
         assert_eq!(counted(&follows, &tree), (3, 13, true));
         assert_eq!(counted(&Options::new(), &tree), (0, 0, true));
+        // Two links to a file with one name.
+        symlink(at("other"), at("tree/another")).unwrap();
+        let archives = Options::new().archive().follow(Follow::Always);
+        assert_eq!(counted(&archives, &tree), (2, 8, true));
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Moment {
             }
             _ => String::new(),
         };
-        format!("[{bar:BAR_WIDTH$}] {percent:>3} %, {left}{figures}")
+        format!("{percent:>3} % [{bar:BAR_WIDTH$}] {left}{figures}")
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(counting.line(MIB as f64, MIB as f64), line);
         assert_eq!(counting.all(), None);
         let line = moment(true).line(MIB as f64, MIB as f64);
-        let bar = "[==                  ]  12 %, 34 s left, ";
+        let bar = " 12 % [==                  ] 34 s left, ";
         assert_eq!(line, format!("{bar}5.00 of 20.0 MiB, 1.00 MiB/s, 1 of 1,234 files"));
     }
 

@@ -127,9 +127,9 @@ impl Summary {
     /// Returns the clause that an interrupted copy prints.
     pub(crate) fn so_far(&self) -> String {
         format!(
-            "{} files, {} directories, {} were copied",
-            units::count(self.files as f64),
-            units::count(self.directories as f64),
+            "{}, {}, {} were copied",
+            counted(self.files, ["file", "files"]),
+            counted(self.directories, ["directory", "directories"]),
             units::size(self.bytes)
         )
     }

@@ -58,8 +58,7 @@ fn percentage_follows_the_counted_total() {
     let child = start(&place, &["--progress", "file", "fifo"], terminal.into());
     let mut half = vec![0; 4 << 20];
     fifo.read_exact(&mut half).unwrap();
-    let percent =
-        |line: &str| -> Option<u32> { line.split(" %, ").next()?.rsplit(' ').next()?.parse().ok() };
+    let percent = |line: &str| -> Option<u32> { line.split(" % [").next()?.trim().parse().ok() };
     let line = read_until(&mut seen, |line| percent(line) >= Some(49) && line.contains(" left"));
     // What the FIFO and the block hold has been copied, too.
     assert!(percent(&line) < Some(60), "{line:?}");
