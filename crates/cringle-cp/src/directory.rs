@@ -153,8 +153,8 @@ impl Worker<'_> {
         true
     }
 
-    /// Returns the mode that a directory of an earlier run would get if it were created now; `None` if
-    /// the mode is preserved, or an ACL determines it.
+    /// Returns the mode that a directory of an earlier run would get if it were created now; `None`
+    /// if the mode is preserved, or an ACL determines it.
     fn renewed_mode(&self, stat: &Stat, (target, found): (&OwnedFd, &Stat)) -> Option<u32> {
         let options = &self.shared.options;
         let is_set_otherwise =

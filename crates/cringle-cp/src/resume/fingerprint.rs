@@ -19,15 +19,15 @@ pub(crate) struct Recorded {
     /// attributes that this one may not set.
     pub(crate) inode_and_user: u64,
     pub(crate) size: u64,
-    /// A change of the source may leave its times unchanged: it had changed so recently, or its file
-    /// system has no time of the last status change.
+    /// A change of the source may leave its times unchanged: it had changed so recently, or its
+    /// file system has no time of the last status change.
     pub(crate) is_recent: bool,
     /// The target as this run has left it; nothing is recorded if it has changed since.
     pub(crate) content: Option<Content>,
 }
 
-/// What a rename, a link or a change of attributes leaves as it is: inode, size, and the time of the
-/// last modification.
+/// What a rename, a link or a change of attributes leaves as it is: inode, size, and the time of
+/// the last modification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Content {
     inode: u64,

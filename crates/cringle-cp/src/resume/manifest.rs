@@ -241,8 +241,8 @@ impl Header {
     }
 }
 
-/// Returns the names of the command line as they were given. If one of them is relative, the working
-/// directory comes first: elsewhere they name other files.
+/// Returns the names of the command line as they were given. If one of them is relative, the
+/// working directory comes first: elsewhere they name other files.
 fn names(request: &Request) -> Result<Vec<(String, Vec<u8>)>, Usage> {
     let names = request.names.iter().map(|name| ("the name", name));
     let directory = request.target_directory.iter().map(|name| ("the target directory", name));

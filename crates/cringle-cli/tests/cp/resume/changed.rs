@@ -226,7 +226,7 @@ fn named_file_in_place_of_a_link_is_a_new_file() {
     assert!(fs::symlink_metadata(place.join("d")).unwrap().is_file());
 }
 
-/// A plain copy onto a directory would keep the user's attributes, but the copy has created this one.
+/// A plain copy onto a directory keeps its attributes, but the copy has created this one.
 #[test]
 fn removed_attributes_of_directories_are_removed() {
     let place = place("cp-resume-attributes");
