@@ -66,8 +66,8 @@ pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => count(value),
         v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 0.1 || v < 0.0005 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        v if (0.0005..0.1).contains(&v) => format!("{value:.3}"),
+        _ => format!("{value:.2}"),
     }
 }
 

@@ -169,7 +169,7 @@ impl Worker<'_> {
             }
             _ => good = false,
         }
-        let recorded = if good { self.to_record(item, stat) } else { None };
+        let recorded = if good { self.describe_source(item, stat) } else { None };
         match self.complete(item, destination, stat, recorded) {
             Completed::Good => {}
             Completed::Failed => good = false,

@@ -320,7 +320,8 @@ mod tests {
         let names = names.iter().map(|name| OsString::from(*name)).collect();
         let request = Request { names, ..Request::default() };
         let copy = |source: &str| Copy { source: source.into(), target: "t\n".into(), below: None };
-        Header::of(&request, vec![copy("/a\nb"), copy("")]).ok().expect("absolute names")
+        let header = Header::of(&request, vec![copy("/a\nb"), copy("")]);
+        header.unwrap_or_else(|usage| panic!("{}", usage.text))
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Describes the source for the manifest, as it was when the copy began to read it.
-    pub(crate) fn to_record(&mut self, item: &Item<'_>, stat: &Stat) -> Option<Recorded> {
+    pub(crate) fn describe_source(&mut self, item: &Item<'_>, stat: &Stat) -> Option<Recorded> {
         let resume = self.resume()?;
         if sys::kind(stat) != libc::S_IFREG {
             return None;
@@ -113,7 +113,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn skip_whole(&mut self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
         let resume = self.resume().filter(|resume| resume.has_earlier())?;
         (self.is_own_copy, self.is_own_file) = (false, self.has_created(resume, item));
-        let recorded = self.to_record(item, stat)?;
+        let recorded = self.describe_source(item, stat)?;
         let entry = resume.earlier.get(&recorded.key);
         let links = self.keeps_links(item, stat);
         if links && let Some(made) = self.shared.links.begin(sys::id(stat)) {
