@@ -60,11 +60,19 @@ impl WriteFlags {
     /// A failure makes every later sync through this handle and its clones fail, as that of
     /// [`sync_data`](File::sync_data) does: the kernel has reported it, would not report it again,
     /// and may have dropped other bytes, too. For the same reason it fails the syncs, and the
-    /// writes with this flag, that are under way. So a write that goes through the page cache
-    /// returns only when those have ended that were under way at its end. Unless space was lacking,
-    /// later writes with this flag fail, too: on ext4 a write to the same pages may not reach the
-    /// disk. All of this holds for every write of a file that was opened with `O_DSYNC` or
-    /// `O_SYNC`.
+    /// writes with this flag, that are under way. So a write returns only when those have ended
+    /// that were under way at its end. That holds for direct I/O, too, because some file systems
+    /// perform some direct writes through the page cache (ext4 without extents, into holes).
+    ///
+    /// Unless space was lacking, later writes with this flag fail, too: on ext4 a write to the same
+    /// pages may not reach the disk. After a lack of space later writes may succeed, but every
+    /// later [`sync_all`](File::sync_all) and [`sync_data`](File::sync_data) fails with
+    /// `StorageFull` until the file is opened again: the kernel may have found no space for bytes
+    /// of earlier writes without the flag.
+    ///
+    /// All of this holds for every write of a file that was opened with `O_DSYNC` or `O_SYNC`, but
+    /// after a lack of space its syncs do not fail: no bytes of others depend on them. The
+    /// operations of a [`Batch`](crate::block::Batch) have the bare error of the first failure.
     pub const DSYNC: WriteFlags = WriteFlags(libc::RWF_DSYNC);
     /// As [`DSYNC`](WriteFlags::DSYNC), with all of the file's metadata (`RWF_SYNC`, Linux 4.7).
     pub const SYNC: WriteFlags = WriteFlags(libc::RWF_SYNC);

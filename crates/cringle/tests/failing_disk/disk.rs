@@ -29,6 +29,16 @@ impl Disk {
         }
     }
 
+    /// Calls `f` with a disk whose file system writes through the page cache where a direct write
+    /// meets a hole. Prints the reason if this machine has none.
+    pub(crate) fn without_extents(f: impl FnOnce(&Disk)) {
+        let features = "^extents,^64bit,^metadata_csum,^has_journal";
+        match Disk::new(&["mkfs.ext4", "-q", "-F", "-O", features]) {
+            Ok(disk) => f(&disk),
+            Err(e) => println!("skipped: no ext4 without extents on a disk that fails: {e}"),
+        }
+    }
+
     /// The error says why this machine cannot.
     fn new(mkfs: &[&str]) -> Result<Disk, String> {
         const BYTES: u64 = 320 << 20;

@@ -3,6 +3,7 @@
 //! `fsync` may return 0 for bytes that it has lost.)
 
 mod disk;
+mod holes;
 mod log;
 mod server;
 
@@ -36,16 +37,24 @@ fn page(number: u64, round: u64) -> AlignedBuf {
 /// Returns what the disk has of a file.
 fn on_disk(path: &Path) -> Vec<u8> {
     let file = File::open(path).unwrap();
-    // Pages that could not be written are clean.
-    file.sync_all().unwrap();
+    // Pages that could not be written are clean. A failure of the last direct write is reported to
+    // the next handle, too.
+    drop(file.sync_all());
     file.advise(cringle::fs::Advice::DontNeed, 0, 0).unwrap();
     std::fs::read(path).unwrap()
 }
 
-fn is_direct(file: &File) -> bool {
+/// Whether writes after a failure may succeed: the kernel has nothing in memory of a direct write.
+fn may_recover(file: &File) -> bool {
     // SAFETY: no pointers.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    flags & libc::O_DIRECT != 0
+    flags & (libc::O_DIRECT | libc::O_DSYNC) == libc::O_DIRECT
+}
+
+/// Makes a file whose blocks exist, so that only data is written.
+fn make_blocks(path: &Path) {
+    std::fs::write(path, vec![0; PAGE * PAGES as usize]).unwrap();
+    std::fs::File::open(path).unwrap().sync_all().unwrap();
 }
 
 /// Writes the pages of a file while the disk fails, and checks those that were acknowledged.
@@ -57,17 +66,27 @@ fn check(
     write_all: impl Fn(&File, u64) -> Vec<u64>,
 ) {
     let path = disk.path("file");
-    // The blocks exist, so that only data is written.
-    std::fs::write(&path, vec![0; PAGE * PAGES as usize]).unwrap();
-    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    make_blocks(&path);
+    check_from(disk, name, options, |_| (), write_all);
+}
+
+/// [`check`] of a file that is made anew in each round.
+fn check_from(
+    disk: &Disk,
+    name: &str,
+    options: &OpenOptions,
+    make: impl Fn(&Path),
+    write_all: impl Fn(&File, u64) -> Vec<u64>,
+) {
+    let path = disk.path("file");
     let before = disk.failures();
     for round in 1..=ROUNDS {
+        make(&path);
         let file = options.open(&path).unwrap();
         disk.fail(if round % 2 == 0 { 100 } else { 15 });
         let acknowledged = write_all(&file, round);
         disk.fail(0);
-        // The kernel has nothing in memory of a direct write.
-        if round % 2 == 0 && !is_direct(&file) {
+        if round % 2 == 0 && !may_recover(&file) {
             let later = write_all(&file, round);
             assert!(later.is_empty(), "{name}: {later:?} after a failure");
         }
@@ -137,32 +156,36 @@ fn write_of_a_handle_with_dsync_is_durable() {
     });
 }
 
+/// Writes all pages by one batch, and returns those that were acknowledged.
+fn by_batch(file: &File, round: u64) -> Vec<u64> {
+    let pages: Vec<_> = (0..PAGES).map(|number| page(number, round)).collect();
+    cringle::run(|| {
+        let mut batch = Batch::new();
+        for (page, at) in pages.iter().zip((0..).step_by(PAGE)) {
+            batch.write_all(file, page, at);
+        }
+        let results = batch.submit();
+        (0..).zip(results.iter()).filter(|(_, result)| result.is_ok()).map(|(n, _)| n).collect()
+    })
+}
+
+/// [`by_batch`] with a registered file and registered memory.
+fn by_fixed(file: &File, round: u64) -> Vec<u64> {
+    cringle::run(|| {
+        let mut pages = FixedBufs::new(PAGES as usize, PAGE).unwrap();
+        let fixed = FixedFile::register(file).unwrap();
+        (0..).zip(pages.iter_mut()).for_each(|(n, buf)| buf.copy_from_slice(&page(n, round)));
+        let mut batch = Batch::new();
+        for (page, at) in pages.iter().zip((0..).step_by(PAGE)) {
+            batch.write_fixed(&fixed, page, at);
+        }
+        let results = batch.submit();
+        (0..).zip(results.iter()).filter(|(_, result)| result.is_ok()).map(|(n, _)| n).collect()
+    })
+}
+
 #[test]
 fn a_batch_with_dsync_is_durable() {
-    let by_batch = |file: &File, round| {
-        let pages: Vec<_> = (0..PAGES).map(|number| page(number, round)).collect();
-        cringle::run(|| {
-            let mut batch = Batch::new();
-            for (page, at) in pages.iter().zip((0..).step_by(PAGE)) {
-                batch.write_all(file, page, at);
-            }
-            let results = batch.submit();
-            (0..).zip(results.iter()).filter(|(_, result)| result.is_ok()).map(|(n, _)| n).collect()
-        })
-    };
-    let by_fixed = |file: &File, round| {
-        cringle::run(|| {
-            let mut pages = FixedBufs::new(PAGES as usize, PAGE).unwrap();
-            let fixed = FixedFile::register(file).unwrap();
-            (0..).zip(pages.iter_mut()).for_each(|(n, buf)| buf.copy_from_slice(&page(n, round)));
-            let mut batch = Batch::new();
-            for (page, at) in pages.iter().zip((0..).step_by(PAGE)) {
-                batch.write_fixed(&fixed, page, at);
-            }
-            let results = batch.submit();
-            (0..).zip(results.iter()).filter(|(_, result)| result.is_ok()).map(|(n, _)| n).collect()
-        })
-    };
     Disk::of_each_kind(|kind, disk| {
         check(disk, &format!("{kind}, a batch"), &opened(libc::O_DSYNC), by_batch);
         check(disk, &format!("{kind}, a registered file"), &opened(libc::O_DSYNC), by_fixed);

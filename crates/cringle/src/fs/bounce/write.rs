@@ -15,7 +15,7 @@ impl Bounce {
         }
         let end = Bounce::end_of_request(offset, buf.len())?;
         let result = self.write_directly(file, buf, offset, end);
-        self.plainly_if_refused(file, result, || write_in_page_cache(file, buf, offset))
+        self.plainly_if_refused(file, result, || file.write_through(buf, offset))
     }
 
     /// Writes up to the end, past the page cache as far as the file has whole blocks.
@@ -49,7 +49,7 @@ impl Bounce {
         let mut rest = &mut gathered[..];
         for buf in bufs {
             let (now, later) = rest.split_at_mut(rest.len().min(buf.len()));
-            now.copy_from_slice(&buf[..now.len()]);
+            copy_all(&buf[..now.len()], now)?;
             rest = later;
         }
         self.write(file, &gathered, offset)
@@ -72,7 +72,7 @@ impl Bounce {
         let buffered = if is_simulated() { None } else { Some(Buffered::begin(file)) };
         let written = buffered
             .transpose()
-            .and_then(|_buffered| write_in_page_cache(file, last, offset + before_last as u64));
+            .and_then(|_buffered| file.write_through(last, offset + before_last as u64));
         match written {
             Ok(count) => Ok(before_last + count),
             Err(_) if before_last > 0 => Ok(before_last),
@@ -165,15 +165,5 @@ impl Bounce {
             known = end - end % self.block;
         }
         Ok(())
-    }
-}
-
-/// Writes while the file is not direct. If it was opened with `O_DSYNC` or `O_SYNC`, the kernel may
-/// report the failure of this write to a sync, and that of others to this one.
-fn write_in_page_cache(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
-    let write = || file.write_through(bytes, offset);
-    match sys::status_flags(file.fd()) & libc::O_DSYNC {
-        0 => write(),
-        _ => file.write_durably_in_page_cache(write),
     }
 }

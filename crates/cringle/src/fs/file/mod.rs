@@ -15,6 +15,7 @@ mod inline;
 mod positioned;
 mod properties;
 mod reports;
+mod sync_errors;
 mod syncs;
 mod transfer;
 

@@ -47,9 +47,7 @@ pub(super) const SLOW_DEVICE: u32 = 1 << 17;
 
 /// The file was opened with [`Direct::Bounce`](crate::fs::Direct).
 pub(in crate::fs) const BOUNCE: u32 = 1 << 18;
-/// Each write goes through the page cache and returns when its bytes are durable: the file is
-/// opened with `O_DSYNC` or `O_SYNC`. (The kernel returns the failure of a direct write by the
-/// write itself.)
+/// Each write returns when its bytes are durable: the file is opened with `O_DSYNC` or `O_SYNC`.
 pub(in crate::fs) const DURABLE: u32 = 1 << 19;
 
 /// The file is a regular one of a file system on a disk or in memory, so a batch may read it. The
@@ -73,7 +71,7 @@ pub(super) fn properties_of(fd: RawFd, kind: FileKind) -> u32 {
         | bit(kind.seekable, SEEKABLE)
         | bit(kind.direct, DIRECT)
         | bit(kind.append, APPEND)
-        | bit(kind.durable && !kind.direct && kind.seekable && !kind.no_pwrite, DURABLE)
+        | bit(kind.durable && kind.seekable && !kind.no_pwrite, DURABLE)
         | bit(kind.no_pwrite, NO_PWRITE)
         | bit(kind.off_ring, OFF_RING)
         | bit(kind.odd_cursor, ODD_CURSOR)
@@ -130,7 +128,7 @@ impl File {
         self.properties() & SEEKABLE != 0
     }
 
-    /// Whether each write through the page cache returns when its bytes are durable.
+    /// Whether each write returns when its bytes are durable.
     #[inline]
     pub(crate) fn writes_durably(&self) -> bool {
         self.properties() & DURABLE != 0

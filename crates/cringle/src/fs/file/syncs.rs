@@ -9,15 +9,13 @@
 //! lasts, for this handle and all its clones. Who gets the report is the concern of [`Reports`].
 
 use super::File;
-use super::properties::DIRECT;
 use super::reports::Reports;
+use super::sync_errors::{failed_before, failed_meanwhile};
 use crate::driver::{Op, blocking};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::worker::Worker;
 use crate::sync::shared_run::{RunEnd, SharedRun};
 use crate::sys;
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -155,27 +153,17 @@ impl File {
         }
         match reporter.has_succeeded()? {
             Ok(()) => Ok(value),
-            Err(errno) => Err(failed_before(errno)),
+            Err(errno) => Err(failed_meanwhile(errno)),
         }
     }
 
     /// Makes a write that returns when its bytes are durable. It fails after a write-back has
     /// failed, because a write to the same pages may not reach the disk (on ext4), though the
     /// kernel reports no error.
+    ///
+    /// A direct write is no exception: where a file system cannot perform it (ext4 without extents,
+    /// into a hole), the kernel writes through the page cache instead.
     pub(in crate::fs) fn write_durably<T>(
-        &self,
-        call: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<T> {
-        // The kernel returns the failure of a direct write by the write itself.
-        if self.properties() & DIRECT != 0 {
-            return self.report_by(Promises::Nothing, call);
-        }
-        self.write_durably_in_page_cache(call)
-    }
-
-    /// [`write_durably`](File::write_durably) for a write that goes through the page cache, though
-    /// the file may be opened for direct I/O.
-    pub(in crate::fs) fn write_durably_in_page_cache<T>(
         &self,
         call: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
@@ -237,32 +225,6 @@ fn lasting(error: &io::Error) -> Option<i32> {
 /// Whether the error is that of a write for which there was no space.
 fn lacks_space(errno: i32) -> bool {
     matches!(errno, libc::ENOSPC | libc::EDQUOT)
-}
-
-fn failed_before(errno: i32) -> io::Error {
-    let first = io::Error::from_raw_os_error(errno);
-    io::Error::new(first.kind(), FailedBefore(first))
-}
-
-/// The error of a sync after a failed one, whose error is its source.
-#[derive(Debug)]
-struct FailedBefore(io::Error);
-
-impl fmt::Display for FailedBefore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "an earlier sync of the file failed ({}), so what was written before may be lost; \
-             open the file again, and write again what no successful sync has covered",
-            self.0
-        )
-    }
-}
-
-impl Error for FailedBefore {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.0)
-    }
 }
 
 #[cfg(all(test, not(loom)))]
