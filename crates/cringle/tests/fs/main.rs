@@ -21,6 +21,7 @@ mod files;
 mod flagged;
 mod foreign_crates;
 mod inline;
+mod lost_memory;
 mod mapped;
 mod polled;
 mod programs;

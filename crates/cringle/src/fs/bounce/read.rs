@@ -66,7 +66,7 @@ impl Bounce {
         let mut rest = &gathered[..count];
         for buf in bufs {
             let (now, later) = rest.split_at(rest.len().min(buf.len()));
-            buf[..now.len()].copy_from_slice(now);
+            copy_all(now, &mut buf[..now.len()])?;
             rest = later;
         }
         Ok(count)
