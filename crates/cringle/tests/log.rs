@@ -215,7 +215,15 @@ fn damage_is_refused_unless_it_may_be_a_torn_group() {
 fn file_that_is_no_log_is_left_alone() {
     let directory = disk::directory();
     let path = directory.path().join("text");
-    for text in ["short", "a text that is longer than the header of a log"] {
+    let texts = [
+        "short",
+        "a text that is longer than the header of a log",
+        "crnglog\x01 and a text",
+        "crnglog\x01 and 16 bytes.",
+        "\0\0\0\0a",
+        "crnx",
+    ];
+    for text in texts {
         std::fs::write(&path, text).unwrap();
         assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::InvalidData);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);

@@ -6,6 +6,7 @@ mod disk;
 use cringle::block::Log;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 /// The kernel releases the locks of a killed process some milliseconds after its end.
 #[test]
@@ -27,6 +28,46 @@ fn a_lock_that_is_released_soon_is_waited_for() {
     let holder = hold();
     cringle::run(|| drop(open().unwrap()));
     holder.join().unwrap();
+}
+
+/// Returns how many descriptors of this process have the file with this name.
+fn descriptors_of(path: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    targets.filter(|target| target == path).count()
+}
+
+/// The owner of the lock begins a new file, while another process waits for the lock.
+#[test]
+fn log_has_its_name_when_it_is_locked() {
+    let directory = disk::directory();
+    let (path, old) = (directory.path().join("log"), directory.path().join("old"));
+    for (removes, releases) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut holder = Some(File::create(&path).unwrap());
+        holder.as_ref().unwrap().lock().unwrap();
+        std::thread::scope(|s| {
+            let opener = s.spawn(|| Log::open(&path, |_, _| Ok(())).unwrap());
+            while descriptors_of(&path) < 2 {
+                std::thread::yield_now();
+            }
+            match removes {
+                true => std::fs::remove_file(&path).unwrap(),
+                false => std::fs::rename(&path, &old).unwrap(),
+            }
+            if releases {
+                holder = None;
+            }
+            opener.join().unwrap().append(b"acknowledged").unwrap();
+        });
+        let mut records = 0;
+        let count = |_, _: &[u8]| {
+            records += 1;
+            Ok(())
+        };
+        drop(Log::open(&path, count).unwrap());
+        assert_eq!(records, 1, "removed: {removes}, unlocked: {releases}");
+        std::fs::remove_file(&path).unwrap();
+    }
 }
 
 /// Returns the number of bytes of a file that are in the page cache.

@@ -68,7 +68,12 @@ impl LogBuilder {
     /// too. The records count when `open` has returned: before, the last ones may not be durable.
     ///
     /// The log has an exclusive lock ([`File::try_lock`]) where the file system has locks: drop a
-    /// log that has failed before you open it again.
+    /// log that has failed before you open it again. The log is the file that has this name once
+    /// the lock is acquired, so the owner of the lock may rename or remove the file.
+    ///
+    /// A file that is empty becomes a log, and so does what a crash may have left of a log's
+    /// creation: at most 24 bytes, the begin of a log's header and zeros. So a file of another
+    /// program that has only zeros, or only the first bytes of "crnglog", is overwritten.
     ///
     /// ```
     /// use cringle::block::Log;
@@ -101,8 +106,8 @@ impl LogBuilder {
     {
         let path = path.as_ref();
         let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        let file = LockedFile::new(file, path)?;
+        options.read(true).write(true).create(true).truncate(false);
+        let file = LockedFile::open(&options, path)?;
         let recovered = recovery::recover(&file, path, self.trusts_cache, &mut replay)?;
         Ok(Log {
             file,

@@ -98,11 +98,16 @@ impl Format {
     }
 }
 
-/// Whether these bytes, the whole file, may be what a crash has left of its creation: zeros, or the
-/// begin of a header.
+/// Whether these bytes, the whole file, may be what a crash has left of its creation: at most as
+/// many as a header has, of which the first are the begin of one, and the others zeros.
 pub(super) fn is_unfinished_header(bytes: &[u8]) -> bool {
-    let is_begin = bytes.iter().zip(&MAGIC).all(|(byte, magic)| byte == magic);
-    is_begin || bytes.iter().all(|byte| *byte == 0)
+    let begun = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut padded = [0; HEADER_BYTES];
+    if bytes.len() > HEADER_BYTES {
+        return false;
+    }
+    padded[..begun].copy_from_slice(&bytes[..begun]);
+    Format::new(u32_at(&padded, 8)).header().starts_with(&bytes[..begun])
 }
 
 /// Returns the version of the log that begins with these bytes; `None` if it is no log.
@@ -150,10 +155,22 @@ mod tests {
         for cut in 0..HEADER_BYTES {
             assert_eq!(Format::of_header(&header[..cut]), None);
             assert!(is_unfinished_header(&header[..cut]));
+            let mut zeroed = header;
+            zeroed[cut..].fill(0);
+            assert!(is_unfinished_header(&zeroed), "{cut}");
         }
         assert!(is_unfinished_header(&[0; HEADER_BYTES]));
         assert!(!is_unfinished_header(b"a text"));
         // Another program's file.
         assert!(!is_unfinished_header(&[[0; 8], 7_u64.to_le_bytes()].concat()));
+        assert!(!is_unfinished_header(&[0; HEADER_BYTES + 1]));
+        for foreign in [&b"crnglog\x01 and a text"[..], b"crnglog\x01saltand", b"crx", b"c\0x"] {
+            assert!(!is_unfinished_header(foreign), "{foreign:?}");
+        }
+        for byte in 8..HEADER_BYTES {
+            let mut damaged = header;
+            damaged[byte] ^= 1;
+            assert!(!is_unfinished_header(&damaged), "{byte}");
+        }
     }
 }

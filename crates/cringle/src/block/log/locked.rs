@@ -1,9 +1,10 @@
 //! The log's file, with an exclusive lock.
 
 use crate::fiber;
-use crate::fs::{File, TryLockError};
+use crate::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,29 +23,43 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 pub(super) struct LockedFile(File);
 
 impl LockedFile {
-    pub(super) fn new(file: File, path: &Path) -> io::Result<LockedFile> {
+    /// Opens a file and locks it. The file is the one that has this name when it is locked: before,
+    /// the owner of the lock may have renamed or removed it. Each attempt opens the file again.
+    pub(super) fn open(options: &OpenOptions, path: &Path) -> io::Result<LockedFile> {
         let (mut pause, last) = PAUSES;
         loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(LockedFile(file)),
-                Err(TryLockError::WouldBlock) if pause <= last => {
-                    fiber::sleep_cancellable(pause)?;
-                    pause *= 2;
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let text = format!("{} is in use: another log has locked it", path.display());
-                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-                }
+            // It stays open until the next attempt.
+            let file = LockedFile(options.open(path)?);
+            let why = match file.try_lock() {
+                Ok(()) if file.is_named(path)? => return Ok(file),
+                Ok(()) => "it is renamed or removed again and again",
+                Err(TryLockError::WouldBlock) => "another log has locked it",
                 Err(TryLockError::Error(error)) => return without_lock(error, file),
+            };
+            if pause > last {
+                let text = format!("{} is in use: {why}", path.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
             }
+            fiber::sleep_cancellable(pause)?;
+            pause *= 2;
+        }
+    }
+
+    /// Whether the path leads to this file.
+    fn is_named(&self, path: &Path) -> io::Result<bool> {
+        let own = self.0.metadata()?;
+        match fs::metadata(path) {
+            Ok(named) => Ok((own.dev(), own.ino()) == (named.dev(), named.ino())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
         }
     }
 }
 
 /// Returns the file if its file system has no locks.
-fn without_lock(error: io::Error, file: File) -> io::Result<LockedFile> {
+fn without_lock(error: io::Error, file: LockedFile) -> io::Result<LockedFile> {
     match error.raw_os_error() {
-        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::EINVAL) => Ok(LockedFile(file)),
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK | libc::EINVAL) => Ok(file),
         _ => Err(error),
     }
 }
