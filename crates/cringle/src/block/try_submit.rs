@@ -5,7 +5,7 @@ use crate::runtime::worker::Worker;
 
 impl<'b> Batch<'b> {
     /// Performs the batch without a system call, if all of its operations are reads of mapped files
-    /// whose pages are in memory. Otherwise returns the batch, to be submitted; the reads that were
+    /// whose pages are in memory, or if it has none. Otherwise returns the batch, to be submitted; the reads that were
     /// copied keep their results and are not repeated.
     ///
     /// A thread that calls it before [`BlockIo::submit`](super::BlockIo::submit) saves the way to
@@ -35,6 +35,9 @@ impl<'b> Batch<'b> {
     /// The batch, if an operation is left. The batch of a cancelled fiber is returned as it was.
     #[allow(clippy::result_large_err, reason = "it returns the batch, as `Arc::try_unwrap` does")]
     pub fn try_submit(mut self) -> Result<Results, Batch<'b>> {
+        if self.slots.is_empty() {
+            return Ok(Results::new(self.slots, self.refused, self.exact, self.mapped));
+        }
         let current = Worker::current();
         let is_refused = current.is_some_and(|(worker, fiber)| worker.refuses(fiber));
         if is_refused || self.mapped.is_empty() || self.mapped.len() < self.slots.len() {
