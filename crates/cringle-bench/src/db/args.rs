@@ -163,9 +163,9 @@ impl DbArgs {
         }
         if !(LEAST_PAGES..=MOST_PAGES).contains(&(self.tree / PAGE_BYTES as u64)) {
             return refuse(format!(
-                "--tree must be at least {} and at most {}",
+                "--tree must be at least {} and less than {}",
                 size(LEAST_PAGES * PAGE_BYTES as u64),
-                size(MOST_PAGES * PAGE_BYTES as u64)
+                size((MOST_PAGES + 1) * PAGE_BYTES as u64)
             ));
         }
         let pool = self.pool_bytes();
@@ -228,6 +228,10 @@ mod tests {
         }
         let refused = check(&[&small[..], &["--pool", "64k"]].concat()).unwrap_err();
         assert!(refused.contains("96 KiB") && refused.contains("larger --pool"), "{refused}");
-        assert!(check(&["--tree", "100k"]).unwrap_err().contains("at least 256 KiB"));
+        assert!(
+            check(&["--tree", "100k"])
+                .unwrap_err()
+                .contains("at least 256 KiB and less than 16 TiB")
+        );
     }
 }

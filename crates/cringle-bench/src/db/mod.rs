@@ -90,6 +90,8 @@ struct Findings {
     fibers: usize,
     evict_batch: usize,
     durable: bool,
+    /// Whether the fibers have no ring, so that threads perform their calls.
+    without_ring: bool,
     transactions: usize,
     checksum: u64,
     seed: u64,
@@ -102,6 +104,9 @@ struct Findings {
 /// A change of the rate by at most this part is called none.
 const NOTICEABLE: f64 = 0.05;
 
+/// The number of rounds from which a difference is explained.
+const ENOUGH_ROUNDS: usize = 3;
+
 /// How the rate of a rung differs from that of the rung below it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
@@ -111,6 +116,8 @@ enum Change {
     Fall,
     /// It rose in some rounds and fell in others.
     Unclear,
+    /// There are too few rounds.
+    Unknown,
 }
 
 impl Line {
@@ -155,8 +162,12 @@ impl Findings {
     /// Returns the change of the rate from one rung to another, if both were measured.
     fn change(&self, rung: Rung, base: Rung) -> Option<Change> {
         let ratio = self.ratio(rung, base)?;
-        let (least, most) = cringle_report::stats::range(self.ratios(rung, base)?)?;
-        Some(if (ratio - 1.0).abs() <= NOTICEABLE {
+        let ratios = self.ratios(rung, base)?;
+        let rounds = ratios.len();
+        let (least, most) = cringle_report::stats::range(ratios)?;
+        Some(if rounds < ENOUGH_ROUNDS {
+            Change::Unknown
+        } else if (ratio - 1.0).abs() <= NOTICEABLE {
             Change::None
         } else if least > 1.0 {
             Change::Rise
@@ -190,7 +201,7 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
     if let Some(memory) = storage.in_memory() {
         notes.add(format!("{} is {memory}: this does not measure a disk", args.path.display()));
     }
-    let rungs = available(args, &mut notes)?;
+    let (rungs, without_ring) = available(args, &mut notes)?;
     let tree = args.shape();
     let job = Arc::new(Job {
         workload: Workload::new(&tree, args.transactions, args.seed),
@@ -214,6 +225,7 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
         fibers: args.fibers,
         evict_batch: args.evict_batch,
         durable: args.durable,
+        without_ring,
         transactions: args.transactions,
         checksum,
         seed: args.seed,
@@ -224,28 +236,36 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
     report::write(&findings, &args.outputs)
 }
 
-/// Returns the chosen rungs that this machine can run, and notes the others.
-fn available(args: &DbArgs, notes: &mut Notes) -> Result<Vec<Rung>, Failure> {
-    let mut available = Vec::new();
+/// Returns the chosen rungs that this machine can run, and whether their fibers have no ring. Notes
+/// the others.
+fn available(args: &DbArgs, notes: &mut Notes) -> Result<(Vec<Rung>, bool), Failure> {
+    let (mut available, mut reasons, mut is_contradictory) = (Vec::new(), Vec::new(), true);
     for rung in args.rungs() {
-        match rung.missing(args.durable) {
+        let contradiction = rung.contradiction(args.durable, args.fibers);
+        is_contradictory &= contradiction.is_some() || rung == Rung::Fio;
+        match contradiction.or_else(|| rung.missing()) {
             None => available.push(rung),
-            Some(why) => notes.add(format!("{} is left out: {why}", rung.name())),
+            Some(why) => reasons.push(format!("{} is left out: {why}", rung.name())),
         }
     }
+    if available.iter().all(|rung| *rung == Rung::Fio) {
+        reasons.push("choose rungs that can run with --rungs".into());
+        let text = format!("no rung of the ladder or beside it is left: {}", reasons.join("; "));
+        return Err(if is_contradictory { Failure::usage(text) } else { Failure::failed(text) });
+    }
+    reasons.into_iter().for_each(|reason| notes.add(reason));
     let driver = || cringle::Builder::new().workers(1).run(cringle::runtime::driver);
+    let mut without_ring = false;
     if available.iter().any(|rung| rung.has_fibers())
         && let Ok(Driver::Epoll(why)) = driver()
     {
+        without_ring = true;
         notes.add(format!(
             "fibers have no ring here ({why}): +fibers, +batch and +registered perform the same \
              calls on threads"
         ));
     }
-    if available.iter().all(|rung| *rung == Rung::Fio) {
-        return fail("no rung can run here: choose others with --rungs");
-    }
-    Ok(available)
+    Ok((available, without_ring))
 }
 
 /// Runs the rungs in turns, round by round. fio is the last one of each round: it overwrites the
@@ -324,5 +344,23 @@ mod tests {
         let failure = check("+evict", 7, 8).unwrap_err();
         assert_eq!(failure.status, cringle_report::failure::FAILED);
         assert!(failure.message.starts_with("+evict: wrong result"), "{failure}");
+    }
+    #[test]
+    fn no_rung_left_is_explained() {
+        let failure = |line: &[&str]| {
+            let Ok(crate::Bench::Db(args)) = crate::Bench::parse(&[&["db"], line].concat()) else {
+                panic!("{line:?} is not a command line of bench db");
+            };
+            available(&args, &mut Notes::default()).unwrap_err()
+        };
+        for (line, reason) in [
+            (&["--rungs", "threads", "--fibers", "16384"][..], "choose fewer --fibers"),
+            (&["--rungs", "twin+batch", "--durable"], "block all others in the log"),
+            (&["--rungs", "fio"], "choose rungs that can run"),
+        ] {
+            let failure = failure(line);
+            assert_eq!(failure.status, cringle_report::failure::USAGE, "{failure}");
+            assert!(failure.message.contains(reason), "{failure}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Explains each rung from the figures of the run: what changed, and why it helped or did not.
 
 use super::rungs::Rung;
-use super::{Change, Findings, Line};
+use super::{Change, ENOUGH_ROUNDS, Findings, Line};
 use cringle_report::units::{count, counted, figure, size};
 
 pub(super) fn title(findings: &Findings) -> String {
@@ -18,7 +18,8 @@ pub(super) fn title(findings: &Findings) -> String {
 
 pub(super) fn all(findings: &Findings) -> Vec<String> {
     let of_lines = findings.lines.iter().map(|line| explain(findings, line));
-    let whole = [beside_others(findings), idle_steps(findings), beside_fio(findings)];
+    let whole =
+        [beside_others(findings), idle_steps(findings), few_rounds(findings), beside_fio(findings)];
     of_lines.chain(whole.into_iter().flatten()).collect()
 }
 
@@ -61,6 +62,12 @@ fn log(rung: Rung) -> &'static str {
 fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
     let figures = Figures::of(findings, line);
     match line.rung {
+        Rung::Batch | Rung::Registered if findings.without_ring => format!(
+            "Fibers have no ring here, so threads perform the same calls as on +fibers: {} calls for \
+             each transaction, and {} µs of CPU time.",
+            figure(figures.calls),
+            figure(figures.cpu_us)
+        ),
         Rung::Posix => figures.posix(),
         Rung::Ring => format!(
             "The ring replaces {} calls of pread and pwrite for each transaction by as many of \
@@ -155,24 +162,34 @@ fn batch(findings: &Findings, figures: &Figures, change: Option<Change>) -> Stri
         instead(|figures| figures.calls),
         figure(figures.cpu_us),
         instead(|figures| figures.cpu_us),
-        verdict(change, "The processor was the limit.", figures.limit(), "The disk starts later.")
+        verdict(change, gain(before.as_ref()), figures.limit(), "The disk starts later.")
     )
 }
 
 fn registered(findings: &Findings, figures: &Figures, change: Option<Change>) -> String {
-    let before = findings.line(Rung::Batch).map(|line| Figures::of(findings, line).cpu_us);
-    let instead = before.map_or(String::new(), |cpu| format!(" instead of {}", figure(cpu)));
+    let before = findings.line(Rung::Batch).map(|line| Figures::of(findings, line));
+    let instead = before
+        .as_ref()
+        .map_or(String::new(), |before| format!(" instead of {}", figure(before.cpu_us)));
     format!(
         "The kernel looks up the file and pins the memory once, not for each operation: {} µs of \
          CPU time{instead}. {}",
         figure(figures.cpu_us),
         verdict(
             change,
-            "The processor was the limit.",
+            gain(before.as_ref()),
             figures.limit(),
             "It does not help here: each read has more to prepare than it saves."
         )
     )
+}
+
+/// Says why less work for the processor has raised the rate of the rung before.
+fn gain(before: Option<&Figures>) -> &'static str {
+    match before {
+        Some(before) if !before.has_idled() => "The processor was the limit.",
+        _ => "The rate rose, although the processor was idle for a part of the time before.",
+    }
 }
 
 /// The figures of a line for each transaction.
@@ -201,9 +218,14 @@ impl Figures {
         }
     }
 
+    /// Whether the processor waited for the disk for a noticeable part of the time.
+    fn has_idled(&self) -> bool {
+        self.cpu_us < 0.9 * self.time_us
+    }
+
     /// Says why less work for the processor does not raise the rate.
     fn limit(&self) -> &'static str {
-        if self.cpu_us < 0.9 * self.time_us {
+        if self.has_idled() {
             "It does not help here: the processor idles for a part of the time, and the disk is \
              the limit."
         } else {
@@ -226,7 +248,7 @@ impl Figures {
 /// Chooses the words for a change of the rate.
 fn verdict(change: Option<Change>, rise: &str, none: &str, fall: &str) -> String {
     match change {
-        None => String::new(),
+        None | Some(Change::Unknown) => String::new(),
         Some(Change::Rise) => rise.into(),
         Some(Change::None) => none.into(),
         Some(Change::Fall) => fall.into(),
@@ -267,6 +289,20 @@ fn idle_steps(findings: &Findings) -> Option<String> {
         "On this machine {} {verb} not raise the rate by more than 5 %.",
         names.join(", ")
     ))
+}
+
+/// Says why no causes are named.
+fn few_rounds(findings: &Findings) -> Option<String> {
+    let has_change = |line: &Line| {
+        line.rung.base().is_some_and(|base| findings.ratio(line.rung, base).is_some())
+    };
+    let is_few = findings.lines.iter().any(|line| line.samples.len() < ENOUGH_ROUNDS);
+    (is_few && findings.lines.iter().any(has_change)).then(|| {
+        format!(
+            "Fewer than {ENOUGH_ROUNDS} rounds do not show whether a difference is noise, so no cause \
+             is named: choose a larger --repeat."
+        )
+    })
 }
 
 fn beside_fio(findings: &Findings) -> Option<String> {

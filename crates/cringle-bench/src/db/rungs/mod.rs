@@ -72,6 +72,9 @@ const NAMES: [(Rung, &str); 12] = [
     (Rung::Fio, "fio"),
 ];
 
+/// The most threads of the rung `threads`: if memory for one more is missing, std aborts.
+const MOST_THREADS: usize = 4096;
+
 /// The figures of a run.
 pub(super) struct Outcome {
     pub(super) usage: Usage,
@@ -124,14 +127,24 @@ impl Rung {
         }
     }
 
-    /// Returns why the rung cannot run on this machine, or be durable, if it cannot.
-    pub(super) fn missing(self, durable: bool) -> Option<String> {
+    /// Returns why the rung cannot run with these options, if it cannot.
+    pub(super) fn contradiction(self, durable: bool, fibers: usize) -> Option<String> {
         if durable && self.twin_of().is_some() {
             return Some("with --durable a coroutine would block all others in the log".into());
         }
         if durable && self == Rung::Fio {
             return Some("it has no log of transactions".into());
         }
+        (self == Rung::Threads && fibers > MOST_THREADS).then(|| {
+            format!(
+                "it would start {fibers} threads, one for each transaction at once, and {MOST_THREADS} \
+                 are the most; choose fewer --fibers"
+            )
+        })
+    }
+
+    /// Returns why the rung cannot run on this machine, if it cannot.
+    pub(super) fn missing(self) -> Option<String> {
         match self {
             Rung::Posix | Rung::Threads | Rung::Tokio => None,
             Rung::Fibers | Rung::Batch | Rung::Registered => {
@@ -139,6 +152,7 @@ impl Rung {
                 runtime.run(|| ()).err().map(|error| error.to_string())
             }
             Rung::Fio => (!crate::fio::is_installed()).then(|| "fio is not installed".to_string()),
+            Rung::TwinRegistered => twin::missing().map(|error| error.to_string()),
             _ => crate::ring::build(1).err().map(|error| error.to_string()),
         }
     }

@@ -57,13 +57,30 @@ pub(super) fn run(job: &Job, style: Style) -> io::Result<Outcome> {
     if style == Style::Registered {
         let iovec = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
         let ring = twin.ring.borrow();
-        ring.submitter().register_files(&[twin.file.as_raw_fd()])?;
+        ring.submitter().register_files(&[twin.file.as_raw_fd()]).map_err(not_registered)?;
         // SAFETY: the memory outlives every operation on it: see `run_on`.
-        unsafe { ring.submitter().register_buffers(&[iovec]) }?;
+        unsafe { ring.submitter().register_buffers(&[iovec]) }.map_err(not_registered)?;
     }
     let eviction = Eviction::ByEvictors { batch: job.evict_batch, evictors: EVICTORS };
     let engine = Engine::new(job, twin, memory.chunks_mut(PAGE_BYTES), eviction)?;
     run_on(job, &engine)
+}
+
+/// Returns why `twin+registered` cannot run, if files cannot be registered.
+pub(super) fn missing() -> Option<io::Error> {
+    let register = || {
+        let (ring, null) = (ring::build(1)?, File::open("/dev/null")?);
+        ring.submitter().register_files(&[null.as_raw_fd()]).map_err(not_registered)
+    };
+    register().err()
+}
+
+fn not_registered(error: io::Error) -> io::Error {
+    let text = format!(
+        "io_uring_register fails: {error}; permit it in the container's seccomp profile, raise \
+         `ulimit -l`, or choose other --rungs"
+    );
+    io::Error::new(error.kind(), text)
 }
 
 type Body = Coroutine<(), (), (), DefaultStack>;

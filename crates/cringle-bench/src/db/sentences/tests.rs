@@ -11,7 +11,8 @@ fn findings(seconds: &[(Rung, f64)]) -> Findings {
     let counts = Counts { reads: 900, writes: 800, evictions: 40, ..Counts::default() };
     let line = |&(rung, seconds): &(Rung, f64)| {
         let usage = Usage { seconds, user_seconds: 0.1, ..Usage::default() };
-        let samples = vec![Sample { usage, counts, calls: Some(1700) }];
+        let sample = || Sample { usage, counts, calls: Some(1700) };
+        let samples = (0..ENOUGH_ROUNDS).map(|_| sample()).collect();
         Line { rung, samples, latencies: Latencies::new() }
     };
     Findings {
@@ -26,6 +27,7 @@ fn findings(seconds: &[(Rung, f64)]) -> Findings {
         fibers: 8,
         evict_batch: 20,
         durable: false,
+        without_ring: false,
         transactions: 1000,
         checksum: 0,
         seed: 1,
@@ -108,12 +110,43 @@ fn batches_and_registrations_compare_the_cpu_time() {
          1.70 calls instead of 1.70 for each transaction, and 100 µs of CPU time instead of 100. \
          It does not help here: the processor idles for a part of the time",
         "+registered: 10,000 tx/s, 10.00 × +batch.",
-        "100 µs of CPU time instead of 100. The processor was the limit.",
+        "100 µs of CPU time instead of 100. The rate rose, although the processor was idle",
         "At the end of the ladder, +registered is 80.00 × posix.",
         "On this machine +batch does not raise the rate",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
+}
+
+#[test]
+fn a_busy_processor_was_the_limit() {
+    let mut findings = findings(&[(Rung::Fibers, 1.0), (Rung::Batch, 0.5)]);
+    assert!(!all(&findings).join("\n").contains("was the limit"));
+    for sample in &mut findings.lines[0].samples {
+        sample.usage.user_seconds = 0.95;
+    }
+    assert!(all(&findings)[1].ends_with("The processor was the limit."));
+    findings.without_ring = true;
+    let text = all(&findings).join("\n");
+    assert!(!text.contains("was the limit") && !text.contains("One call submits"), "{text}");
+    assert!(text.contains("threads perform the same calls as on +fibers: 1.70 calls"), "{text}");
+}
+
+#[test]
+fn few_rounds_show_no_cause() {
+    let rungs = [(Rung::Posix, 2.0), (Rung::Ring, 2.0), (Rung::Evict, 1.0), (Rung::Fibers, 2.0)];
+    let mut findings = findings(&rungs);
+    assert!(!all(&findings).join("\n").contains("Fewer than"));
+    findings.lines.iter_mut().for_each(|line| line.samples.truncate(2));
+    let text = all(&findings).join("\n");
+    for cause in ["does not help", "The reads are left", "keeps this storage busy", "not raise"] {
+        assert!(!text.contains(cause), "{cause} in {text}");
+    }
+    assert!(text.contains("+evict: 1,000 tx/s, 2.00 × ring."), "{text}");
+    assert!(
+        text.contains("Fewer than 3 rounds do not show whether a difference is noise"),
+        "{text}"
+    );
 }
 
 #[test]
