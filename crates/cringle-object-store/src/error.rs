@@ -19,10 +19,10 @@ pub(crate) enum Error {
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 
-    #[error("{}: the range is not in the object", path.display())]
+    #[error("{}: {source}", path.display())]
     Range { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
 
-    #[error("{}: {actual} of {wanted} bytes were read: the object ends there", path.display())]
+    #[error("{}: the object ends after {actual} of {wanted} bytes", path.display())]
     Short { path: PathBuf, wanted: u64, actual: u64 },
 
     #[error("{}: there is no memory for {bytes} bytes; read fewer at a time", path.display())]

@@ -23,6 +23,9 @@ const SHARED_BYTES: u64 = 64 << 10;
 /// The length of the longest read whose memory is allocated before the file's length is known.
 const UNCHECKED_BYTES: u64 = 16 << 20;
 
+/// The errno of an invalid argument, on every architecture.
+const EINVAL: i32 = 22;
+
 /// Limits of the reads that fetch several ranges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -242,7 +245,12 @@ fn check_long_reads(
 #[cold]
 fn explain(file: &File, path: &Path, ranges: &[Range<u64>], stopped: Stopped) -> Error {
     let Stopped::Failed(e) = stopped else { return Error::Unwanted };
-    if e.kind() != io::ErrorKind::UnexpectedEof {
+    // The kernel refuses offsets that no file can have.
+    let is_refused = || {
+        let most = i64::MAX as u64;
+        e.raw_os_error() == Some(EINVAL) && ranges.iter().any(|range| range.end > most)
+    };
+    if e.kind() != io::ErrorKind::UnexpectedEof && !is_refused() {
         return Error::Io { action: "read it", path: path.into(), source: e };
     }
     match Metadata::of(file) {

@@ -37,15 +37,21 @@ impl Staging {
         engine: Engine,
         fsync: bool,
     ) -> Result<(Staging, File), Error> {
-        let mut number = 1;
+        let (mut number, mut is_short) = (1, false);
         loop {
             let path = staging_path(dest, number);
             let opened = File::options().read(true).write(true).create_new(true).open(&path);
             match opened {
                 Ok(file) => return Ok((Staging { path: Some(path), engine }, file)),
                 Err(e) => match e.kind() {
+                    io::ErrorKind::AlreadyExists if is_short => number += 1,
                     io::ErrorKind::AlreadyExists => {
                         number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // The file system limits the name, mostly to 255 bytes: the digits may be too
+                    // many, although those of a small number are not.
+                    io::ErrorKind::InvalidFilename if number > 9 && !is_short => {
+                        (number, is_short) = (2, true);
                     }
                     io::ErrorKind::NotFound => create_parents(&path, e, fsync)?,
                     _ => return Err(Error::Io { action: "open it", path, source: e }),

@@ -71,10 +71,9 @@ fn essence(error: &Error) -> String {
             }
             let text = innermost.to_string();
             // The two messages of a short read.
-            match (text.split_once("actual: "), text.split_once(" bytes were read")) {
+            match (text.split_once("actual: "), text.split_once("ends after ")) {
                 (Some((_, actual)), _) => format!("short: {actual}"),
-                (_, Some((head, _))) => {
-                    let counts = head.rsplit(": ").next().unwrap();
+                (_, Some((_, counts))) => {
                     format!("short: {}", counts.split(' ').next().unwrap())
                 }
                 _ => text,

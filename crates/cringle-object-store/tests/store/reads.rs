@@ -145,6 +145,16 @@ fn impossible_ranges_are_refused_without_their_memory() {
         let error = read(range).unwrap_err();
         assert!(matches!(error, Error::Generic { .. }), "{error}");
     }
+    let (start, end) = (10, 5);
+    let last = u64::MAX;
+    for (range, words) in [
+        (start..end, "object: Range started at 10 and ended at 5"),
+        (last - 1..last, "starting at 18446744073709551614, but object was only 100 bytes long"),
+        (0..last, "object: the object ends after 100 of 18446744073709551615 bytes"),
+    ] {
+        let text = read(range).unwrap_err().to_string();
+        assert!(text.ends_with(words), "{text}");
+    }
     let (start, end) = (50, 40);
     let error = essence(&read(start..end).unwrap_err());
     assert_eq!(error, "Range started at 50 and ended at 40");

@@ -73,6 +73,28 @@ fn last_completion_wins_among_uploads() {
     assert_eq!(fixture.files(), ["object"]);
 }
 
+/// A name of 255 bytes is the longest: it has space for two digits.
+#[test]
+fn long_name_is_written_after_contended_ones() {
+    let fixture = Fixture::new(|builder| builder);
+    let name = "n".repeat(252);
+    block_on(async {
+        for (name, count) in [("short", 120), (&name, 30), (&name, 3)] {
+            let mut uploads = Vec::new();
+            for _ in 0..count {
+                uploads.push(begin(&fixture, name).await);
+            }
+            for mut upload in uploads {
+                upload.abort().await.unwrap();
+            }
+        }
+        let _first = begin(&fixture, &name).await;
+        fixture.store.put(&Path::from(&*name), "strand".into()).await.unwrap();
+        let too_long = Path::from("n".repeat(254));
+        assert!(fixture.store.put(&too_long, "strand".into()).await.is_err());
+    });
+}
+
 #[test]
 fn completion_waits_for_parts_in_progress() {
     let fixture = Fixture::new(|builder| builder);
