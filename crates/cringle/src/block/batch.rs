@@ -187,7 +187,8 @@ impl<'b> Batch<'b> {
         id
     }
 
-    /// Adds a write of `buf` at `offset` (in bytes). Its result is the number of bytes.
+    /// Adds a write of `buf` at `offset` (in bytes). Its result is the number of bytes. After a
+    /// failure of a file with `O_DSYNC`, it is the bare error of that one: see `WriteFlags::DSYNC`.
     ///
     /// ```
     /// use cringle::{block::Batch, fs::File};

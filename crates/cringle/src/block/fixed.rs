@@ -31,6 +31,9 @@ fn no_ring() -> io::Error {
 /// # std::io::Result::Ok(())
 /// ```
 ///
+/// After a failed write, those of a file that was opened with `O_DSYNC` or `O_SYNC` have the bare
+/// error of that one (`EIO`): see [`WriteFlags::DSYNC`](crate::fs::WriteFlags::DSYNC).
+///
 /// It stays on its worker:
 ///
 /// ```compile_fail

@@ -5,8 +5,8 @@ use crate::runtime::worker::Worker;
 
 impl<'b> Batch<'b> {
     /// Performs the batch without a system call, if all of its operations are reads of mapped files
-    /// whose pages are in memory, or if it has none. Otherwise returns the batch, to be submitted; the reads that were
-    /// copied keep their results and are not repeated.
+    /// whose pages are in memory, or if it has none. Otherwise returns the batch, to be submitted;
+    /// the reads that were copied keep their results and are not repeated.
     ///
     /// A thread that calls it before [`BlockIo::submit`](super::BlockIo::submit) saves the way to
     /// the worker and back. On a fiber [`submit`](Batch::submit) does the same by itself.

@@ -77,3 +77,23 @@ impl Drop for LockedFile {
         self.0.unlock_plainly();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::LockedFile;
+    use crate::fs::File;
+
+    #[test]
+    fn file_is_recognised_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("log"), directory.path().join("old"));
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        let file = LockedFile::open(&options, &path).unwrap();
+        assert!(file.is_named(&path).unwrap());
+        std::fs::rename(&path, &other).unwrap();
+        assert!(!file.is_named(&path).unwrap() && file.is_named(&other).unwrap());
+        std::fs::write(&path, "").unwrap();
+        assert!(!file.is_named(&path).unwrap());
+    }
+}
