@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from . import _aio
@@ -92,13 +92,16 @@ class BlockIO(_BlockIO):
 
         ``batches`` is an iterable of what ``read_many`` takes as offsets; it is advanced as
         needed, so it may be endless. Memory: at most ``ahead + 1`` batches, and what the caller
-        keeps.
+        keeps. An exception of ``batches`` is raised after the batches before it. ``lengths`` are
+        those of each batch, so they must not be an iterator.
         """
         if ahead < 1:
             raise ValueError(f"ahead is {ahead}: at least one batch must be read in advance")
         if (length is None) == (lengths is None):
             raise TypeError("exactly one of length and lengths must be given")
         asked = lengths if length is None else length
+        if isinstance(asked, Iterator):
+            raise TypeError("lengths is an iterator, which the first batch uses up: pass a list")
         return self._prefetch(file, iter(batches), asked, ahead)
 
     def _prefetch(
@@ -109,14 +112,26 @@ class BlockIO(_BlockIO):
         ahead: int,
     ) -> Iterator[Any]:
         started: deque[Pending] = deque()
+        done: Pending | None = None
+        failed: Exception | None = None
         try:
-            for offsets in islice(batches, ahead):
-                started.append(self.start_read_many(file, offsets, length))
-            while started:
+            for count in chain([ahead], repeat(1)):
+                try:
+                    if failed is None:
+                        for offsets in islice(batches, count):
+                            started.append(self.start_read_many(file, offsets, length))
+                except Exception as error:
+                    # Its turn is after the batches before it.
+                    failed = error
+                if done is not None:
+                    yield done.result()
+                if not started:
+                    break
                 done = started.popleft()
-                for offsets in islice(batches, 1):
-                    started.append(self.start_read_many(file, offsets, length))
-                yield done.result()
+            if failed is not None:
+                raise failed
         finally:
+            # The traceback refers to this frame.
+            failed = None
             for pending in started:
                 pending.cancel()
