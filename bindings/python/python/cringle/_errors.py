@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
 from typing import Any
 
 _REMEDIES = {
@@ -38,6 +39,15 @@ class BatchError(OSError):
 
     def __str__(self) -> str:
         return self.strerror or super().__str__()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        reduced = super().__reduce__()
+        # Without NumPy, the counts are a memoryview, which cannot be pickled.
+        counts = self.__dict__.get("counts")
+        if isinstance(reduced, tuple) and isinstance(counts, memoryview):
+            state = {**self.__dict__, "counts": array("q", counts.tolist())}
+            return (*reduced[:2], state, *reduced[3:])
+        return reduced
 
 
 class ShortCountError(BatchError):
