@@ -1,12 +1,12 @@
 //! The class `BlockIO`.
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Entered};
 use crate::file::File;
 use crate::job::Job;
 use crate::pending::Pending;
 use crate::plan::{Plan, Sync};
 use crate::reads::{self, Planned, Request};
-use crate::{copying, errors, graveyard, writes};
+use crate::{copying, errors, graveyard, integers, writes};
 use cringle::block::BlockIo as Io;
 use cringle::runtime::{self, Driver, DriverChoice};
 use pyo3::exceptions::PyValueError;
@@ -29,7 +29,12 @@ pub(crate) struct BlockIo {
 impl BlockIo {
     #[new]
     #[pyo3(signature = (workers = 1, depth = 192, driver = "auto"))]
-    fn new(py: Python<'_>, workers: i64, depth: i64, driver: &str) -> PyResult<BlockIo> {
+    fn new(
+        py: Python<'_>,
+        #[pyo3(from_py_with = workers_of)] workers: i64,
+        #[pyo3(from_py_with = depth_of)] depth: i64,
+        driver: &str,
+    ) -> PyResult<BlockIo> {
         let within = |value: i64, max: u32, what: &str| match u32::try_from(value) {
             Ok(value) if (1..=max).contains(&value) => Ok(value),
             _ => Err(PyValueError::new_err(format!(
@@ -83,7 +88,7 @@ impl BlockIo {
         strict: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = file.py();
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let length = reads::one_of(length, lengths)?;
         match reads::read_many(file, offsets, length, out, strict)? {
             Planned::Done(outcome, request) => request.finish(py, &outcome),
@@ -104,7 +109,7 @@ impl BlockIo {
         ops: &Bound<'py, PyAny>,
         strict: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let (plan, request) = reads::read_into(ops, strict)?;
         self.perform(py, plan, request)
     }
@@ -121,7 +126,7 @@ impl BlockIo {
         data: &Bound<'py, PyAny>,
         strict: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let (plan, request) = writes::write_many(file, offsets, data, strict)?;
         self.perform(py, plan, request)
     }
@@ -130,8 +135,9 @@ impl BlockIo {
     /// ``os.fdatasync``.
     #[pyo3(signature = (file, *, data_only = false))]
     fn fsync(&self, py: Python<'_>, file: &Bound<'_, File>, data_only: bool) -> PyResult<()> {
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let opened = file.get().opened()?;
+        opened.check_sync()?;
         let plan = Plan::sync(Arc::clone(&opened), how(data_only));
         let outcome = Job::start(&self.engine, plan)?.wait(py)?;
         match outcome.failure {
@@ -154,7 +160,7 @@ impl BlockIo {
         strict: bool,
     ) -> PyResult<Pending> {
         let py = file.py();
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let length = reads::one_of(length, lengths)?;
         match reads::read_many(file, offsets, length, out, strict)? {
             Planned::Done(outcome, request) => {
@@ -174,7 +180,7 @@ impl BlockIo {
         ops: &Bound<'_, PyAny>,
         strict: bool,
     ) -> PyResult<Pending> {
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let (plan, request) = reads::read_into(ops, strict)?;
         self.start(plan, request)
     }
@@ -189,7 +195,7 @@ impl BlockIo {
         data: &Bound<'_, PyAny>,
         strict: bool,
     ) -> PyResult<Pending> {
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let (plan, request) = writes::write_many(file, offsets, data, strict)?;
         self.start(plan, request)
     }
@@ -202,8 +208,9 @@ impl BlockIo {
         file: &Bound<'_, File>,
         data_only: bool,
     ) -> PyResult<Pending> {
-        self.begin(py)?;
+        let _entered = self.begin(py)?;
         let opened = file.get().opened()?;
+        opened.check_sync()?;
         let plan = Plan::sync(Arc::clone(&opened), how(data_only));
         self.start(plan, Request::sync(opened))
     }
@@ -264,9 +271,12 @@ impl BlockIo {
 }
 
 impl BlockIo {
-    fn begin(&self, py: Python<'_>) -> PyResult<()> {
+    /// Begins a call: its arguments may run Python code.
+    fn begin(&self, py: Python<'_>) -> PyResult<Entered> {
+        let entered = Entered::begin();
         graveyard::release(py);
-        self.engine.check()
+        self.engine.check()?;
+        Ok(entered)
     }
 
     fn perform<'py>(
@@ -289,7 +299,9 @@ impl BlockIo {
             return Ok(known);
         }
         let driver = match self.on_worker(py, runtime::driver)? {
-            Driver::Epoll(why) => ("epoll", Some(why.to_string())),
+            Driver::Epoll(why) => {
+                ("epoll", Some(why.to_string().replace("Builder::driver", "driver=\"epoll\"")))
+            }
             _ => ("uring", None),
         };
         Ok(self.driver.get_or_init(|| driver))
@@ -302,6 +314,14 @@ impl BlockIo {
         let receiver = std::sync::Mutex::new(receiver);
         engine::interruptible(py, |limit| receiver.lock().ok()?.recv_timeout(limit).ok())
     }
+}
+
+fn workers_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    integers::argument(object, "workers")
+}
+
+fn depth_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    integers::argument(object, "depth")
 }
 
 fn how(data_only: bool) -> Sync {

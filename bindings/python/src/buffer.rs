@@ -3,7 +3,7 @@
 //! A page that the kernel has never given to the process costs a fault at its first use, more than
 //! a cached read. So the memory of dropped buffers is kept for the next ones, up to [`MAX_KEPT`].
 
-use crate::engine;
+use crate::{engine, integers};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -55,8 +55,8 @@ impl Buffer {
         Ok(Buffer { block, len })
     }
 
-    /// Zeroes a part of a buffer that only this thread knows.
-    fn zero(&self, part: Range<usize>) {
+    /// Zeroes a part of a buffer that only this thread uses.
+    pub(crate) fn zero(&self, part: Range<usize>) {
         assert!(part.end <= self.len);
         // SAFETY: the block has at least `len` bytes.
         unsafe { self.block.start.as_ptr().add(part.start).write_bytes(0, part.len()) };
@@ -101,7 +101,7 @@ impl Drop for Block {
 #[pymethods]
 impl Buffer {
     #[new]
-    fn new(py: Python<'_>, size: isize) -> PyResult<Buffer> {
+    fn new(py: Python<'_>, #[pyo3(from_py_with = size_of)] size: i64) -> PyResult<Buffer> {
         let len = usize::try_from(size).map_err(|_| {
             PyValueError::new_err(format!("size is {size}: it must not be negative"))
         })?;
@@ -141,4 +141,8 @@ impl Buffer {
         };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+fn size_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    integers::argument(object, "size")
 }

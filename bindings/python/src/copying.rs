@@ -3,7 +3,7 @@
 //! Both take parts from one queue until it is empty, so neither waits for the other to begin. A
 //! part of which a page is missing goes to a [`Job`], whose ring reads it.
 
-use crate::engine::{Engine, detached, interruptible};
+use crate::engine::{Engine, interruptible};
 use crate::errors;
 use crate::job::{Job, Outcome};
 use crate::plan::{Part, Plan};
@@ -11,15 +11,20 @@ use crate::sabotage;
 use cringle::block::Results;
 use pyo3::prelude::*;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The number of parts. More would cost more than they balance.
 const PARTS: usize = 16;
+/// But a part has at most this number of bytes, unless it is one operation: the calling thread
+/// looks for signals between parts.
+const MAX_PART_BYTES: usize = 16 << 20;
 /// The fewest bytes for which a worker is woken, which takes about as long as the copy of 100 KiB.
 const MIN_BYTES: usize = 1 << 20;
 
 /// Returns the operations of one part.
 pub(crate) fn part_len(operations: usize, bytes: usize) -> usize {
-    if bytes < MIN_BYTES { operations } else { operations.div_ceil(PARTS) }.max(1)
+    let parts = if bytes < MIN_BYTES { 1 } else { PARTS.max(bytes.div_ceil(MAX_PART_BYTES)) };
+    operations.div_ceil(parts).max(1)
 }
 
 struct Copying {
@@ -28,6 +33,8 @@ struct Copying {
 }
 
 struct Shared {
+    /// Those of which pages are missing. Dropped before the plan's files, to which they refer.
+    missed: Vec<Part>,
     /// P1. It has the memory and the files, until no part is being copied.
     plan: Plan,
     is_worker_busy: bool,
@@ -65,21 +72,30 @@ impl Drop for Busy<'_> {
 
 /// Performs a plan of reads of a mapped file.
 pub(crate) fn perform(py: Python<'_>, engine: &Engine, plan: Plan) -> PyResult<Outcome> {
-    let outcome = Outcome::of_len(plan.len());
+    let outcome = Outcome::of_len(plan.len())?;
     let has_parts = plan.parts.len() > 1;
-    let shared = Mutex::new(Shared { plan, is_worker_busy: false, is_broken: false, outcome });
+    let (missed, is_worker_busy, is_broken) = (Vec::new(), false, false);
+    let shared = Mutex::new(Shared { missed, plan, is_worker_busy, is_broken, outcome });
     let copying = Arc::new(Copying { shared, idle: Condvar::new() });
     if has_parts {
         let helped = Arc::clone(&copying);
         engine.run(move || helped.help())?;
     }
-    let missed = detached(py, || copying.copy());
-    if has_parts {
-        interruptible(py, |limit| copying.wait_for_worker(limit).then_some(()))?;
+    let copied = interruptible(py, |limit| copying.copy(limit).then_some(()));
+    let ended = copied.and_then(|()| match has_parts {
+        true => interruptible(py, |limit| copying.wait_for_worker(limit).then_some(())),
+        false => Ok(()),
+    });
+    if let Err(interrupt) = ended {
+        // The worker ends its part, and keeps the memory until then.
+        copying.shared().plan.parts.clear();
+        return Err(interrupt);
     }
     let mut shared = copying.shared();
+    let mut missed = std::mem::take(&mut shared.missed);
+    missed.reverse();
     let mut outcome = std::mem::take(&mut shared.outcome);
-    let mut plan = std::mem::replace(&mut shared.plan, Plan::with_capacity(0));
+    let mut plan = std::mem::replace(&mut shared.plan, Plan::empty());
     let is_broken = shared.is_broken;
     drop(shared);
     if is_broken {
@@ -98,19 +114,23 @@ pub(crate) fn perform(py: Python<'_>, engine: &Engine, plan: Plan) -> PyResult<O
 }
 
 impl Copying {
-    /// Copies parts on the calling thread. Returns those of which pages are missing.
-    fn copy(&self) -> Vec<Part> {
-        let mut missed = Vec::new();
+    /// Copies parts on the calling thread, and returns `true` when none is left, or `false` when
+    /// the time has passed.
+    fn copy(&self, limit: Duration) -> bool {
+        let begun = Instant::now();
         loop {
             // The worker takes from the other end, so each thread's pages are neighbours.
-            let Some(Part { start, batch }) = self.shared().plan.parts.pop() else { break };
+            let Some(Part { start, batch }) = self.shared().plan.parts.pop() else {
+                return true;
+            };
             match batch.try_submit() {
                 Ok(results) => self.shared().outcome.set(start, &results),
-                Err(batch) => missed.push(Part { start, batch }),
+                Err(batch) => self.shared().missed.push(Part { start, batch }),
+            }
+            if begun.elapsed() >= limit {
+                return false;
             }
         }
-        missed.reverse();
-        missed
     }
 
     /// Performs parts on a worker.
@@ -132,7 +152,7 @@ impl Copying {
         Some((part, Busy { copying: self, is_done: false }))
     }
 
-    fn wait_for_worker(&self, limit: std::time::Duration) -> bool {
+    fn wait_for_worker(&self, limit: Duration) -> bool {
         let shared = self.shared();
         let waited = self.idle.wait_timeout_while(shared, limit, |shared| shared.is_worker_busy);
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_worker_busy

@@ -1,7 +1,7 @@
 //! The memory of tensors, by the DLPack protocol: those of PyTorch have no buffer protocol.
 
 use crate::memory::Access;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
@@ -98,6 +98,9 @@ fn keep_storage(object: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
         .and_then(|tensor| tensor.call_method1("view", (torch.getattr("uint8")?,)))
         .and_then(|bytes| bytes.call_method0("numpy"));
     kept.map(drop).map_err(|cause| {
+        if !cause.is_instance_of::<PyException>(py) {
+            return cause;
+        }
         let why = cause.value(py);
         PyValueError::new_err(format!(
             "{what}: PyTorch cannot keep the tensor's memory in its place, for which it needs \

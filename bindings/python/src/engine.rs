@@ -9,10 +9,13 @@ use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest time that a waiting thread does not look for signals.
-const SIGNAL_CHECK: Duration = Duration::from_millis(10);
+pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(10);
+/// The longest time that the end of the interpreter waits for daemon threads in the code of a
+/// call's arguments. One that stays there is not noticed, unless it then asks for the interpreter.
+const ENTERED_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Engine {
     io: ManuallyDrop<BlockIo>,
@@ -34,6 +37,8 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 static IS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 /// The [`Waiting`]s of this process. A child of `fork` has none of its parent's (**P4**).
 static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// The [`Entered`]s of this process.
+static ENTERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Engine {
     pub(crate) fn new(io: BlockIo) -> PyResult<Arc<Engine>> {
@@ -159,6 +164,7 @@ impl Waiting {
     /// what it has begun does not count there.
     pub(crate) fn forget_in_child() {
         WAITING.store(0, Ordering::SeqCst);
+        ENTERED.store(0, Ordering::SeqCst);
     }
 }
 
@@ -166,6 +172,26 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if self.0.is_here() {
             WAITING.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A thread in a call that runs Python's code in the midst of Rust's frames, where another thread
+/// may get the interpreter (**P3**): the code of the arguments, such as a generator of offsets.
+/// That code may wait for ever, so `shutdown` waits for [`ENTERED_LIMIT`] at most.
+pub(crate) struct Entered(Born);
+
+impl Entered {
+    pub(crate) fn begin() -> Entered {
+        ENTERED.fetch_add(1, Ordering::SeqCst);
+        Entered(Born::here())
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.0.is_here() {
+            ENTERED.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -180,13 +206,13 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> T + Send) ->
     py.detach(f)
 }
 
-/// Begins a call that runs Python's code in the midst of Rust's frames, where another thread may
-/// get the interpreter. `shutdown` waits until the call has ended, and later ones are refused.
-pub(crate) fn enter() -> PyResult<Waiting> {
+/// Begins a call that needs no engine. `shutdown` waits for it, and later ones are refused.
+pub(crate) fn enter() -> PyResult<Entered> {
+    let entered = Entered::begin();
     if IS_SHUT_DOWN.load(Ordering::SeqCst) {
         return Err(PyRuntimeError::new_err("the interpreter ends: no file can be opened"));
     }
-    Ok(Waiting::begin())
+    Ok(entered)
 }
 
 /// Calls `f`, which may wait for ever, while other threads use the interpreter. `shutdown` does not
@@ -194,14 +220,14 @@ pub(crate) fn enter() -> PyResult<Waiting> {
 /// here when `f` has returned, and ends with the process. (Only a daemon thread can be here then.)
 pub(crate) fn detached_for_long<T: Send>(
     py: Python<'_>,
-    entered: Waiting,
+    entered: Entered,
     f: impl FnOnce() -> T + Send,
-) -> (T, Waiting) {
+) -> (T, Entered) {
     py.detach(|| {
         drop(entered);
         let value = f();
         // Either `shutdown` waits until this thread has left Rust's frames, or this thread sees it.
-        let entered = Waiting::begin();
+        let entered = Entered::begin();
         if IS_SHUT_DOWN.load(Ordering::SeqCst) {
             drop(entered);
             loop {
@@ -244,7 +270,12 @@ pub(crate) fn shutdown(py: Python<'_>) {
     graveyard::release(py);
     // A daemon thread that was without the interpreter now waits for it. After the end it would be
     // killed in the middle of Rust's frames, so it leaves them first.
-    while WAITING.load(Ordering::SeqCst) > 0 {
-        py.detach(std::thread::yield_now);
+    let begun = Instant::now();
+    let is_entered = || ENTERED.load(Ordering::SeqCst) > 0 && begun.elapsed() < ENTERED_LIMIT;
+    while WAITING.load(Ordering::SeqCst) > 0 || is_entered() {
+        py.detach(|| match begun.elapsed() {
+            elapsed if elapsed < Duration::from_millis(1) => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        });
     }
 }

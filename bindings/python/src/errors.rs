@@ -6,7 +6,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::io;
 
+/// `_errors.failure`. It is set while the package is imported.
 static FAILURE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+pub(crate) fn prepare(failure: &Bound<'_, PyAny>) {
+    // An error if the package was imported before: then it is that function.
+    let _ = FAILURE.set(failure.py(), failure.clone().unbind());
+}
 
 /// An operation that has failed or was short.
 pub(crate) struct Failed<'e> {
@@ -24,8 +30,8 @@ impl Failed<'_> {
     /// Makes the exception, in Python: see `_errors.failure`.
     pub(crate) fn into_exception(self, py: Python<'_>) -> PyErr {
         let make = || {
-            let failure = FAILURE.get_or_try_init(py, || {
-                Ok::<_, PyErr>(py.import("cringle._errors")?.getattr("failure")?.unbind())
+            let failure = FAILURE.get(py).ok_or_else(|| {
+                PyRuntimeError::new_err("cringle is not imported yet: import it first")
             })?;
             let errno = self.error.map(errno_of);
             let text = self.error.filter(|e| e.raw_os_error().is_none()).map(|e| e.to_string());

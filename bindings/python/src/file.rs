@@ -1,5 +1,6 @@
 //! Open files.
 
+use crate::fork::Born;
 use crate::memory::Owner;
 use crate::{engine, errors};
 use cringle::block::MappedFile;
@@ -17,6 +18,9 @@ pub(crate) struct Opened {
     pub(crate) is_direct: bool,
     /// Whether a read that need not wait may be tried on the calling thread.
     pub(crate) is_cached: bool,
+    /// Whether the library serialises writes of the file.
+    is_serialised: bool,
+    born: Born,
 }
 
 enum Kind {
@@ -28,15 +32,29 @@ impl Opened {
     pub(crate) fn plain(file: fs::File, name: Py<PyAny>) -> Opened {
         let fd = file.as_fd().as_raw_fd();
         // SAFETY: the contract of `fcntl`: it has none for this command.
-        let is_direct = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_DIRECT != 0;
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        let is_direct = flags & libc::O_DIRECT != 0;
+        let is_serialised = flags & (libc::O_DIRECT | libc::O_DSYNC) != 0;
         let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let (kind, name, is_cached) = (Kind::Plain(file), Some(name), is_regular && !is_direct);
-        Opened { kind, name, is_direct, is_cached }
+        Opened { kind, name, is_direct, is_cached, is_serialised, born: Born::here() }
     }
 
     pub(crate) fn of_mapped(file: MappedFile, name: Py<PyAny>) -> Opened {
         let (kind, name) = (Kind::Mapped(file), Some(name));
-        Opened { kind, name, is_direct: false, is_cached: false }
+        let (is_direct, is_cached, is_serialised) = (false, false, false);
+        Opened { kind, name, is_direct, is_cached, is_serialised, born: Born::here() }
+    }
+
+    /// Refuses a write that could wait for ever: in a child of `fork`, the lock of the file may be
+    /// held by a thread of the parent (**P4**).
+    pub(crate) fn check_write(&self) -> PyResult<()> {
+        if self.is_serialised { self.born.check_file() } else { Ok(()) }
+    }
+
+    /// Refuses a sync that could wait for ever: callers share one, which may be the parent's.
+    pub(crate) fn check_sync(&self) -> PyResult<()> {
+        self.born.check_file()
     }
 
     #[inline]
@@ -146,8 +164,9 @@ impl File {
         engine::detached(py, || drop(opened));
     }
 
-    fn __enter__(slf: Py<File>) -> Py<File> {
-        slf
+    fn __enter__(slf: Bound<'_, File>) -> PyResult<Bound<'_, File>> {
+        slf.get().opened()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_exception))]

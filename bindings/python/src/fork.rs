@@ -43,4 +43,15 @@ impl Born {
              have: create a BlockIO in the child, or start it with the spawn or forkserver method",
         ))
     }
+
+    /// Refuses a call that could wait for a lock of the file, which a thread of the parent held.
+    pub(crate) fn check_file(self) -> PyResult<()> {
+        if self.is_here() {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "this file was opened by the parent process, which may have been writing or syncing it \
+             when it forked: open it again in the child",
+        ))
+    }
 }

@@ -1,5 +1,6 @@
 //! Offsets and lengths: arrays of integers, read in place, and any iterable of integers.
 
+use crate::vectors::{self, check_count};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -13,26 +14,62 @@ use std::sync::atomic::{
 /// The most items for which memory is allocated before they are seen.
 pub(crate) const MAX_HINT: usize = 1 << 16;
 
-/// Reads integers that are at least 0. Errors name them `what`.
+/// Reads integers that are at least 0, one for each operation. Errors name them `what`.
 pub(crate) fn parse(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u64>> {
     let is_text = object.is_instance_of::<PyBytes>()
         || object.is_instance_of::<PyByteArray>()
         || object.is_instance_of::<PyString>();
     if let Ok(list) = object.cast_exact::<PyList>() {
-        return list.iter().enumerate().map(|(at, item)| parse_item(&item, what, at)).collect();
+        check_count(list.len(), what)?;
+        return collect(list.iter().map(Ok), list.len(), what);
     }
     // SAFETY: the contract of `PyObject_CheckBuffer`: a valid object.
     if !is_text && unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
         return Array::export(object, what)?.values(what);
     }
-    let iterator = (!is_text).then(|| object.try_iter().ok()).flatten();
+    if is_text {
+        return Err(wrong_type(object, what));
+    }
+    let iterator = unless_type_error(object, object.try_iter())?;
     let iterator = iterator.ok_or_else(|| wrong_type(object, what))?;
-    // The length is only a hint, which the object's own code may have made up.
-    let mut values = Vec::with_capacity(object.len().unwrap_or(0).min(MAX_HINT));
-    for (at, item) in iterator.enumerate() {
-        values.push(parse_item(&item?, what, at)?);
+    collect(iterator, length_hint(object)?, what)
+}
+
+fn collect<'py>(
+    items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+    hint: usize,
+    what: &str,
+) -> PyResult<Vec<u64>> {
+    let mut values = vectors::with_capacity(hint.min(MAX_HINT))?;
+    for (at, item) in items.enumerate() {
+        check_count(at + 1, what)?;
+        vectors::push(&mut values, parse_item(&item?, what, at)?)?;
     }
     Ok(values)
+}
+
+/// The length of an iterable. It is only a hint, which the object's own code may have made up.
+pub(crate) fn length_hint(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(unless_type_error(object, object.len())?.unwrap_or(0))
+}
+
+/// Returns `None` for a `TypeError`. Any other exception is one of the object's own code.
+fn unless_type_error<T>(object: &Bound<'_, PyAny>, result: PyResult<T>) -> PyResult<Option<T>> {
+    match result {
+        Err(e) if e.is_instance_of::<PyTypeError>(object.py()) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Converts an argument that is an integer.
+pub(crate) fn argument(object: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
+    object.extract().map_err(|e: PyErr| {
+        if !e.is_instance_of::<PyOverflowError>(object.py()) {
+            return e;
+        }
+        let place = if object.lt(0).unwrap_or(false) { "small" } else { "large" };
+        PyOverflowError::new_err(format!("{what} is {object}: the number is too {place}"))
+    })
 }
 
 /// Converts an integer, as a list's index is. No file has an offset `True`: as in arrays, a bool is
@@ -167,7 +204,8 @@ impl Array {
         let len = extent.map_or(self.view.len / self.view.itemsize, |&extent| extent) as usize;
         let stride = stride.map_or(self.view.itemsize, |&stride| stride);
         let start = self.view.buf.cast::<u8>();
-        let mut values = Vec::with_capacity(len);
+        check_count(len, what)?;
+        let mut values = vectors::with_capacity(len)?;
         for at in 0..len {
             // SAFETY: the contract of the buffer protocol: the item is within the memory that the
             // view exports, and has the type of the format.

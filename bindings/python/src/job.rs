@@ -5,7 +5,9 @@ use crate::errors;
 use crate::memory::Memory;
 use crate::notifier::Bell;
 use crate::plan::Plan;
+use pyo3::PyTraverseError;
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -38,6 +40,7 @@ struct State {
 impl Job {
     /// Starts a plan.
     pub(crate) fn start(engine: &Engine, mut plan: Plan) -> PyResult<Arc<Job>> {
+        let outcome = Outcome::with_capacity(plan.len())?;
         let memory = std::mem::take(&mut plan.memory);
         let state = State { outcome: None, has_ended: false, memory, bell: None };
         let job = Arc::new(Job {
@@ -47,7 +50,7 @@ impl Job {
         });
         let end = End(Arc::clone(&job));
         engine.run(move || {
-            let outcome = plan.perform(&end.0.is_cancelled);
+            let outcome = plan.perform(&end.0.is_cancelled, outcome);
             end.0.state().outcome = Some(outcome);
             drop(end);
         })?;
@@ -93,6 +96,24 @@ impl Job {
             return bell.ring(token);
         }
         state.bell = Some((Arc::clone(bell), token));
+    }
+
+    /// Visits the objects that only the waiter keeps: after the end, those of the exports.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.state.try_lock() {
+            Ok(state) if state.has_ended => {
+                state.memory.iter().try_for_each(|memory| memory.traverse(visit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the exports that the collector has visited.
+    pub(crate) fn clear(&self) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let ended = state.has_ended.then(|| std::mem::take(&mut state.memory));
+        drop(state);
+        drop(ended);
     }
 
     fn wait_for(&self, limit: Duration) -> bool {

@@ -34,6 +34,7 @@ mod pending;
 mod plan;
 mod reads;
 mod sabotage;
+mod vectors;
 mod writes;
 
 use pyo3::prelude::*;
@@ -54,6 +55,8 @@ mod _native {
     use super::file::File;
     #[pymodule_export]
     use super::notifier::Notifier;
+    #[pymodule_export]
+    use super::numpy::prepare;
     #[pymodule_export]
     use super::open::open;
     #[pymodule_export]

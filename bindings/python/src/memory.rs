@@ -1,12 +1,15 @@
 //! The memory of Python objects, exported for as long as a value lives (**P1**).
 
 use crate::buffer::Buffer;
-use crate::{dlpack, graveyard};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use crate::{dlpack, graveyard, numpy};
+use pyo3::PyTraverseError;
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
+use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::{CStr, c_int};
-use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 /// A contiguous range of memory that a Python object exports.
 pub(crate) struct Memory {
@@ -75,19 +78,29 @@ impl Memory {
             Access::Read => ffi::PyBUF_SIMPLE,
             Access::Write => ffi::PyBUF_WRITABLE,
         };
-        // NumPy has no format for some types, such as dates; then it exports the bytes alone.
-        let view = export(object, flags | ffi::PyBUF_ND | ffi::PyBUF_FORMAT)
-            .or_else(|_| export(object, flags));
+        let py = object.py();
+        let (view, has_format) = match export(object, flags | ffi::PyBUF_ND | ffi::PyBUF_FORMAT) {
+            // NumPy has no format for some types, such as dates; then it exports the bytes
+            // alone.
+            Err(cause) if is_refusal(py, &cause) => (export(object, flags), false),
+            view => (view, true),
+        };
         let view = view.map_err(|cause| {
+            if !is_refusal(py, &cause) {
+                return cause;
+            }
             let kind =
                 if access == Access::Write { "writable and contiguous" } else { "contiguous" };
-            let text = format!("{what} must be {kind}: {}", cause.value(object.py()));
+            let text = format!("{what} must be {kind}: {}", cause.value(py));
             PyValueError::new_err(text)
         })?;
-        let has_objects = holds_objects(object, &view);
+        let has_objects = match has_format {
+            true => Ok(has_object_format(&view)),
+            false => may_hold_objects(object, &view),
+        };
         let (start, len) = (view.buf.cast(), view.len as usize);
         let memory = Memory { start, len, owner: Some(Owner::View(view)) };
-        if has_objects {
+        if has_objects? {
             let text = format!("{what} must be memory of bytes or numbers, not of Python objects");
             return Err(PyTypeError::new_err(text));
         }
@@ -102,6 +115,19 @@ impl Memory {
         self.len
     }
 
+    /// Visits the object that the export keeps.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.owner {
+            // SAFETY: the layout of `Py` is that of a pointer to an object, which the view has a
+            // reference to if it is not null.
+            Some(Owner::View(view)) if !view.obj.is_null() => unsafe {
+                visit.call(&*(&raw const view.obj).cast::<Py<PyAny>>())
+            },
+            Some(Owner::Object(object)) => visit.call(object),
+            _ => Ok(()),
+        }
+    }
+
     /// Ends the export.
     pub(crate) fn release(mut self, py: Python<'_>) {
         if let Some(owner) = self.owner.take() {
@@ -111,21 +137,47 @@ impl Memory {
 }
 
 fn export(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ffi::Py_buffer>> {
-    let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::zeroed());
+    // A call may export millions of them, so too little memory is an exception.
+    let layout = Layout::new::<ffi::Py_buffer>();
+    // SAFETY: the contract of `alloc_zeroed`: the size is not 0.
+    let Some(zeroed) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<ffi::Py_buffer>())
+    else {
+        return Err(PyMemoryError::new_err("cannot allocate a view of a buffer"));
+    };
+    // SAFETY: the contract of `from_raw`: the allocator of boxes has returned it for this layout.
+    // All-zero is a valid view, which exports nothing.
+    let mut view = unsafe { Box::from_raw(zeroed.as_ptr()) };
     // SAFETY: the contract of `PyObject_GetBuffer`: the view is released before its memory is
     // freed, and is not moved, because it is boxed.
-    if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) } != 0 {
-        return Err(PyErr::fetch(object.py()));
+    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
+        0 => Ok(view),
+        _ => Err(PyErr::fetch(object.py())),
     }
-    // SAFETY: the call has filled it.
-    Ok(unsafe { view.assume_init() })
+}
+
+/// Whether an exporter does not support a view of this kind. Any other exception is one of the
+/// object's own code, or a signal handler's.
+fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyBufferError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyTypeError>(py)
+}
+
+/// Whether memory that is exported without a format may have references to Python objects. Items of
+/// one byte are none. A larger one is unknown, unless NumPy itself exports it and has its type.
+fn may_hold_objects(object: &Bound<'_, PyAny>, view: &ffi::Py_buffer) -> PyResult<bool> {
+    // (NumPy reports items of one byte, too, where it exports the bytes alone.)
+    if view.obj == object.as_ptr() && numpy::is_array(object)? {
+        return object.getattr("dtype")?.getattr("hasobject")?.is_truthy();
+    }
+    Ok(view.itemsize != 1)
 }
 
 /// Whether the memory has references to Python objects, which bytes of a file must not replace.
-fn holds_objects(object: &Bound<'_, PyAny>, view: &ffi::Py_buffer) -> bool {
+fn has_object_format(view: &ffi::Py_buffer) -> bool {
+    // Bytes.
     if view.format.is_null() {
-        let has_objects = || object.getattr("dtype")?.getattr("hasobject")?.is_truthy();
-        return has_objects().unwrap_or(false);
+        return false;
     }
     // SAFETY: the contract of `PyBUF_FORMAT`: a string that lives as long as the view.
     let format = unsafe { CStr::from_ptr(view.format) }.to_bytes();

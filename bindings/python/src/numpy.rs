@@ -1,7 +1,7 @@
 //! NumPy's arrays, where NumPy is installed; lists of memoryviews where it is not.
 
 use crate::buffer::Buffer;
-use pyo3::exceptions::{PyImportError, PyModuleNotFoundError};
+use crate::errors;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyMemoryView, PyTuple};
@@ -12,25 +12,37 @@ struct NumPy {
     int64: Py<PyAny>,
 }
 
-static NUMPY: PyOnceLock<Option<NumPy>> = PyOnceLock::new();
+/// Empty where NumPy is not installed. It is set while the package is imported and only read by
+/// calls: a first call that imported NumPy would run Python code, and so signal handlers and other
+/// threads, in the midst of the initialisation.
+static NUMPY: PyOnceLock<NumPy> = PyOnceLock::new();
 
-fn numpy(py: Python<'_>) -> PyResult<Option<&NumPy>> {
-    let numpy = NUMPY.get_or_try_init(py, || {
-        let module = match py.import("numpy") {
-            Ok(module) => module,
-            Err(e)
-                if e.is_instance_of::<PyModuleNotFoundError>(py)
-                    || e.is_instance_of::<PyImportError>(py) =>
-            {
-                return Ok(None);
-            }
-            Err(e) => return Err(e),
-        };
+/// Receives what the compiled half needs of Python: NumPy, or `None`, and `_errors.failure`.
+#[pyfunction]
+pub(crate) fn prepare(
+    module: Option<&Bound<'_, PyAny>>,
+    failure: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = failure.py();
+    errors::prepare(failure);
+    if let Some(module) = module {
         let dtype = |name| Ok::<_, PyErr>(module.call_method1("dtype", (name,))?.unbind());
         let ndarray = module.getattr("ndarray")?.unbind();
-        Ok(Some(NumPy { ndarray, uint8: dtype("uint8")?, int64: dtype("int64")? }))
-    });
-    Ok(numpy?.as_ref())
+        let numpy = NumPy { ndarray, uint8: dtype("uint8")?, int64: dtype("int64")? };
+        // An error if the package was imported before: then it is that NumPy.
+        let _ = NUMPY.set(py, numpy);
+    }
+    Ok(())
+}
+
+fn numpy(py: Python<'_>) -> Option<&NumPy> {
+    NUMPY.get(py)
+}
+
+/// Whether an object is an array.
+pub(crate) fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    numpy(object.py())
+        .map_or(Ok(false), |numpy| object.is_instance(numpy.ndarray.bind(object.py())))
 }
 
 /// Rows of the same length in one buffer: an array of two dimensions, or a list of memoryviews.
@@ -40,12 +52,11 @@ pub(crate) fn rows<'py>(
     len: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = buffer.py();
-    if let Some(numpy) = numpy(py)? {
+    if let Some(numpy) = numpy(py) {
         return numpy.ndarray.bind(py).call1(((count, len), &numpy.uint8, buffer));
     }
     let view = PyMemoryView::from(buffer.as_any())?;
-    let rows = (0..count).map(|row| slice(&view, row * len, len));
-    Ok(PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)?.into_any())
+    list(py, (0..count).map(|row| slice(&view, row * len, len)))
 }
 
 /// Ranges of one object's memory: a list of arrays of one dimension, or of memoryviews.
@@ -54,7 +65,7 @@ pub(crate) fn pieces<'py>(
     ranges: impl Iterator<Item = (usize, usize)>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
-    let numpy = numpy(py)?;
+    let numpy = numpy(py);
     let mut view = PyMemoryView::from(object)?.into_any();
     // An empty view cannot be cast.
     if view.getattr("nbytes")?.is_truthy()? {
@@ -64,7 +75,18 @@ pub(crate) fn pieces<'py>(
         Some(numpy) => numpy.ndarray.bind(py).call1((len, &numpy.uint8, &view, start)),
         None => slice(&view, start, len),
     });
-    Ok(PyList::new(py, pieces.collect::<PyResult<Vec<_>>>()?)?.into_any())
+    list(py, pieces)
+}
+
+fn list<'py>(
+    py: Python<'py>,
+    items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let list = PyList::empty(py);
+    for item in items {
+        list.append(item?)?;
+    }
+    Ok(list.into_any())
 }
 
 /// Counts as an array, or as a memoryview of signed 64-bit integers.
@@ -75,7 +97,7 @@ pub(crate) fn counts<'py>(py: Python<'py>, counts: &[i64]) -> PyResult<Bound<'py
         buffer.range().0.cast::<i64>().copy_from_nonoverlapping(counts.as_ptr(), counts.len());
     }
     let buffer = Bound::new(py, buffer)?;
-    match numpy(py)? {
+    match numpy(py) {
         Some(numpy) => numpy.ndarray.bind(py).call1((counts.len(), &numpy.int64, buffer)),
         // An empty view cannot be cast.
         None if counts.is_empty() => py.import("array")?.call_method1("array", ("q",)),

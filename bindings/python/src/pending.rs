@@ -4,8 +4,10 @@ use crate::fork::Born;
 use crate::job::{Job, Outcome};
 use crate::notifier::Notifier;
 use crate::reads::Request;
+use pyo3::PyTraverseError;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Operations that have been started. A value that is dropped has them end in the background.
@@ -58,6 +60,22 @@ impl Pending {
             drop(request);
         }
         Ok(())
+    }
+
+    /// The caller's memory may refer to this value: a subclass of an array has attributes.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(request) = self.request.try_lock()
+            && let Some((request, _)) = &*request
+        {
+            request.traverse(&visit)?;
+        }
+        self.job.iter().try_for_each(|job| job.traverse(&visit))
+    }
+
+    fn __clear__(&self) {
+        let request = self.request.try_lock().ok().and_then(|mut request| request.take());
+        drop(request);
+        self.job.iter().for_each(|job| job.clear());
     }
 
     /// Waits for the end, and returns the call's value or raises its exception. Once.

@@ -3,8 +3,9 @@
 use crate::file::Opened;
 use crate::job::Outcome;
 use crate::memory::Memory;
-use crate::sabotage;
+use crate::{sabotage, vectors};
 use cringle::block::{Batch, Results};
+use pyo3::prelude::*;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,16 +42,21 @@ pub(crate) enum Sync {
 
 impl Plan {
     /// A plan of this number of operations.
-    pub(crate) fn with_capacity(operations: usize) -> Plan {
+    pub(crate) fn with_capacity(operations: usize) -> PyResult<Plan> {
         Plan::in_parts(operations, BATCH)
     }
 
+    pub(crate) fn empty() -> Plan {
+        let (parts, memory, files) = (Vec::new(), Vec::new(), Vec::new());
+        Plan { parts, syncs: None, len: 0, capacity: 0, part_len: BATCH, memory, files }
+    }
+
     /// A plan of parts of this number of operations, or of [`BATCH`] if that is smaller.
-    pub(crate) fn in_parts(capacity: usize, part_len: usize) -> Plan {
+    pub(crate) fn in_parts(capacity: usize, part_len: usize) -> PyResult<Plan> {
+        vectors::check_memory_of_batch(capacity)?;
         let part_len = part_len.min(BATCH);
-        let parts = Vec::with_capacity(capacity.div_ceil(part_len));
-        let (memory, files) = (Vec::new(), Vec::new());
-        Plan { parts, syncs: None, len: 0, capacity, part_len, memory, files }
+        let parts = vectors::with_capacity(capacity.div_ceil(part_len))?;
+        Ok(Plan { parts, capacity, part_len, ..Plan::empty() })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -58,7 +64,7 @@ impl Plan {
     }
 
     pub(crate) fn sync(file: Arc<Opened>, how: Sync) -> Plan {
-        let mut plan = Plan::with_capacity(0);
+        let mut plan = Plan::empty();
         plan.files.push(file);
         plan.syncs = Some(how);
         plan
@@ -115,9 +121,8 @@ impl Plan {
         &mut self.parts.last_mut().expect("pushed with its first operation").batch
     }
 
-    /// Performs the plan on a fiber of a worker.
-    pub(crate) fn perform(mut self, is_cancelled: &AtomicBool) -> Outcome {
-        let mut outcome = Outcome::with_capacity(self.len);
+    /// Performs the plan on a fiber of a worker. The outcome has the memory for the results.
+    pub(crate) fn perform(mut self, is_cancelled: &AtomicBool, mut outcome: Outcome) -> Outcome {
         sabotage::at("jobs");
         if let Some(how) = self.syncs {
             let file = self.files[0].file();
@@ -140,13 +145,15 @@ impl Plan {
 }
 
 impl Outcome {
-    pub(crate) fn with_capacity(operations: usize) -> Outcome {
-        Outcome { counts: Vec::with_capacity(operations), failure: None }
+    pub(crate) fn with_capacity(operations: usize) -> PyResult<Outcome> {
+        Ok(Outcome { counts: vectors::with_capacity(operations)?, failure: None })
     }
 
     /// Results of this number of operations, all 0 until they are set.
-    pub(crate) fn of_len(operations: usize) -> Outcome {
-        Outcome { counts: vec![0; operations], failure: None }
+    pub(crate) fn of_len(operations: usize) -> PyResult<Outcome> {
+        let mut outcome = Outcome::with_capacity(operations)?;
+        outcome.counts.resize(operations, 0);
+        Ok(outcome)
     }
 
     /// Sets the results from an operation on.

@@ -3,6 +3,7 @@
 use crate::buffer::{ALIGNMENT, Buffer};
 use crate::copying;
 use crate::engine::{self, Waiting};
+use crate::errors;
 use crate::errors::Failed;
 use crate::file::{File, Opened};
 use crate::integers;
@@ -10,8 +11,11 @@ use crate::job::Outcome;
 use crate::memory::{Access, Memory};
 use crate::numpy;
 use crate::plan::Plan;
+use crate::vectors::{self, check_count};
+use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use pyo3::types::PyInt;
 use std::sync::Arc;
 
@@ -46,6 +50,8 @@ pub(crate) enum Lengths {
 /// What a strict call returns.
 pub(crate) enum Returned {
     Nothing,
+    /// The result of a `fsync`, which is not one of several operations.
+    Synced,
     Rows(Py<Buffer>),
     Pieces(Py<Buffer>),
     Out(Py<PyAny>),
@@ -60,7 +66,8 @@ impl Request {
     /// The request of a plan that synchronises a file: its only count is 0, or an error.
     pub(crate) fn sync(file: Arc<Opened>) -> Self {
         let lengths = Lengths::Same(0);
-        Request::writes(Files::One(file), vec![0], lengths, true)
+        let request = Request::writes(Files::One(file), vec![0], lengths, true);
+        Request { returned: Returned::Synced, ..request }
     }
 
     /// Makes the call's value, or its exception.
@@ -71,6 +78,12 @@ impl Request {
     ) -> PyResult<Bound<'py, PyAny>> {
         // It runs Python code, during which other threads get the interpreter.
         let _waiting = Waiting::begin();
+        if let (Returned::Synced, Files::One(file)) = (&self.returned, &self.files) {
+            return match &outcome.failure {
+                Some((_, error)) => Err(errors::of_file(py, error, file.name())),
+                None => Ok(py.None().into_bound(py)),
+            };
+        }
         if self.is_strict {
             let at = match &self.lengths {
                 Lengths::Same(len) => outcome.counts.iter().position(|&count| count != *len as i64),
@@ -81,6 +94,9 @@ impl Request {
             if let Some(at) = at {
                 return Err(self.failed(py, outcome, at)?);
             }
+        }
+        if !self.is_strict {
+            self.zero_rest(py, outcome);
         }
         let value = self.value(py)?;
         if self.is_strict {
@@ -113,16 +129,41 @@ impl Request {
         Ok(failed.into_exception(py))
     }
 
+    /// Zeroes the bytes of an allocated buffer that were not read: it may be reused memory, with
+    /// the contents of another part of the program. Of a read that failed, that is all bytes.
+    fn zero_rest(&self, py: Python<'_>, outcome: &Outcome) {
+        let (Returned::Rows(buffer) | Returned::Pieces(buffer)) = &self.returned else { return };
+        let (buffer, count) = (buffer.get(), outcome.counts.len());
+        let starts = self.lengths.starts(count, self.is_padded());
+        let rest = starts.zip(&outcome.counts).enumerate().filter_map(|(at, (start, &count))| {
+            let (len, read) = (self.lengths.at(at), usize::try_from(count).unwrap_or(0));
+            (read < len).then(|| start + read..start + len)
+        });
+        engine::detached(py, || rest.for_each(|range| buffer.zero(range)));
+    }
+
+    /// Whether each piece of an allocated buffer begins at an aligned address.
+    fn is_padded(&self) -> bool {
+        matches!(&self.files, Files::One(file) if file.is_direct)
+    }
+
+    /// Visits the memory of the caller.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.returned {
+            Returned::Out(out) => visit.call(out),
+            _ => Ok(()),
+        }
+    }
+
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match (&self.returned, &self.lengths) {
-            (Returned::Nothing, _) => Ok(py.None().into_bound(py)),
+            (Returned::Nothing | Returned::Synced, _) => Ok(py.None().into_bound(py)),
             (Returned::Out(out), _) => Ok(out.bind(py).clone()),
             (Returned::Rows(buffer), lengths) => {
                 numpy::rows(buffer.bind(py).clone(), self.offsets.len(), lengths.at(0))
             }
             (Returned::Pieces(buffer), lengths) => {
-                let is_direct = matches!(&self.files, Files::One(file) if file.is_direct);
-                let starts = lengths.starts(self.offsets.len(), is_direct);
+                let starts = lengths.starts(self.offsets.len(), self.is_padded());
                 let ranges = starts.enumerate().map(|(at, start)| (start, lengths.at(at)));
                 numpy::pieces(buffer.bind(py).as_any(), ranges)
             }
@@ -132,26 +173,25 @@ impl Request {
 
 impl Lengths {
     fn parse(object: &Bound<'_, PyAny>, count: usize) -> PyResult<Lengths> {
-        let check = |length: u64, what: &str| {
-            if length <= MAX_LENGTH {
-                return Ok(length as usize);
-            }
-            let text = format!("{what} is {length}: one operation has at most {MAX_LENGTH} bytes");
-            Err(PyValueError::new_err(text))
+        let check = |length: u64, what: &dyn Fn() -> String| {
+            if length <= MAX_LENGTH { Ok(length as usize) } else { Err(too_long(&what(), length)) }
         };
         let is_integer = object.is_instance_of::<PyInt>()
             || object.hasattr("__index__")? && !object.hasattr("__len__")?;
         if is_integer {
-            return check(integers::parse_one(object, "length")?, "length").map(Lengths::Same);
+            let length = check(integers::parse_one(object, "length")?, &|| "length".into());
+            return length.map(Lengths::Same);
         }
         let lengths = integers::parse(object, "length")?;
         if lengths.len() != count {
             let text = format!("length has {} items, and offsets {count}", lengths.len());
             return Err(PyValueError::new_err(text));
         }
-        let each = lengths.into_iter().enumerate();
-        let each = each.map(|(at, length)| check(length, &format!("length[{at}]")));
-        Ok(Lengths::Each(each.collect::<PyResult<_>>()?))
+        let mut each = vectors::with_capacity(count)?;
+        for (at, length) in lengths.into_iter().enumerate() {
+            each.push(check(length, &|| format!("length[{at}]"))?);
+        }
+        Ok(Lengths::Each(each))
     }
 
     #[inline]
@@ -187,6 +227,19 @@ impl Lengths {
             start
         })
     }
+}
+
+fn too_long(what: &str, length: u64) -> PyErr {
+    PyValueError::new_err(format!(
+        "{what} is {length}: one operation has at most {MAX_LENGTH} bytes"
+    ))
+}
+
+/// Refuses an operation on more memory than the kernel transfers at once: it would transfer only a
+/// part.
+pub(crate) fn check_bytes(len: usize, what: &str) -> PyResult<()> {
+    let len = len as u64;
+    if len <= MAX_LENGTH { Ok(()) } else { Err(too_long(&format!("the size of {what}"), len)) }
 }
 
 fn padded(len: usize, is_padded: bool) -> usize {
@@ -234,14 +287,14 @@ pub(crate) fn read_many(
     let (memory, returned) = memory_of(py, out, total, &lengths)?;
     let at = |start| memory.start().wrapping_add(start);
     let mut outcome = None;
-    let mut plan = Plan::with_capacity(0);
+    let mut plan = Plan::empty();
     if file.is_cached && offsets.len() <= INLINE_READS && total <= INLINE_BYTES {
         outcome = read_inline(py, &file, &offsets, &lengths, &memory);
     }
     if outcome.is_none() {
         plan = match file.mapped() {
-            Some(_) => Plan::in_parts(offsets.len(), copying::part_len(offsets.len(), total)),
-            None => Plan::with_capacity(offsets.len()),
+            Some(_) => Plan::in_parts(offsets.len(), copying::part_len(offsets.len(), total))?,
+            None => Plan::with_capacity(offsets.len())?,
         };
         let starts = lengths.starts(offsets.len(), is_padded);
         for ((index, start), &offset) in starts.enumerate().zip(&offsets) {
@@ -298,7 +351,7 @@ fn read_inline(
 ) -> Option<Outcome> {
     let fd = std::os::fd::AsRawFd::as_raw_fd(file.file());
     engine::detached(py, || {
-        let mut outcome = Outcome::with_capacity(offsets.len());
+        let mut outcome = Outcome { counts: Vec::with_capacity(INLINE_READS), failure: None };
         let mut start = 0;
         for (at, &offset) in offsets.iter().enumerate() {
             let len = lengths.at(at);
@@ -319,10 +372,12 @@ fn read_inline(
 
 /// Plans `read_into`.
 pub(crate) fn read_into(ops: &Bound<'_, PyAny>, is_strict: bool) -> PyResult<(Plan, Request)> {
-    let mut plan = Plan::with_capacity(ops.len().unwrap_or(0).min(integers::MAX_HINT));
-    let (mut files, mut offsets, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    let hint = integers::length_hint(ops)?.min(integers::MAX_HINT);
+    let (mut files, mut offsets) = (vectors::with_capacity(hint)?, vectors::with_capacity(hint)?);
+    let (mut all, mut lengths) = (vectors::with_capacity(hint)?, vectors::with_capacity(hint)?);
     for (at, op) in ops.try_iter()?.enumerate() {
         let op = op?;
+        check_count(at + 1, "ops")?;
         let (file, offset, out): (Bound<'_, File>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
             op.extract().map_err(|e: PyErr| {
                 pyo3::exceptions::PyTypeError::new_err(format!(
@@ -332,18 +387,22 @@ pub(crate) fn read_into(ops: &Bound<'_, PyAny>, is_strict: bool) -> PyResult<(Pl
             })?;
         let offset = integers::parse_one(&offset, &format!("the offset of ops[{at}]"))?;
         let memory = Memory::of(&out, Access::Write, &format!("the buffer of ops[{at}]"))?;
-        files.push(file.get().opened()?);
-        offsets.push(offset);
-        lengths.push(memory.len());
-        plan.memory.push(memory);
+        check_bytes(memory.len(), &format!("the buffer of ops[{at}]"))?;
+        vectors::push(&mut files, file.get().opened()?)?;
+        vectors::push(&mut offsets, offset)?;
+        vectors::push(&mut lengths, memory.len())?;
+        vectors::push(&mut all, memory)?;
     }
-    check_overlap(&plan.memory)?;
+    check_overlap(&all)?;
+    let mut plan = Plan::with_capacity(files.len())?;
+    plan.memory = all;
     for (at, file) in files.iter().enumerate() {
         let (start, len) = (plan.memory[at].start(), lengths[at]);
         // SAFETY: P1. The plan has the memory, and gets the files below.
         unsafe { plan.read(file, start, len, offsets[at]) };
     }
-    plan.files.clone_from(&files);
+    plan.files = vectors::with_capacity(files.len())?;
+    plan.files.extend(files.iter().map(Arc::clone));
     let (files, lengths) = (Files::Each(files), Lengths::Each(lengths));
     let (returned, is_write) = (Returned::Nothing, false);
     Ok((plan, Request { files, offsets, lengths, returned, is_write, is_strict }))
@@ -352,8 +411,9 @@ pub(crate) fn read_into(ops: &Bound<'_, PyAny>, is_strict: bool) -> PyResult<(Pl
 /// Refuses reads into the same bytes, whose contents would depend on the order of the completions.
 fn check_overlap(memory: &[Memory]) -> PyResult<()> {
     let start = |at: usize| memory[at].start().addr();
-    let mut order: Vec<usize> = (0..memory.len()).filter(|&at| memory[at].len() > 0).collect();
-    order.sort_by_key(|&at| start(at));
+    let mut order: Vec<usize> = vectors::with_capacity(memory.len())?;
+    order.extend((0..memory.len()).filter(|&at| memory[at].len() > 0));
+    order.sort_unstable_by_key(|&at| start(at));
     let overlap =
         order.windows(2).find(|pair| start(pair[0]) + memory[pair[0]].len() > start(pair[1]));
     match overlap {

@@ -4,7 +4,8 @@ use crate::file::File;
 use crate::integers;
 use crate::memory::{Access, Memory};
 use crate::plan::Plan;
-use crate::reads::{Files, Lengths, Request};
+use crate::reads::{self, Files, Lengths, Request};
+use crate::vectors::{self, check_count};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -18,11 +19,15 @@ pub(crate) fn write_many(
     is_strict: bool,
 ) -> PyResult<(Plan, Request)> {
     let file = file.get().opened()?;
+    file.check_write()?;
     let offsets = integers::parse(offsets, "offsets")?;
-    let mut plan = Plan::with_capacity(offsets.len());
+    let mut plan = Plan::with_capacity(offsets.len())?;
     let lengths = if data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>() {
         for (at, item) in data.try_iter()?.enumerate() {
-            plan.memory.push(Memory::of(&item?, Access::Read, &format!("data[{at}]"))?);
+            check_count(at + 1, "data")?;
+            let memory = Memory::of(&item?, Access::Read, &format!("data[{at}]"))?;
+            reads::check_bytes(memory.len(), &format!("data[{at}]"))?;
+            vectors::push(&mut plan.memory, memory)?;
         }
         if plan.memory.len() != offsets.len() {
             return Err(PyValueError::new_err(format!(
@@ -31,15 +36,18 @@ pub(crate) fn write_many(
                 offsets.len()
             )));
         }
+        let mut lengths = vectors::with_capacity(offsets.len())?;
         for (at, &offset) in offsets.iter().enumerate() {
             let (start, len) = (plan.memory[at].start(), plan.memory[at].len());
+            lengths.push(len);
             // SAFETY: P1. The plan has the memory, and gets the file below.
             unsafe { plan.write(&file, start, len, offset) };
         }
-        Lengths::Each(plan.memory.iter().map(Memory::len).collect())
+        Lengths::Each(lengths)
     } else {
         let memory = Memory::of(data, Access::Read, "data")?;
         let len = part_of(memory.len(), offsets.len())?;
+        reads::check_bytes(len, "each write's part of data")?;
         for (at, &offset) in offsets.iter().enumerate() {
             // SAFETY: P1. The part is within the memory, which the plan gets below, as the file.
             unsafe { plan.write(&file, memory.start().wrapping_add(at * len), len, offset) };

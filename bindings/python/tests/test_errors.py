@@ -211,7 +211,7 @@ def test_short_read_names_its_place(io, path, file):
     error = raised.value
     assert isinstance(error, cringle.BatchError) and isinstance(error, OSError)
     assert (error.index, error.offset, error.length) == (1, 64 * PAGE - 10, PAGE)
-    assert error.filename == path and error.errno is None
+    assert error.filename == str(path) and error.errno is None
     assert error.counts.tolist() == [PAGE, 10]
     assert "read 1 (4096 bytes at offset 262134)" in str(error) and "short count: 10" in str(error)
 
@@ -222,7 +222,7 @@ def test_failed_read_names_its_remedy(io, path):
             io.read_many(file, [7], 10)
         _, counts = io.read_many(file, [7], 10, strict=False)
     error = raised.value
-    assert error.errno == errno.EBADF and error.filename == path and error.offset == 7
+    assert error.errno == errno.EBADF and error.filename == str(path) and error.offset == 7
     assert error.remedy in str(error) and "Bad file descriptor" in str(error)
     assert counts.tolist() == [-errno.EBADF]
 
@@ -257,14 +257,19 @@ def test_wrong_opens_are_refused(directory, path):
         ((-1,), {}, OSError, "Bad file"),
         ((987_654,), {}, OSError, "Bad file"),
         ((0,), {"direct": True}, ValueError, "belong to a path"),
-        ((1 << 70,), {}, OverflowError, None),
+        ((1 << 70,), {}, OverflowError, "path is 1180591620717411303424: the number is too large"),
+        ((1 << 40,), {}, OverflowError, "path is 1099511627776: the number of a descriptor"),
+        ((path,), {"permissions": -1}, OverflowError, "permissions is -1"),
         ((None,), {}, TypeError, None),
         (("a\0b",), {}, ValueError, "null byte"),
-        ((directory,), {"mapped": True}, OSError, "regular"),
-        ((path, "w"), {"mapped": True}, OSError, "reading"),
+        ((directory,), {"mapped": True}, OSError, r"\[Errno 22\] only a regular file .* mapped=True"),
+        ((path, "w"), {"mapped": True}, ValueError, "mode is \"w\": a mapped file must be .* reading"),
+        ((path, "x"), {"mapped": True}, ValueError, "mode is \"x\""),
     ]:
         with pytest.raises(error, match=words):
             cringle.open(*arguments, **options)
+    # None of them has created or truncated it.
+    assert path.read_bytes() == pattern(64 * PAGE)
 
 
 def test_closed_handles_are_refused(path):
@@ -278,6 +283,7 @@ def test_closed_handles_are_refused(path):
         lambda: io.fsync(file),
         file.fileno,
         lambda: file.size,
+        file.__enter__,
     ]:
         with pytest.raises(ValueError, match="the file is closed"):
             call()

@@ -52,6 +52,35 @@ begun.wait()
 for _ in range(20):
     cringle.open(path).size
 """,
+    "daemon threads are in the code of arguments": """
+begun = threading.Barrier(4)
+class Index:
+    def __index__(self):
+        return sum(range(100)) - 4950
+def read(make):
+    begun.wait()
+    try:
+        while True:
+            make()
+    except ValueError as error:
+        os.write(1, str(error).encode())
+for make in [
+    lambda: io.read_many(file, (sum(range(100)) - 4950 for _ in range(3000)), 0),
+    lambda: io.read_many(file, [Index()] * 3000, 0),
+    lambda: io.read_into((file, Index(), bytearray()) for _ in range(3000)),
+]:
+    threading.Thread(target=read, args=(make,), daemon=True).start()
+begun.wait()
+""",
+    "a daemon thread waits for ever in the code of an argument": """
+begun = threading.Event()
+def offsets():
+    begun.set()
+    threading.Event().wait()
+    yield 0
+threading.Thread(target=lambda: io.read_many(file, offsets(), 0), daemon=True).start()
+begun.wait()
+""",
     "a daemon thread opens a FIFO": """
 fifo = path + ".fifo"
 os.mkfifo(fifo)
@@ -105,6 +134,7 @@ logging.disable()
 
 # Those whose end depends on where the threads are.
 RACES = ["daemon threads open files"] * 15
+RACES += ["daemon threads are in the code of arguments", "a daemon thread opens a FIFO"] * 5
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *RACES])

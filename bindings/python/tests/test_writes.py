@@ -29,7 +29,7 @@ def test_modes_are_those_of_open(io, directory):
     path = directory / "new"
     with pytest.raises(FileNotFoundError) as error:
         cringle.open(path)
-    assert error.value.filename == path
+    assert error.value.filename == str(path)
     with cringle.open(path, "wb", permissions=0o600) as file:
         io.write_many(file, [0], b"0123456789")
         with pytest.raises(cringle.BatchError, match="r\\+"):
@@ -45,7 +45,7 @@ def test_modes_are_those_of_open(io, directory):
     with cringle.open(path) as file:
         with pytest.raises(cringle.BatchError) as error:
             io.write_many(file, [0], b"x")
-    assert error.value.errno == 9 and error.value.filename == path
+    assert error.value.errno == 9 and error.value.filename == str(path)
 
 
 def test_write_many_checks_its_data(io, directory):

@@ -8,6 +8,24 @@
 See the README for a tour; each call's documentation is on :class:`BlockIO`.
 """
 
+from . import _errors, _native
+
+
+def _prepare() -> None:
+    # Before the first call: a call that imported NumPy would run Python's import in its midst.
+    try:
+        import numpy
+    except ModuleNotFoundError as error:
+        # A NumPy that is installed, and broken, is not ignored.
+        if error.name != "numpy":
+            raise
+        _native.prepare(None, _errors.failure)
+    else:
+        _native.prepare(numpy, _errors.failure)
+
+
+_prepare()
+
 from ._block_io import BlockIO
 from ._errors import BatchError, ShortCountError
 from ._native import Buffer, File, open

@@ -1,6 +1,6 @@
 # The types of the compiled half. What is public is exported by `cringle`.
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer as SupportsBuffer
 from typing_extensions import disjoint_base
 
-__all__ = ["BlockIO", "Buffer", "File", "Notifier", "Pending", "open", "shutdown"]
+__all__ = ["BlockIO", "Buffer", "File", "Notifier", "Pending", "open", "prepare", "shutdown"]
 
 class _SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -38,11 +38,15 @@ def open(
     """Opens a file for batches.
 
     ``mode`` is that of the built-in ``open``: ``r``, ``r+``, ``w``, ``w+``, ``x``, ``x+``. All
-    reads and writes are at offsets. An integer is a descriptor, which is duplicated.
+    reads and writes are at offsets. An integer is a descriptor, which is duplicated; one that
+    appends (``O_APPEND``) is refused. The open of a FIFO waits for the other end; Ctrl-C ends the
+    wait.
 
     ``direct=True`` bypasses the page cache; any offset, length and buffer works. ``mapped=True``
     copies the pages that are in memory without a system call. Both install a handler of SIGBUS for
-    the process. Raises ``OSError`` as the built-in ``open``.
+    the process, once: call ``faulthandler.enable()`` and ``signal.signal(SIGBUS, …)`` before the
+    first such ``open``, because a handler that replaces this one later ends the process at a page
+    of a truncated file. Raises ``OSError`` as the built-in ``open``.
     """
 
 @final
@@ -50,8 +54,8 @@ class File:
     """An open file. As a context manager it closes itself."""
 
     @property
-    def name(self) -> _Path:
-        """The path or descriptor that the file was opened from."""
+    def name(self) -> str | bytes | int:
+        """The path (``os.fspath`` of a path-like object) or descriptor that it was opened from."""
     @property
     def size(self) -> int:
         """The size in bytes, now."""
@@ -114,13 +118,19 @@ class BlockIO:
     @overload
     def read_many(self, file: File, offsets: _Integers, length: None = None, *, lengths: SupportsIndex | _Integers, out: _Out, strict: Literal[False]) -> tuple[_Out, _Counts]: ...
     @overload
+    def read_many(self, file: File, offsets: _Integers, length: SupportsIndex | _Integers | None = None, out: _Memory | None = None, *, lengths: SupportsIndex | _Integers | None = None, strict: bool = True) -> Any: ...
+    @overload
     def read_into(self, ops: _Ops, *, strict: Literal[True] = True) -> None: ...
     @overload
     def read_into(self, ops: _Ops, *, strict: Literal[False]) -> _Counts: ...
     @overload
+    def read_into(self, ops: _Ops, *, strict: bool) -> _Counts | None: ...
+    @overload
     def write_many(self, file: File, offsets: _Integers, data: _Memory | Sequence[_Memory], *, strict: Literal[True] = True) -> None: ...
     @overload
     def write_many(self, file: File, offsets: _Integers, data: _Memory | Sequence[_Memory], *, strict: Literal[False]) -> _Counts: ...
+    @overload
+    def write_many(self, file: File, offsets: _Integers, data: _Memory | Sequence[_Memory], *, strict: bool) -> _Counts | None: ...
     def fsync(self, file: File, *, data_only: bool = False) -> None:
         """Waits until all that was written to the file is durable; with ``data_only``, as
         ``os.fdatasync``."""
@@ -172,6 +182,9 @@ class Notifier:
     def fileno(self) -> int: ...
     def take(self) -> list[int]:
         """Returns the tokens since the last call."""
+
+def prepare(module: Any, failure: Callable[..., Exception]) -> None:
+    """Receives NumPy, or ``None``. The package calls it while it is imported."""
 
 def shutdown() -> None:
     """Closes every ``BlockIO``. The interpreter calls it at its end."""
