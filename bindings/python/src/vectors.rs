@@ -9,7 +9,7 @@ pub(crate) const MAX_OPERATIONS: usize = 1 << 24;
 /// The number of operations from which on a call looks first whether their memory can be had.
 const MIN_PROBED: usize = 1 << 14;
 /// The memory in bytes that an operation needs in a batch of the library, at most.
-const OPERATION_BYTES: usize = 256;
+const OPERATION_BYTES: usize = 320;
 
 /// Refuses more than [`MAX_OPERATIONS`] items. Errors name them `what`.
 pub(crate) fn check_count(count: usize, what: &str) -> PyResult<()> {

@@ -64,7 +64,7 @@ raised = 0
 with cringle.BlockIO() as io, cringle.open(sys.argv[1]) as file:
     io.read_many(file, offsets[:5000], 0)
     used = int(open("/proc/self/statm").read().split()[0]) * 4096
-    for more in [4, 12, 20, 30, 60, 120, 200, 250, 280, 400]:
+    for more in [4, 12, 20, 30, 60, 120, 200, 250, 280, 300, 320, 350, 400]:
         resource.setrlimit(resource.RLIMIT_AS, (used + (more << 20), -1))
         try:
             io.read_many(file, offsets, 0, strict=False)
