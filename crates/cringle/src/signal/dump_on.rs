@@ -7,7 +7,7 @@ use super::handler::{Listener, Purpose};
 use super::watcher::Watcher;
 use crate::runtime::{Dump, dump_all};
 use crate::sys;
-use crate::sys::lock::Mutex;
+use crate::sys::fork::ForkLock;
 use std::ffi::{CString, OsStr};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -59,9 +59,9 @@ fn dump_into(signals: &[Signal], path: Option<PathBuf>) -> io::Result<DumpGuard>
         while let Ok(Some(signal)) = watch.wait(Listener::take) {
             match (&path, number) {
                 (Some(path), _) => append(path, &text_of(signal, &dump_all())),
-                // Ignores errors: standard error may be closed.
+                // Without std's lock of standard error, which a suspended fiber may hold.
                 (None, Some(number)) if Printer::prints(number, signal) => {
-                    _ = io::stderr().write_all(text_of(signal, &dump_all()).as_bytes());
+                    sys::write_to_stderr(text_of(signal, &dump_all()).as_bytes());
                 }
                 (None, _) => {}
             }
@@ -84,7 +84,7 @@ struct Printers {
     last: u64,
 }
 
-static PRINTERS: Mutex<Printers> = Mutex::new(Printers { all: Vec::new(), last: 0 });
+static PRINTERS: ForkLock<Printers> = ForkLock::new(Printers { all: Vec::new(), last: 0 });
 
 impl Printer {
     fn new(signals: &[Signal]) -> Printer {

@@ -42,7 +42,7 @@ pub(crate) use plain::{debug_plainly, is_interposed, plainly, set_beside};
 pub(crate) use raw::syscall;
 #[cfg(feature = "sim")]
 pub(crate) use report::set_simulation_seed;
-pub(crate) use report::{report, with_process_number};
+pub(crate) use report::{report, with_process_number, write_to_stderr};
 #[cfg(feature = "sim")]
 pub(crate) use socket::is_unix_socket;
 pub(crate) use socket::{

@@ -1,0 +1,124 @@
+//! Reports while standard error is full, or while a fiber holds std's lock of it: they neither hang
+//! nor keep a program from its end. Each test runs in its own process.
+
+mod child;
+
+use cringle::signal::{self, Signal};
+use cringle::{Builder, fiber};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Redirects standard error to a pipe.
+fn pipe_as_stderr() -> (PipeReader, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: by the contract of `dup2`. Both descriptors are open, and no value owns the old
+    // standard error.
+    assert!(unsafe { libc::dup2(writer.as_raw_fd(), 2) } == 2);
+    (reader, writer)
+}
+
+/// Redirects standard error to a pipe that is full. The reader never reads.
+fn full_pipe_as_stderr() -> PipeReader {
+    let (reader, writer) = pipe_as_stderr();
+    let set = |flags: i32| {
+        // SAFETY: no pointers are passed.
+        assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags) }, 0);
+    };
+    set(libc::O_NONBLOCK);
+    while (&writer).write(&[b' '; 4096]).is_ok() {}
+    set(0);
+    reader
+}
+
+fn kill(signal: Signal) {
+    // SAFETY: by the contract of `kill`, which takes no pointers. The process is this one.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
+}
+
+#[test]
+fn dump_needs_no_lock_of_std() {
+    child::must_succeed("dump_needs_no_lock_of_std", || {
+        let (reader, _writer) = pipe_as_stderr();
+        let run = move || {
+            let guard = signal::dump_on(&[Signal::User1]).unwrap();
+            let holder = fiber::Builder::new().name("holder".into());
+            let holder = holder.spawn_local(|| {
+                let _lock = std::io::stderr().lock();
+                fiber::park();
+            });
+            let holder = holder.unwrap();
+            fiber::yield_now();
+            kill(Signal::User1);
+            let has_holder = || {
+                let mut lines = BufReader::new(reader).lines().map_while(Result::ok);
+                lines.any(|line| line.contains("'holder'"))
+            };
+            assert!(fiber::unblock(has_holder));
+            drop(guard);
+            holder.thread().unpark();
+            holder.join().unwrap();
+        };
+        Builder::new().workers(1).run(run).unwrap();
+    });
+}
+
+#[test]
+fn full_standard_error_does_not_keep_dump_guards() {
+    child::must_succeed("full_standard_error_does_not_keep_dump_guards", || {
+        let _reader = full_pipe_as_stderr();
+        let guard = signal::dump_on(&[Signal::User1]).unwrap();
+        kill(Signal::User1);
+        drop(guard);
+    });
+}
+
+#[test]
+fn full_standard_error_does_not_keep_run() {
+    child::must_succeed("full_standard_error_does_not_keep_run", || {
+        let _reader = full_pipe_as_stderr();
+        // The watchdog's thread is in the write of its report.
+        let is_reporting = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            tasks.map(|task| task.unwrap().path()).any(|task| {
+                let read = |name| std::fs::read_to_string(task.join(name)).unwrap_or_default();
+                let write = format!("{} 0x2 ", libc::SYS_write);
+                let poll = format!("{} ", libc::SYS_ppoll);
+                let call = read("syscall");
+                read("comm").trim() == "cringle-watch"
+                    && (call.starts_with(&write) || call.starts_with(&poll))
+            })
+        };
+        let spin = || {
+            while !is_reporting() {
+                std::hint::spin_loop();
+            }
+        };
+        Builder::new().workers(1).watchdog(Duration::from_millis(1)).run(spin).unwrap();
+    });
+}
+
+/// The rest of a text is not lost if the reader is merely slow.
+#[test]
+fn long_dump_arrives_in_full() {
+    child::must_succeed("long_dump_arrives_in_full", || {
+        let (reader, _writer) = pipe_as_stderr();
+        let run = move || {
+            let _guard = signal::dump_on(&[Signal::User1]).unwrap();
+            fiber::scope(|s| {
+                for _ in 0..2000 {
+                    s.spawn_local(fiber::park);
+                }
+                fiber::yield_now();
+                kill(Signal::User1);
+                let read_all = || {
+                    let lines = BufReader::new(reader).lines().map_while(Result::ok);
+                    lines.filter(|line| line.contains("an unpark")).take(2000).count()
+                };
+                assert_eq!(fiber::unblock(read_all), 2000);
+                s.cancel();
+            });
+        };
+        Builder::new().workers(1).run(run).unwrap();
+    });
+}
