@@ -184,3 +184,73 @@ fn child_works_whatever_other_threads_do() {
         });
     });
 }
+
+/// Traces and guards that dump start and end meanwhile, and a trace lasts.
+#[test]
+fn child_runs_whatever_traces_and_dumps_do() {
+    child::must_succeed("child_runs_whatever_traces_and_dumps_do", || {
+        let directory = tempfile::tempdir().unwrap();
+        let run = || cringle::Builder::new().workers(1).run(|| 1).unwrap();
+        assert_eq!(run(), 1);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                // A child keeps the lock of the parent's file until it has ended.
+                for n in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let path = directory.path().join(format!("{n}.pftrace"));
+                    cringle::trace::start(path).unwrap().finish().unwrap();
+                }
+            });
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(cringle::signal::dump_on(&[cringle::signal::Signal::User1]).unwrap());
+                }
+            });
+            for _ in 0..child::scaled(100, 3000) {
+                assert_eq!(forked(|| run() - 1), 0);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let trace = cringle::trace::start(directory.path().join("lasts.pftrace")).unwrap();
+        assert_eq!(forked(|| run() - 1), 0);
+        trace.finish().unwrap();
+    });
+}
+
+/// A thread may hold a lock that the program's handler of `fork` takes, while it uses the library.
+#[test]
+fn fork_does_not_deadlock_with_older_handlers() {
+    static LOCK: AtomicBool = AtomicBool::new(false);
+    unsafe extern "C" fn lock() {
+        while LOCK.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+    unsafe extern "C" fn unlock() {
+        LOCK.store(false, Ordering::Release);
+    }
+    child::must_succeed("fork_does_not_deadlock_with_older_handlers", || {
+        // SAFETY: by the contract of `pthread_atfork`: the functions exist as long as the process.
+        let result = unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) };
+        assert_eq!(result, 0);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // SAFETY: the functions have no contract.
+                    unsafe { lock() };
+                    assert_eq!(cringle::runtime::dump_all().len(), 0);
+                    // SAFETY: as above.
+                    unsafe { unlock() };
+                }
+            });
+            for _ in 0..child::scaled(300, 3000) {
+                assert_eq!(forked(|| 0), 0);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    });
+}

@@ -133,6 +133,24 @@ pub(crate) fn watch() -> Result<(), String> {
     }
 }
 
+/// Calls [`watch`] when the code is loaded, before `main`. `fork` calls the handlers that were
+/// registered last first: so [`before`] waits for the threads in sections after the program's
+/// handlers have taken their locks. Otherwise a thread could hold such a lock and wait for the end
+/// of the fork, which waits for the lock.
+#[cfg(not(any(loom, miri)))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        // An allocator may register handlers that take its locks, at its first use. A thread in a
+        // section may allocate, so these must be called later than ours: they are to be the older
+        // ones.
+        drop(std::hint::black_box(Box::new(0_u8)));
+        let _ = watch();
+    }
+    at_load
+};
+
 unsafe extern "C" fn before() {
     FORKS.fetch_add(1, Ordering::SeqCst);
     for count in &IN_SECTIONS {

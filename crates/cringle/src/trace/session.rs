@@ -9,6 +9,7 @@ use super::queue::{EventQueue, Origin};
 use super::recorder::Recorder;
 use super::writer::Writer;
 use super::{EventNames, Written};
+use crate::sys::fork::{self, ForkGuard, ForkLock};
 use crate::sys::lock::{Condvar, Mutex, Signal};
 use crate::sys::{self, syscall};
 use std::fs::File;
@@ -20,16 +21,70 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-static CURRENT: Mutex<Option<Arc<Session>>> = Mutex::new(None);
+static CURRENT: ForkLock<Current> =
+    ForkLock::new(Current { generation: 0, path: None, session: None });
 /// Incremented whenever `CURRENT` changes.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 /// The environment variable that starts a trace at the first `run`.
 const VARIABLE: &str = "CRINGLE_TRACE";
 
+/// The trace of a process.
+struct Current {
+    /// The process, as [`fork::generation`] counts them.
+    generation: u32,
+    /// The file of a trace that starts or is recorded.
+    path: Option<PathBuf>,
+    /// The trace that is recorded.
+    session: Option<Arc<Session>>,
+}
+
+/// Returns the trace of this process. The lock is held for as long as it takes to read or change
+/// the fields: a `fork` waits for it.
+fn current() -> ForkGuard<'static, Current> {
+    let mut current = CURRENT.lock();
+    let generation = fork::generation();
+    if current.generation != generation {
+        // It is the parent's. Its writer does not exist here, and its locks may be held.
+        std::mem::forget((current.path.take(), current.session.take()));
+        current.generation = generation;
+    }
+    current
+}
+
+/// The right to start a trace, which ends when this is dropped.
+struct Reservation;
+
+impl Reservation {
+    fn new(path: &Path) -> io::Result<Reservation> {
+        let mut current = current();
+        if let Some(other) = &current.path {
+            let text = format!("the process already writes a trace to {}", other.display());
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
+        current.path = Some(path.into());
+        Ok(Reservation)
+    }
+
+    /// Starts the trace.
+    fn fulfil(self, session: &Arc<Session>) {
+        std::mem::forget(self);
+        current().session = Some(Arc::clone(session));
+        EPOCH.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        current().path = None;
+    }
+}
+
 /// A trace that is being recorded.
 #[derive(Debug)]
 pub(super) struct Session {
+    /// The process that has started it.
+    generation: u32,
     path: PathBuf,
     events: usize,
     state: Mutex<SessionState>,
@@ -69,7 +124,7 @@ pub(crate) fn attach(
     names: &'static EventNames,
     is_virtual: bool,
 ) -> Option<Recorder> {
-    let session = CURRENT.lock().clone()?;
+    let session = current().session.clone()?;
     let clock = if is_virtual { Clock::Virtual } else { Clock::real() };
     let mut state = session.state.lock();
     state.sequences += 1;
@@ -86,7 +141,7 @@ pub(crate) fn flush_after_run() {
     if epoch() == 0 {
         return;
     }
-    let session = CURRENT.lock().clone();
+    let session = current().session.clone();
     session.inspect(|session| session.flush());
 }
 
@@ -98,7 +153,7 @@ pub(crate) fn flush_after_run() {
 /// As [`start`](fn@super::start); the message names the variable.
 pub(crate) fn start_from_environment() -> io::Result<()> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
-    if IS_CHECKED.swap(true, Ordering::Relaxed) || CURRENT.lock().is_some() {
+    if IS_CHECKED.swap(true, Ordering::Relaxed) || current().path.is_some() {
         return Ok(());
     }
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
@@ -127,13 +182,10 @@ extern "C" fn flush_at_exit() {
 
 impl Session {
     pub(super) fn start(path: &Path, events: usize) -> io::Result<Arc<Session>> {
-        let mut current = CURRENT.lock();
-        if let Some(other) = &*current {
-            let text = format!("the process already writes a trace to {}", other.path.display());
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-        }
+        let reservation = Reservation::new(path)?;
         let file = open(path)?;
         let session = Arc::new(Session {
+            generation: fork::generation(),
             path: path.into(),
             events,
             state: Mutex::default(),
@@ -149,14 +201,21 @@ impl Session {
             io::Error::new(e.kind(), format!("cannot start the writer thread of the trace: {e}"))
         })?;
         *session.thread.lock() = Some(thread);
-        *current = Some(Arc::clone(&session));
-        EPOCH.fetch_add(1, Ordering::Release);
+        reservation.fulfil(&session);
         Ok(session)
     }
 
     /// Ends the trace, and waits until the file is complete.
     pub(super) fn finish(&self) -> io::Result<Written> {
-        *CURRENT.lock() = None;
+        if self.generation != fork::generation() {
+            let text = format!("{}: the parent process writes this trace", self.path.display());
+            return Err(io::Error::other(text));
+        }
+        // Dropped after the lock is released.
+        let _ended = {
+            let mut current = current();
+            (current.path.take(), current.session.take())
+        };
         EPOCH.fetch_add(1, Ordering::Release);
         self.closed.store(true, Ordering::Release);
         let thread = self.thread.lock().take().expect("a trace is finished once");

@@ -23,7 +23,7 @@ mod spans;
 use super::label::Origin;
 use super::word_choice;
 use crate::sys;
-use crate::sys::lock::Mutex;
+use crate::sys::fork::ForkLock;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -80,7 +80,7 @@ impl Site {
 }
 
 /// The kinds and sites that were reported. There are few.
-static REPORTED: Mutex<Vec<(&'static str, Site)>> = Mutex::new(Vec::new());
+static REPORTED: ForkLock<Vec<(&'static str, Site)>> = ForkLock::new(Vec::new());
 
 /// Whether a hazard was not reported before. It counts as reported from now on.
 pub(crate) fn is_first(kind: &'static str, site: Site) -> bool {
