@@ -53,6 +53,7 @@ impl SignalChain {
         // SAFETY: by the contract. The address is that of a handler of the kind that its flags
         // name, as it was installed.
         unsafe {
+            let _mask = BlockedSignals::during(signal, before);
             match if is_reset { libc::SIG_DFL } else { before.sa_sigaction } {
                 libc::SIG_IGN if !is_fault(signal, info) => return Fate::Continues,
                 // The kernel ends the process for a fault even if the signal is ignored.
@@ -68,6 +69,33 @@ impl SignalChain {
         }
         let is_default = action(signal).is_ok_and(|now| now.sa_sigaction == libc::SIG_DFL);
         if is_default { Fate::Dies } else { Fate::Continues }
+    }
+}
+
+/// The signals that the kernel would block during a handler. When this is dropped, those before are
+/// blocked.
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn during(signal: c_int, action: &libc::sigaction) -> BlockedSignals {
+        let mut blocked = action.sa_mask;
+        // SAFETY: by the contracts of the calls: all-zero is a valid value, and the sets are
+        // borrowed for them.
+        unsafe {
+            if action.sa_flags & libc::SA_NODEFER == 0 {
+                libc::sigaddset(&mut blocked, signal);
+            }
+            let mut before = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, &mut before);
+            BlockedSignals(before)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: by the contract of the call. The set is borrowed for it.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 

@@ -101,6 +101,61 @@ fn bus_error_names_its_fiber() {
     assert_names_the_fiber(&text, &format!("SIGBUS (access to {page})"));
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn address_of_no_memory_is_not_called_null() {
+    let name = "address_of_no_memory_is_not_called_null";
+    let text = dies_by(libc::SIGSEGV, name, || on_a_fiber(|| fault_at(1 << 63)));
+    assert_names_the_fiber(&text, "SIGSEGV (an address or instruction that the processor refuses)");
+}
+
+#[test]
+fn wild_write_to_the_guard_is_no_overflow() {
+    let name = "wild_write_to_the_guard_is_no_overflow";
+    let text = dies_by(libc::SIGSEGV, name, || {
+        on_a_fiber(|| {
+            let local = 0_u8;
+            // The stack has 1 MiB, and this frame is near its top.
+            fault_at((&raw const local).addr() - (1 << 20) - (32 << 10));
+        });
+    });
+    assert!(!text.contains("has overflowed"), "{text}");
+    assert!(text.contains(", in the guard of the stack) on fiber 'unlucky'"), "{text}");
+}
+
+#[test]
+fn jump_to_no_code_names_the_caller() {
+    #[inline(never)]
+    fn jumps(address: usize) {
+        // SAFETY: none, by intent: the fault is under test (no contract).
+        let function = unsafe { std::mem::transmute::<usize, extern "C" fn()>(address) };
+        function();
+        std::hint::black_box(address);
+    }
+    let name = "jump_to_no_code_names_the_caller";
+    let text = dies_by(libc::SIGSEGV, name, || on_a_fiber(|| jumps(0x10)));
+    assert!(text.contains("\n    0x10\n"), "{text}");
+    assert_frames_have(&text, "jumps");
+}
+
+#[test]
+fn number_of_a_timer_is_no_sender() {
+    let name = "number_of_a_timer_is_no_sender";
+    let text = dies_by(libc::SIGABRT, name, || {
+        on_a_fiber(|| {
+            // SAFETY: by the contract of the call, which reads the structure; all-zero is valid.
+            unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                (info.si_signo, info.si_code) = (libc::SIGABRT, libc::SI_TIMER);
+                let (process, thread) = (libc::getpid(), libc::gettid());
+                let call = libc::SYS_rt_tgsigqueueinfo;
+                libc::syscall(call, process, thread, libc::SIGABRT, &raw const info);
+            }
+        });
+    });
+    assert_names_the_fiber(&text, "SIGABRT");
+}
+
 /// The process ends as it would have without the text: also with its core file.
 #[test]
 fn crash_leaves_its_core_file() {

@@ -22,6 +22,7 @@ mod overflow;
 mod run;
 mod same_shape;
 mod scopes;
+mod signal_handlers;
 mod stacks;
 mod stubborn;
 mod time;

@@ -5,9 +5,11 @@
 //! those that the signal has interrupted. It finds tables without a lock where glibc has
 //! `_dl_find_object` (2.35).
 
+use super::Registers;
 use crate::runtime::frames::{
     _Unwind_Backtrace, _Unwind_GetCFA, _Unwind_GetIPInfo, CONTINUE, Context, STOP,
 };
+use crate::runtime::stack::{PAGE_BYTES, StackBounds};
 use crate::sys::syscall;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -22,13 +24,29 @@ pub(super) struct Backtrace {
 }
 
 impl Backtrace {
-    /// The frames on this stack among those of the caller.
-    pub(super) fn of(stack: Range<usize>) -> Backtrace {
-        let mut backtrace = Backtrace { stack, addresses: [0; MOST_FRAMES], len: 0 };
+    /// The frames on this stack among those of the caller, which a signal has interrupted with
+    /// these registers.
+    pub(super) fn of(stack: StackBounds, registers: &Registers) -> Backtrace {
+        let mut backtrace = Backtrace { stack: stack.range(), addresses: [0; MOST_FRAMES], len: 0 };
+        // The unwinder reads the interrupted instruction.
+        if is_mapped(registers.instruction) {
+            backtrace.walk();
+        }
+        // After a jump to an address without code, the caller's frame is unknown; but a call has
+        // just stored the return address.
+        if backtrace.len <= 1 {
+            let caller = registers.link.or_else(|| word_at(stack, registers.stack_pointer));
+            backtrace.addresses[0] = registers.instruction;
+            backtrace.addresses[1] = caller.unwrap_or(0).wrapping_sub(1);
+            backtrace.len = 1 + usize::from(caller.is_some_and(is_mapped));
+        }
+        backtrace
+    }
+
+    fn walk(&mut self) {
         // SAFETY: by the contract of the unwinder. The callback has the right type, and its
         // argument lives until the walk ends.
-        unsafe { _Unwind_Backtrace(on_frame, (&raw mut backtrace).cast()) };
-        backtrace
+        unsafe { _Unwind_Backtrace(on_frame, std::ptr::from_mut(self).cast()) };
     }
 
     pub(super) fn addresses(&self) -> &[usize] {
@@ -36,9 +54,27 @@ impl Backtrace {
     }
 }
 
+/// Whether the page of an address is mapped, as far as the kernel reports it.
+fn is_mapped(address: usize) -> bool {
+    let (page, mut residency) = (address & !(PAGE_BYTES - 1), 0_u8);
+    // SAFETY: by the contract of `mincore`: it writes a byte for the page, and accesses no other
+    // memory.
+    let result = unsafe { syscall!(SYS_mincore, page, 1_usize, &raw mut residency) };
+    result != -(libc::ENOMEM as isize)
+}
+
+/// The word at the stack pointer, if that points into the stack.
+fn word_at(stack: StackBounds, pointer: usize) -> Option<usize> {
+    let is_within = stack.usable().contains(&pointer)
+        && stack.usable().contains(&(pointer + size_of::<usize>() - 1));
+    // SAFETY: the memory of the stack exists, because its fiber runs, and is readable above the
+    // guard.
+    is_within.then(|| unsafe { (pointer as *const usize).read_unaligned() })
+}
+
 extern "C" fn on_frame(context: *mut Context, backtrace: *mut c_void) -> c_int {
     // SAFETY: by the contract of the unwinder, this is the argument of `_Unwind_Backtrace` in
-    // `Backtrace::of`. Only this function uses it.
+    // `Backtrace::walk`. Only this function uses it.
     let backtrace = unsafe { &mut *backtrace.cast::<Backtrace>() };
     let mut before = 0;
     // SAFETY: by the contract of the unwinder, this is the context of a frame.

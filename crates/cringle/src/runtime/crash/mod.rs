@@ -13,7 +13,10 @@
 //! before.
 
 mod backtrace;
+mod signal_stack;
 mod text;
+
+pub(super) use signal_stack::SignalStack;
 
 use super::diagnostics::note_crash;
 use super::worker::Worker;
@@ -28,6 +31,8 @@ static ABRT: SignalChain = SignalChain::new();
 
 /// A run wants reports of crashes, not of stack overflows alone.
 static REPORTS_CRASHES: AtomicBool = AtomicBool::new(false);
+/// The handler of SIGABRT is paused: see [`pause_abort_handler`].
+static IS_PAUSED: AtomicBool = AtomicBool::new(false);
 /// A report has begun. The first one counts.
 static HAS_REPORTED: AtomicBool = AtomicBool::new(false);
 
@@ -52,6 +57,7 @@ pub(super) fn report_crashes() {
             install(libc::SIGABRT, &ABRT, 0);
         }
     });
+    resume_abort_handler();
 }
 
 fn install(signal: c_int, chain: &SignalChain, flags: c_int) {
@@ -72,28 +78,89 @@ fn install(signal: c_int, chain: &SignalChain, flags: c_int) {
 /// A signal as its handler receives it.
 struct Received {
     signal: c_int,
-    /// The address of the access that the interrupted instruction made, if it has raised the
-    /// signal.
-    fault: Option<usize>,
-    /// The process that has sent the signal; 0 for a fault.
-    sender: c_int,
+    cause: Cause,
+    registers: Registers,
+}
+
+/// Why a signal was raised.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The interrupted instruction has accessed this address.
+    Access(usize),
+    /// The processor has refused the interrupted instruction, for an address that no memory can
+    /// have or because it is privileged. The kernel reports no address.
+    Refused,
+    /// A process has sent it.
+    Sent(c_int),
+    /// Another reason, such as a timer.
+    Other,
+}
+
+impl Cause {
+    /// # Safety
+    ///
+    /// The information is that of a handler of the signal.
+    unsafe fn of(signal: c_int, info: *const libc::siginfo_t) -> Cause {
+        // SAFETY: by the contract. Only a fault has an address, and only these codes a sender.
+        unsafe {
+            match (*info).si_code {
+                _ if is_fault(signal, info) => match (*info).si_addr().addr() {
+                    0 if (*info).si_code == libc::SI_KERNEL => Cause::Refused,
+                    address => Cause::Access(address),
+                },
+                libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL | libc::SI_MESGQ => {
+                    Cause::Sent((*info).si_pid())
+                }
+                _ => Cause::Other,
+            }
+        }
+    }
+
+    fn is_fault(self) -> bool {
+        matches!(self, Cause::Access(_) | Cause::Refused)
+    }
+}
+
+/// Registers of the interrupted code.
+#[derive(Clone, Copy)]
+struct Registers {
     stack_pointer: usize,
+    instruction: usize,
+    /// The return address of a call, where a register has it.
+    link: Option<usize>,
+}
+
+impl Registers {
+    #[cfg(target_arch = "x86_64")]
+    fn of(context: &libc::ucontext_t) -> Registers {
+        let register = |number: c_int| context.uc_mcontext.gregs[number as usize] as usize;
+        let (stack_pointer, instruction) = (register(libc::REG_RSP), register(libc::REG_RIP));
+        Registers { stack_pointer, instruction, link: None }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn of(context: &libc::ucontext_t) -> Registers {
+        let context = &context.uc_mcontext;
+        let (stack_pointer, instruction) = (context.sp as usize, context.pc as usize);
+        Registers { stack_pointer, instruction, link: Some(context.regs[30] as usize) }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn of(context: &libc::ucontext_t) -> Registers {
+        let stack_pointer = std::ptr::from_ref(context).addr();
+        Registers { stack_pointer, instruction: 0, link: None }
+    }
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: by the contract of a signal handler, the structures are those of this signal. Only a
-    // fault has an address, and only another signal a sender.
+    // SAFETY: by the contract of a signal handler, the structures are those of this signal.
     let received = unsafe {
-        let is_fault = is_fault(signal, info);
-        Received {
-            signal,
-            fault: is_fault.then(|| (*info).si_addr() as usize),
-            sender: if is_fault { 0 } else { (*info).si_pid() },
-            stack_pointer: stack_pointer(&*context.cast()),
-        }
+        let (cause, registers) = (Cause::of(signal, info), Registers::of(&*context.cast()));
+        Received { signal, cause, registers }
     };
-    if let (Some(address), Some((_, fiber))) = (received.fault, Worker::current())
+    if let (Cause::Access(address), Some((_, fiber))) = (received.cause, Worker::current())
         && fiber.stack().guard_contains(address)
+        && fiber.stack().is_used_up_at(received.registers.stack_pointer)
     {
         HAS_REPORTED.store(true, Ordering::Relaxed);
         text::report_overflow(fiber);
@@ -103,12 +170,12 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         libc::SIGBUS => &BUS,
         _ => &ABRT,
     };
-    let paused = received.fault.is_some() && pause_abort_handler();
+    let paused = received.cause.is_fault() && pause_abort_handler();
     // SAFETY: by the contract of `pass_on`: these are the arguments of the handler.
     let fate = unsafe { chain.pass_on(signal, info, context) };
     if fate == Fate::Continues {
         if paused {
-            install(libc::SIGABRT, &ABRT, 0);
+            resume_abort_handler();
         }
         return;
     }
@@ -120,7 +187,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     {
         text::report_crash(&received, worker, fiber);
     }
-    if received.fault.is_none() {
+    if !received.cause.is_fault() {
         signal_chain::send_again(signal);
     }
 }
@@ -133,62 +200,22 @@ fn pause_abort_handler() -> bool {
     if signal_chain::action(libc::SIGABRT).is_ok_and(|action| action.sa_sigaction != own) {
         return false;
     }
-    // SAFETY: by the contract of `sigaltstack`. All-zero is a valid value, and the structure is
-    // borrowed for the call.
-    let stack = unsafe {
-        let mut stack: libc::stack_t = std::mem::zeroed();
-        libc::sigaltstack(std::ptr::null(), &mut stack);
-        stack
-    };
+    let stack = signal_stack::current();
     let is_small = stack.ss_flags & libc::SS_ONSTACK != 0 && stack.ss_size < SignalStack::BYTES;
     if is_small {
         signal_chain::set_default(libc::SIGABRT);
+        IS_PAUSED.store(true, Ordering::Relaxed);
     }
     is_small
 }
 
-/// The stack pointer of the interrupted code.
-fn stack_pointer(context: &libc::ucontext_t) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    return context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-    #[cfg(target_arch = "aarch64")]
-    return context.uc_mcontext.sp as usize;
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return std::ptr::from_ref(context).addr();
-}
-
-/// An alternate signal stack for a worker's thread. std's has little more than 8 KiB, and a thread
-/// that C code made has none. When this is dropped, the thread has the one before again.
-pub(super) struct SignalStack {
-    /// Touched only by a signal.
-    memory: Option<Box<[u8]>>,
-    before: libc::stack_t,
-}
-
-impl SignalStack {
-    /// What the unwinder and the report need.
-    const BYTES: usize = 64 << 10;
-
-    pub(super) fn replace() -> SignalStack {
-        let mut memory = vec![0u8; SignalStack::BYTES].into_boxed_slice();
-        let ss_sp = memory.as_mut_ptr().cast();
-        let new = libc::stack_t { ss_sp, ss_flags: 0, ss_size: SignalStack::BYTES };
-        // SAFETY: by the contract of `sigaltstack`. The structures live for the calls, and the
-        // memory until `drop` has restored the stack before.
-        unsafe {
-            let mut before: libc::stack_t = std::mem::zeroed();
-            let result = libc::sigaltstack(&new, &mut before);
-            SignalStack { memory: (result == 0).then_some(memory), before }
-        }
-    }
-}
-
-impl Drop for SignalStack {
-    fn drop(&mut self) {
-        if self.memory.is_some() {
-            // SAFETY: by the contract of `sigaltstack`. The call only reads the structure; the
-            // memory is freed after it.
-            unsafe { libc::sigaltstack(&self.before, std::ptr::null_mut()) };
-        }
+/// Ends the pause, unless the program has installed a handler meanwhile. A handler of the program
+/// that is left by a jump does not end it; the next run does.
+fn resume_abort_handler() {
+    let is_default = |action: libc::sigaction| action.sa_sigaction == libc::SIG_DFL;
+    if IS_PAUSED.swap(false, Ordering::Relaxed)
+        && signal_chain::action(libc::SIGABRT).is_ok_and(is_default)
+    {
+        install(libc::SIGABRT, &ABRT, 0);
     }
 }

@@ -1,10 +1,10 @@
 //! The text of a crash, written from a signal handler: line by line, without an allocation.
 
-use super::Received;
 use super::backtrace::{Backtrace, Modules};
+use super::{Cause, Received};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Worker;
-use crate::sys::{self, syscall};
+use crate::sys;
 
 /// Reports that a fiber has overflowed its stack, and aborts.
 pub(super) fn report_overflow(fiber: FiberRef) -> ! {
@@ -29,7 +29,7 @@ pub(super) fn report_crash(
 ) {
     let mut line = Line::new();
     line.push(b"\ncringle: ");
-    push_cause(&mut line, received);
+    push_cause(&mut line, received, fiber);
     line.push(b" on fiber '");
     line.push_name(fiber);
     line.push(b"' (number ");
@@ -52,38 +52,43 @@ pub(super) fn report_crash(
     line.push_address(area.start);
     line.push(b" to ");
     line.push_address(area.end);
-    if area.contains(&received.stack_pointer) {
+    let pointer = received.registers.stack_pointer;
+    if area.contains(&pointer) {
         line.push(b", of which ");
-        line.push_number((received.stack_pointer - area.start) / 1024);
+        line.push_number((pointer - area.start) / 1024);
         line.push(b" KiB are unused");
     } else {
         line.push(b"; the stack pointer ");
-        line.push_address(received.stack_pointer);
+        line.push_address(pointer);
         line.push(b" is not in it");
     }
     line.end();
-    push_frames(&mut line, &Backtrace::of(fiber.stack().range()));
+    push_frames(&mut line, &Backtrace::of(fiber.stack(), &received.registers));
 }
 
-fn push_cause(line: &mut Line, received: &Received) {
+fn push_cause(line: &mut Line, received: &Received, fiber: FiberRef) {
     line.push(match received.signal {
         libc::SIGSEGV => b"SIGSEGV",
         libc::SIGBUS => b"SIGBUS",
         _ => b"SIGABRT",
     });
-    match received.fault {
-        Some(address) => {
+    match received.cause {
+        Cause::Access(address) => {
             line.push(b" (access to ");
             line.push_address(address);
+            if fiber.stack().guard_contains(address) {
+                line.push(b", in the guard of the stack");
+            }
             line.push(b")");
         }
+        Cause::Refused => line.push(b" (an address or instruction that the processor refuses)"),
         // SAFETY: the call has no contract.
-        None if received.sender != unsafe { libc::getpid() } => {
+        Cause::Sent(sender) if sender != unsafe { libc::getpid() } => {
             line.push(b" (sent by process ");
-            line.push_number(received.sender as usize);
+            line.push_number(sender as usize);
             line.push(b")");
         }
-        None => {}
+        Cause::Sent(_) | Cause::Other => {}
     }
 }
 
@@ -120,16 +125,11 @@ fn push_frames(line: &mut Line, backtrace: &Backtrace) {
 struct Line {
     bytes: [u8; 512],
     len: usize,
-    is_given_up: bool,
 }
-
-/// The time for which a line waits for a reader of standard error. After that, the rest of the text
-/// is dropped: a pipe that is full must not keep the process, which dies next.
-const PATIENCE: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
 
 impl Line {
     fn new() -> Line {
-        Line { bytes: [0; 512], len: 0, is_given_up: false }
+        Line { bytes: [0; 512], len: 0 }
     }
 
     fn push(&mut self, text: &[u8]) {
@@ -169,20 +169,7 @@ impl Line {
     }
 
     fn flush(&mut self) {
-        let (fd, events) = (libc::STDERR_FILENO, libc::POLLOUT);
-        let mut poll = libc::pollfd { fd, events, revents: 0 };
-        // A pipe that is ready takes a line: this many bytes without a wait.
-        const { assert!(size_of::<Line>() < libc::PIPE_BUF) };
-        if !self.is_given_up {
-            // A profiler's timer interrupts the wait again and again.
-            let mut waits = (0..100).map(|_| sys::poll_once(&mut poll, Some(&PATIENCE)));
-            let end = waits.find(|&result| result != -libc::EINTR as isize);
-            self.is_given_up = end.is_none_or(|ready| ready == 0);
-        }
-        if !self.is_given_up {
-            // SAFETY: by the contract of `write`. The bytes are initialised up to the length.
-            unsafe { syscall!(SYS_write, libc::STDERR_FILENO, self.bytes.as_ptr(), self.len) };
-        }
+        sys::write_to_stderr(&self.bytes[..self.len]);
         self.len = 0;
     }
 }

@@ -102,6 +102,15 @@ impl StackBounds {
         (self.guard..self.guard + GUARD_BYTES).contains(&address)
     }
 
+    /// Whether code with this stack pointer has used the stack up, apart from less than
+    /// `NEAR_BYTES`. A large frame may lie below the guard, as far as it is not touched yet.
+    pub(super) fn is_used_up_at(self, pointer: usize) -> bool {
+        const NEAR_BYTES: usize = 64 << 10;
+        const LARGEST_FRAME: usize = 1 << 20;
+        let lowest = self.guard.saturating_sub(LARGEST_FRAME);
+        (lowest..self.guard + GUARD_BYTES + NEAR_BYTES).contains(&pointer)
+    }
+
     /// Gives the pages below the caller's frame, which lies on this stack, back to the kernel. They
     /// read as zeroes when they are used again.
     #[inline(never)]
