@@ -12,7 +12,7 @@
 //! seconds may be a deadlock. There the watchdog looks once a second, only for that.
 
 use super::dump::Who;
-use super::lock_holders::{self, Object, Suspect};
+use super::lock_holders::{self, Found, Object, Suspect};
 use crate::runtime::counters::ThreadTimes;
 use crate::runtime::hazards::{self, Site};
 use crate::runtime::label::Label;
@@ -195,29 +195,41 @@ fn watch_locks(shared: &Shared, stop: &Signal) {
 }
 
 impl Blocked {
-    /// Looks at a worker, and reports its fiber if it has been blocked for the limit; then it
-    /// returns true. Without a fiber that has run since the last look, this is two loads.
+    /// Looks at a worker, and reports its fiber if it has been blocked for the limit. Returns
+    /// whether its holder is to be searched. While no fiber runs, this is two loads.
     fn look(&mut self, peer: &Peer) -> bool {
         let turns = peer.counters.turns.get();
         let running = peer.roster.running_number();
-        if running == 0 || (turns, running) != (self.turns, self.running) {
-            *self = Blocked { turns, running, since: None, has_searched: false };
+        let times = if running == 0 { None } else { peer.counters.processor_times() };
+        let Some((ran, _)) = times else {
+            *self = Blocked { turns, ..Blocked::default() };
             return false;
+        };
+        let blocked = self.observe((turns, running), ran, Instant::now());
+        let waits = blocked >= HOLDER_LIMIT && peer.counters.futex().is_some();
+        if waits && blocked >= LOCK_LIMIT {
+            report(peer, running, blocked);
         }
-        let Some((ran, _)) = peer.counters.processor_times() else { return false };
-        match self.since {
+        waits
+    }
+
+    /// Records an observation: the turn and its fiber, and the time for which the thread has run.
+    /// Returns for how long the fiber has hardly run.
+    fn observe(&mut self, turn: (u64, usize), ran: Duration, now: Instant) -> Duration {
+        if let Some((since, before)) = self.since
+            && turn == (self.turns, self.running)
+        {
+            let blocked = now - since;
             // A lock may be a loop of waits with a limit, so the thread runs from time to time.
-            Some((since, before)) if ran - before <= since.elapsed() / 20 => {
-                let blocked = since.elapsed();
-                let is_long = blocked >= LOCK_LIMIT && peer.counters.futex().is_some();
-                if is_long {
-                    report(peer, running, blocked);
-                }
-                return is_long;
+            if ran.saturating_sub(before) <= blocked / 20 {
+                return blocked;
             }
-            _ => self.since = Some((Instant::now(), ran)),
+        } else {
+            self.has_searched = false;
         }
-        false
+        (self.turns, self.running) = turn;
+        self.since = Some((now, ran));
+        Duration::ZERO
     }
 }
 
@@ -272,12 +284,12 @@ fn report_holder(shared: &Shared, peer: &Peer, running: usize) -> bool {
         ),
     };
     let text = format!(
-        "{blocked} blocks worker {worker}: what it waits for (at {futex:#x}) {} {what} by {}, and \
-         cannot run meanwhile; {remedy}",
-        if found.is_probable { "is probably" } else { "may be" },
-        described(&found.fibers),
+        "{blocked} blocks worker {worker}: what it waits for (at {futex:#x}) {}, and cannot run \
+         meanwhile; {remedy}",
+        holders(what, &found),
     );
-    if found.is_probable {
+    // Of several, no one is probable enough for an abort.
+    if found.is_probable && found.fibers.len() == 1 {
         hazards::report(format_args!("{text}"));
     } else {
         crate::sys::report(format_args!("{text}"));
@@ -285,10 +297,40 @@ fn report_holder(shared: &Shared, peer: &Peer, running: usize) -> bool {
     true
 }
 
-fn described(fibers: &[Suspect]) -> String {
+/// Says which fibers hold what another one waits for.
+fn holders(what: &str, found: &Found) -> String {
+    const MOST_NAMES: usize = 3;
     let describe = |suspect: &Suspect| match suspect.wait {
         Some(wait) => format!("{}, which waits for {wait}", suspect.origins.in_full()),
         None => format!("{}, which is ready to run", suspect.origins.in_full()),
     };
-    fibers.iter().map(describe).collect::<Vec<_>>().join("; or ")
+    let names: Vec<String> = found.fibers.iter().take(MOST_NAMES).map(describe).collect();
+    let names = names.join("; or ");
+    match found.fibers.len() {
+        1 if found.is_probable => format!("is probably {what} by {names}"),
+        1 => format!("may be {what} by {names}"),
+        count => format!("may be {what} by one of {count} fibers, such as {names}"),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn lock_is_reported_at_third_look() {
+        let (mut blocked, start) = (Blocked::default(), Instant::now());
+        let mut look = |seconds, turn, ran_ms| {
+            blocked.observe((turn, 1), Duration::from_millis(ran_ms), start + SECOND * seconds)
+        };
+        assert_eq!(look(0, 7, 500), Duration::ZERO);
+        assert_eq!(look(1, 7, 500), SECOND);
+        assert_eq!(look(2, 7, 501), LOCK_LIMIT);
+        // It computes, and then another turn begins.
+        assert_eq!(look(3, 7, 1400), Duration::ZERO);
+        assert_eq!(look(4, 7, 1400), SECOND);
+        assert_eq!(look(5, 8, 1400), Duration::ZERO);
+    }
 }

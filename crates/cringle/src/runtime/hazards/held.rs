@@ -64,6 +64,9 @@ struct Entry {
     is_reported: bool,
 }
 
+/// The most guards of a family that are known.
+const MOST_ENTRIES: usize = 1024;
+
 /// The guards of one family, in the order in which they were taken.
 struct Held {
     last: u64,
@@ -132,6 +135,11 @@ impl Drop for Record {
 fn enter(kind: Kind, object: usize, place: Origin) -> u64 {
     let Some((_, fiber)) = Worker::current() else { return 0 };
     let entered = with_held(|held| {
+        // Guards that were leaked have entries for ever, which each suspension looks at. So the
+        // oldest entries are forgotten, and at worst a report of theirs is missing.
+        if held.entries.len() == MOST_ENTRIES {
+            held.entries.drain(..MOST_ENTRIES / 2);
+        }
         held.last += 1;
         let (number, fiber) = (held.last, fiber.tag());
         held.entries.push(Entry { number, kind, object, place, fiber, is_reported: false });

@@ -132,11 +132,16 @@ impl Owner {
                     format!("{who} took at {taken}; that fiber {wait}")
                 }
             };
+            // Interposed, std's lock suspends the fiber, and the worker continues.
+            let hangs = if sys::is_interposed() {
+                "waits for ever".to_owned()
+            } else {
+                format!("blocks worker {} for ever", worker.index())
+            };
             report(format_args!(
-                "{who} blocks worker {} for ever at {place}: it waits for the lock of a \
+                "{who} {hangs} at {place}: it waits for the lock of a \
                  `detect::Mutex` that {holds}; drop the guard before the wait, or use \
                  `cringle::sync::Mutex`",
-                worker.index(),
             ));
         }
     }
