@@ -316,8 +316,23 @@ fn holders(what: &str, found: &Found) -> String {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::runtime::label::Origins;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn report_names_few_of_many_holders() {
+        let text = |count, is_probable| {
+            let suspect = |_| Suspect { origins: Origins::default(), wait: Some("a timer") };
+            let fibers = (0..count).map(suspect).collect();
+            holders("held", &Found { object: Object::Mutex, is_probable, fibers })
+        };
+        assert!(text(1, true).starts_with("is probably held by "));
+        assert!(text(1, false).starts_with("may be held by "));
+        let many = text(1000, true);
+        assert!(many.starts_with("may be held by one of 1000 fibers, such as "), "{many}");
+        assert_eq!(many.matches("a timer").count(), 3, "{many}");
+    }
 
     #[test]
     fn lock_is_reported_at_third_look() {

@@ -73,6 +73,21 @@ struct Held {
     entries: Vec<Entry>,
 }
 
+impl Held {
+    /// Adds a guard, and returns its number.
+    fn add(&mut self, kind: Kind, object: usize, place: Origin, fiber: FiberTag) -> u64 {
+        // Guards that were leaked have entries for ever, which each suspension looks at. So the
+        // oldest entries are forgotten, and at worst a report of theirs is missing.
+        if self.entries.len() == MOST_ENTRIES {
+            self.entries.drain(..MOST_ENTRIES / 2);
+        }
+        self.last += 1;
+        let number = self.last;
+        self.entries.push(Entry { number, kind, object, place, fiber, is_reported: false });
+        number
+    }
+}
+
 thread_local! {
     static HELD: RefCell<Held> = const { RefCell::new(Held { last: 0, entries: Vec::new() }) };
 }
@@ -134,17 +149,7 @@ impl Drop for Record {
 
 fn enter(kind: Kind, object: usize, place: Origin) -> u64 {
     let Some((_, fiber)) = Worker::current() else { return 0 };
-    let entered = with_held(|held| {
-        // Guards that were leaked have entries for ever, which each suspension looks at. So the
-        // oldest entries are forgotten, and at worst a report of theirs is missing.
-        if held.entries.len() == MOST_ENTRIES {
-            held.entries.drain(..MOST_ENTRIES / 2);
-        }
-        held.last += 1;
-        let (number, fiber) = (held.last, fiber.tag());
-        held.entries.push(Entry { number, kind, object, place, fiber, is_reported: false });
-        number
-    });
+    let entered = with_held(|held| held.add(kind, object, place, fiber.tag()));
     let number = entered.unwrap_or(0);
     if number != 0 {
         fiber.set_holds_guards(true);
@@ -272,5 +277,21 @@ fn with_place(fiber: FiberRef, place: Option<String>) -> String {
     match place {
         Some(place) => format!("{wait} at {place}"),
         None => wait,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::panic::Location;
+
+    #[test]
+    fn leaked_guards_are_forgotten() {
+        let mut held = Held { last: 0, entries: Vec::new() };
+        let add = |_| held.add(Kind::Lock, 8, Location::caller(), FiberTag::of_number(1));
+        let numbers: Vec<u64> = (0..5 * MOST_ENTRIES).map(add).collect();
+        assert!(numbers.iter().copied().eq(1..=5 * MOST_ENTRIES as u64));
+        assert!(held.entries.len() <= MOST_ENTRIES);
+        assert_eq!(held.entries.last().map(|entry| entry.number), numbers.last().copied());
     }
 }
