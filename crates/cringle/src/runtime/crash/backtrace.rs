@@ -67,7 +67,7 @@ fn is_mapped(address: usize) -> bool {
 fn word_at(stack: StackBounds, pointer: usize) -> Option<usize> {
     let is_within = stack.usable().contains(&pointer)
         && stack.usable().contains(&(pointer + size_of::<usize>() - 1));
-    // SAFETY: the memory of the stack exists, because its fiber runs, and is readable above the
+    // SAFETY: I2. The memory of the stack exists, because its fiber runs, and is readable above the
     // guard.
     is_within.then(|| unsafe { (pointer as *const usize).read_unaligned() })
 }

@@ -248,10 +248,8 @@ impl Builder {
     /// before it. Without it an overflow still ends the process, by a bare `SIGSEGV`. `false` also
     /// disables the [`crash_text`](Self::crash_text), and leaves all signals alone.
     ///
-    /// During a run, each of its threads has an alternate signal stack of 64 KiB with a guard page
-    /// below it (`sigaltstack`), also with `false`. If the caller of `run` has a larger one, that
-    /// remains: a program whose handlers need more sets it before `run`. (The threads of other
-    /// workers have the 64 KiB.)
+    /// Each worker's thread has a guarded alternate signal stack of 64 KiB, also with `false`. If
+    /// the caller of `run` has a larger one, that remains.
     ///
     /// ```
     /// // The program's own handler of SIGSEGV stays alone.
