@@ -8,6 +8,7 @@ use super::admission::Admission;
 use super::owned::{OwnedBatch, OwnedResults, Submission};
 use super::{Batch, BlockIoBuilder, Results};
 use crate::fiber::unblock::call_by;
+use crate::runtime::Stats;
 use crate::runtime::family::FamilyChoice;
 use crate::runtime::fiber::body::run_root_body;
 use crate::runtime::foreign;
@@ -275,6 +276,21 @@ impl BlockIo {
         Ok(())
     }
 
+    /// Returns the counters of the workers. Any thread may read them at any time, also after the
+    /// close: no fiber runs for it, and the caller does not wait.
+    ///
+    /// ```
+    /// use cringle::block::{Batch, BlockIo};
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// io.submit(Batch::new())?;
+    /// assert!(io.stats().total().started > 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.shared)
+    }
+
     /// Refuses further batches, waits for those in flight, and ends the workers. A second call does
     /// nothing.
     ///
@@ -348,6 +364,10 @@ impl Body for BatchJob {
 
 impl Drop for BlockIo {
     fn drop(&mut self) {
+        // Closed already. A fiber that drops it then does not suspend.
+        if self.thread.lock().is_none() {
+            return;
+        }
         if self.close().is_err() {
             // Dropped by its own callback: the workers end when the callback returns.
             self.admission.close();

@@ -145,7 +145,7 @@ pub struct PoolStats {
 }
 
 impl Stats {
-    pub(super) fn of(shared: &Shared) -> Stats {
+    pub(crate) fn of(shared: &Shared) -> Stats {
         Stats {
             workers: shared.peers.iter().map(WorkerStats::of).collect(),
             unblock_pool: PoolStats::of(&shared.unblock_pool),
