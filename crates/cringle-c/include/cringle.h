@@ -260,11 +260,6 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * `pthread_setcancelstate(3)`.
- */
-extern int pthread_setcancelstate(int state, int *before);
-
-/**
  * The version of the binary interface of the loaded library: compare it with
  * `CRINGLE_ABI_VERSION`. A library with a larger number works with the program; one with a smaller
  * number lacks something that the header declares.

@@ -11,8 +11,15 @@ pub(crate) enum Build {
     Plain,
 }
 
-const WARNINGS: [&str; 6] =
-    ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"];
+const WARNINGS: [&str; 7] = [
+    "-std=c11",
+    "-D_GNU_SOURCE",
+    "-Wall",
+    "-Wextra",
+    "-Wredundant-decls",
+    "-Werror",
+    "-Wno-unused-function",
+];
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 const CASES: [&str; 7] =
     ["main", "results", "misuse", "lifecycle", "async", "system", "registered"];

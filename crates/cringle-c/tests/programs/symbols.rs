@@ -16,7 +16,7 @@ fn declared() -> BTreeSet<&'static str> {
     let lines = header().lines().filter(|line| !line.starts_with([' ', '/', '#', '}']));
     let name = |line: &'static str| line.split('(').next()?.rsplit([' ', '*']).next();
     let lines = lines.filter(|line| line.contains('(') && !line.starts_with("typedef"));
-    lines.filter_map(name).filter(|name| name.starts_with("cringle_")).collect()
+    lines.filter_map(name).filter(|name| !name.trim().is_empty()).collect()
 }
 
 /// Returns the constants that the header defines, with their values.
