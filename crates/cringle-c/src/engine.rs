@@ -10,7 +10,7 @@ use cringle::block::{BlockIo, BlockIoBuilder};
 use cringle::fiber;
 use cringle::runtime::{self, Driver, DriverChoice};
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +19,9 @@ pub(crate) struct Engine {
     pub(crate) io: BlockIo,
     pub(crate) registered: Registered,
     pub(crate) submissions: Submissions,
+    /// How the operations reach the kernel. It is kept, because a question to a worker would
+    /// suspend the callback that asks.
+    pub(crate) driver: Driver,
     counters: Counters,
 }
 
@@ -85,13 +88,27 @@ pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> 
 }
 
 impl Engine {
-    pub(crate) fn new(io: BlockIo) -> Engine {
-        Engine {
+    /// Starts an engine. In a callback, this blocks the callback's thread until it has started: if
+    /// it suspended the callback instead, another callback would run in the middle of it.
+    pub(crate) fn start_workers(builder: BlockIoBuilder) -> Result<Engine, Error> {
+        if runtime::worker().is_none() {
+            return Engine::new(builder);
+        }
+        let thread = std::thread::Builder::new().name("cringle-open".into());
+        let engine = thread.spawn(move || Engine::new(builder))?.join();
+        engine.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    fn new(builder: BlockIoBuilder) -> Result<Engine, Error> {
+        let io = builder.build()?;
+        let driver = io.call(runtime::driver)?;
+        Ok(Engine {
             io,
             registered: Registered::default(),
             submissions: Submissions::default(),
+            driver,
             counters: Counters::default(),
-        }
+        })
     }
 
     /// Performs the operations while the calling thread waits. Returns the number that failed.
@@ -115,8 +132,10 @@ impl Engine {
         number(pending.number());
         let accepted = Accepted { job, pending, registered: self.registered.tables() };
         let engine = Arc::clone(&self);
+        let in_flight = InFlight::begin(&self).keep();
         let started = self.io.spawn(move || engine.run(accepted));
         if let Err(e) = started {
+            drop(InFlight(in_flight));
             self.submissions.end(pending);
             return Err(e.into());
         }
@@ -126,7 +145,8 @@ impl Engine {
     /// Performs a submission on a fiber, and notifies its caller.
     fn run(&self, accepted: Accepted) {
         let Accepted { job, pending, registered } = accepted;
-        let in_flight = InFlight::begin(self);
+        // It counts since it was accepted.
+        let in_flight = InFlight(&self.counters.in_flight);
         // SAFETY: the contract of the submission: the memory is the library's until it has ended.
         let mut ops = unsafe { Ops::new(job.ops, job.results, job.count) };
         let performed = catch_unwind(AssertUnwindSafe(|| {
@@ -175,18 +195,12 @@ impl Engine {
         failed as c_int
     }
 
-    /// Returns how the operations reach the kernel.
-    pub(crate) fn driver(&self) -> Result<Driver, Error> {
-        // A callback may be one of another engine, so this engine's fiber answers.
-        Ok(self.io.call(runtime::driver)?)
-    }
-
-    /// Returns the counters.
-    pub(crate) fn stats(&self) -> Result<cringle_stats, Error> {
+    /// Returns the counters, without a wait.
+    pub(crate) fn stats(&self) -> cringle_stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
-        let workers = self.io.call(|| runtime::stats().unwrap_or_default().total())?;
-        Ok(cringle_stats {
+        let workers = self.io.stats().total();
+        cringle_stats {
             size: size_of::<cringle_stats>() as u64,
             submissions: load(&counters.submissions),
             operations: load(&counters.operations),
@@ -197,7 +211,7 @@ impl Engine {
             in_flight: load(&counters.in_flight),
             enters: workers.enters,
             sleeps: workers.sleeps,
-        })
+        }
     }
 }
 
@@ -208,6 +222,13 @@ impl<'a> InFlight<'a> {
     fn begin(engine: &'a Engine) -> InFlight<'a> {
         engine.counters.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(&engine.counters.in_flight)
+    }
+
+    /// Keeps the submission counted. Returns the counter, for the one that ends it.
+    fn keep(self) -> &'a AtomicU64 {
+        let counter = self.0;
+        std::mem::forget(self);
+        counter
     }
 }
 

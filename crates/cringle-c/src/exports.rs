@@ -47,8 +47,8 @@ pub unsafe extern "C" fn cringle_open(params: *const cringle_params, io: *mut cr
         }
         // SAFETY: this function's contract.
         let builder = engine::builder(&unsafe { params::read_params(params) }?)?;
-        let block_io = signals::while_blocked(|| builder.build())?;
-        let number = handles::add(Arc::new(Engine::new(block_io)))?;
+        let engine = signals::while_blocked(|| Engine::start_workers(builder))?;
+        let number = handles::add(Arc::new(engine))?;
         // SAFETY: this function's contract.
         unsafe { io.write(number) };
         Ok(0)
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn cringle_get_stats(io: cringle_io, stats: *mut cringle_s
             return Err(null("stats"));
         }
         // SAFETY: this function's contract.
-        unsafe { params::write_stats(&engine.stats()?, stats) }?;
+        unsafe { params::write_stats(&engine.stats(), stats) }?;
         Ok(0)
     })
 }
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn cringle_get_stats(io: cringle_io, stats: *mut cringle_s
 pub unsafe extern "C" fn cringle_driver(io: cringle_io, why: *mut c_char, size: usize) -> c_int {
     border(|| {
         let engine = handles::get(io)?;
-        let (driver, text) = match engine.driver()? {
+        let (driver, text) = match &engine.driver {
             Driver::Epoll(reason) => (CRINGLE_DRIVER_EPOLL, format!("threads: {reason}")),
             Driver::Uring(features) => (CRINGLE_DRIVER_URING, format!("io_uring: {features:?}")),
             other => (CRINGLE_DRIVER_AUTO, format!("{other:?}")),

@@ -7,6 +7,9 @@ use std::mem::offset_of;
 /// The size of the first version of `cringle_params`.
 const PARAMS_V1: usize = 24;
 const _: () = assert!(size_of::<cringle_params>() == PARAMS_V1);
+/// The size of the first version of `cringle_stats`.
+const STATS_V1: usize = 80;
+const _: () = assert!(size_of::<cringle_stats>() == STATS_V1);
 
 /// Copies the caller's parameters. Fields that the caller does not have are 0. Fields that the
 /// library does not have must be 0.
@@ -58,7 +61,7 @@ pub(crate) unsafe fn write_stats(
     const FIRST: usize = offset_of!(cringle_stats, submissions);
     // SAFETY: this function's contract: the structure has this field.
     let size = unsafe { out.cast::<u64>().read_unaligned() } as usize;
-    if !(FIRST..=4096).contains(&size) {
+    if !(STATS_V1..=4096).contains(&size) {
         let text = format!("stats->size is {size}: set it to sizeof(struct cringle_stats)");
         return Err(Error::new(libc::EINVAL, text));
     }

@@ -158,6 +158,78 @@ static void hold(cringle_io io, struct gate *gate)
     wait_for_post(&gate->entered);
 }
 
+/* A submission that was accepted is in flight before its fiber starts. */
+static void accepted_submissions_are_in_flight(void)
+{
+    cringle_io io = opened(NULL);
+    struct cringle_stats stats = { .size = sizeof stats };
+    struct gate gate;
+    struct called called;
+    sem_init(&called.posted, 0, 0);
+    hold(io, &gate);
+    /* The held callback's own submission has ended. */
+    CHECK_EQ(cringle_get_stats(io, &stats), 0);
+    CHECK_EQ(stats.in_flight, 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(cringle_submit_cb(io, NULL, 0, NULL, count_call, &called, NULL), 0);
+    CHECK_EQ(cringle_get_stats(io, &stats), 0);
+    CHECK_EQ(stats.in_flight, 3);
+    sem_post(&gate.leave);
+    for (int i = 0; i < 3; i++)
+        wait_for_post(&called.posted);
+    CHECK_EQ(cringle_get_stats(io, &stats), 0);
+    CHECK_EQ(stats.in_flight, 0);
+    CHECK_EQ(stats.submissions, 4);
+    CHECK_EQ(cringle_close(io), 0);
+}
+
+static cringle_io asked_io;
+static pthread_mutex_t asked_lock = PTHREAD_MUTEX_INITIALIZER;
+static sem_t asked_ended;
+
+/* Holds a lock around each function that could wait. */
+static void ask_under_a_lock(void *arg, int failed)
+{
+    static _Thread_local int depth;
+    struct cringle_stats stats = { .size = sizeof stats };
+    char why[256];
+    cringle_io other;
+    (void)arg;
+    (void)failed;
+    CHECK_EQ(depth++, 0);
+    CHECK_EQ(pthread_mutex_lock(&asked_lock), 0);
+    errno = 77;
+    CHECK_EQ(cringle_get_stats(asked_io, &stats), 0);
+    CHECK(cringle_driver(asked_io, why, sizeof why) > 0);
+    CHECK_EQ(errno, 77);
+    CHECK_EQ(cringle_open(NULL, &other), 0);
+    CHECK(cringle_driver(other, why, sizeof why) > 0);
+    CHECK_EQ(depth--, 1);
+    CHECK_EQ(pthread_mutex_unlock(&asked_lock), 0);
+    sem_post(&asked_ended);
+}
+
+/* The worker would run a second callback within the first one, which waits for the lock. */
+static void no_callback_runs_within_another(void)
+{
+    enum { CALLBACKS = 8 };
+    struct gate gate;
+    asked_io = opened(NULL);
+    sem_init(&asked_ended, 0, 0);
+    hold(asked_io, &gate);
+    for (int i = 0; i < CALLBACKS; i++)
+        CHECK_EQ(cringle_submit_cb(asked_io, NULL, 0, NULL, ask_under_a_lock, NULL, NULL), 0);
+    /* Neither waits for a callback that takes its time. */
+    struct cringle_stats stats = { .size = sizeof stats };
+    CHECK_EQ(cringle_get_stats(asked_io, &stats), 0);
+    CHECK(stats.sleeps > 0 || stats.enters > 0);
+    CHECK(cringle_driver(asked_io, NULL, 0) > 0);
+    sem_post(&gate.leave);
+    for (int i = 0; i < CALLBACKS; i++)
+        wait_for_post(&asked_ended);
+    CHECK_EQ(cringle_close(asked_io), 0);
+}
+
 static void cancel_before_the_start_performs_nothing(void)
 {
     cringle_io io = opened(NULL);
@@ -283,6 +355,8 @@ const struct test_case async_cases[] = {
     { "full_eventfd_does_not_block_the_engine", full_eventfd_does_not_block_the_engine },
     { "only_an_eventfd_is_taken_for_one", only_an_eventfd_is_taken_for_one },
     { "eventfd_reports_each_submission_once", eventfd_reports_each_submission_once },
+    { "accepted_submissions_are_in_flight", accepted_submissions_are_in_flight },
+    { "no_callback_runs_within_another", no_callback_runs_within_another },
     { "cancel_before_the_start_performs_nothing", cancel_before_the_start_performs_nothing },
     { "cancel_during_a_submission_ends_the_rest", cancel_during_a_submission_ends_the_rest },
     { "many_threads_submit_to_several_workers", many_threads_submit_to_several_workers },

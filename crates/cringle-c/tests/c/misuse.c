@@ -94,7 +94,8 @@ static void wrong_pointers_and_counts_are_refused(void)
              -EINVAL);
     CHECK_EQ(cringle_submit_eventfd(io, &one, 1, &result, eventfd(0, 0), NULL, NULL), -EFAULT);
     CHECK_EQ(cringle_get_stats(io, NULL), -EFAULT);
-    CHECK_EQ(cringle_get_stats(io, &stats), -EINVAL);
+    for (stats.size = 7; stats.size < sizeof stats; stats.size += stats.size < 12 ? 1 : 4)
+        CHECK_EQ(cringle_get_stats(io, &stats), -EINVAL);
     CHECK_EQ(cringle_register_files(io, NULL, 1, &number), -EFAULT);
     CHECK_EQ(cringle_register_files(io, odd_fds, 1, NULL), -EFAULT);
     CHECK_EQ(cringle_register_files(io, odd_fds, 1 << 20, &number), -E2BIG);

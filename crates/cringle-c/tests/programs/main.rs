@@ -48,6 +48,8 @@ cases! { Build::Sanitized;
     full_eventfd_does_not_block_the_engine,
     only_an_eventfd_is_taken_for_one,
     eventfd_reports_each_submission_once,
+    accepted_submissions_are_in_flight,
+    no_callback_runs_within_another,
     cancel_before_the_start_performs_nothing,
     cancel_during_a_submission_ends_the_rest,
     many_threads_submit_to_several_workers,
