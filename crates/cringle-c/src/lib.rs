@@ -19,6 +19,7 @@ mod error;
 mod exports;
 mod files;
 mod handles;
+mod large;
 mod notify;
 mod ops;
 mod params;

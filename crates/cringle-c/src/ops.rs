@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::error::errno_of;
 use crate::files::{Files, Found};
+use crate::large::{goal, is_large};
 use crate::registered::Tables;
 use crate::sabotage;
 use cringle::block::{Batch, OpId, Results};
@@ -49,8 +50,30 @@ fn is_sync(op: &cringle_op) -> bool {
     matches!(op.kind, CRINGLE_FSYNC | CRINGLE_FDATASYNC)
 }
 
-fn is_full(op: &cringle_op) -> bool {
+pub(crate) fn is_full(op: &cringle_op) -> bool {
     matches!(op.kind, CRINGLE_READ_FULL | CRINGLE_WRITE_FULL)
+}
+
+pub(crate) fn is_write(op: &cringle_op) -> bool {
+    matches!(op.kind, CRINGLE_WRITE | CRINGLE_WRITE_FULL)
+}
+
+/// The next call for an operation of several calls.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// The index of the operation.
+    pub(crate) at: usize,
+    /// The bytes so far.
+    pub(crate) done: u64,
+    /// The most bytes of a call.
+    pub(crate) most: u64,
+}
+
+impl Step {
+    /// Returns the number of bytes that the next call is to transfer.
+    fn len(&self, op: &cringle_op) -> u64 {
+        (goal(op) - self.done).min(self.most)
+    }
 }
 
 /// Whether nothing but its file remains to be checked. It is the first question for each operation.
@@ -106,12 +129,14 @@ impl<'a> Ops<'a> {
 
     /// Whether one batch performs all of them.
     pub(crate) fn are_one_batch(&self) -> bool {
-        self.ops.len() <= CHUNK
-            && self.ops.iter().all(|op| matches!(op.kind, CRINGLE_READ | CRINGLE_WRITE))
+        let is_one_call =
+            |op: &cringle_op| matches!(op.kind, CRINGLE_READ | CRINGLE_WRITE) && !is_large(op);
+        self.ops.len() <= CHUNK && self.ops.iter().all(is_one_call)
     }
 
-    /// Performs operations for which [`are_one_batch`](Self::are_one_batch) holds. `submit`
-    /// performs the batch.
+    /// Performs reads and writes by one batch, which `submit` performs. Those that need several
+    /// calls remain to be performed or continued, unless
+    /// [`are_one_batch`](Self::are_one_batch) holds: large ones have the result 0.
     ///
     /// # Errors
     ///
@@ -128,7 +153,10 @@ impl<'a> Ops<'a> {
         let mut refused = false;
         let mut found = Found::new(&files);
         for (op, result) in self.ops.iter().zip(&mut *self.results) {
-            let pushed = push(&mut batch, op, 0, &mut found, registered);
+            let pushed = match is_large(op) {
+                true => Err(0),
+                false => push(&mut batch, op, 0, op.len, &mut found, registered),
+            };
             refused |= pushed.is_err();
             *result = pushed.err().unwrap_or(IN_BATCH);
         }
@@ -168,52 +196,72 @@ impl<'a> Ops<'a> {
     fn transfer(&mut self, registered: &Tables) {
         let together = self.perform_together(registered, |batch| Ok(batch.submit()));
         debug_assert!(together.is_ok());
-        self.repeat_short(registered);
+        let (mut any_short, mut any_large) = (false, false);
+        for (op, &result) in self.ops.iter().zip(&*self.results) {
+            any_short |= is_short(op, result);
+            any_large |= is_large(op);
+        }
+        if any_short {
+            self.repeat_short(registered);
+        }
+        if any_large {
+            self.transfer_large(registered);
+        }
     }
 
     /// Repeats operations that must be complete, from where they stopped, until they are.
     fn repeat_short(&mut self, registered: &Tables) {
-        let is_short = |(op, result): (&cringle_op, &i64)| {
-            is_full(op) && *result >= 0 && (*result as u64) < op.len
-        };
-        if !self.ops.iter().zip(&*self.results).any(is_short) {
-            return;
-        }
         let files = Files::of(self.ops, &registered.files);
-        let mut short: Vec<(usize, u64)> = (0..)
-            .zip(self.ops.iter().zip(&*self.results))
-            .filter(|&(_, pair)| is_short(pair))
-            .filter_map(|(at, (_, result))| Some((at, u64::try_from(*result).ok()?)))
+        let results = self.ops.iter().zip(&*self.results).enumerate();
+        let mut short: Vec<Step> = results
+            .filter(|&(_, (op, &result))| is_short(op, result))
+            .map(|(at, (_, &result))| Step { at, done: result as u64, most: u64::MAX })
             .collect();
-        short.retain(|&(at, done)| !self.has_ended(at, done, done as i64));
+        short.retain(|step| !self.has_ended(step, step.done, step.done as i64));
         while !short.is_empty() {
-            let mut batch = Batch::with_capacity(short.len());
-            let mut found = Found::new(&files);
-            let mut push =
-                |at: usize, done| push(&mut batch, &self.ops[at], done, &mut found, registered);
-            let pushed: Vec<_> = short.iter().map(|&(at, done)| push(at, done)).collect();
-            let results = batch.submit();
-            let mut pushed = pushed.into_iter();
-            short.retain_mut(|(at, done)| {
-                let pushed = pushed.next().expect("one for each of them");
-                let result = pushed.map_or_else(|refused| refused, |id| number_of(results.get(id)));
-                *done += u64::try_from(result).unwrap_or(0);
-                !self.has_ended(*at, *done, result)
-            });
+            self.perform_steps(&mut short, &files, registered);
         }
     }
 
-    /// Whether an operation that must be complete has ended, after `done` bytes, with this result
-    /// of its last step. If so, stores its result.
-    fn has_ended(&mut self, at: usize, done: u64, last: i64) -> bool {
-        let op = &self.ops[at];
+    /// Performs the next call of each of these operations, all in one batch. Removes those that
+    /// have ended.
+    pub(crate) fn perform_steps(
+        &mut self,
+        steps: &mut Vec<Step>,
+        files: &Files,
+        registered: &Tables,
+    ) {
+        let mut batch = Batch::with_capacity(steps.len());
+        let mut found = Found::new(files);
+        let mut push = |step: &Step| {
+            let op = &self.ops[step.at];
+            push(&mut batch, op, step.done, step.len(op), &mut found, registered)
+        };
+        let pushed: Vec<_> = steps.iter().map(&mut push).collect();
+        let results = batch.submit();
+        let mut pushed = pushed.into_iter();
+        steps.retain_mut(|step| {
+            let pushed = pushed.next().expect("one for each of them");
+            let result = pushed.map_or_else(|refused| refused, |id| number_of(results.get(id)));
+            let asked = step.len(&self.ops[step.at]);
+            step.done += u64::try_from(result).unwrap_or(0);
+            !self.has_ended(step, asked, result)
+        });
+    }
+
+    /// Whether an operation has ended whose last call was to transfer `asked` bytes, and had this
+    /// result. If so, stores the operation's result.
+    fn has_ended(&mut self, step: &Step, asked: u64, last: i64) -> bool {
+        let (op, done) = (&self.ops[step.at], step.done);
         let ended = match last {
             0 if op.kind == CRINGLE_WRITE_FULL && done < op.len => -i64::from(libc::EIO),
-            1.. if done < op.len => return false,
+            1.. if done < goal(op) && (is_full(op) || last as u64 == asked) => return false,
             0.. => done as i64,
+            // As `pread` and `pwrite` do after a part.
+            ..0 if done > 0 && !is_full(op) => done as i64,
             error => error,
         };
-        self.results[at] = ended;
+        self.results[step.at] = ended;
         true
     }
 
@@ -244,12 +292,18 @@ impl<'a> Ops<'a> {
     }
 }
 
-/// Adds the operation without its first `done` bytes to the batch, or fails with its `-errno`.
+/// Whether an operation that must be complete is not, and is no large one.
+fn is_short(op: &cringle_op, result: i64) -> bool {
+    is_full(op) && !is_large(op) && result >= 0 && (result as u64) < op.len
+}
+
+/// Adds `len` bytes of the operation, after its first `done`, to the batch, or fails with its `-errno`.
 #[inline]
 fn push<'f>(
     batch: &mut Batch<'f>,
     op: &cringle_op,
     done: u64,
+    len: u64,
     found: &mut Found<'f>,
     registered: &Tables,
 ) -> Result<OpId, i64> {
@@ -257,7 +311,7 @@ fn push<'f>(
         return Err(refused);
     }
     let Some(file) = found.get(op) else { return Err(-i64::from(libc::EBADF)) };
-    let (buf, len) = (op.buf.cast::<u8>().wrapping_add(done as usize), op.len - done);
+    let buf = op.buf.cast::<u8>().wrapping_add(done as usize);
     let (len, offset) = (len as usize, op.offset.saturating_add(done));
     // SAFETY: the contract of `cringle_submit` and its kin: the memory stays the library's until
     // the submission has ended, which is after the batch.

@@ -54,6 +54,10 @@ fn remedy(errno: c_int) -> Option<&'static str> {
             "the file has no offsets: a pipe, a socket or a terminal; use read or write"
         }
         libc::EPERM => "the kernel or a filter refuses it; `cringle doctor` names what does",
+        libc::EFBIG => {
+            "the file would exceed the limit of file sizes; raise RLIMIT_FSIZE (`ulimit -f`), or \
+             use a file system with larger files"
+        }
         libc::ENOSPC => "the file system is full; free space",
         libc::EIO => "the device or the file system failed; see the kernel's log",
         libc::EISDIR => "the descriptor is a directory; open a file",

@@ -115,6 +115,6 @@ struct test_case {
 };
 
 extern const struct test_case results_cases[], misuse_cases[], lifecycle_cases[], async_cases[],
-    system_cases[], registered_cases[];
+    system_cases[], registered_cases[], large_cases[];
 
 #endif
