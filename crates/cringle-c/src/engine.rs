@@ -127,7 +127,7 @@ impl Engine {
 
     /// Starts a submission, and returns its number by `number`, before it starts.
     pub(crate) fn start(self: Arc<Self>, job: Job, number: impl FnOnce(u64)) -> Result<(), Error> {
-        let pending = self.submissions.begin();
+        let pending = self.submissions.begin()?;
         job.notify.begin();
         number(pending.number());
         let accepted = Accepted { job, pending, registered: self.registered.tables() };

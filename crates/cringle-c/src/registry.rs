@@ -1,25 +1,47 @@
 //! Registered files and buffers, by numbers with a generation.
 //!
+//! The generations are those of the process: no other engine, and no other kind of value, has the
+//! same number, until the numbers of its slot are used up, which are 32,767. A slot is used again
+//! only when 1024 are free, the one that is free for the longest time first. So a number that one
+//! engine has released is repeated after 1024 × 32,767 registrations, unless others use up the
+//! numbers of its slot.
+//!
 //! A table is shared with each submission that is under way, so it is never changed: a change is
 //! made to a copy, which shares the chunks that it leaves as they are.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 const INDEX_BITS: u32 = 16;
 /// The most values that are registered at once.
 const MAX_REGISTERED: usize = 1 << INDEX_BITS;
-const MAX_GENERATION: u32 = 0x7fff;
+const MAX_GENERATION: u16 = 0x7fff;
+/// The free slots of which one is used again.
+const MIN_FREE: usize = 1024;
 /// The slots that are copied for a change of one of them.
 const CHUNK: usize = 256;
 
-/// Values by numbers ≥ 0. A number is not used again until its slot was used 32767 times.
+/// The last generation of each slot, in any registry of the process.
+static GENERATIONS: [AtomicU16; MAX_REGISTERED] = [const { AtomicU16::new(0) }; MAX_REGISTERED];
+
+/// Returns the next generation of a slot. 0 is none.
+fn next_generation(index: u32) -> u32 {
+    let next = |last| last % MAX_GENERATION + 1;
+    let last = &GENERATIONS[index as usize];
+    let before = last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+    u32::from(next(before.unwrap_or_else(|last| last)))
+}
+
+/// Values by numbers ≥ 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry<T> {
     chunks: Vec<Arc<Vec<Slot<T>>>>,
     /// The number of slots in the chunks.
     len: usize,
-    /// The first slot of the list of free ones.
-    free: Option<u32>,
+    /// The first slot of the list of free ones, and the last.
+    free: Option<(u32, u32)>,
+    /// The number of free slots.
+    free_len: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +58,7 @@ enum Content<T> {
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
-        Registry { chunks: Vec::new(), len: 0, free: None }
+        Registry { chunks: Vec::new(), len: 0, free: None, free_len: 0 }
     }
 }
 
@@ -78,20 +100,25 @@ impl<T: Clone> Registry<T> {
         Some(index as u32)
     }
 
+    /// Takes the slot that is free for the longest time. `None` if none is.
+    fn take_free(&mut self) -> Option<u32> {
+        let (first, last) = self.free?;
+        let next = match self.slot(first).content {
+            Content::Free { next } => next,
+            Content::Value(_) => unreachable!("a free slot"),
+        };
+        self.free = next.map(|next| (next, last));
+        self.free_len -= 1;
+        Some(first)
+    }
+
     /// Registers a value and returns its number. `None` if there is no room.
     pub(crate) fn add(&mut self, value: T) -> Option<i32> {
-        let index = match self.free {
-            Some(index) => index,
-            None => self.grow()?,
-        };
-        let slot = self.slot(index);
-        slot.generation = slot.generation % MAX_GENERATION + 1;
-        let number = slot.generation << INDEX_BITS | index;
-        if let Content::Free { next } = std::mem::replace(&mut slot.content, Content::Value(value))
-        {
-            self.free = next;
-        }
-        Some(number as i32)
+        let grown = if self.free_len < MIN_FREE { self.grow() } else { None };
+        let index = grown.or_else(|| self.take_free())?;
+        let generation = next_generation(index);
+        *self.slot(index) = Slot { generation, content: Content::Value(value) };
+        Some((generation << INDEX_BITS | index) as i32)
     }
 
     /// Removes the value with this number. Returns whether there was one.
@@ -99,8 +126,16 @@ impl<T: Clone> Registry<T> {
         let Some((index, _)) = parts_of(number).filter(|_| self.get(number).is_some()) else {
             return false;
         };
-        let next = self.free.replace(index);
-        self.slot(index).content = Content::Free { next };
+        self.slot(index).content = Content::Free { next: None };
+        let first = match self.free {
+            None => index,
+            Some((first, last)) => {
+                self.slot(last).content = Content::Free { next: Some(index) };
+                first
+            }
+        };
+        self.free = Some((first, index));
+        self.free_len += 1;
         true
     }
 }
@@ -120,6 +155,35 @@ mod tests {
         assert_eq!((registry.get(first[0]), registry.get(second)), (None, Some(&"c")));
         assert!([-1, 0, i32::MIN, i32::MAX].iter().all(|&n| registry.get(n).is_none()));
         assert!([-1, 0, i32::MIN, i32::MAX].iter().all(|&n| !registry.remove(n)));
+    }
+
+    #[test]
+    fn number_of_another_registry_names_nothing() {
+        let (mut one, mut other) = (Registry::default(), Registry::default());
+        let mut numbers = std::collections::HashSet::new();
+        for _ in 0..100 {
+            let (mine, theirs) = (one.add(1).unwrap(), other.add(2).unwrap());
+            assert_eq!((one.get(theirs), other.get(mine)), (None, None));
+            assert!(!one.remove(theirs));
+            assert!(numbers.insert(mine) && numbers.insert(theirs));
+        }
+    }
+
+    #[test]
+    fn released_slot_waits_for_its_turn() {
+        let mut registry = Registry::default();
+        let keeper = registry.add(0).unwrap();
+        let mut indexes = Vec::new();
+        for _ in 0..3 * MIN_FREE {
+            let number = registry.add(1).unwrap();
+            assert!(registry.remove(number));
+            indexes.push(parts_of(number).unwrap().0);
+        }
+        assert_eq!(indexes[..MIN_FREE], indexes[MIN_FREE..2 * MIN_FREE]);
+        indexes.sort_unstable();
+        indexes.dedup();
+        assert_eq!((indexes.len(), registry.len), (MIN_FREE, MIN_FREE + 1));
+        assert_eq!(registry.get(keeper), Some(&0));
     }
 
     #[test]

@@ -1,19 +1,39 @@
-//! The submissions that are under way and may be cancelled, by numbers with a generation.
+//! The submissions that are under way and may be cancelled, by numbers that no other submission of
+//! the process has.
 
+use crate::error::Error;
 use cringle::fiber::Scope;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const INDEX_BITS: u32 = 24;
+const MAX_SERIAL: u64 = (1 << (64 - INDEX_BITS)) - 1;
+
+/// The submissions of all engines that have begun. So a number of another engine is refused.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
 
 /// A submission that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
-    generation: u32,
+    /// It is repeated after 2⁴⁰ submissions of the process.
+    serial: u64,
     index: u32,
 }
 
 impl Pending {
+    fn begin(index: u32) -> Pending {
+        let serial = BEGUN.fetch_add(1, Ordering::Relaxed) % MAX_SERIAL + 1;
+        Pending { serial, index }
+    }
+
     pub(crate) fn number(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+        self.serial << INDEX_BITS | u64::from(self.index)
+    }
+
+    fn of(number: u64) -> Pending {
+        let index = number & ((1 << INDEX_BITS) - 1);
+        Pending { serial: number >> INDEX_BITS, index: index as u32 }
     }
 }
 
@@ -30,7 +50,8 @@ struct Slots {
 
 #[derive(Debug)]
 struct Slot {
-    generation: u32,
+    /// Of the last submission here.
+    serial: u64,
     state: State,
 }
 
@@ -67,16 +88,27 @@ impl Submissions {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn begin(&self) -> Pending {
+    /// Gives a submission its number.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if all indexes are in use.
+    pub(crate) fn begin(&self) -> Result<Pending, Error> {
         let mut slots = self.lock();
-        let index = slots.free.pop().unwrap_or_else(|| {
-            slots.slots.push(Slot { generation: 0, state: State::Free });
-            slots.slots.len() as u32 - 1
-        });
-        let slot = &mut slots.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1).max(1);
-        slot.state = State::Queued;
-        Pending { generation: slot.generation, index }
+        let index = match slots.free.pop() {
+            Some(index) => index,
+            None if slots.slots.len() < 1 << INDEX_BITS => {
+                slots.slots.push(Slot { serial: 0, state: State::Free });
+                slots.slots.len() as u32 - 1
+            }
+            None => {
+                let text = "16777216 submissions are under way: wait for some of them";
+                return Err(Error::new(libc::EAGAIN, text));
+            }
+        };
+        let pending = Pending::begin(index);
+        slots.slots[index as usize] = Slot { serial: pending.serial, state: State::Queued };
+        Ok(pending)
     }
 
     /// Lets `cancel` reach the scope, until the guard is dropped.
@@ -101,9 +133,9 @@ impl Submissions {
     /// Cancels a submission. Returns `false` if it has ended, or never was.
     pub(crate) fn cancel(&self, number: u64) -> bool {
         let mut slots = self.lock();
-        let (generation, index) = ((number >> 32) as u32, number as u32);
-        let slot = slots.slots.get_mut(index as usize);
-        let Some(slot) = slot.filter(|slot| slot.generation == generation) else { return false };
+        let named = Pending::of(number);
+        let slot = slots.slots.get_mut(named.index as usize);
+        let Some(slot) = slot.filter(|slot| slot.serial == named.serial) else { return false };
         match &slot.state {
             State::Queued => slot.state = State::CancelledEarly,
             State::CancelledEarly => {}
@@ -120,5 +152,24 @@ impl Drop for Attached<'_> {
     fn drop(&mut self) {
         let mut slots = self.submissions.lock();
         slots.slots[self.pending.index as usize].state = State::Ending;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_names_one_submission_of_the_process() {
+        let (one, other) = (Submissions::default(), Submissions::default());
+        let first = one.begin().unwrap();
+        let foreign = other.begin().unwrap();
+        assert_eq!(Pending::of(first.number()), first);
+        assert_eq!((one.cancel(foreign.number()), other.cancel(first.number())), (false, false));
+        one.end(first);
+        let second = one.begin().unwrap();
+        assert_eq!(first.index, second.index);
+        assert_eq!((one.cancel(first.number()), one.cancel(second.number())), (false, true));
+        assert_eq!((one.cancel(0), one.cancel(u64::MAX)), (false, false));
     }
 }

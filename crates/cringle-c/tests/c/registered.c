@@ -161,7 +161,48 @@ static void many_registered_files_are_found_and_released(void)
     CHECK_EQ(cringle_close(io), 0);
 }
 
+/* Also where both have as many of them. */
+static void numbers_of_another_engine_are_refused(void)
+{
+    cringle_io io[2] = { opened(NULL), opened(NULL) };
+    struct cringle_buffer range = { memory, sizeof memory };
+    struct gate gates[2];
+    cringle_submission submissions[2];
+    int32_t files[2], buffers[2];
+    int fd = numbered_file(O_RDONLY);
+    for (int i = 0; i < 2; i++) {
+        sem_init(&gates[i].entered, 0, 0);
+        sem_init(&gates[i].opened, 0, 0);
+        CHECK_EQ(cringle_register_files(io[i], &fd, 1, &files[i]), 0);
+        CHECK_EQ(cringle_register_buffers(io[i], &range, 1, &buffers[i]), 0);
+        CHECK_EQ(cringle_submit_cb(io[i], NULL, 0, NULL, wait_in_gate, &gates[i], NULL), 0);
+        wait_for_post(&gates[i].entered);
+        /* It is queued behind the gate. */
+        CHECK_EQ(cringle_submit_cb(io[i], NULL, 0, NULL, wait_in_gate, &gates[i], &submissions[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(cringle_cancel(io[i], submissions[!i]), -ESRCH);
+        CHECK_EQ(cringle_unregister_files(io[i], &files[!i], 1), -EBADF);
+        CHECK_EQ(cringle_unregister_buffers(io[i], &buffers[!i], 1), -EBADF);
+        CHECK_EQ(cringle_unregister_files(io[i], &buffers[i], 1), -EBADF);
+        CHECK_EQ(cringle_cancel(io[i], submissions[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct cringle_op one = registered(CRINGLE_READ, files[i], buffers[i], 1);
+        struct cringle_op file = one, buffer = one;
+        file.fd = files[!i];
+        buffer.buffer = buffers[!i];
+        sem_post(&gates[i].opened);
+        sem_post(&gates[i].opened);
+        CHECK_EQ(result_of(io[i], one), PAGE);
+        CHECK_EQ(result_of(io[i], file), -EBADF);
+        CHECK_EQ(result_of(io[i], buffer), -EFAULT);
+        CHECK_EQ(cringle_close(io[i]), 0);
+    }
+}
+
 const struct test_case registered_cases[] = {
+    { "numbers_of_another_engine_are_refused", numbers_of_another_engine_are_refused },
     { "submission_keeps_what_was_registered_when_it_was_accepted",
       submission_keeps_what_was_registered_when_it_was_accepted },
     { "results_stay_with_their_operations_while_buffers_are_unregistered",

@@ -62,6 +62,7 @@ cases! { Build::Sanitized;
     submission_keeps_what_was_registered_when_it_was_accepted,
     results_stay_with_their_operations_while_buffers_are_unregistered,
     many_registered_files_are_found_and_released,
+    numbers_of_another_engine_are_refused,
     pieces_are_like_one_call,
     limit_of_file_sizes_leaves_the_bytes_before_it,
     large_and_small_operations_share_an_array,
