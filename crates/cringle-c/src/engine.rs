@@ -9,7 +9,7 @@ use crate::submissions::{Pending, Submissions};
 use cringle::block::{BlockIo, BlockIoBuilder};
 use cringle::fiber;
 use cringle::runtime::{self, Driver, DriverChoice};
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +83,8 @@ pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> 
         .overflow_handler(false);
     // Standard error is the program's, unless its user asks for the watchdog. (The chapter on C in
     // the book lists what else is written there.)
-    let asked = std::env::var_os("CRINGLE_WATCHDOG").is_some_and(|value| !value.is_empty());
+    let is_asked = |value: OsString| !value.is_empty() && value != "off";
+    let asked = std::env::var_os("CRINGLE_WATCHDOG").is_some_and(is_asked);
     Ok(if asked { builder } else { builder.watchdog(None) })
 }
 

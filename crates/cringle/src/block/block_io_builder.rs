@@ -119,13 +119,15 @@ impl BlockIoBuilder {
 
     /// Reports each callback that runs longer than this without suspending, because the other
     /// submissions of its worker wait meanwhile: see [`Builder::watchdog`], which has the same
-    /// default. A library whose program has standard error for itself disables it by `None`.
+    /// default. A library whose program has standard error for itself disables it by `None`, which
+    /// also disables the line about a cancelled operation that does not end for five seconds.
     ///
     /// ```
     /// let builder = cringle::block::BlockIo::builder().watchdog(None);
     /// ```
     pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> BlockIoBuilder {
-        self.runtime = self.runtime.watchdog(limit);
+        let limit = limit.into();
+        self.runtime = self.runtime.watchdog(limit).stubborn_reports(limit.is_some());
         self
     }
 

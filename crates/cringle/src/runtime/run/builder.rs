@@ -70,6 +70,7 @@ pub struct Builder {
     is_open: bool,
     /// `None`: the environment decides. `Some(None)`: no watchdog.
     watchdog: Option<Option<Duration>>,
+    stubborn_reports: bool,
     /// `None`: the environment decides.
     thread_locals: Option<ThreadLocals>,
     /// `None`: the environment decides.
@@ -111,6 +112,7 @@ impl Builder {
             crash_text: None,
             is_open: false,
             watchdog: None,
+            stubborn_reports: true,
             thread_locals: None,
             threads: None,
             balance: None,
@@ -486,6 +488,7 @@ impl Builder {
             pin: self.pin,
             is_open: self.is_open,
             watchdog: self.watched()?,
+            stubborn_reports: self.stubborn_reports,
             thread_locals,
             threads: self.threads_to_use()?,
             balance,

@@ -38,6 +38,7 @@ pub(super) struct Setup {
     pub(super) pin: bool,
     pub(super) is_open: bool,
     pub(super) watchdog: Option<Watched>,
+    pub(super) stubborn_reports: bool,
     pub(super) thread_locals: ThreadLocals,
     pub(super) threads: Threads,
     pub(super) balance: Balance,
@@ -178,7 +179,12 @@ impl WorkerSetup<'_> {
         // A lone worker has nobody to give a fiber to.
         let balance = if self.run.workers == 1 { Balance::Fixed } else { self.run.balance };
         let moves = Moves::new(balance, offered, draws);
-        Ok(Worker::new(self.index, self.shared, driver, unstarted, stacks, families, moves))
+        let worker =
+            Worker::new(self.index, self.shared, driver, unstarted, stacks, families, moves);
+        if !self.run.stubborn_reports {
+            worker.keep_quiet();
+        }
+        Ok(worker)
     }
 
     fn make_driver(&self) -> Result<Driver, StartError> {

@@ -2,7 +2,8 @@
 //!
 //! Some ops cannot be cancelled (a write to a frozen file system), and a fiber may wait for others
 //! that continue. The wait is not abandoned (**I1**), but after [`REPORT_AFTER`] one line on
-//! standard error names the fiber and its wait.
+//! standard error names the fiber and its wait, unless the runtime leaves standard error to its
+//! program.
 
 use super::Worker;
 use crate::runtime::cancelled::Reason;
@@ -15,34 +16,48 @@ const REPORT_AFTER: Duration = Duration::from_secs(5);
 /// The least time between two reports of a worker. A report counts all fibers that are due by then.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// The alarm for the next report, if any fiber may become due.
 #[derive(Default)]
-pub(super) struct StubbornWatch(Cell<Option<TimerId>>);
+pub(super) struct StubbornWatch {
+    /// The alarm for the next report, if any fiber may become due.
+    alarm: Cell<Option<TimerId>>,
+    is_off: Cell<bool>,
+}
+
+impl StubbornWatch {
+    fn begins(&self) -> bool {
+        self.alarm.get().is_none() && !self.is_off.get()
+    }
+}
 
 impl Worker {
+    /// Reports no fibers.
+    pub(in crate::runtime) fn keep_quiet(&self) {
+        self.stubborn.is_off.set(true);
+    }
+
     /// Notes that this fiber was asked to end its wait now.
     pub(super) fn watch_for_end(&self, fiber: FiberRef) {
         let now = self.now();
         fiber.set_asked_to_end(Some(now));
-        if self.stubborn.0.get().is_none() {
+        if self.stubborn.begins() {
             self.watch_stubborn(now + REPORT_AFTER);
         }
     }
 
     /// Watches a fiber that has moved here, and that was asked to end its wait elsewhere.
     pub(super) fn follow_watch(&self, fiber: FiberRef) {
-        if fiber.was_asked_to_end() && self.stubborn.0.get().is_none() {
+        if fiber.was_asked_to_end() && self.stubborn.begins() {
             self.watch_stubborn(self.now() + REPORT_AFTER);
         }
     }
 
     fn watch_stubborn(&self, at: Instant) {
-        self.stubborn.0.set(Some(self.set_alarm(at, Alarm::ReportStubborn)));
+        self.stubborn.alarm.set(Some(self.set_alarm(at, Alarm::ReportStubborn)));
     }
 
     /// Takes back the alarm.
     pub(super) fn end_stubborn_watch(&self) {
-        if let Some(alarm) = self.stubborn.0.take() {
+        if let Some(alarm) = self.stubborn.alarm.take() {
             self.take_back_timer(alarm);
         }
     }
@@ -86,4 +101,36 @@ fn report(fiber: FiberRef, others: usize) {
         "fiber '{name}' was {cause} {} s ago, and still waits for: {target}{more}",
         REPORT_AFTER.as_secs()
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, fiber};
+    use std::sync::mpsc;
+
+    /// Whether a cancelled fiber that still waits is to be reported.
+    fn is_watched(builder: Builder) -> bool {
+        let ran = builder.workers(1).run(|| {
+            let (release, released) = mpsc::channel::<()>();
+            fiber::scope(|s| {
+                s.spawn_local(|| fiber::unblock(move || released.recv().is_err()));
+                fiber::yield_now();
+                s.cancel();
+                fiber::protect(fiber::yield_now);
+                let is_watched = Worker::with(|worker| {
+                    worker.expect("inside of run").stubborn.alarm.get().is_some()
+                });
+                drop(release);
+                is_watched
+            })
+        });
+        ran.unwrap()
+    }
+
+    #[test]
+    fn quiet_runtime_reports_no_stubborn_fiber() {
+        assert!(is_watched(Builder::new()));
+        assert!(!is_watched(Builder::new().stubborn_reports(false)));
+    }
 }

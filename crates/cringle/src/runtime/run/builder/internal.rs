@@ -20,6 +20,12 @@ impl Builder {
         self
     }
 
+    /// Reports cancelled fibers whose waits do not end. The default is `true`.
+    pub(crate) fn stubborn_reports(mut self, report: bool) -> Builder {
+        self.stubborn_reports = report;
+        self
+    }
+
     /// Runs in this simulated world. The runtime counts as open, so that no call blocks the thread
     /// in the belief that no other fiber could run.
     #[cfg(feature = "sim")]
