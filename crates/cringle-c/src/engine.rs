@@ -14,6 +14,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The most workers of an engine.
+const MAX_WORKERS: u32 = 1024;
+
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) io: BlockIo,
@@ -72,9 +75,13 @@ pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> 
         return Err(Error::new(libc::EINVAL, text));
     }
     let or = |value: u32, default: u32| if value == 0 { default } else { value };
-    let batch_limit = or(params.batch_limit, 64);
+    let (workers, batch_limit) = (or(params.workers, 1), or(params.batch_limit, 64));
+    if workers > MAX_WORKERS {
+        let text = format!("params.workers is {workers}, and must be at most {MAX_WORKERS}");
+        return Err(Error::new(libc::EINVAL, text));
+    }
     let builder = BlockIo::builder()
-        .workers(or(params.workers, 1) as usize)
+        .workers(workers as usize)
         .batch_limit(batch_limit)
         .in_flight_limit(or(params.in_flight_limit, batch_limit.max(192)))
         .pin(params.flags & CRINGLE_OPEN_PIN != 0)
@@ -96,12 +103,13 @@ impl Engine {
             return Engine::new(builder);
         }
         let thread = std::thread::Builder::new().name("cringle-open".into());
-        let engine = thread.spawn(move || Engine::new(builder))?.join();
+        let thread = thread.spawn(move || Engine::new(builder)).map_err(Error::of_start)?;
+        let engine = thread.join();
         engine.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
     fn new(builder: BlockIoBuilder) -> Result<Engine, Error> {
-        let io = builder.build()?;
+        let io = builder.build().map_err(Error::of_start)?;
         let driver = io.call(runtime::driver)?;
         Ok(Engine {
             io,

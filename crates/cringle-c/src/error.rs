@@ -1,6 +1,6 @@
 //! Errors: an `errno` with words, which the calling thread keeps.
 
-use crate::{cancellation, sabotage};
+use crate::{cancellation, sabotage, terms};
 use cringle::cancel;
 use std::any::Any;
 use std::borrow::Cow;
@@ -22,9 +22,29 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Returns the error of a start that the kernel has refused, with a remedy.
+    pub(crate) fn of_start(e: io::Error) -> Error {
+        let Error { errno, text } = Error::from(e);
+        let remedy = match errno {
+            _ if text.contains("raise") => return Error { errno, text },
+            libc::EAGAIN => {
+                "a thread was refused: raise RLIMIT_NPROC (`ulimit -u`), pids.max of the control \
+                 group, or the sysctl kernel.threads-max, or ask for fewer workers"
+            }
+            libc::ENOMEM => {
+                "memory was refused: raise RLIMIT_AS (`ulimit -v`), memory.max of the control \
+                 group, or the sysctl vm.max_map_count, or ask for fewer workers"
+            }
+            _ => return Error { errno, text },
+        };
+        Error::new(errno, format!("the engine cannot start: {text}; {remedy}"))
+    }
+}
+
 impl From<io::Error> for Error {
     fn from(e: io::Error) -> Error {
-        Error::new(errno_of(&e), e.to_string())
+        Error::new(errno_of(&e), terms::of_c(e.to_string()))
     }
 }
 

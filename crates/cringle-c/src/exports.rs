@@ -5,7 +5,7 @@ use crate::engine::{self, Engine, Job};
 use crate::error::{Error, border, border_of_words, copy_text, last};
 use crate::notify::Notify;
 use crate::ops::Ops;
-use crate::{handles, params, signals, words, words_of_op};
+use crate::{handles, params, signals, terms, words, words_of_op};
 use cringle::runtime::{self, Driver};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -204,7 +204,9 @@ pub unsafe extern "C" fn cringle_driver(io: cringle_io, why: *mut c_char, size: 
     border(|| {
         let engine = handles::get(io)?;
         let (driver, text) = match &engine.driver {
-            Driver::Epoll(reason) => (CRINGLE_DRIVER_EPOLL, format!("threads: {reason}")),
+            Driver::Epoll(reason) => {
+                (CRINGLE_DRIVER_EPOLL, terms::of_c(format!("threads: {reason}")))
+            }
             Driver::Uring(features) => (CRINGLE_DRIVER_URING, format!("io_uring: {features:?}")),
             other => (CRINGLE_DRIVER_AUTO, format!("{other:?}")),
         };

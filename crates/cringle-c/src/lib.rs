@@ -29,6 +29,7 @@ mod registry;
 mod sabotage;
 mod signals;
 mod submissions;
+mod terms;
 mod words;
 mod words_of_op;
 

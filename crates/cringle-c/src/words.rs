@@ -34,7 +34,7 @@ fn remedy(errno: c_int) -> Option<&'static str> {
         }
         libc::EINVAL => {
             "an argument is out of range, or a direct read or write is not aligned; \
-             cringle_last_error or cringle_op_error names it"
+             cringle_last_error names it for a call, and cringle_op_error for a result"
         }
         libc::EFAULT => {
             "the buffer is not memory of the process, or not within the registered buffer; check \

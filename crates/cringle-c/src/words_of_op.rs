@@ -22,7 +22,10 @@ pub(crate) fn of_op(engine: Option<&Engine>, op: &cringle_op, result: i64) -> St
     let is_registered = op.flags & CRINGLE_OP_REGISTERED_FILE != 0;
     let name = if is_registered { "registered file" } else { "descriptor" };
     let why = match result {
-        _ if result == -i64::from(libc::EINVAL) => invalid(engine, op),
+        _ if result == -i64::from(libc::EINVAL) => {
+            let refused = "the kernel refuses it for this file: see its file system, or its driver";
+            Some(invalid(engine, op).unwrap_or_else(|| refused.into()))
+        }
         _ if is_registered && result == -i64::from(libc::EBADF) => {
             Some("no file is registered with this number, or it is not open for this".into())
         }
@@ -50,10 +53,13 @@ fn invalid(engine: Option<&Engine>, op: &cringle_op) -> Option<String> {
         return Some("`buffer` is not 0, but CRINGLE_OP_REGISTERED_BUFFER is not set".into());
     }
     if is_sync {
-        return None;
+        return Some("the file does not support a sync: a special file, or one below /proc".into());
     }
     if op.offset > i64::MAX as u64 {
         return Some("the offset is larger than 2⁶³ - 1".into());
+    }
+    if op.offset.saturating_add(op.len) > i64::MAX as u64 {
+        return Some("offset + length is larger than 2⁶³ - 1".into());
     }
     match op.flags & CRINGLE_OP_REGISTERED_FILE {
         0 => misaligned(op.fd, op),
@@ -68,24 +74,32 @@ fn misaligned(fd: RawFd, op: &cringle_op) -> Option<String> {
     if flags < 0 || flags & libc::O_DIRECT == 0 {
         return None;
     }
-    let (memory, disk) = alignment(fd);
-    let parts = [
-        ("the buffer's address", op.buf.addr() as u64, memory),
-        ("the length", op.len, disk),
-        ("the offset", op.offset, disk),
+    let values = [
+        ("the buffer's address", op.buf.addr() as u64),
+        ("the length", op.len),
+        ("the offset", op.offset),
     ];
-    let wrong = |(name, value, unit): (&str, u64, u32)| {
+    let Some((memory, disk)) = alignment(fd) else {
+        let values = values.map(|(name, value)| format!("{name} {value}")).join(", ");
+        return Some(format!(
+            "it is direct, and the kernel does not report which alignment the file needs, usually \
+             512 or 4096 bytes: {values} must be multiples; align them, or open the file without \
+             O_DIRECT"
+        ));
+    };
+    let wrong = |((name, value), unit): ((&str, u64), u32)| {
         let is_aligned = value.is_multiple_of(u64::from(unit));
         (!is_aligned).then(|| format!("{name} {value} is not a multiple of {unit}"))
     };
-    let wrong: Vec<String> = parts.into_iter().filter_map(wrong).collect();
+    let parts = values.into_iter().zip([memory, disk, disk]);
+    let wrong: Vec<String> = parts.filter_map(wrong).collect();
     let list = || format!("{}; align it, or open the file without O_DIRECT", wrong.join(", "));
     (!wrong.is_empty()).then(list)
 }
 
-/// Returns the alignment of direct I/O of memory, and of lengths and offsets, in bytes. Where the
-/// kernel does not report it, that of the smallest logical block of a disk.
-fn alignment(fd: RawFd) -> (u32, u32) {
+/// Returns the alignment of direct I/O of memory, and of lengths and offsets, in bytes; `None`
+/// where the kernel does not report it.
+fn alignment(fd: RawFd) -> Option<(u32, u32)> {
     let mut out = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the structure is borrowed for the call; all zero is valid.
     let out = unsafe {
@@ -93,8 +107,6 @@ fn alignment(fd: RawFd) -> (u32, u32) {
         libc::statx(fd, c"".as_ptr(), flags, mask, out.as_mut_ptr());
         out.assume_init()
     };
-    match out.stx_dio_offset_align {
-        0 => (512, 512),
-        disk => (out.stx_dio_mem_align.max(1), disk),
-    }
+    let (memory, disk) = (out.stx_dio_mem_align.max(1), out.stx_dio_offset_align);
+    (disk > 0).then_some((memory, disk))
 }

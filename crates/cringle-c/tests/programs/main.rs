@@ -35,6 +35,7 @@ cases! { Build::Sanitized;
     wrong_pointers_and_counts_are_refused,
     wrong_operations_fail_alone,
     misaligned_direct_read_names_what_is_misaligned,
+    invalid_operations_are_explained,
     errors_have_words_with_a_remedy,
     second_close_is_refused,
     one_of_several_closers_closes,
