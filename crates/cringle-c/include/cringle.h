@@ -32,7 +32,8 @@
 #define CRINGLE_DRIVER_URING 1
 
 /**
- * Use threads and plain calls.
+ * Use threads and plain calls, not io_uring. ("epoll" is how the driver waits for sockets, which
+ * this interface has none of.)
  */
 #define CRINGLE_DRIVER_EPOLL 2
 
@@ -48,16 +49,23 @@
 
 /**
  * Read up to `len` bytes at `offset`, as `pread`. The result may be smaller than `len`.
+ *
+ * A read or write of more than 4 MiB is performed in pieces of 4 MiB, one after the other, so that
+ * other submissions run between them, and a cancel takes effect there. The result is that of one
+ * call: if an error or a cancel ends it after a part, the number of bytes of that part.
  */
 #define CRINGLE_READ 1
 
 /**
- * Write up to `len` bytes at `offset`, as `pwrite`. The result may be smaller than `len`.
+ * Write up to `len` bytes at `offset`, as `pwrite`. The result may be smaller than `len`. More
+ * than 4 MiB are written in pieces, as for `CRINGLE_READ`: a reader may see a part. A write to a
+ * file with `O_APPEND` is one call.
  */
 #define CRINGLE_WRITE 2
 
 /**
- * Read until `len` bytes are read or the file ends: a smaller result means the end of the file.
+ * Read until `len` bytes are read or the file ends: a smaller result means the end of the file. An
+ * error or a cancel is the result also after a part.
  */
 #define CRINGLE_READ_FULL 3
 
@@ -111,7 +119,7 @@ struct cringle_params {
      */
     uint32_t flags;
     /**
-     * Threads with a ring each. 0 means 1. The limits apply to each of them.
+     * Threads with a ring each, at most 1024. 0 means 1. The limits apply to each of them.
      */
     uint32_t workers;
     /**
@@ -119,8 +127,8 @@ struct cringle_params {
      */
     uint32_t batch_limit;
     /**
-     * Operations that are in the kernel at once, less than 65536. 0 means 192, or `batch_limit`
-     * if that is larger. More of them wait.
+     * Operations that are in the kernel at once, at least `batch_limit` and less than 65536. 0
+     * means 192, or `batch_limit` if that is larger. More of them wait.
      */
     uint32_t in_flight_limit;
     /**
@@ -135,7 +143,9 @@ struct cringle_params {
 typedef uint64_t cringle_io;
 
 /**
- * An operation. The operations of an array run at the same time, in no order, but for the syncs.
+ * An operation. The operations of an array run at the same time, in no order, but for the syncs;
+ * of an array with more than 16384 operations, as many at a time, and of those that are larger
+ * than 4 MiB, four.
  */
 struct cringle_op {
     /**
@@ -183,14 +193,19 @@ struct cringle_op {
  * `failed` is what `cringle_submit` would have returned. The function is called once, on a thread
  * of the library, on a stack of 1 MiB. Other submissions of that thread wait until it returns. It
  * may call each function of this library but `cringle_submit` and `cringle_close`, which return
- * `-EDEADLK` there. It must return: no `longjmp`, no exception, no `pthread_exit`. It must not
- * call `fork`: a child has no copy of that stack (`posix_spawn`, `popen` and `system` work).
+ * `-EDEADLK` there, for any engine. No other callback runs on its thread meanwhile.
+ *
+ * It must return: no `longjmp`, no exception, no `pthread_exit`. It must not call `fork`: a child
+ * has no copy of that stack. `posix_spawn` works, but a child inherits the blocked signals of the
+ * library's thread, so that SIGTERM would not end it, unless `POSIX_SPAWN_SETSIGMASK` is set.
+ * `popen` and `system` have no such option: call them on a thread of the program.
  */
 typedef void (*cringle_callback)(void *arg, int failed);
 
 /**
- * A submission that is under way: the number that `cringle_submit_cb` and
- * `cringle_submit_eventfd` store. It is never 0.
+ * A submission that is under way: the number that `cringle_submit_cb` and `cringle_submit_eventfd`
+ * store. It is never 0. No other submission of the process gets it, of any engine, before 2^40
+ * have begun after it.
  */
 typedef uint64_t cringle_submission;
 
@@ -228,7 +243,8 @@ struct cringle_stats {
      */
     uint64_t bytes_written;
     /**
-     * Submissions that are under way.
+     * Submissions that are under way: those that wait in `cringle_submit`, and those that were
+     * accepted and whose operations have not ended. A callback that runs is not one of them.
      */
     uint64_t in_flight;
     /**
@@ -274,14 +290,21 @@ const char *cringle_version(void);
 /**
  * Opens an engine and stores its number in `*io`. `params` may be NULL: the defaults.
  *
- * The engine's threads block all signals but those of faults, so the program's own threads get
- * the signals. After `fork` a child must open an engine of its own: the parent's is `-ESRCH`.
+ * The engine's threads block all signals but those of faults, so the program's own threads get the
+ * signals. (A write beyond `RLIMIT_FSIZE` is `-EFBIG`, without SIGXFSZ.) After `fork(3)` a child
+ * must open an engine of its own: the parent's is `-ESRCH`. A child of `_Fork` or `clone(2)`,
+ * which call no handlers, must not call the library.
  *
- * With `CRINGLE_WATCHDOG` in the environment, a number of milliseconds, standard error gets a line
- * for each callback that runs longer.
+ * No function of this library is async-signal-safe: a signal handler that has interrupted a call
+ * of the library must not call it. (It may write to an eventfd or a pipe.)
  *
- * Returns 0, or `-EINVAL`, `-E2BIG` (a parameter that this library does not know), or the error of
- * the kernel: see `cringle_last_error`.
+ * `CRINGLE_WATCHDOG` in the environment is a number of milliseconds, at least 1: standard error
+ * gets a line for each callback that runs longer. `locks` reports only callbacks that wait for a
+ * lock for seconds. `off`, or an empty value, is the same as no value.
+ *
+ * Returns 0, or `-EINVAL` (also for a value of `CRINGLE_WATCHDOG` or `CRINGLE_DRIVER` that is none
+ * of those), `-E2BIG` (a parameter that this library does not know), or the error of the kernel:
+ * see `cringle_last_error`.
  *
  * The caller ensures: `params` is NULL or a structure whose size is its first field; `io` is NULL or writable.
  */
@@ -296,8 +319,9 @@ int cringle_open(const struct cringle_params *params, cringle_io *io);
  *
  * Returns the number of operations that failed: 0 if all succeeded. Otherwise no operation was
  * performed, and it returns `-EBADF` (no such engine, or it is being closed), `-ESRCH` (opened
- * before `fork`), `-EFAULT` (a NULL), `-EINVAL` (a pointer that is not aligned), `-E2BIG` (more
- * than `CRINGLE_MAX_OPS`) or `-EDEADLK` (called by a callback); the results mean nothing then.
+ * before `fork`), `-EFAULT` (a NULL), `-EINVAL` (a pointer that is not aligned, also if `count` is
+ * 0), `-E2BIG` (more than `CRINGLE_MAX_OPS`) or `-EDEADLK` (called by a callback, of any engine);
+ * the results mean nothing then.
  * `-ENOTRECOVERABLE` reports a bug of the library: then some operations may have been performed,
  * and the results mean nothing.
  *
@@ -315,7 +339,12 @@ int cringle_submit(cringle_io io, const struct cringle_op *ops, size_t count, in
  * is `-ENOTRECOVERABLE`, and operations may have been performed. `submission` may be NULL;
  * otherwise the number for `cringle_cancel` is stored there before the operations start.
  *
- * Returns 0, or an error of `cringle_submit` (but `-EDEADLK`); then the callback is not called.
+ * Each submission that has begun has a stack of 1 MiB of address space, of which it uses a few
+ * pages, and more than 1000 of them at once cost more each: a program keeps the number of its
+ * submissions bounded, and puts many operations into each.
+ *
+ * Returns 0, or an error of `cringle_submit` (but `-EDEADLK`), or `-EAGAIN` (16777216 submissions
+ * of the engine are under way); then the callback is not called.
  *
  * The caller ensures: As the sentence on what belongs to the library says; the callback may be called on any thread.
  */
@@ -336,8 +365,8 @@ int cringle_submit_cb(cringle_io io,
  * has counted the submission, or the engine is closed. Several submissions may share it.
  * `submission` is as in `cringle_submit_cb`.
  *
- * Returns 0, or an error of `cringle_submit` (but `-EDEADLK`), or `-EBADF` or `-EINVAL` if
- * `eventfd` is none; then `*status` means nothing.
+ * Returns 0, or an error of `cringle_submit_cb`, or `-EBADF` or `-EINVAL` if `eventfd` is none;
+ * then `*status` means nothing.
  *
  * The caller ensures: As the sentence on what belongs to the library says.
  */
@@ -351,23 +380,26 @@ int cringle_submit_eventfd(cringle_io io,
 
 /**
  * Cancels a submission, and does not wait for its end: the callback or the eventfd reports it as
- * otherwise. Operations in the kernel are cancelled where it can; those that have not begun are
- * not performed. The result of both is `-ECANCELED`. An operation that has ended keeps its result.
+ * otherwise. Operations that have not begun are not performed, and the kernel is asked to end
+ * those that it performs: it ends a read that waits for data, and usually not one that waits for a
+ * disk. The result of both is `-ECANCELED`. An operation that the kernel does not end, or that has
+ * ended, keeps its result.
  *
  * Returns 0, or `-ESRCH` if the submission has ended, or `-EBADF`.
  */
 int cringle_cancel(cringle_io io, cringle_submission submission);
 
 /**
- * Stores the counters. `stats->size` must be `sizeof(struct cringle_stats)`. Returns 0, or
- * `-EBADF`, `-ESRCH`, `-EFAULT` or `-EINVAL`.
+ * Stores the counters, and never waits. `stats->size` must be `sizeof(struct cringle_stats)`.
+ * Returns 0, or `-EBADF`, `-ESRCH`, `-EFAULT` or `-EINVAL`.
  *
  * The caller ensures: `stats` is NULL or a structure whose size is its first field.
  */
 int cringle_get_stats(cringle_io io, struct cringle_stats *stats);
 
 /**
- * Returns how the operations reach the kernel, `CRINGLE_DRIVER_URING` or `CRINGLE_DRIVER_EPOLL`,
+ * Returns how the operations reach the kernel, `CRINGLE_DRIVER_URING` or `CRINGLE_DRIVER_EPOLL`
+ * (threads), without a wait,
  * and copies the reason to `why` (at most `size - 1` bytes and a 0): the features of the ring, or
  * what refused it, with the remedy. `why` may be NULL if `size` is 0. Returns `-EBADF` or `-ESRCH`
  * if there is no such engine.
@@ -410,8 +442,8 @@ size_t cringle_last_error(char *text, size_t size);
  * callbacks, and ends the threads. Afterwards the number is refused. Of several threads that close
  * an engine, one gets 0, and the others `-EBADF` when it is closed.
  *
- * Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback of the engine calls it; then the
- * engine stays open.
+ * Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback calls it, of this engine or
+ * another one; then the engine stays open.
  */
 int cringle_close(cringle_io io);
 
@@ -419,6 +451,11 @@ int cringle_close(cringle_io io);
  * Registers files, and stores the number of each in `numbers`, for operations with
  * `CRINGLE_OP_REGISTERED_FILE`. The engine keeps a duplicate of each descriptor, so the caller may
  * close its own. An engine has at most 65536 registered files.
+ *
+ * A number of another engine, or of an unregistered file or buffer, is refused. A number is used
+ * again when the 32767 numbers of its slot are used up, by all engines of the process; and an
+ * engine uses a slot again only when 1024 are free. So that happens after 33 million registrations
+ * of one engine, or of 32767 engines that register one file or buffer each.
  *
  * "Registered" means looked up once: it saves what a submission does for each other descriptor,
  * one or two system calls that find out its kind. The files are not in the kernel's table of a

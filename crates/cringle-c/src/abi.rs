@@ -9,8 +9,9 @@ pub const CRINGLE_ABI_VERSION: u32 = 1;
 /// An engine: the number that `cringle_open` stores. It is never 0, and it is not used again.
 pub type cringle_io = u64;
 
-/// A submission that is under way: the number that `cringle_submit_cb` and
-/// `cringle_submit_eventfd` store. It is never 0.
+/// A submission that is under way: the number that `cringle_submit_cb` and `cringle_submit_eventfd`
+/// store. It is never 0. No other submission of the process gets it, of any engine, before 2^40
+/// have begun after it.
 pub type cringle_submission = u64;
 
 /// The function that `cringle_submit_cb` calls when a submission has ended.
@@ -18,8 +19,12 @@ pub type cringle_submission = u64;
 /// `failed` is what `cringle_submit` would have returned. The function is called once, on a thread
 /// of the library, on a stack of 1 MiB. Other submissions of that thread wait until it returns. It
 /// may call each function of this library but `cringle_submit` and `cringle_close`, which return
-/// `-EDEADLK` there. It must return: no `longjmp`, no exception, no `pthread_exit`. It must not
-/// call `fork`: a child has no copy of that stack (`posix_spawn`, `popen` and `system` work).
+/// `-EDEADLK` there, for any engine. No other callback runs on its thread meanwhile.
+///
+/// It must return: no `longjmp`, no exception, no `pthread_exit`. It must not call `fork`: a child
+/// has no copy of that stack. `posix_spawn` works, but a child inherits the blocked signals of the
+/// library's thread, so that SIGTERM would not end it, unless `POSIX_SPAWN_SETSIGMASK` is set.
+/// `popen` and `system` have no such option: call them on a thread of the program.
 pub type cringle_callback = Option<unsafe extern "C" fn(arg: *mut c_void, failed: c_int)>;
 
 /// Use io_uring where the kernel allows it, otherwise threads. (`CRINGLE_DRIVER` in the environment
@@ -27,7 +32,8 @@ pub type cringle_callback = Option<unsafe extern "C" fn(arg: *mut c_void, failed
 pub const CRINGLE_DRIVER_AUTO: u32 = 0;
 /// Use io_uring. `cringle_open` fails where the kernel refuses it.
 pub const CRINGLE_DRIVER_URING: u32 = 1;
-/// Use threads and plain calls.
+/// Use threads and plain calls, not io_uring. ("epoll" is how the driver waits for sockets, which
+/// this interface has none of.)
 pub const CRINGLE_DRIVER_EPOLL: u32 = 2;
 
 /// Pin each worker to a CPU.
@@ -44,22 +50,29 @@ pub struct cringle_params {
     pub size: u32,
     /// `CRINGLE_OPEN_…`, or-ed.
     pub flags: u32,
-    /// Threads with a ring each. 0 means 1. The limits apply to each of them.
+    /// Threads with a ring each, at most 1024. 0 means 1. The limits apply to each of them.
     pub workers: u32,
     /// Operations that one system call submits, less than 32768. 0 means 64.
     pub batch_limit: u32,
-    /// Operations that are in the kernel at once, less than 65536. 0 means 192, or `batch_limit`
-    /// if that is larger. More of them wait.
+    /// Operations that are in the kernel at once, at least `batch_limit` and less than 65536. 0
+    /// means 192, or `batch_limit` if that is larger. More of them wait.
     pub in_flight_limit: u32,
     /// `CRINGLE_DRIVER_…`.
     pub driver: u32,
 }
 
 /// Read up to `len` bytes at `offset`, as `pread`. The result may be smaller than `len`.
+///
+/// A read or write of more than 4 MiB is performed in pieces of 4 MiB, one after the other, so that
+/// other submissions run between them, and a cancel takes effect there. The result is that of one
+/// call: if an error or a cancel ends it after a part, the number of bytes of that part.
 pub const CRINGLE_READ: u32 = 1;
-/// Write up to `len` bytes at `offset`, as `pwrite`. The result may be smaller than `len`.
+/// Write up to `len` bytes at `offset`, as `pwrite`. The result may be smaller than `len`. More
+/// than 4 MiB are written in pieces, as for `CRINGLE_READ`: a reader may see a part. A write to a
+/// file with `O_APPEND` is one call.
 pub const CRINGLE_WRITE: u32 = 2;
-/// Read until `len` bytes are read or the file ends: a smaller result means the end of the file.
+/// Read until `len` bytes are read or the file ends: a smaller result means the end of the file. An
+/// error or a cancel is the result also after a part.
 pub const CRINGLE_READ_FULL: u32 = 3;
 /// Write all `len` bytes. The result is `len` or an error; after an error a part may be written.
 pub const CRINGLE_WRITE_FULL: u32 = 4;
@@ -77,7 +90,9 @@ pub const CRINGLE_OP_REGISTERED_BUFFER: u32 = 2;
 /// The most operations of one submission.
 pub const CRINGLE_MAX_OPS: u32 = 1048576;
 
-/// An operation. The operations of an array run at the same time, in no order, but for the syncs.
+/// An operation. The operations of an array run at the same time, in no order, but for the syncs;
+/// of an array with more than 16384 operations, as many at a time, and of those that are larger
+/// than 4 MiB, four.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cringle_op {
@@ -134,7 +149,8 @@ pub struct cringle_stats {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Submissions that are under way.
+    /// Submissions that are under way: those that wait in `cringle_submit`, and those that were
+    /// accepted and whose operations have not ended. A callback that runs is not one of them.
     pub in_flight: u64,
     /// Calls of the workers into the kernel to submit, to wait, or both.
     pub enters: u64,

@@ -27,14 +27,21 @@ pub extern "C" fn cringle_version() -> *const c_char {
 
 /// Opens an engine and stores its number in `*io`. `params` may be NULL: the defaults.
 ///
-/// The engine's threads block all signals but those of faults, so the program's own threads get
-/// the signals. After `fork` a child must open an engine of its own: the parent's is `-ESRCH`.
+/// The engine's threads block all signals but those of faults, so the program's own threads get the
+/// signals. (A write beyond `RLIMIT_FSIZE` is `-EFBIG`, without SIGXFSZ.) After `fork(3)` a child
+/// must open an engine of its own: the parent's is `-ESRCH`. A child of `_Fork` or `clone(2)`,
+/// which call no handlers, must not call the library.
 ///
-/// With `CRINGLE_WATCHDOG` in the environment, a number of milliseconds, standard error gets a line
-/// for each callback that runs longer.
+/// No function of this library is async-signal-safe: a signal handler that has interrupted a call
+/// of the library must not call it. (It may write to an eventfd or a pipe.)
 ///
-/// Returns 0, or `-EINVAL`, `-E2BIG` (a parameter that this library does not know), or the error of
-/// the kernel: see `cringle_last_error`.
+/// `CRINGLE_WATCHDOG` in the environment is a number of milliseconds, at least 1: standard error
+/// gets a line for each callback that runs longer. `locks` reports only callbacks that wait for a
+/// lock for seconds. `off`, or an empty value, is the same as no value.
+///
+/// Returns 0, or `-EINVAL` (also for a value of `CRINGLE_WATCHDOG` or `CRINGLE_DRIVER` that is none
+/// of those), `-E2BIG` (a parameter that this library does not know), or the error of the kernel:
+/// see `cringle_last_error`.
 ///
 /// # Safety
 ///
@@ -63,8 +70,9 @@ pub unsafe extern "C" fn cringle_open(params: *const cringle_params, io: *mut cr
 ///
 /// Returns the number of operations that failed: 0 if all succeeded. Otherwise no operation was
 /// performed, and it returns `-EBADF` (no such engine, or it is being closed), `-ESRCH` (opened
-/// before `fork`), `-EFAULT` (a NULL), `-EINVAL` (a pointer that is not aligned), `-E2BIG` (more
-/// than `CRINGLE_MAX_OPS`) or `-EDEADLK` (called by a callback); the results mean nothing then.
+/// before `fork`), `-EFAULT` (a NULL), `-EINVAL` (a pointer that is not aligned, also if `count` is
+/// 0), `-E2BIG` (more than `CRINGLE_MAX_OPS`) or `-EDEADLK` (called by a callback, of any engine);
+/// the results mean nothing then.
 /// `-ENOTRECOVERABLE` reports a bug of the library: then some operations may have been performed,
 /// and the results mean nothing.
 ///
@@ -99,7 +107,12 @@ pub unsafe extern "C" fn cringle_submit(
 /// is `-ENOTRECOVERABLE`, and operations may have been performed. `submission` may be NULL;
 /// otherwise the number for `cringle_cancel` is stored there before the operations start.
 ///
-/// Returns 0, or an error of `cringle_submit` (but `-EDEADLK`); then the callback is not called.
+/// Each submission that has begun has a stack of 1 MiB of address space, of which it uses a few
+/// pages, and more than 1000 of them at once cost more each: a program keeps the number of its
+/// submissions bounded, and puts many operations into each.
+///
+/// Returns 0, or an error of `cringle_submit` (but `-EDEADLK`), or `-EAGAIN` (16777216 submissions
+/// of the engine are under way); then the callback is not called.
 ///
 /// # Safety
 ///
@@ -132,8 +145,8 @@ pub unsafe extern "C" fn cringle_submit_cb(
 /// has counted the submission, or the engine is closed. Several submissions may share it.
 /// `submission` is as in `cringle_submit_cb`.
 ///
-/// Returns 0, or an error of `cringle_submit` (but `-EDEADLK`), or `-EBADF` or `-EINVAL` if
-/// `eventfd` is none; then `*status` means nothing.
+/// Returns 0, or an error of `cringle_submit_cb`, or `-EBADF` or `-EINVAL` if `eventfd` is none;
+/// then `*status` means nothing.
 ///
 /// # Safety
 ///
@@ -158,8 +171,10 @@ pub unsafe extern "C" fn cringle_submit_eventfd(
 }
 
 /// Cancels a submission, and does not wait for its end: the callback or the eventfd reports it as
-/// otherwise. Operations in the kernel are cancelled where it can; those that have not begun are
-/// not performed. The result of both is `-ECANCELED`. An operation that has ended keeps its result.
+/// otherwise. Operations that have not begun are not performed, and the kernel is asked to end
+/// those that it performs: it ends a read that waits for data, and usually not one that waits for a
+/// disk. The result of both is `-ECANCELED`. An operation that the kernel does not end, or that has
+/// ended, keeps its result.
 ///
 /// Returns 0, or `-ESRCH` if the submission has ended, or `-EBADF`.
 #[unsafe(no_mangle)]
@@ -172,8 +187,8 @@ pub extern "C" fn cringle_cancel(io: cringle_io, submission: cringle_submission)
     })
 }
 
-/// Stores the counters. `stats->size` must be `sizeof(struct cringle_stats)`. Returns 0, or
-/// `-EBADF`, `-ESRCH`, `-EFAULT` or `-EINVAL`.
+/// Stores the counters, and never waits. `stats->size` must be `sizeof(struct cringle_stats)`.
+/// Returns 0, or `-EBADF`, `-ESRCH`, `-EFAULT` or `-EINVAL`.
 ///
 /// # Safety
 ///
@@ -191,7 +206,8 @@ pub unsafe extern "C" fn cringle_get_stats(io: cringle_io, stats: *mut cringle_s
     })
 }
 
-/// Returns how the operations reach the kernel, `CRINGLE_DRIVER_URING` or `CRINGLE_DRIVER_EPOLL`,
+/// Returns how the operations reach the kernel, `CRINGLE_DRIVER_URING` or `CRINGLE_DRIVER_EPOLL`
+/// (threads), without a wait,
 /// and copies the reason to `why` (at most `size - 1` bytes and a 0): the features of the ring, or
 /// what refused it, with the remedy. `why` may be NULL if `size` is 0. Returns `-EBADF` or `-ESRCH`
 /// if there is no such engine.
@@ -271,8 +287,8 @@ pub unsafe extern "C" fn cringle_last_error(text: *mut c_char, size: usize) -> u
 /// callbacks, and ends the threads. Afterwards the number is refused. Of several threads that close
 /// an engine, one gets 0, and the others `-EBADF` when it is closed.
 ///
-/// Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback of the engine calls it; then the
-/// engine stays open.
+/// Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback calls it, of this engine or
+/// another one; then the engine stays open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cringle_close(io: cringle_io) -> c_int {
     border(|| {

@@ -297,7 +297,8 @@ fn is_short(op: &cringle_op, result: i64) -> bool {
     is_full(op) && !is_large(op) && result >= 0 && (result as u64) < op.len
 }
 
-/// Adds `len` bytes of the operation, after its first `done`, to the batch, or fails with its `-errno`.
+/// Adds `len` bytes of the operation, after its first `done`, to the batch, or fails with its
+/// `-errno`.
 #[inline]
 fn push<'f>(
     batch: &mut Batch<'f>,

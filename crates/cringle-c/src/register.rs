@@ -18,6 +18,11 @@ const MAX_ELEMENTS: usize = 1 << 16;
 /// `CRINGLE_OP_REGISTERED_FILE`. The engine keeps a duplicate of each descriptor, so the caller may
 /// close its own. An engine has at most 65536 registered files.
 ///
+/// A number of another engine, or of an unregistered file or buffer, is refused. A number is used
+/// again when the 32767 numbers of its slot are used up, by all engines of the process; and an
+/// engine uses a slot again only when 1024 are free. So that happens after 33 million registrations
+/// of one engine, or of 32767 engines that register one file or buffer each.
+///
 /// "Registered" means looked up once: it saves what a submission does for each other descriptor,
 /// one or two system calls that find out its kind. The files are not in the kernel's table of a
 /// ring, so the operations themselves are as fast as others.

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <spawn.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -76,6 +77,37 @@ static void signals_stay_those_of_the_program(void)
     CHECK(found.sa_sigaction == faults[0].sa_sigaction);
     sigaction(SIGBUS, NULL, &found);
     CHECK(found.sa_sigaction == faults[1].sa_sigaction);
+    CHECK_EQ(cringle_close(io), 0);
+}
+
+static void spawn_and_end_child(void *arg, int failed)
+{
+    char *const command[] = { "sleep", "1000", NULL };
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    pid_t child;
+    int status;
+    (void)failed;
+    sigemptyset(&none);
+    CHECK_EQ(posix_spawnattr_init(&attributes), 0);
+    CHECK_EQ(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK), 0);
+    CHECK_EQ(posix_spawnattr_setsigmask(&attributes, &none), 0);
+    CHECK_EQ(posix_spawnp(&child, "sleep", NULL, &attributes, command, environ), 0);
+    CHECK_EQ(kill(child, SIGTERM), 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGTERM);
+    count_call(arg, 0);
+}
+
+/* Without its flag, the child would block the signal. */
+static void callback_spawns_a_child_that_signals_end(void)
+{
+    cringle_io io = opened(NULL);
+    struct called called;
+    sem_init(&called.posted, 0, 0);
+    CHECK_EQ(cringle_submit_cb(io, NULL, 0, NULL, spawn_and_end_child, &called, NULL), 0);
+    wait_for_post(&called.posted);
     CHECK_EQ(cringle_close(io), 0);
 }
 
@@ -309,6 +341,7 @@ static void interrupted_write_of_an_eventfd_is_repeated(void)
 
 const struct test_case system_cases[] = {
     { "signals_stay_those_of_the_program", signals_stay_those_of_the_program },
+    { "callback_spawns_a_child_that_signals_end", callback_spawns_a_child_that_signals_end },
     { "few_descriptors_are_an_error_with_words", few_descriptors_are_an_error_with_words },
     { "open_with_any_number_of_descriptors_works_or_fails",
       open_with_any_number_of_descriptors_works_or_fails },

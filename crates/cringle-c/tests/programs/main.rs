@@ -55,6 +55,7 @@ cases! { Build::Sanitized;
     cancel_during_a_submission_ends_the_rest,
     many_threads_submit_to_several_workers,
     signals_stay_those_of_the_program,
+    callback_spawns_a_child_that_signals_end,
     few_descriptors_are_an_error_with_words,
     open_with_any_number_of_descriptors_works_or_fails,
     denied_rings_are_replaced_and_explained,
