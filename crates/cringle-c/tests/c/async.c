@@ -222,7 +222,6 @@ static void no_callback_runs_within_another(void)
     /* Neither waits for a callback that takes its time. */
     struct cringle_stats stats = { .size = sizeof stats };
     CHECK_EQ(cringle_get_stats(asked_io, &stats), 0);
-    CHECK(stats.sleeps > 0 || stats.enters > 0);
     CHECK(cringle_driver(asked_io, NULL, 0) > 0);
     sem_post(&gate.leave);
     for (int i = 0; i < CALLBACKS; i++)
