@@ -31,6 +31,18 @@ fn full_pipe_as_stderr() -> PipeReader {
     reader
 }
 
+/// Whether the thread of this name waits until it can write to standard error, or is in that write.
+fn writes_to_stderr(thread: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks.map(|task| task.unwrap().path()).any(|task| {
+        let read = |name| std::fs::read_to_string(task.join(name)).unwrap_or_default();
+        let write = format!("{} 0x2 ", libc::SYS_write);
+        let poll = format!("{} ", libc::SYS_ppoll);
+        let call = read("syscall");
+        read("comm").trim() == thread && (call.starts_with(&write) || call.starts_with(&poll))
+    })
+}
+
 fn kill(signal: Signal) {
     // SAFETY: by the contract of `kill`, which takes no pointers. The process is this one.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.number()) }, 0);
@@ -69,6 +81,9 @@ fn full_standard_error_does_not_keep_dump_guards() {
         let _reader = full_pipe_as_stderr();
         let guard = signal::dump_on(&[Signal::User1]).unwrap();
         kill(Signal::User1);
+        while !writes_to_stderr("cringle-dump") {
+            std::thread::yield_now();
+        }
         drop(guard);
     });
 }
@@ -77,20 +92,8 @@ fn full_standard_error_does_not_keep_dump_guards() {
 fn full_standard_error_does_not_keep_run() {
     child::must_succeed("full_standard_error_does_not_keep_run", || {
         let _reader = full_pipe_as_stderr();
-        // The watchdog's thread is in the write of its report.
-        let is_reporting = || {
-            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-            tasks.map(|task| task.unwrap().path()).any(|task| {
-                let read = |name| std::fs::read_to_string(task.join(name)).unwrap_or_default();
-                let write = format!("{} 0x2 ", libc::SYS_write);
-                let poll = format!("{} ", libc::SYS_ppoll);
-                let call = read("syscall");
-                read("comm").trim() == "cringle-watch"
-                    && (call.starts_with(&write) || call.starts_with(&poll))
-            })
-        };
         let spin = || {
-            while !is_reporting() {
+            while !writes_to_stderr("cringle-watch") {
                 std::hint::spin_loop();
             }
         };

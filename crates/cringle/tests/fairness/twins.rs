@@ -151,6 +151,7 @@ const IMMEDIATE: &[&str] = &[
     "block::batch::Batch::write_all",
     "block::batch::Batch::write_fixed",
     "block::block_io::BlockIo::builder",
+    "block::block_io::BlockIo::stats",
     "block::log::Log::builder",
     "block::log::Log::cut_bytes",
     "block::log::Log::end",
