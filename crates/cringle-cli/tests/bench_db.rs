@@ -170,7 +170,7 @@ fn sizes_that_cannot_work_are_refused_with_the_remedy() {
         (&["--rungs", "ladder"], 2, "possible values: posix, ring, +evict"),
         (&["file"], 2, "not a directory; give one"),
         (&["nothing"], 1, "give a directory"),
-        (&["--tree", "900t", "--pool", "1g"], 2, "at most"),
+        (&["--tree", "900t", "--pool", "1g"], 2, "less than 16 TiB"),
     ] {
         let output = small_db(&place).args(args).output().unwrap();
         let (_, err) = texts(&output);

@@ -7,7 +7,6 @@ use super::start::Setup;
 use crate::driver::UringOptions;
 use crate::driver::{Feature, Features};
 use crate::runtime::balance::Balance;
-use crate::runtime::crash;
 use crate::runtime::driver_choice::DriverChoice;
 use crate::runtime::foreign;
 use crate::runtime::hazards;
@@ -471,13 +470,7 @@ impl Builder {
         // Without a handler of `fork`, its children cannot call `run`.
         let _ = crate::runtime::watch_forks();
         unwinding::install_hook();
-        let crash_text = self.prints_crash_text()?;
-        if self.overflow_handler {
-            crash::install_overflow_handler();
-        }
-        if self.overflow_handler && crash_text {
-            crash::report_crashes();
-        }
+        self.install_crash_handlers()?;
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
         let plan = self.plan()?;

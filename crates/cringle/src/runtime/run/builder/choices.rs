@@ -2,6 +2,7 @@
 
 use super::{Builder, MAX_IN_FLIGHT, MAX_RING_ENTRIES, MAX_WORKERS};
 use crate::runtime::balance::Balance;
+use crate::runtime::crash;
 use crate::runtime::diagnostics::watchdog::{self, Watched};
 use crate::runtime::driver_choice::Plan;
 use crate::runtime::thread_locals::{self, ThreadLocals};
@@ -40,14 +41,23 @@ impl Builder {
         }
     }
 
-    pub(super) fn prints_crash_text(&self) -> io::Result<bool> {
+    /// Installs the handlers of stack overflows and crashes that the program wants.
+    pub(super) fn install_crash_handlers(&self) -> io::Result<()> {
         const VARIABLE: &str = "CRINGLE_CRASH_TEXT";
         let values = [("on", true), ("off", false)];
-        let chosen = match self.crash_text {
-            Some(print) => Some(print),
-            None => word_choice::of_environment(VARIABLE, &values, "`on` or `off`")?,
+        let prints_crash_text = match self.crash_text {
+            Some(print) => print,
+            None => {
+                word_choice::of_environment(VARIABLE, &values, "`on` or `off`")?.unwrap_or(true)
+            }
         };
-        Ok(chosen.unwrap_or(true))
+        if self.overflow_handler {
+            crash::install_overflow_handler();
+            if prints_crash_text {
+                crash::report_crashes();
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn balance_to_use(&self) -> io::Result<Balance> {
