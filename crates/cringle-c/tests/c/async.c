@@ -137,27 +137,6 @@ static void eventfd_reports_each_submission_once(void)
     CHECK_EQ(cringle_close(io), 0);
 }
 
-struct gate {
-    sem_t entered, leave;
-};
-
-static void hold_worker(void *arg, int failed)
-{
-    struct gate *gate = arg;
-    (void)failed;
-    sem_post(&gate->entered);
-    wait_for_post(&gate->leave);
-}
-
-/* Holds the only worker in a callback, until `leave` is posted. */
-static void hold(cringle_io io, struct gate *gate)
-{
-    sem_init(&gate->entered, 0, 0);
-    sem_init(&gate->leave, 0, 0);
-    CHECK_EQ(cringle_submit_cb(io, NULL, 0, NULL, hold_worker, gate, NULL), 0);
-    wait_for_post(&gate->entered);
-}
-
 /* A submission that was accepted is in flight before its fiber starts. */
 static void accepted_submissions_are_in_flight(void)
 {

@@ -98,6 +98,28 @@ static inline void wait_for_post(sem_t *posted)
         CHECK_EQ(errno, EINTR);
 }
 
+/* A callback that keeps the only worker until `leave` is posted. */
+struct gate {
+    sem_t entered, leave;
+};
+
+static inline void hold_worker(void *arg, int failed)
+{
+    struct gate *gate = arg;
+    CHECK_EQ(failed, 0);
+    sem_post(&gate->entered);
+    wait_for_post(&gate->leave);
+}
+
+/* Returns when the only worker is in the gate. */
+static inline void hold(cringle_io io, struct gate *gate)
+{
+    sem_init(&gate->entered, 0, 0);
+    sem_init(&gate->leave, 0, 0);
+    CHECK_EQ(cringle_submit_cb(io, NULL, 0, NULL, hold_worker, gate, NULL), 0);
+    wait_for_post(&gate->entered);
+}
+
 /* Whether the words contain the text. */
 static inline void check_last_error(const char *text)
 {

@@ -90,18 +90,6 @@ static void large_and_small_operations_share_an_array(void)
     CHECK_EQ(cringle_close(io), 0);
 }
 
-struct gate {
-    sem_t entered, leave;
-};
-
-static void hold_worker(void *arg, int failed)
-{
-    struct gate *gate = arg;
-    (void)failed;
-    sem_post(&gate->entered);
-    wait_for_post(&gate->leave);
-}
-
 struct cancel {
     cringle_io io;
     cringle_submission submission;
@@ -134,10 +122,7 @@ static void cancel_takes_effect_between_pieces(void)
             struct gate gate;
             int64_t result;
             sem_init(&called.posted, 0, 0);
-            sem_init(&gate.entered, 0, 0);
-            sem_init(&gate.leave, 0, 0);
-            CHECK_EQ(cringle_submit_cb(cancel.io, NULL, 0, NULL, hold_worker, &gate, NULL), 0);
-            wait_for_post(&gate.entered);
+            hold(cancel.io, &gate);
             CHECK_EQ(cringle_submit_cb(cancel.io, &one, 1, &result, count_call, &called,
                                        &cancel.submission), 0);
             CHECK_EQ(cringle_submit_cb(cancel.io, NULL, 0, NULL, cancel_in_callback, &cancel, NULL),

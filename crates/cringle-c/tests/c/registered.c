@@ -3,19 +3,6 @@
 
 static unsigned char memory[PAGES][PAGE];
 
-/* A callback that keeps the only worker until it is released. */
-struct gate {
-    sem_t entered, opened;
-};
-
-static void wait_in_gate(void *arg, int failed)
-{
-    struct gate *gate = arg;
-    CHECK_EQ(failed, 0);
-    sem_post(&gate->entered);
-    wait_for_post(&gate->opened);
-}
-
 static struct cringle_op registered(uint32_t kind, int32_t file, int32_t buffer, int page)
 {
     struct cringle_op one = op(kind, file, memory[page], PAGE, (uint64_t)page * PAGE);
@@ -39,11 +26,8 @@ static void submission_keeps_what_was_registered_when_it_was_accepted(void)
     int32_t file, buffer, later;
     int64_t results[OPS];
     struct cringle_buffer range = { memory, sizeof memory };
-    sem_init(&gate.entered, 0, 0);
-    sem_init(&gate.opened, 0, 0);
     sem_init(&called.posted, 0, 0);
-    CHECK_EQ(cringle_submit_cb(io, NULL, 0, NULL, wait_in_gate, &gate, NULL), 0);
-    wait_for_post(&gate.entered);
+    hold(io, &gate);
 
     close(duplicate);
     CHECK_EQ(cringle_register_files(io, &fd, 1, &file), 0);
@@ -63,7 +47,7 @@ static void submission_keeps_what_was_registered_when_it_was_accepted(void)
     CHECK_EQ(cringle_unregister_files(io, &file, 1), 0);
     CHECK_EQ(cringle_unregister_buffers(io, &buffer, 1), 0);
     CHECK_EQ(cringle_unregister_files(io, &file, 1), -EBADF);
-    sem_post(&gate.opened);
+    sem_post(&gate.leave);
     wait_for_post(&called.posted);
     CHECK_EQ(called.failed, 1);
     const int64_t expected[OPS] = { PAGE, PAGE - 1, 0, 0, PAGE, -EBADF };
@@ -171,14 +155,11 @@ static void numbers_of_another_engine_are_refused(void)
     int32_t files[2], buffers[2];
     int fd = numbered_file(O_RDONLY);
     for (int i = 0; i < 2; i++) {
-        sem_init(&gates[i].entered, 0, 0);
-        sem_init(&gates[i].opened, 0, 0);
         CHECK_EQ(cringle_register_files(io[i], &fd, 1, &files[i]), 0);
         CHECK_EQ(cringle_register_buffers(io[i], &range, 1, &buffers[i]), 0);
-        CHECK_EQ(cringle_submit_cb(io[i], NULL, 0, NULL, wait_in_gate, &gates[i], NULL), 0);
-        wait_for_post(&gates[i].entered);
+        hold(io[i], &gates[i]);
         /* It is queued behind the gate. */
-        CHECK_EQ(cringle_submit_cb(io[i], NULL, 0, NULL, wait_in_gate, &gates[i], &submissions[i]), 0);
+        CHECK_EQ(cringle_submit_cb(io[i], NULL, 0, NULL, hold_worker, &gates[i], &submissions[i]), 0);
     }
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(cringle_cancel(io[i], submissions[!i]), -ESRCH);
@@ -192,8 +173,8 @@ static void numbers_of_another_engine_are_refused(void)
         struct cringle_op file = one, buffer = one;
         file.fd = files[!i];
         buffer.buffer = buffers[!i];
-        sem_post(&gates[i].opened);
-        sem_post(&gates[i].opened);
+        sem_post(&gates[i].leave);
+        sem_post(&gates[i].leave);
         CHECK_EQ(result_of(io[i], one), PAGE);
         CHECK_EQ(result_of(io[i], file), -EBADF);
         CHECK_EQ(result_of(io[i], buffer), -EFAULT);
