@@ -941,9 +941,12 @@ def register_in_gdb():
             unwinder.select(((sp, pc), saved, pointers[1] + 8))
             frame = gdb.newest_frame()
             # Functions that are inlined have frames of their own in front of that of the function.
+            number = 1
             while frame.type() == gdb.INLINE_FRAME:
                 frame = frame.older()
+                number += 1
             frame.older().select()
+            print_lines([f"(its frames begin with #{number}; those before are the thread's)"])
 
     class Core(gdb.Command):
         """Writes a core file that has the stacks of all fibers: cringle core FILE

@@ -171,6 +171,15 @@ fn assert_same_rows(text: &str, dump: &str) {
 fn assert_stack_of_fiber(text: &str) {
     assert!(text.contains("take_both") && text.contains("coroutine_func"), "{text}");
     assert!(!text.contains("dump_and_stop"), "{text}");
+    // The announced number is that of the first frame below those of the thread's function.
+    let number = text.split_once("its frames begin with #").expect(text).1;
+    let number: usize = number.split_once(';').unwrap().0.parse().unwrap();
+    let frame = |number: usize| {
+        let start = format!("#{number} ");
+        text.lines().find(|line| line.starts_with(&start)).expect(text)
+    };
+    assert!(frame(number).contains("corosensei"), "{number}: {text}");
+    assert!(!frame(number - 1).contains("corosensei"), "{number}: {text}");
 }
 
 const LISTS: [&str; 4] = ["cringle fibers", "cringle workers", "cringle ops", "cringle locks"];

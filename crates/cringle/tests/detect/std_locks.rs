@@ -94,6 +94,48 @@ fn initialiser_that_waits_is_found() {
     }
 }
 
+/// Two fibers have what looks like a guard: one holds the lock, and the other one has dropped its
+/// guard. The report names both, and the process goes on.
+#[test]
+fn several_candidates_are_no_reason_to_abort() {
+    let name = "several_candidates_are_no_reason_to_abort";
+    let Some(mut command) = child::command(name) else {
+        static LOCK: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
+        let (release, is_released) = std::sync::mpsc::channel::<()>();
+        let run = || {
+            // What a guard is on a stack: the lock's address and a flag.
+            let looks_like_holder = || {
+                let words = std::hint::black_box([&raw const LOCK as usize, 0]);
+                fiber::park();
+                std::hint::black_box(&words);
+            };
+            let _one = named("one").spawn_local(looks_like_holder).unwrap();
+            let _two = named("two").spawn_local(looks_like_holder).unwrap();
+            fiber::yield_now();
+            drop(LOCK.lock());
+        };
+        let guard = LOCK.lock().unwrap();
+        let runs = std::thread::spawn(move || {
+            Builder::new().workers(1).run(run).unwrap();
+            release.send(()).unwrap();
+        });
+        io::stdin().read_line(&mut String::new()).unwrap();
+        drop(guard);
+        is_released.recv().unwrap();
+        return runs.join().unwrap();
+    };
+    command.env("CRINGLE_WATCHDOG", "locks").env("CRINGLE_DETECT", "abort");
+    let (piped, null) = (Stdio::piped, Stdio::null);
+    let mut child = command.stdin(piped()).stdout(null()).stderr(piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let report = lines.into_iter().find(|line| line.contains("may be held by one of 2 fibers"));
+    let report = report.expect("a report");
+    assert!(report.contains("'one'") && report.contains("'two'"), "{report}");
+    assert!(!report.contains("hazard"), "{report}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn lock_that_thread_holds_is_no_hazard() {
     let name = "lock_that_thread_holds_is_no_hazard";

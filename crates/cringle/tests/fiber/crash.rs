@@ -38,6 +38,11 @@ fn aborts() {
     std::process::abort();
 }
 
+fn recurse(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 32]);
+    if depth == u64::MAX { 0 } else { recurse(depth + 1) + frame[depth as usize % 32] }
+}
+
 fn raise(signal: i32) {
     // SAFETY: no pointers are passed.
     unsafe { libc::raise(signal) };
@@ -232,10 +237,6 @@ fn environment_turns_the_crash_text_off() {
 
 #[test]
 fn overflow_is_reported_without_a_crash_text() {
-    fn recurse(depth: u64) -> u64 {
-        let frame = std::hint::black_box([depth; 32]);
-        if depth == u64::MAX { 0 } else { recurse(depth + 1) + frame[depth as usize % 32] }
-    }
     let name = "overflow_is_reported_without_a_crash_text";
     let text = dies_by(libc::SIGABRT, name, || on_a_fiber(|| assert_eq!(recurse(0), 0)));
     assert!(text.contains("fiber 'unlucky' has overflowed its stack"), "{text}");
@@ -288,6 +289,69 @@ fn handler_that_repairs_the_fault_prints_nothing() {
         };
         on_a_fiber(move || fault_at(page));
     });
+}
+
+/// The first line of the text is in the file, and the rest follows, when another thread crashes.
+#[test]
+fn second_crash_leaves_the_text_of_the_first_whole() {
+    let name = "second_crash_leaves_the_text_of_the_first_whole";
+    let seconds: [(&str, fn()); 4] = [
+        ("fiber", || fault_at(0x20)),
+        ("overflow", || assert_eq!(recurse(0), 0)),
+        ("abort", aborts),
+        ("fault", || fault_at(0x20)),
+    ];
+    if let Ok(second) = std::env::var("CRINGLE_TEST_SECOND") {
+        let f = seconds.iter().find(|(name, _)| *name == second).unwrap().1;
+        return crash_twice(matches!(&*second, "fiber" | "overflow"), f);
+    }
+    // The moment varies.
+    for (second, _) in seconds.repeat(8) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let stderr = file.reopen().unwrap();
+        let output =
+            child::run_with(name, |it| it.env("CRINGLE_TEST_SECOND", second).stderr(stderr));
+        let output = output.expect("the child has returned above");
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{second}: {text}");
+        assert_names_the_fiber(&text, "SIGSEGV (access to 0x10)");
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("names and lines: ") && text.ends_with('\n'), "{second}: {text}");
+        assert!(!text.contains("overflowed"), "{second}: {text}");
+    }
+}
+
+/// Crashes on the fiber 'unlucky'; and by `second` on another one, or on a thread, as soon as
+/// standard error, a file, has the first line of that crash.
+fn crash_twice(is_on_fiber: bool, second: fn()) {
+    let crashes = move || {
+        let has_begun = || {
+            // SAFETY: all-zero is a valid value, and the structure is borrowed for the call.
+            unsafe {
+                let mut stat: libc::stat = std::mem::zeroed();
+                assert_eq!(libc::fstat(2, &mut stat), 0);
+                stat.st_size > 0
+            }
+        };
+        while !has_begun() {
+            std::hint::spin_loop();
+        }
+        second();
+    };
+    let run = move || {
+        if is_on_fiber {
+            let _other = fiber::Builder::new().worker(0).spawn(crashes).unwrap();
+            start_first();
+        }
+        std::thread::spawn(crashes);
+        start_first();
+    };
+    Builder::new().workers(2).run(run).unwrap();
+}
+
+fn start_first() {
+    let first = fiber::Builder::new().name("unlucky".into()).worker(1);
+    first.spawn(|| fault_at(0x10)).unwrap().join().unwrap();
 }
 
 /// Standard error is a pipe that is full, and whose reader waits for the end of the process.

@@ -10,11 +10,12 @@
 //!
 //! The report comes after the decision to die, and a second fault within it ends the process at
 //! once. So it may take a risk: the unwinder could read a damaged stack. What is certain is written
-//! before.
+//! before. Another thread that crashes meanwhile waits for the end ([`Turn`]).
 
 mod backtrace;
 mod signal_stack;
 mod text;
+mod turn;
 
 pub(super) use signal_stack::SignalStack;
 
@@ -24,6 +25,7 @@ use crate::sys::lock::OnceLock;
 use crate::sys::signal_chain::{self, Fate, SignalChain, is_fault};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
+use turn::Turn;
 
 static SEGV: SignalChain = SignalChain::new();
 static BUS: SignalChain = SignalChain::new();
@@ -33,8 +35,6 @@ static ABRT: SignalChain = SignalChain::new();
 static REPORTS_CRASHES: AtomicBool = AtomicBool::new(false);
 /// The handler of SIGABRT is paused: see [`pause_abort_handler`].
 static IS_PAUSED: AtomicBool = AtomicBool::new(false);
-/// A report has begun. The first one counts.
-static HAS_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler of stack overflows, once in a process.
 pub(super) fn install_overflow_handler() {
@@ -162,8 +162,11 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         && fiber.stack().guard_contains(address)
         && fiber.stack().is_used_up_at(received.registers.stack_pointer)
     {
-        HAS_REPORTED.store(true, Ordering::Relaxed);
-        text::report_overflow(fiber);
+        if let Some(_turn) = Turn::take() {
+            text::report_overflow(fiber);
+        }
+        // SAFETY: the call has no contract.
+        unsafe { libc::abort() }
     }
     let chain = match signal {
         libc::SIGSEGV => &SEGV,
@@ -183,9 +186,11 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     if REPORTS_CRASHES.load(Ordering::Relaxed)
         && let Some(worker) = Worker::here()
         && let Some(fiber) = Worker::identity()
-        && !HAS_REPORTED.swap(true, Ordering::Relaxed)
+        && let Some(_turn) = Turn::take()
     {
         text::report_crash(&received, worker, fiber);
+    } else {
+        Turn::wait();
     }
     if !received.cause.is_fault() {
         signal_chain::send_again(signal);

@@ -6,8 +6,8 @@ use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Worker;
 use crate::sys;
 
-/// Reports that a fiber has overflowed its stack, and aborts.
-pub(super) fn report_overflow(fiber: FiberRef) -> ! {
+/// Reports that a fiber has overflowed its stack.
+pub(super) fn report_overflow(fiber: FiberRef) {
     let mut line = Line::new();
     line.push(b"\ncringle: fiber '");
     line.push_name(fiber);
@@ -17,8 +17,6 @@ pub(super) fn report_overflow(fiber: FiberRef) -> ! {
         b" KiB; give it a larger one with fiber::Builder::stack_size, or raise RUST_MIN_STACK",
     );
     line.end();
-    // SAFETY: the call has no contract.
-    unsafe { libc::abort() }
 }
 
 /// Reports the fiber on which the process dies.

@@ -1,0 +1,90 @@
+//! Whose crash is reported, if several threads crash: the first one's. The others wait until it has
+//! ended the process, so that its text is whole.
+//!
+//! Their signals have the default action then, by the handlers that were called before the report.
+//! So another handler is in force for the time of the report. (A thread that crashes in between
+//! those two ends the process without a text. That is some instructions.)
+
+use crate::sys::signal_chain::{self, set_default};
+use crate::sys::syscall;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The signals of crashes.
+const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT];
+
+/// The number of the thread that reports, or has reported; 0 before.
+static REPORTER: AtomicI32 = AtomicI32::new(0);
+
+/// The permission to write a report. Other threads that crash wait while it exists.
+pub(super) struct Turn {
+    before: [Option<libc::sigaction>; SIGNALS.len()],
+}
+
+impl Turn {
+    /// Returns the permission to the first caller in the process. Another thread first waits for
+    /// the end of the process, and gets `None` if that does not come.
+    pub(super) fn take() -> Option<Turn> {
+        match REPORTER.compare_exchange(0, own_number(), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Some(Turn { before: SIGNALS.map(hold_others) }),
+            Err(_) => {
+                Turn::wait();
+                None
+            }
+        }
+    }
+
+    /// Waits for the end of the process, if another thread reports a crash. The time is bounded:
+    /// somebody may have stopped that thread.
+    pub(super) fn wait() {
+        let reporter = REPORTER.load(Ordering::Relaxed);
+        if reporter == 0 || reporter == own_number() {
+            return;
+        }
+        // More than a report takes whose reader is slow.
+        let mut left = libc::timespec { tv_sec: 5, tv_nsec: 0 };
+        // SAFETY: by the contract of the call: the structure lives for it, and receives what is
+        // left of the time.
+        while unsafe { syscall!(SYS_nanosleep, &raw mut left, &raw mut left) }
+            == -(libc::EINTR as isize)
+        {}
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        for (signal, before) in SIGNALS.into_iter().zip(&self.before) {
+            if let Some(before) = before {
+                // SAFETY: by the contract of `sigaction`: the structure is borrowed for the call,
+                // and was that of this signal.
+                unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+            }
+        }
+    }
+}
+
+/// Installs the handler for other threads, and returns the action before.
+fn hold_others(signal: c_int) -> Option<libc::sigaction> {
+    let before = signal_chain::action(signal).ok()?;
+    // SAFETY: by the contract of `sigaction`: all-zero is a valid value, the structure lives for
+    // the call, and the handler does only what a handler may.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = on_signal as *const () as usize;
+        new.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+        libc::sigemptyset(&mut new.sa_mask);
+        libc::sigaction(signal, &new, std::ptr::null_mut());
+    }
+    Some(before)
+}
+
+extern "C" fn on_signal(signal: c_int) {
+    Turn::wait();
+    // A fault occurs again, and ends the process: at once if the report itself has caused it.
+    set_default(signal);
+}
+
+fn own_number() -> c_int {
+    // SAFETY: the call has no contract.
+    unsafe { libc::gettid() }
+}
