@@ -1,29 +1,43 @@
-//! What the book includes from sources exists: mdBook only warns.
+//! The book's copies of parts of sources are current. (mdBook would include them, but the pages are
+//! read as they are, too.) A copy follows a line that names its source:
+//!
+//! ````text
+//! <!-- copy of crates/cringle/examples/hash.rs:program -->
+//! ```rust,ignore
+//! …
+//! ```
+//! ````
 
 use super::Finding;
 use super::sources::root;
 use crate::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 const PAGES: &str = "docs/book/src";
 
-pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
+/// Compares the copies with their sources, or renews them.
+pub(super) fn check(renews: bool, findings: &mut Vec<Finding>) -> Result<()> {
     let mut pages = Vec::new();
     collect(&root().join(PAGES), &mut pages)?;
     for page in pages {
         let text = fs::read_to_string(&page)?;
-        for (index, line) in text.lines().enumerate() {
-            if let Some(text) = problem(&page, line) {
-                let file = page.strip_prefix(root()).unwrap_or(&page).display().to_string();
-                findings.push(Finding { file, line: index + 1, text });
+        let file = page.strip_prefix(root()).unwrap_or(&page).display().to_string();
+        match with_current_copies(&text) {
+            Err((line, text)) => findings.push(Finding { file, line, text }),
+            Ok(current) if current == text => {}
+            Ok(current) if renews => fs::write(&page, current)?,
+            Ok(current) => {
+                let same = text.lines().zip(current.lines()).take_while(|(a, b)| a == b).count();
+                let text = "a copy is not current; run `cargo xtask tidy --copies`".to_owned();
+                findings.push(Finding { file, line: same + 1, text });
             }
         }
     }
     Ok(())
 }
 
-fn collect(directory: &Path, pages: &mut Vec<std::path::PathBuf>) -> io::Result<()> {
+fn collect(directory: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
@@ -35,17 +49,49 @@ fn collect(directory: &Path, pages: &mut Vec<std::path::PathBuf>) -> io::Result<
     Ok(())
 }
 
-/// What is wrong with `{{#include file:anchor}}`.
-fn problem(page: &Path, line: &str) -> Option<String> {
-    let include = line.trim().strip_prefix("{{#include ")?.strip_suffix("}}")?;
-    let (file, anchor) = include.split_once(':').unwrap_or((include, ""));
-    let Ok(source) = fs::read_to_string(page.parent()?.join(file)) else {
-        return Some(format!("{file} does not exist; correct the path"));
-    };
-    let has = |mark: &str| source.lines().any(|line| line.trim() == format!("// {mark}: {anchor}"));
-    let is_whole = anchor.is_empty() || has("ANCHOR") && has("ANCHOR_END");
-    (!is_whole)
-        .then(|| format!("{file} has no anchor `{anchor}`; add it around what the page shows"))
+/// Returns the page with what its copies should be. The error is that of a line.
+fn with_current_copies(page: &str) -> std::result::Result<String, (usize, String)> {
+    let mut current = String::new();
+    let mut lines = page.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        current += line;
+        current += "\n";
+        if line.trim().starts_with("{{#") {
+            let text = "write `<!-- copy of FILE:PART -->`, and run `cargo xtask tidy --copies`";
+            return Err((index + 1, text.to_owned()));
+        }
+        let mark = line.strip_prefix("<!-- copy of ").and_then(|rest| rest.strip_suffix(" -->"));
+        let Some(mark) = mark else { continue };
+        let part = part_of(mark).map_err(|text| (index + 1, text))?;
+        let fence = lines.next().map(|(_, line)| line).filter(|line| line.starts_with("```"));
+        let Some(fence) = fence else {
+            return Err((index + 1, "no code follows; write a fence".to_owned()));
+        };
+        lines.by_ref().find(|(_, line)| *line == "```");
+        current += &format!("{fence}\n{part}```\n");
+    }
+    Ok(current)
+}
+
+/// Returns the lines of `FILE:PART`, between the marks `ANCHOR: PART` and `ANCHOR_END: PART`.
+fn part_of(mark: &str) -> std::result::Result<String, String> {
+    let (file, part) = mark.split_once(':').ok_or("name a part: FILE:PART")?;
+    let source = fs::read_to_string(root().join(file))
+        .map_err(|e| format!("cannot read {file}: {e}; correct the path"))?;
+    let is = |line: &str, mark: &str| line.trim() == format!("// {mark}: {part}");
+    let mut lines = source.lines().skip_while(|line| !is(line, "ANCHOR")).skip(1);
+    let has_end = source.lines().any(|line| is(line, "ANCHOR_END"));
+    let mut text = String::new();
+    for line in lines.by_ref().take_while(|line| !is(line, "ANCHOR_END")) {
+        if !line.trim().starts_with("// ANCHOR") {
+            text += line;
+            text += "\n";
+        }
+    }
+    if text.is_empty() || !has_end {
+        return Err(format!("{file} has no anchor `{part}`; add it around what the page shows"));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -53,16 +99,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_include_without_its_anchor_is_found() {
-        let page = root().join(PAGES).join("page.md");
-        let include =
-            |name: &str| format!("{{{{#include ../../../xtask/src/tidy/book.rs{name}}}}}");
+    fn copies_are_renewed() {
         // ANCHOR: shown
-        assert_eq!(problem(&page, &include(":shown")), None);
+        let shown = 1;
         // ANCHOR_END: shown
-        assert_eq!(problem(&page, &include("")), None);
-        assert!(problem(&page, &include(":hidden")).is_some());
-        assert!(problem(&page, "{{#include nowhere.rs}}").is_some());
-        assert_eq!(problem(&page, "a sentence"), None);
+        let source = "xtask/src/tidy/book.rs";
+        let page = |code: &str, part: &str| {
+            format!("Text\n<!-- copy of {source}:{part} -->\n```rust\n{code}```\nMore\n")
+        };
+        let current = page("        let shown = 1;\n", "shown");
+        assert_eq!(with_current_copies(&page("old\n", "shown")), Ok(current.clone()));
+        assert_eq!(with_current_copies(&current), Ok(current));
+        assert_eq!(with_current_copies(&page("", "hidden")).unwrap_err().0, 2);
+        assert_eq!(with_current_copies("<!-- copy of nowhere.rs:a -->\n").unwrap_err().0, 1);
+        let include = format!("{{{{#include {source}:shown}}}}\n");
+        assert_eq!(with_current_copies(&include).unwrap_err().0, shown);
     }
 }

@@ -1,6 +1,7 @@
 //! Calls that C libraries make and std does not: each waits only its fiber.
 
 use crate::common::{on_both_drivers, waits_for};
+use cringle::fiber;
 use libc::*;
 use std::ffi::CString;
 use std::fs::File;
@@ -8,9 +9,11 @@ use std::io::{Read, Write, pipe};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
 use std::ptr::{null, null_mut};
+use std::time::Duration;
 
 unsafe extern "C" {
     fn vfork() -> pid_t;
@@ -239,6 +242,55 @@ fn resolver_and_clocks_wait_only_their_fiber() {
         }
         let addresses = std::net::ToSocketAddrs::to_socket_addrs("localhost:80").unwrap();
         assert!(addresses.into_iter().all(|address| address.ip().is_loopback()));
+    });
+}
+
+/// glibc reads a file of aliases before it asks a server: here a FIFO, which has no writer until the
+/// deadline has passed.
+#[test]
+fn deadline_ends_the_wait_for_the_resolver() {
+    let Some(fifo) = std::env::var_os("HOSTALIASES") else {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("aliases");
+        let path = CString::new(fifo.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the path is a C string.
+        assert_eq!(unsafe { mkfifo(path.as_ptr(), 0o600) }, 0);
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "calls::deadline_ends_the_wait_for_the_resolver", "--nocapture"]);
+        child.env("HOSTALIASES", &fifo).env("RES_OPTIONS", "timeout:1 attempts:1");
+        return assert!(child.status().unwrap().success());
+    };
+    // Whether a call of the resolver reads the FIFO, which it finds empty then.
+    let is_read = |is_over: &dyn Fn() -> bool| {
+        loop {
+            let mut open = std::fs::OpenOptions::new();
+            if open.write(true).custom_flags(O_NONBLOCK).open(&fifo).is_ok() {
+                return true;
+            }
+            if is_over() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    };
+    let resolve = || std::net::ToSocketAddrs::to_socket_addrs(&("cringle-without-dots", 80));
+    let plain = std::thread::spawn(move || drop(resolve()));
+    if !is_read(&|| plain.is_finished()) {
+        return eprintln!("skipped: this machine resolves names without the file of aliases");
+    }
+    plain.join().unwrap();
+    on_both_drivers(|| {
+        let limit = Duration::from_millis(20);
+        let result = cringle::time::timeout(limit, || resolve().map(|_| ()));
+        assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        // The thread that has made the call is still there.
+        assert!(is_read(&|| false));
+        // A cancelled fiber begins none.
+        let refused = fiber::scope(|s| {
+            s.cancel();
+            resolve().map(|_| ()).unwrap_err()
+        });
+        assert_eq!(refused.raw_os_error(), Some(ECANCELED));
     });
 }
 

@@ -19,6 +19,7 @@ use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::worker::{Here, Worker};
+use crate::sync::oneshot;
 use crate::sys::{self, raw};
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -87,6 +88,29 @@ impl OnFiber {
         let (result, errno) = result.expect("the call has returned");
         sys::set_errno(errno);
         result
+    }
+
+    /// Like [`on_thread`](Self::on_thread), for a call that uses nothing of its caller. A cancel
+    /// ends the wait, and not the call: the value is dropped when the call has ended, and the error
+    /// is `-errno`.
+    pub(super) fn on_thread_detached<T: Send + 'static>(
+        self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, isize> {
+        let errno = sys::errno();
+        let call = move || {
+            sys::set_errno(errno);
+            (f(), sys::errno())
+        };
+        let mut result = None;
+        self.run(|call_here| {
+            result = Some(call_here.on_thread_detached(call));
+            0
+        });
+        let result = result.expect("the call has returned");
+        let errno = result.as_ref().map_or_else(|code| -*code as i32, |(_, errno)| *errno);
+        sys::set_errno(errno);
+        result.map(|(value, _)| value)
     }
 
     /// The wait of an interposed call is in here, and nowhere else.
@@ -291,6 +315,27 @@ impl Call {
     /// it.
     pub(super) fn on_thread<T: Send>(self, f: impl FnOnce() -> T + Send) -> T {
         unblock::unblock_or_here(f)
+    }
+
+    /// The same for a call that uses nothing of its caller. The error is that of a cancel.
+    fn on_thread_detached<T: Send + 'static>(
+        self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, isize> {
+        if let Some(code) = self.refusal() {
+            return Err(code);
+        }
+        if self.worker().is_simulated() {
+            // Another thread would run at its own pace.
+            return Ok(f());
+        }
+        let (sender, receiver) = oneshot::channel();
+        let job = Box::new(move || drop(sender.send(f())));
+        if let Err((_, job)) = self.worker().shared().unblock_pool.run(job) {
+            job();
+        }
+        let value = receiver.recv_cancellable().map_err(|e| self.code(&e))?;
+        Ok(value.expect("the thread has sent it"))
     }
 
     /// Makes a system call on a thread of the growing pool.

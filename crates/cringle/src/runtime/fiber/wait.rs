@@ -14,8 +14,8 @@ pub(crate) enum Wait {
     Join,
     /// The fibers of a scope. No cancel ends it, because they borrow from this fiber's frame.
     Scope,
-    /// A closure on the pool. No cancel ends it, because the closure borrows from this fiber's
-    /// frame.
+    /// A closure on the pool, or a call of libc there. No cancel ends it, because it borrows from
+    /// this fiber's frame.
     Unblock,
     /// A lock of the library.
     Lock,
@@ -49,7 +49,7 @@ pub(in crate::runtime) const WAIT_PHRASES: [&str; 18] = [
     "a timer",
     "another fiber's end",
     "the fibers of a scope",
-    "a closure on the blocking pool",
+    "a closure or a call of libc on a thread of the pool",
     "a lock",
     "a permit of a semaphore",
     "the other side of a channel",

@@ -89,7 +89,7 @@ impl Worker {
 /// Names a cancelled fiber that still waits, and counts the others.
 fn report(fiber: FiberRef, others: usize) {
     let RunState::Waiting(wait) = fiber.state() else { return };
-    let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
+    let who = fiber.origins().in_full();
     let target = fiber.op_name().unwrap_or(wait.describe());
     let cause = fiber.cause().map_or("cancelled", Reason::describe);
     let more = match others {
@@ -98,7 +98,7 @@ fn report(fiber: FiberRef, others: usize) {
         _ => format!(" (as do {others} other fibers of its worker)"),
     };
     crate::sys::report(format_args!(
-        "fiber '{name}' was {cause} {} s ago, and still waits for: {target}{more}",
+        "{who} was {cause} {} s ago, and still waits for: {target}{more}",
         REPORT_AFTER.as_secs()
     ));
 }
