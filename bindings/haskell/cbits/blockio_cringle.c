@@ -4,7 +4,8 @@
  * GHC's run-time system that any thread may call and that does not wait. A lane outlives its batches:
  * the garbage collector finalizes it when no thread can submit, and at the end of the program. The end
  * of the program is the one case in which batches are under way then: the finalizer cancels them and
- * waits for the kernel, because their buffers lie in the heap that is freed next. */
+ * waits for the kernel, because their buffers lie in the heap that is freed next. (Until then stable
+ * pointers keep them: the run-time system collects garbage before it runs the finalizers.) */
 
 #include "blockio_cringle.h"
 

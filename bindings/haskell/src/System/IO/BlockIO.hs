@@ -43,7 +43,7 @@ import Control.Concurrent
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad
-import Control.Monad.Primitive (RealWorld, touch)
+import Control.Monad.Primitive (RealWorld)
 import Data.Primitive.ByteArray
 import qualified Data.Vector as V
 import qualified Data.Vector.Unboxed as U
@@ -51,7 +51,7 @@ import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF, errnoToIOError)
 import Foreign.ForeignPtr (ForeignPtr, newForeignPtr, withForeignPtr)
 import Foreign.Ptr (Ptr, plusPtr)
-import Foreign.StablePtr (freeStablePtr)
+import Foreign.StablePtr (freeStablePtr, newStablePtr)
 import GHC.Conc (newStablePtrPrimMVar)
 import GHC.IO.Exception (IOErrorType (InvalidArgument, ResourceVanished))
 import System.IO.BlockIO.Layout
@@ -190,6 +190,10 @@ range buffer from count = do
 
 -- | Starts a batch and waits until it is complete. After the start it does not return earlier: the
 -- kernel writes to the buffers and to the results.
+--
+-- At the end of the program the run-time system deletes all threads, collects, and runs the
+-- finalizers, which wait for the kernel. So the stack of the thread does not keep the memory that
+-- long: a stable pointer does.
 perform ::
   Ptr Lane ->
   Int ->
@@ -200,17 +204,18 @@ perform ::
 perform lane capability batch ops results = mask_ $ do
   done <- newEmptyMVar :: IO (MVar ())
   stable <- newStablePtrPrimMVar done
+  memory <- newStablePtr (ops, batch, results)
   failed <- submitBatch lane batch (V.length ops) results capability stable
   forM_ failed $ \failure -> do
     freeStablePtr stable
+    freeStablePtr memory
     throwFailure "submitIO" failure
   takeMVar done `catch` \exception -> do
     cancelBatch batch
     uninterruptibleMask_ (takeMVar done)
+    freeStablePtr memory
     throwIO (exception :: SomeException)
-  touch ops
-  touch batch
-  touch results
+  freeStablePtr memory
 
 throwFailure :: String -> Failure -> IO a
 throwFailure call (Failure errno text)
