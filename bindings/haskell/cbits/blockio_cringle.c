@@ -2,10 +2,14 @@
  *
  * The callback runs on a thread of Cringle and fills an MVar by `hs_try_putmvar`, the one function of
  * GHC's run-time system that any thread may call and that does not wait. A lane outlives its batches:
- * the garbage collector finalizes it when no thread can submit, and at the end of the program. The end
- * of the program is the one case in which batches are under way then: the finalizer cancels them and
- * waits for the kernel, because their buffers lie in the heap that is freed next. (Until then stable
- * pointers keep them: the run-time system collects garbage before it runs the finalizers.) */
+ * the garbage collector finalizes it when no thread can submit, and at the end of the program. A
+ * finalizer of the program can still hold the context and use it: the collector finalizes all that
+ * has become unreachable at the same time. So the memory of a lane is never freed: another context
+ * uses it again. Each call passes the number of its engine, which is never used again.
+ *
+ * At the end of the program, and only then, the finalizer can find batches under way. It cancels them
+ * and waits for the kernel, because their buffers lie in the heap that is freed next. (Until then
+ * stable pointers keep them: the run-time system collects garbage before it runs the finalizers.) */
 
 #include "blockio_cringle.h"
 
@@ -16,12 +20,16 @@
 #include <unistd.h>
 
 struct lane {
-    cringle_io io;
     pid_t owner;
     pthread_mutex_t lock;
-    /* Under the lock: the batches under way, and whether the MVars are gone. */
+    /* Under the lock: the engine that accepts batches, or 0; the batches under way; and whether the
+     * MVars are gone. */
+    cringle_io accepts;
     struct batch *under_way;
     int finalized;
+    /* The engine, for the finalizer. */
+    cringle_io io;
+    struct lane *next_spare;
 };
 
 /* The offsets by which Layout.hs stores. */
@@ -35,14 +43,49 @@ _Static_assert(offsetof(struct cringle_op, offset) == 24, "offset");
 _Static_assert(CRINGLE_MAX_OPS == 1048576, "maxOps");
 _Static_assert(CRINGLE_READ == 1 && CRINGLE_WRITE == 2, "kinds");
 
-static void insert(struct lane *lane, struct batch *batch) {
+/* The lanes that are finalized. A child of a fork forgets them: a thread it lacks may hold the lock. */
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lane *spare;
+
+static void forget_in_child(void) {
+    pthread_mutex_init(&spare_lock, NULL);
+    spare = NULL;
+}
+
+static struct lane *new_lane(void) {
+    pthread_mutex_lock(&spare_lock);
+    struct lane *lane = spare;
+    if (lane)
+        spare = lane->next_spare;
+    pthread_mutex_unlock(&spare_lock);
+    if (!lane) {
+        lane = calloc(1, sizeof *lane);
+        if (lane)
+            pthread_mutex_init(&lane->lock, NULL);
+    }
+    return lane;
+}
+
+static void recycle(struct lane *lane) {
+    pthread_mutex_lock(&spare_lock);
+    lane->next_spare = spare;
+    spare = lane;
+    pthread_mutex_unlock(&spare_lock);
+}
+
+/* Returns whether the lane accepts batches for this engine. */
+static int insert(struct lane *lane, cringle_io io, struct batch *batch) {
     pthread_mutex_lock(&lane->lock);
-    batch->before = NULL;
-    batch->after = lane->under_way;
-    if (batch->after)
-        batch->after->before = batch;
-    lane->under_way = batch;
+    int accepted = lane->accepts == io;
+    if (accepted) {
+        batch->before = NULL;
+        batch->after = lane->under_way;
+        if (batch->after)
+            batch->after->before = batch;
+        lane->under_way = batch;
+    }
     pthread_mutex_unlock(&lane->lock);
+    return accepted;
 }
 
 /* The caller holds the lock. */
@@ -65,7 +108,8 @@ static void thread_exits(void *unused) {
     hs_thread_done();
 }
 
-static void make_key(void) {
+static void prepare(void) {
+    pthread_atfork(NULL, NULL, forget_in_child);
     pthread_key_create(&at_thread_exit, thread_exits);
 }
 
@@ -89,9 +133,10 @@ static void completed(void *arg, int failed) {
     hs_try_putmvar(capability, mvar);
 }
 
-int blockio_open(uint32_t batch_limit, uint32_t in_flight_limit, struct lane **out, char *text,
-                 size_t size) {
-    struct lane *lane = calloc(1, sizeof *lane);
+int blockio_open(uint32_t batch_limit, uint32_t in_flight_limit, struct lane **out, cringle_io *io,
+                 char *text, size_t size) {
+    pthread_once(&once, prepare);
+    struct lane *lane = new_lane();
     if (!lane)
         return -ENOMEM;
     struct cringle_params params = {
@@ -99,28 +144,35 @@ int blockio_open(uint32_t batch_limit, uint32_t in_flight_limit, struct lane **o
     int error = cringle_open(&params, &lane->io);
     if (error < 0) {
         cringle_last_error(text, size);
-        free(lane);
+        recycle(lane);
         return error;
     }
-    pthread_once(&once, make_key);
-    pthread_mutex_init(&lane->lock, NULL);
     lane->owner = getpid();
+    pthread_mutex_lock(&lane->lock);
+    lane->accepts = lane->io;
+    lane->finalized = 0;
+    pthread_mutex_unlock(&lane->lock);
     *out = lane;
+    *io = lane->io;
     return 0;
 }
 
-int blockio_submit(struct lane *lane, struct batch *batch, int64_t count, size_t size, int64_t *results,
-                   int64_t capability, void *mvar) {
-    if (lane->owner != getpid()) {
-        /* The lock is useless in a forked child. */
-        cringle_strerror(-ESRCH, (char *)batch->ops, size);
-        return -ESRCH;
-    }
+static int refuse(int error, struct batch *batch, size_t size) {
+    cringle_strerror(error, (char *)batch->ops, size);
+    return error;
+}
+
+int blockio_submit(struct lane *lane, cringle_io io, struct batch *batch, int64_t count, size_t size,
+                   int64_t *results, int64_t capability, void *mvar) {
+    /* The lock is useless in a forked child. */
+    if (lane->owner != getpid())
+        return refuse(-ESRCH, batch, size);
     batch->lane = lane;
     batch->mvar = mvar;
     batch->capability = capability;
-    insert(lane, batch);
-    int error = cringle_submit_cb(lane->io, batch->ops, (size_t)count, results, completed, batch,
+    if (!insert(lane, io, batch))
+        return refuse(-EBADF, batch, size);
+    int error = cringle_submit_cb(io, batch->ops, (size_t)count, results, completed, batch,
                                   &batch->submission);
     if (error < 0) {
         pthread_mutex_lock(&lane->lock);
@@ -136,12 +188,17 @@ void blockio_cancel(struct batch *batch) {
     (void)cringle_cancel(batch->lane->io, batch->submission);
 }
 
-int blockio_close(struct lane *lane) {
-    return cringle_close(lane->io);
+void blockio_refuse(struct lane *lane, cringle_io io) {
+    if (lane->owner != getpid())
+        return;
+    pthread_mutex_lock(&lane->lock);
+    if (lane->accepts == io)
+        lane->accepts = 0;
+    pthread_mutex_unlock(&lane->lock);
 }
 
-int blockio_driver(struct lane *lane, char *text, size_t size) {
-    int driver = cringle_driver(lane->io, text, size);
+int blockio_driver(cringle_io io, char *text, size_t size) {
+    int driver = cringle_driver(io, text, size);
     if (driver < 0)
         cringle_last_error(text, size);
     return driver;
@@ -149,13 +206,14 @@ int blockio_driver(struct lane *lane, char *text, size_t size) {
 
 void blockio_finalize(struct lane *lane) {
     /* A forked child has none of the threads, and a thread it lacks may hold the lock. */
-    if (lane->owner == getpid()) {
-        pthread_mutex_lock(&lane->lock);
-        lane->finalized = 1;
-        for (struct batch *batch = lane->under_way; batch; batch = batch->after)
-            blockio_cancel(batch);
-        pthread_mutex_unlock(&lane->lock);
-        cringle_close(lane->io);
-    }
-    free(lane);
+    if (lane->owner != getpid())
+        return;
+    pthread_mutex_lock(&lane->lock);
+    lane->accepts = 0;
+    lane->finalized = 1;
+    for (struct batch *batch = lane->under_way; batch; batch = batch->after)
+        blockio_cancel(batch);
+    pthread_mutex_unlock(&lane->lock);
+    cringle_close(lane->io);
+    recycle(lane);
 }

@@ -18,14 +18,17 @@ struct batch {
     struct cringle_op ops[];
 };
 
-/* Where they take a text, it has `size` bytes and gets the words of a failure. */
-int blockio_open(uint32_t batch_limit, uint32_t in_flight_limit, struct lane **lane, char *text, size_t size);
+/* Where they take a text, it has `size` bytes and gets the words of a failure. `io` is the number of the
+ * lane's engine: the lane may be finalized, and then its memory may belong to another engine. */
+int blockio_open(uint32_t batch_limit, uint32_t in_flight_limit, struct lane **lane, cringle_io *io,
+                 char *text, size_t size);
 /* Starts the batch. If it fails, the words replace the operations, of which `size` bytes exist. */
-int blockio_submit(struct lane *lane, struct batch *batch, int64_t count, size_t size, int64_t *results,
-                   int64_t capability, void *mvar);
+int blockio_submit(struct lane *lane, cringle_io io, struct batch *batch, int64_t count, size_t size,
+                   int64_t *results, int64_t capability, void *mvar);
 void blockio_cancel(struct batch *batch);
-int blockio_close(struct lane *lane);
+/* Refuses further batches. */
+void blockio_refuse(struct lane *lane, cringle_io io);
 void blockio_finalize(struct lane *lane);
-int blockio_driver(struct lane *lane, char *text, size_t size);
+int blockio_driver(cringle_io io, char *text, size_t size);
 
 #endif

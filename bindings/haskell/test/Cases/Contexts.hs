@@ -4,7 +4,9 @@ module Cases.Contexts (cases, child) where
 import Control.Concurrent
 import Control.Exception
 import Control.Monad
+import Data.IORef
 import Data.List (isPrefixOf)
+import Data.Maybe (isJust)
 import Data.Primitive.ByteArray
 import qualified Data.Vector as V
 import qualified Data.Vector.Unboxed as U
@@ -20,6 +22,7 @@ import System.Mem (performMajorGC)
 import System.Posix.IO (handleToFd)
 import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
 import System.Process (readProcessWithExitCode)
+import System.Timeout (timeout)
 
 cases :: [Case]
 cases =
@@ -28,9 +31,11 @@ cases =
   , Case "a closed context refuses batches" closedRefuses
   , Case "a second close does nothing" closeIsIdempotent
   , Case "close waits for batches under way" closeWaits
+  , Case "close refuses batches on all capabilities before it waits" closeRefusesFirst
   , Case "close races with submitters without loss" closeRaces
   , Case "closed contexts leave no thread and no descriptor" closedLeavesNothing
   , Case "a dropped context is closed by the collector" droppedIsClosed
+  , Case "a finalizer finds a dropped context closed" finalizerFindsClosed
   , Case "a program ends with batches under way" endsWithBatches
   , Case "a forked child is refused" forkedChildIsRefused
   ]
@@ -68,6 +73,7 @@ closedRefuses = withPatternFile $ \fd -> do
   closeIOCtx io
   buffer <- newPinnedByteArray fileBlock
   void $ throwsKind ResourceVanished (submitIO io (readBlocks fd buffer [0]))
+  void $ throwsKind ResourceVanished (ioctxDriver io)
 
 closeIsIdempotent :: IO ()
 closeIsIdempotent = do
@@ -86,6 +92,26 @@ closeWaits = withPatternFile $ \fd -> do
   hasRunToItsEnd batch >>= assertEqual "the batch has ended" True
   results <- takeMVar end >>= either throwIO pure
   assertEqual "results" 2000 (U.length results)
+
+closeRefusesFirst :: IO ()
+closeRefusesFirst = withPatternFile $ \fd -> do
+  io <- initIOCtx defaultIOCtxParams
+  capabilities <- getNumCapabilities
+  batch <- newLongBatch 200000 fd
+  reader <- forkOn 0 (void (submitIO io (longOps batch)))
+  until' (waitsInMVar reader)
+  closer <- newEmptyMVar
+  _ <- forkIO (putMVar closer () >> closeIOCtx io >> putMVar closer ())
+  takeMVar closer
+  forM_ [0 .. capabilities - 1] $ \capability -> do
+    end <- newEmptyMVar
+    buffer <- newPinnedByteArray fileBlock
+    let untilRefused = submitIO io (readBlocks fd buffer [0]) >> untilRefused
+    _ <- forkOn capability (throwsKind ResourceVanished untilRefused >>= putMVar end)
+    timeout 10000000 (takeMVar end) >>= assertThat "refused" . isJust
+  hasRunToItsEnd batch >>= assertEqual "the batch has run to its end" False
+  killThread reader
+  takeMVar closer
 
 -- Each batch is either complete or refused, whenever the close comes.
 closeRaces :: IO ()
@@ -126,6 +152,32 @@ droppedIsClosed = withPatternFile $ \fd -> do
     submitIO io (readBlocks fd buffer blocks) >>= checkBlocks buffer blocks
   performMajorGC
   until' ((== threads) <$> threadCount "cringle")
+
+-- A finalizer that holds a context runs after the context's own: both became unreachable together.
+finalizerFindsClosed :: IO ()
+finalizerFindsClosed = withPatternFile $ \fd -> do
+  start <- newEmptyMVar
+  end <- newEmptyMVar
+  dropContext fd start end
+  performMajorGC
+  -- These would use the memory of the dropped context.
+  others <- replicateM 4 (initIOCtx defaultIOCtxParams)
+  putMVar start ()
+  void (takeMVar end)
+  buffer <- newPinnedByteArray fileBlock
+  forM_ others $ \io -> do
+    submitIO io (readBlocks fd buffer [3]) >>= checkBlocks buffer [3]
+    closeIOCtx io
+  where
+    dropContext fd start end = do
+      io <- initIOCtx defaultIOCtxParams
+      key <- newIORef ()
+      void $ mkWeakIORef key $ do
+        () <- takeMVar start
+        closeIOCtx io
+        buffer <- newPinnedByteArray fileBlock
+        throwsKind ResourceVanished (submitIO io (readBlocks fd buffer [0])) >>= putMVar end
+      readIORef key
 
 -- Children of this program, with batches under way that would take minutes. A batch that ran to its
 -- end would have written to the file. The option unmaps what the last collection frees at once, so

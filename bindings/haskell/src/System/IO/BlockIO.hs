@@ -63,7 +63,7 @@ import System.Posix.Types (ByteCount, Fd, FileOffset)
 --
 -- It has an engine for each capability of the program, with a thread and a ring of its own. A batch
 -- is performed by the engine of the capability on which its thread runs.
-newtype IOCtx = IOCtx (V.Vector (ForeignPtr Lane))
+newtype IOCtx = IOCtx (V.Vector (ForeignPtr Lane, Engine))
 
 -- | The parameters of 'initIOCtx'. The limits apply to each capability.
 data IOCtxParams = IOCtxParams
@@ -103,11 +103,14 @@ initIOCtx params@IOCtxParams {ioctxBatchSizeLimit, ioctxConcurrencyLimit} = do
     notThreaded = "System.IO.BlockIO needs the threaded run-time system; link with -threaded"
     go 0 lanes = pure (IOCtx (V.fromList lanes))
     go n lanes = do
-      lane <- open `onException` mapM_ close lanes
+      lane <- open `onException` mapM_ (closeEngine . snd) lanes
       go (n - 1 :: Int) (lane : lanes)
     open =
       openLane ioctxBatchSizeLimit ioctxConcurrencyLimit
-        >>= either (throwFailure "initIOCtx") (newForeignPtr finalizeLane)
+        >>= either (throwFailure "initIOCtx") manage
+    manage (lane, engine) = do
+      managed <- newForeignPtr finalizeLane lane
+      pure (managed, engine)
 
 invalid :: IOCtxParams -> Maybe String
 invalid IOCtxParams {ioctxBatchSizeLimit = batch, ioctxConcurrencyLimit = concurrency}
@@ -121,14 +124,15 @@ invalid IOCtxParams {ioctxBatchSizeLimit = batch, ioctxConcurrencyLimit = concur
 -- | Refuses further batches, waits for those under way, and ends the engines. A second call does
 -- nothing.
 closeIOCtx :: IOCtx -> IO ()
-closeIOCtx (IOCtx lanes) = mask_ (V.mapM_ close lanes)
-
-close :: ForeignPtr Lane -> IO ()
-close lane = withForeignPtr lane closeLane
+closeIOCtx (IOCtx lanes) = mask_ $ do
+  V.forM_ lanes $ \(lane, engine) -> withForeignPtr lane (`refuseBatches` engine)
+  V.forM_ lanes $ \(lane, engine) -> withForeignPtr lane (const (closeEngine engine))
 
 -- | Returns how the operations are performed, and the reason: a line for a log.
+--
+-- Throws an 'IOException': a vanished resource if the context is closed.
 ioctxDriver :: IOCtx -> IO String
-ioctxDriver (IOCtx lanes) = withForeignPtr (V.head lanes) driverWords
+ioctxDriver (IOCtx lanes) = driverWords (snd (V.head lanes)) >>= either (throwFailure "ioctxDriver") pure
 
 -- | A read or write: the file, the offset in it, the buffer, the offset in the buffer, and the number
 -- of bytes. The buffer must be pinned ('newPinnedByteArray').
@@ -157,8 +161,8 @@ submitIO (IOCtx lanes) !ops
       V.imapM_ (store batch) ops
       results <- newPinnedByteArray (8 * V.length ops)
       (capability, _) <- threadCapability =<< myThreadId
-      withForeignPtr (lanes V.! (capability `rem` V.length lanes)) $ \lane ->
-        perform lane capability batch ops results
+      let (managed, engine) = lanes V.! (capability `rem` V.length lanes)
+      withForeignPtr managed $ \lane -> perform lane engine capability batch ops results
       resultsFrom 0 (V.length ops) <$> unsafeFreezeByteArray results
   where
     parts rest
@@ -196,16 +200,17 @@ range buffer from count = do
 -- long: a stable pointer does.
 perform ::
   Ptr Lane ->
+  Engine ->
   Int ->
   MutableByteArray RealWorld ->
   V.Vector (IOOp RealWorld) ->
   MutableByteArray RealWorld ->
   IO ()
-perform lane capability batch ops results = mask_ $ do
+perform lane engine capability batch ops results = mask_ $ do
   done <- newEmptyMVar :: IO (MVar ())
   stable <- newStablePtrPrimMVar done
   memory <- newStablePtr (ops, batch, results)
-  failed <- submitBatch lane batch (V.length ops) results capability stable
+  failed <- submitBatch lane engine batch (V.length ops) results capability stable
   forM_ failed $ \failure -> do
     freeStablePtr stable
     freeStablePtr memory

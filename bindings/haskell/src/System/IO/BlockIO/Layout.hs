@@ -13,11 +13,13 @@ module System.IO.BlockIO.Layout (
 
     -- * Lanes
     Lane,
+    Engine,
     Failure (..),
     openLane,
     submitBatch,
     cancelBatch,
-    closeLane,
+    refuseBatches,
+    closeEngine,
     finalizeLane,
     driverWords,
   ) where
@@ -76,15 +78,20 @@ storeOp batch index (OpKind kind) (Fd fd) offset buffer count = do
   writeByteArray batch (at `quot` 8 + 3) (fromIntegral offset :: Word64)
 {-# INLINE storeOp #-}
 
--- | The engine of one capability: a pointer to the C code's memory.
+-- | The engine of one capability: the C code's memory.
 data Lane
 
+-- | The number of a lane's engine. It is never used again, while the memory of a lane that is
+-- finalized is.
+newtype Engine = Engine Word64
+
 foreign import ccall safe "blockio_open"
-  c_open :: Word32 -> Word32 -> Ptr (Ptr Lane) -> CString -> CSize -> IO CInt
+  c_open :: Word32 -> Word32 -> Ptr (Ptr Lane) -> Ptr Word64 -> CString -> CSize -> IO CInt
 
 foreign import ccall unsafe "blockio_submit"
   c_submit ::
     Ptr Lane ->
+    Word64 ->
     MutableByteArray# RealWorld ->
     Int64 ->
     CSize ->
@@ -96,56 +103,71 @@ foreign import ccall unsafe "blockio_submit"
 foreign import ccall unsafe "blockio_cancel"
   c_cancel :: MutableByteArray# RealWorld -> IO ()
 
-foreign import ccall safe "blockio_close"
-  c_close :: Ptr Lane -> IO CInt
+foreign import ccall unsafe "blockio_refuse"
+  c_refuse :: Ptr Lane -> Word64 -> IO ()
+
+foreign import ccall safe "cringle_close"
+  c_close :: Word64 -> IO CInt
 
 foreign import ccall "&blockio_finalize"
   finalizeLane :: FunPtr (Ptr Lane -> IO ())
 
 foreign import ccall safe "blockio_driver"
-  c_driver :: Ptr Lane -> CString -> CSize -> IO CInt
+  c_driver :: Word64 -> CString -> CSize -> IO CInt
 
 -- | A failure: its error number, and what failed, why, and the remedy.
 data Failure = Failure Errno String
 
 -- | Starts an engine with these limits of a batch and of the operations in flight.
-openLane :: Int -> Int -> IO (Either Failure (Ptr Lane))
-openLane batchLimit inFlightLimit = alloca $ \out -> withText $ \text size -> do
-  status <- c_open (fromIntegral batchLimit) (fromIntegral inFlightLimit) out text size
-  if status < 0 then Left . Failure (Errno (negate status)) <$> peekCString text else Right <$> peek out
+openLane :: Int -> Int -> IO (Either Failure (Ptr Lane, Engine))
+openLane batchLimit inFlightLimit = alloca $ \lane -> alloca $ \engine -> withText $ \text size -> do
+  status <- c_open (fromIntegral batchLimit) (fromIntegral inFlightLimit) lane engine text size
+  if status < 0
+    then Left <$> failureOf status text
+    else Right <$> ((,) <$> peek lane <*> (Engine <$> peek engine))
 
 -- | Starts the batch, and does not wait. Its completion fills the MVar, unless the call fails. Both
 -- arrays are pinned, and stay reachable until the completion.
 submitBatch ::
   Ptr Lane ->
+  Engine ->
   MutableByteArray RealWorld ->
   Int ->
   MutableByteArray RealWorld ->
   Int ->
   StablePtr PrimMVar ->
   IO (Maybe Failure)
-submitBatch lane array@(MutableByteArray batch) count (MutableByteArray results) capability mvar = do
+submitBatch lane (Engine engine) array@(MutableByteArray batch) count (MutableByteArray results) capability mvar = do
   let size = fromIntegral (batchBytes count - headerBytes)
-  status <- c_submit lane batch (fromIntegral count) size results (fromIntegral capability) mvar
+  status <- c_submit lane engine batch (fromIntegral count) size results (fromIntegral capability) mvar
   if status < 0
     then do
-      text <- peekCString (castPtr (mutableByteArrayContents array `plusPtr` headerBytes))
+      failure <- failureOf status (castPtr (mutableByteArrayContents array `plusPtr` headerBytes))
       touch array
-      pure (Just (Failure (Errno (negate status)) text))
+      pure (Just failure)
     else pure Nothing
 
 -- | Asks for an early end of a started batch. Its completion still arrives.
 cancelBatch :: MutableByteArray RealWorld -> IO ()
 cancelBatch (MutableByteArray batch) = c_cancel batch
 
--- | Refuses further batches, and returns when those under way have ended. It does nothing for an
--- engine that is closed.
-closeLane :: Ptr Lane -> IO ()
-closeLane lane = void (c_close lane)
+-- | Refuses further batches.
+refuseBatches :: Ptr Lane -> Engine -> IO ()
+refuseBatches lane (Engine engine) = c_refuse lane engine
 
--- | How a lane performs operations, and why.
-driverWords :: Ptr Lane -> IO String
-driverWords lane = withText $ \text size -> c_driver lane text size >> peekCString text
+-- | Returns when the batches under way have ended, and ends the engine. It does nothing for an engine
+-- that is closed.
+closeEngine :: Engine -> IO ()
+closeEngine (Engine engine) = void (c_close engine)
+
+-- | Returns how an engine performs operations, and why.
+driverWords :: Engine -> IO (Either Failure String)
+driverWords (Engine engine) = withText $ \text size -> do
+  status <- c_driver engine text size
+  if status < 0 then Left <$> failureOf status text else Right <$> peekCString text
+
+failureOf :: CInt -> CString -> IO Failure
+failureOf status text = Failure (Errno (negate status)) <$> peekCString text
 
 withText :: (CString -> CSize -> IO a) -> IO a
 withText call = allocaBytes size $ \text -> do
