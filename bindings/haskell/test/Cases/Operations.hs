@@ -99,8 +99,10 @@ refusedPerformsNothing :: IO ()
 refusedPerformsNothing = withFileOf 16 (const 1) $ \fd -> withIOCtx defaultIOCtxParams $ \io -> do
   buffer <- newPinnedByteArray 16
   setByteArray buffer 0 16 (2 :: Word8)
-  void $ throwsKind InvalidArgument $ submitIO io $ V.fromList
-    [IOOpWrite fd 0 buffer 0 16, IOOpWrite fd 0 buffer 8 16]
+  let valid = IOOpWrite fd 0 buffer 0 16
+  -- The larger one is performed in two parts.
+  forM_ [1, 1048576] $ \count ->
+    throwsKind InvalidArgument (submitIO io (V.snoc (V.replicate count valid) (IOOpWrite fd 0 buffer 8 16)))
   void (submitIO io (V.singleton (IOOpRead fd 0 buffer 0 16)))
   bytes <- forM [0 .. 15] (readByteArray buffer) :: IO [Word8]
   assertEqual "the file" (replicate 16 1) bytes

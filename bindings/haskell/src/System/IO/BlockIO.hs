@@ -144,7 +144,8 @@ data IOOp s
 -- thread waits.
 --
 -- The operations run at the same time, in any order, also with those of other batches. A failed
--- operation has an 'IOError' as its result; a count can be smaller than requested.
+-- operation has an 'IOError' as its result; a count can be smaller than requested. More than 2²⁰
+-- operations are performed in parts, one after the other.
 --
 -- An asynchronous exception cancels the operations. It is delivered when the kernel has finished with
 -- the buffers, which takes as long as the device needs for what it has begun.
@@ -155,7 +156,9 @@ data IOOp s
 submitIO :: IOCtx -> V.Vector (IOOp RealWorld) -> IO (U.Vector IOResult)
 submitIO (IOCtx lanes) !ops
   | V.null ops = pure U.empty
-  | V.length ops > maxOps = U.concat <$> mapM (submitIO (IOCtx lanes)) (parts ops)
+  | V.length ops > maxOps = do
+      V.mapM_ addressOf ops
+      U.concat <$> mapM (submitIO (IOCtx lanes)) (parts ops)
   | otherwise = do
       batch <- newBatch (V.length ops)
       V.imapM_ (store batch) ops
@@ -170,14 +173,18 @@ submitIO (IOCtx lanes) !ops
       | otherwise = V.take maxOps rest : parts (V.drop maxOps rest)
 
 store :: MutableByteArray RealWorld -> Int -> IOOp RealWorld -> IO ()
-store batch index op = case op of
-  IOOpRead fd offset buffer from count -> do
-    address <- range buffer from count
-    storeOp batch index readKind fd offset address count
-  IOOpWrite fd offset buffer from count -> do
-    address <- range buffer from count
-    storeOp batch index writeKind fd offset address count
+store batch index op = do
+  address <- addressOf op
+  case op of
+    IOOpRead fd offset _ _ count -> storeOp batch index readKind fd offset address count
+    IOOpWrite fd offset _ _ count -> storeOp batch index writeKind fd offset address count
 {-# INLINE store #-}
+
+-- | Returns the address of an operation's range of its buffer.
+addressOf :: IOOp RealWorld -> IO (Ptr Word8)
+addressOf (IOOpRead _ _ buffer from count) = range buffer from count
+addressOf (IOOpWrite _ _ buffer from count) = range buffer from count
+{-# INLINE addressOf #-}
 
 -- | Returns the address of a range of a buffer.
 range :: MutableByteArray RealWorld -> Int -> ByteCount -> IO (Ptr Word8)
