@@ -88,14 +88,16 @@ module Completions = struct
     start_on t.queue t.io (Array.copy ops) k;
     t.pending <- t.pending + 1
 
-  let rec take t ~wait =
-    match next t.queue ~wait with
-    | None -> ()
-    | Some (k, results) ->
-        t.pending <- t.pending - 1;
-        k results;
-        take t ~wait:false
+  (* A continuation can start a batch that is soon complete, so the caller bounds their number. *)
+  let rec take t ~wait count =
+    if count > 0 then
+      match next t.queue ~wait with
+      | None -> ()
+      | Some (k, results) ->
+          t.pending <- t.pending - 1;
+          k results;
+          take t ~wait:false (count - 1)
 
-  let poll t = take t ~wait:false
-  let wait t = if t.pending > 0 then take t ~wait:true
+  let poll t = take t ~wait:false t.pending
+  let wait t = take t ~wait:true t.pending
 end

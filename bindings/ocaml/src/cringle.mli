@@ -82,8 +82,9 @@ module Completions : sig
   val pending : t -> int
 
   (** Waits until a batch is complete, then calls the [k] of each complete batch, in the order of
-      their completion. Does nothing if none is pending. If [k] raises, the other batches stay
-      in the queue. *)
+      their completion. Does nothing if none is pending. It calls at most as many as are pending
+      at the start, so it returns although each [k] starts another batch. If [k] raises, the
+      other batches stay in the queue. *)
   val wait : t -> unit
 
   (** Like {!wait}, but returns at once if no batch is complete. *)

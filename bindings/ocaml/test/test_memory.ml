@@ -158,6 +158,22 @@ let () =
               done;
               check_int "ended" 10 !ended)));
 
+  test "a wait ends although each callback starts a batch" (fun () ->
+      with_pattern (fun fd ->
+          Cringle.with_io (fun io ->
+              let completions = Cringle.Completions.create io and calls = ref 0 in
+              let rec start buf =
+                Cringle.Completions.start completions [| Cringle.read fd ~offset:0 buf |] (fun _ ->
+                    incr calls;
+                    (* Meanwhile the others become complete. *)
+                    Unix.sleepf 0.001;
+                    if !calls < 1000 then start buf)
+              in
+              Array.iter start (buffers 16);
+              Cringle.Completions.wait completions;
+              check (Printf.sprintf "%d calls in one wait" !calls) (!calls <= 16);
+              while Cringle.Completions.pending completions > 0 do Cringle.Completions.wait completions done)));
+
   test "a program exits with batches under way" (fun () ->
       for _ = 1 to 3 do
         let out = Unix.open_process_in (Filename.quote Sys.executable_name ^ " child exits 2>&1") in
