@@ -66,7 +66,9 @@ exception Cringle_error of Unix.error * string
     @raise Invalid_argument if an operation's range is outside of its buffer. *)
 val submit : io -> op array -> result array
 
-(** Batches that are started without a wait. A value belongs to one thread at a time. *)
+(** Batches that are started without a wait. A value belongs to one thread at a time. It also
+    belongs to the process that created it: a forked child cannot start batches, and {!wait} and
+    {!poll} raise [Cringle_error] there if one is pending. *)
 module Completions : sig
   type t
 

@@ -148,8 +148,11 @@ struct request {
     struct cringle_op ops[];
 };
 
-/* Complete requests. Each request under way holds a reference, and so does OCaml's value. */
+/* Complete requests. Each request under way holds a reference, and so does OCaml's value. A forked child
+ * shares the eventfd with its parent, lacks the threads that complete its copy of the requests, and may
+ * find the lock held by one of them: so it must not touch the queue. */
 struct queue {
+    pid_t owner;
     pthread_mutex_t lock;
     struct request *first, **last;
     int eventfd;
@@ -340,6 +343,7 @@ value cringle_ml_queue(value unit) {
         free(queue);
         fail(error, "cannot create an eventfd; raise RLIMIT_NOFILE (ulimit -n)");
     }
+    queue->owner = getpid();
     pthread_mutex_init(&queue->lock, NULL);
     queue->first = NULL;
     queue->last = &queue->first;
@@ -375,6 +379,9 @@ value cringle_ml_next(value v, value wait) {
     CAMLlocal3(results, pair, k);
     struct queue *queue = Queue_val(v);
     struct request *request;
+    if (queue->owner != getpid())
+        fail(-ESRCH, "the queue was created before `fork`, and its batches end in the parent: open "
+                     "another engine and queue in the child");
     while (!(request = take(queue)) && Bool_val(wait)) {
         struct pollfd readable = {.fd = queue->eventfd, .events = POLLIN};
         /* The entry runs the handlers of signals, which can raise; one interrupts `poll`. */

@@ -186,14 +186,26 @@ let () =
       with_pattern (fun fd ->
           Cringle.with_io (fun io ->
               let submit = Cringle.submit io in
+              let completions = Cringle.Completions.create io in
               read_and_check submit fd 1 1;
+              Cringle.Completions.start completions (reads fd (buffers 1) [| 0 |]) ignore;
+              (* The batch is complete. *)
+              ignore (Unix.select [ Cringle.Completions.descriptor completions ] [] [] (-1.));
               match Unix.fork () with
               | 0 ->
-                  let refused = try ignore (submit (reads fd (buffers 1) [| 0 |])); 1 with
-                    | Cringle.Cringle_error (Unix.ESRCH, _) -> 42 | _ -> 2 in
-                  Unix._exit refused
+                  let refused f = raises "the child" (is_error Unix.ESRCH) f in
+                  (match
+                     refused (fun () -> ignore (submit (reads fd (buffers 1) [| 0 |])));
+                     refused (fun () -> Cringle.Completions.poll completions);
+                     refused (fun () -> Cringle.Completions.wait completions)
+                   with
+                  | () -> Unix._exit 42
+                  | exception _ -> Unix._exit 2)
               | pid ->
                   check "the child's status" (snd (Unix.waitpid [] pid) = Unix.WEXITED 42);
+                  (* It is still readable. *)
+                  ignore (Unix.select [ Cringle.Completions.descriptor completions ] [] [] (-1.));
+                  Cringle.Completions.wait completions;
                   read_and_check submit fd 1 2)));
 
   finish ()
