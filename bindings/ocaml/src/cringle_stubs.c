@@ -56,6 +56,10 @@ static void fail_with_words(int error) {
     fail(error, text);
 }
 
+/* The collector does not see what a value holds in the kernel and in threads. It starts to collect after
+ * about as many engines, or queues, as these. */
+enum { ENGINES_PER_COLLECTION = 16, QUEUES_PER_COLLECTION = 64 };
+
 /* ---- Engines ---- */
 
 #define Io_val(v) (*(cringle_io *)Data_custom_val(v))
@@ -92,7 +96,7 @@ value cringle_ml_create(value workers, value batch_limit, value in_flight_limit)
         .in_flight_limit =
             limit(in_flight_limit, "Cringle.create: in_flight_limit is not between 1 and 65535"),
     };
-    io = caml_alloc_custom(&io_operations, sizeof(cringle_io), 0, 1);
+    io = caml_alloc_custom(&io_operations, sizeof(cringle_io), 1, ENGINES_PER_COLLECTION);
     Io_val(io) = 0; /* No engine: the finalizer's close does nothing. */
     cringle_io number;
     caml_enter_blocking_section();
@@ -348,7 +352,7 @@ value cringle_ml_queue(value unit) {
     queue->first = NULL;
     queue->last = &queue->first;
     atomic_init(&queue->references, 1);
-    v = caml_alloc_custom(&queue_operations, sizeof queue, 0, 1);
+    v = caml_alloc_custom(&queue_operations, sizeof queue, 1, QUEUES_PER_COLLECTION);
     Queue_val(v) = queue;
     CAMLreturn(v);
 }

@@ -115,6 +115,24 @@ let () =
       done;
       until (fun () -> Gc.full_major (); library_threads () = before));
 
+  test "dropped engines and queues are collected in time" (fun () ->
+      let descriptors () = Array.length (Sys.readdir "/proc/self/fd") in
+      with_pattern (fun fd ->
+          Gc.full_major ();
+          (* They are made without other work for the collector. *)
+          let ops = reads fd (buffers 1) [| 1 |] and before = descriptors () in
+          for _ = 1 to 200 do ignore (Cringle.submit (Cringle.create ()) ops) done;
+          let engines = descriptors () - before in
+          Cringle.with_io (fun io ->
+              for _ = 1 to 800 do
+                let completions = Cringle.Completions.create io in
+                Cringle.Completions.start completions ops ignore;
+                Cringle.Completions.wait completions
+              done;
+              let queues = descriptors () - before in
+              check (Printf.sprintf "%d descriptors of engines, %d of queues" engines queues)
+                (engines <= 200 && queues <= 400))));
+
   test "completions arrive without a wait at the start" (fun () ->
       with_pattern (fun fd ->
           Cringle.with_io (fun io ->
