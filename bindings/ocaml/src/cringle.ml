@@ -44,20 +44,20 @@ let with_io ?workers ?batch_limit ?in_flight_limit f =
   Fun.protect ~finally:(fun () -> close io) (fun () -> f io)
 
 (* A started batch: an address of the stubs' memory, as an odd integer. [finish] releases it. The
-   request is a root of the collector for [io], the operations (and so the buffers) and ['k]. *)
-type 'k request
+   request is a root of the collector for [io] and the operations (and so the buffers). *)
+type request
 
-external start : io -> op array -> 'k -> unit request = "cringle_ml_start"
+external start : io -> op array -> request = "cringle_ml_start"
 
 (* Returns when the batch is complete. A signal's handler runs meanwhile, and can raise. *)
-external await : 'k request -> unit = "cringle_ml_await"
+external await : request -> unit = "cringle_ml_await"
 
 (* Cancels the batch and returns when it is complete. No handler runs meanwhile. *)
-external cancel : 'k request -> unit = "cringle_ml_cancel"
-external finish : 'k request -> result array = "cringle_ml_finish"
+external cancel : request -> unit = "cringle_ml_cancel"
+external finish : request -> result array = "cringle_ml_finish"
 
 let submit io ops =
-  let request = start io (Array.copy ops) () in
+  let request = start io (Array.copy ops) in
   match await request with
   | () -> finish request
   | exception error ->
@@ -67,34 +67,53 @@ let submit io ops =
 
 module Completions = struct
   type queue
-  type t = { io : io; queue : queue; mutable pending : int }
+  type pointer
+
+  (* A request keeps its continuation's key alone: a continuation can refer to [t], which the
+     collector could not find unreachable then. *)
+  type t = {
+    io : io;
+    queue : queue;
+    continuations : (int, result array -> unit) Hashtbl.t;
+    mutable next_key : int;
+    mutable pending : int;
+  }
 
   external queue : unit -> queue = "cringle_ml_queue"
-
-  external start_on : queue -> io -> op array -> (result array -> unit) -> unit
-    = "cringle_ml_start_on"
-
-  external next :
-    queue -> wait:bool -> ((result array -> unit) * result array) option
-    = "cringle_ml_next"
+  external pointer : queue -> pointer = "cringle_ml_pointer" [@@noalloc]
+  external drop : pointer -> unit = "cringle_ml_drop"
+  external start_on : queue -> io -> op array -> int -> unit = "cringle_ml_start_on"
+  external next : queue -> wait:bool -> (int * result array) option = "cringle_ml_next"
 
   external descriptor : queue -> Unix.file_descr = "cringle_ml_descriptor"
 
-  let create io = { io; queue = queue (); pending = 0 }
+  let create io =
+    let queue = queue () in
+    let pointer = pointer queue in
+    (* [finalise] would move the queue to the major heap, and delay the close of its descriptor. *)
+    Gc.finalise_last (fun () -> drop pointer) queue;
+    { io; queue; continuations = Hashtbl.create 8; next_key = 0; pending = 0 }
+
   let descriptor t = descriptor t.queue
   let pending t = t.pending
 
   let start t ops k =
-    start_on t.queue t.io (Array.copy ops) k;
-    t.pending <- t.pending + 1
+    let key = t.next_key in
+    start_on t.queue t.io (Array.copy ops) key;
+    t.pending <- t.pending + 1;
+    t.next_key <- key + 1;
+    Hashtbl.replace t.continuations key k
 
   (* A continuation can start a batch that is soon complete, so the caller bounds their number. *)
   let rec take t ~wait count =
     if count > 0 then
       match next t.queue ~wait with
       | None -> ()
-      | Some (k, results) ->
+      | Some (key, results) ->
           t.pending <- t.pending - 1;
+          (* A signal handler that raises in [start] can leave a batch without a continuation. *)
+          let k = Option.value (Hashtbl.find_opt t.continuations key) ~default:ignore in
+          Hashtbl.remove t.continuations key;
           k results;
           take t ~wait:false (count - 1)
 

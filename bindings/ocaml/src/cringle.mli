@@ -72,7 +72,8 @@ val submit : io -> op array -> result array
 module Completions : sig
   type t
 
-  (** Returns an empty queue for batches of [io].
+  (** Returns an empty queue for batches of [io]. If it is dropped, its batches are performed, and
+      no [k] is called.
       @raise Cringle_error if no descriptor is left. *)
   val create : io -> t
 

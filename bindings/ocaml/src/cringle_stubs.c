@@ -2,8 +2,8 @@
  *
  * A request is a batch under way: memory of malloc with the operations and the results. It is a root
  * of the collector for its operations, and so for their buffers, until `finish` releases it in OCaml's
- * runtime. The callback runs on a thread of Cringle, which is no thread of OCaml: it touches only the
- * request and the queue, never a value. */
+ * runtime, or, if its queue is dropped, a later call of the library does. The callback runs on a thread
+ * of Cringle, which is no thread of OCaml: it touches only the request and the queue, never a value. */
 
 #define CAML_NAME_SPACE
 #define CAML_INTERNALS /* caml_enter_blocking_section_no_pending */
@@ -56,13 +56,15 @@ static void fail_with_words(int error) {
     fail(error, text);
 }
 
-/* The collector does not see what a value holds in the kernel and in threads. It starts to collect after
- * about as many engines, or queues, as these. */
-enum { ENGINES_PER_COLLECTION = 16, QUEUES_PER_COLLECTION = 64 };
+/* The collector does not see what a value holds in the kernel and in threads. After this
+ * number of engines, or of queues, it collects the young ones, and proceeds with the old ones. */
+enum { VALUES_PER_COLLECTION = 16 };
 
 /* ---- Engines ---- */
 
 #define Io_val(v) (*(cringle_io *)Data_custom_val(v))
+
+static void release_orphans(void);
 
 /* Runs when no request and no value refers to the engine, so the close waits only for its threads. */
 static void io_finalize(value io) {
@@ -96,7 +98,7 @@ value cringle_ml_create(value workers, value batch_limit, value in_flight_limit)
         .in_flight_limit =
             limit(in_flight_limit, "Cringle.create: in_flight_limit is not between 1 and 65535"),
     };
-    io = caml_alloc_custom(&io_operations, sizeof(cringle_io), 1, ENGINES_PER_COLLECTION);
+    io = caml_alloc_custom(&io_operations, sizeof(cringle_io), 1, VALUES_PER_COLLECTION);
     Io_val(io) = 0; /* No engine: the finalizer's close does nothing. */
     cringle_io number;
     caml_enter_blocking_section();
@@ -117,6 +119,7 @@ value cringle_ml_close(value io) {
     caml_enter_blocking_section();
     cringle_close(number); /* It fails only if the engine is closed already. */
     caml_leave_blocking_section();
+    release_orphans();
     CAMLreturn(Val_unit);
 }
 
@@ -140,7 +143,7 @@ struct queue;
 struct request {
     cringle_io io;
     cringle_submission submission;
-    /* A root: a tuple of the engine, the operations, and the continuation. */
+    /* A root: a tuple of the engine, the operations, and the key of the continuation. */
     value keep;
     /* Posted at the end, unless the request belongs to a queue; and whether OCaml has waited for it. */
     sem_t ended;
@@ -157,6 +160,7 @@ struct request {
  * find the lock held by one of them: so it must not touch the queue. */
 struct queue {
     pid_t owner;
+    int dropped;
     pthread_mutex_t lock;
     struct request *first, **last;
     int eventfd;
@@ -171,6 +175,9 @@ static value of_request(struct request *request) {
 static struct request *to_request(value v) {
     return (struct request *)(v & ~(value)1);
 }
+
+/* Complete requests whose queue was dropped. Only a thread of OCaml may release their roots. */
+static _Atomic(struct request *) orphans;
 
 static void queue_release(struct queue *queue) {
     if (atomic_fetch_sub(&queue->references, 1) == 1) {
@@ -189,12 +196,18 @@ static void completed(void *arg, int failed) {
         return;
     }
     pthread_mutex_lock(&queue->lock);
-    int was_empty = queue->first == NULL;
-    *queue->last = request;
-    queue->last = &request->next;
-    /* Under the lock: the descriptor is readable if and only if a request is complete. */
-    if (was_empty)
-        eventfd_write(queue->eventfd, 1);
+    if (queue->dropped) {
+        request->next = atomic_load(&orphans);
+        while (!atomic_compare_exchange_weak(&orphans, &request->next, request)) {
+        }
+    } else {
+        int was_empty = queue->first == NULL;
+        *queue->last = request;
+        queue->last = &request->next;
+        /* Under the lock: the descriptor is readable if and only if a request is complete. */
+        if (was_empty)
+            eventfd_write(queue->eventfd, 1);
+    }
     pthread_mutex_unlock(&queue->lock);
     queue_release(queue);
 }
@@ -224,9 +237,23 @@ static void release(struct request *request) {
     free(request);
 }
 
+static void release_all(struct request *request) {
+    while (request) {
+        struct request *next = request->next;
+        release(request);
+        request = next;
+    }
+}
+
+static void release_orphans(void) {
+    if (atomic_load(&orphans))
+        release_all(atomic_exchange(&orphans, NULL));
+}
+
 static struct request *start(value io, value ops, value k, struct queue *queue) {
     CAMLparam3(io, ops, k);
     CAMLlocal1(keep);
+    release_orphans();
     keep = caml_alloc_small(3, 0);
     Field(keep, 0) = io;
     Field(keep, 1) = ops;
@@ -284,8 +311,8 @@ static value finish(struct request *request) {
     CAMLreturn(results);
 }
 
-value cringle_ml_start(value io, value ops, value k) {
-    return of_request(start(io, ops, k, NULL));
+value cringle_ml_start(value io, value ops) {
+    return of_request(start(io, ops, Val_unit, NULL));
 }
 
 value cringle_ml_await(value v) {
@@ -320,13 +347,9 @@ value cringle_ml_finish(value v) {
 
 #define Queue_val(v) (*(struct queue **)Data_custom_val(v))
 
-static void queue_finalize(value v) {
-    queue_release(Queue_val(v));
-}
-
 static struct custom_operations queue_operations = {
     "cringle.queue",
-    queue_finalize,
+    custom_finalize_default, /* OCaml calls `drop`: a finalizer of C may release no root. */
     custom_compare_default,
     custom_hash_default,
     custom_serialize_default,
@@ -349,18 +372,39 @@ value cringle_ml_queue(value unit) {
     }
     queue->owner = getpid();
     pthread_mutex_init(&queue->lock, NULL);
+    queue->dropped = 0;
     queue->first = NULL;
     queue->last = &queue->first;
     atomic_init(&queue->references, 1);
-    v = caml_alloc_custom(&queue_operations, sizeof queue, 1, QUEUES_PER_COLLECTION);
+    v = caml_alloc_custom(&queue_operations, sizeof queue, 1, VALUES_PER_COLLECTION);
     Queue_val(v) = queue;
     CAMLreturn(v);
 }
 
-value cringle_ml_start_on(value queue, value io, value ops, value k) {
-    CAMLparam4(queue, io, ops, k);
-    start(io, ops, k, Queue_val(queue));
+value cringle_ml_start_on(value queue, value io, value ops, value key) {
+    CAMLparam4(queue, io, ops, key);
+    start(io, ops, key, Queue_val(queue));
     CAMLreturn(Val_unit);
+}
+
+/* An aligned pointer as an OCaml integer. It does not keep the queue's value reachable. */
+value cringle_ml_pointer(value v) {
+    return (value)Queue_val(v) | 1;
+}
+
+/* Releases the queue, and its complete requests, now and later: its value is unreachable. */
+value cringle_ml_drop(value pointer) {
+    struct queue *queue = (struct queue *)(pointer & ~(value)1);
+    if (queue->owner == getpid()) {
+        pthread_mutex_lock(&queue->lock);
+        struct request *complete = queue->first;
+        queue->dropped = 1;
+        queue->first = NULL;
+        pthread_mutex_unlock(&queue->lock);
+        release_all(complete);
+    }
+    queue_release(queue);
+    return Val_unit;
 }
 
 static struct request *take(struct queue *queue) {
@@ -380,7 +424,7 @@ static struct request *take(struct queue *queue) {
 
 value cringle_ml_next(value v, value wait) {
     CAMLparam2(v, wait);
-    CAMLlocal3(results, pair, k);
+    CAMLlocal3(results, pair, key);
     struct queue *queue = Queue_val(v);
     struct request *request;
     if (queue->owner != getpid())
@@ -395,10 +439,10 @@ value cringle_ml_next(value v, value wait) {
     }
     if (!request)
         CAMLreturn(Val_int(0)); /* None */
-    k = Field(request->keep, 2);
+    key = Field(request->keep, 2);
     results = finish(request);
     pair = caml_alloc_small(2, 0);
-    Field(pair, 0) = k;
+    Field(pair, 0) = key;
     Field(pair, 1) = results;
     value some = caml_alloc_small(1, 0);
     Field(some, 0) = pair;

@@ -95,6 +95,22 @@ let () =
               collect ();
               check "freed under way" (not (Atomic.get freed)))));
 
+  test "a dropped queue releases its batches when they end" (fun () ->
+      with_pattern (fun fd ->
+          Cringle.with_io (fun io ->
+              let complete = Atomic.make false and under_way = Atomic.make false in
+              let start () =
+                let completions = Cringle.Completions.create io in
+                (* As a fiber does, the callback refers to the queue. *)
+                let k _ = Cringle.Completions.poll completions in
+                Cringle.Completions.start completions (reads fd [| watched complete block |] [| 1 |]) k;
+                ignore (Unix.select [ Cringle.Completions.descriptor completions ] [] [] (-1.));
+                Cringle.Completions.start completions (long ~buf:(watched under_way (1 lsl 20)) fd 3000).ops k
+              in
+              (Sys.opaque_identity start) ();
+              until (fun () -> collect (); Atomic.get complete);
+              until (fun () -> read_and_check (Cringle.submit io) fd 1 1; collect (); Atomic.get under_way))));
+
   test "buffers survive collections during the reads" (fun () ->
       with_pattern (fun fd ->
           Cringle.with_io (fun io ->
