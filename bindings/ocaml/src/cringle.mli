@@ -41,7 +41,9 @@ type io
       is split.
     @param in_flight_limit the number of operations in the kernel at once, for each worker (192).
       Further ones wait.
-    @raise Cringle_error if a limit is out of range, or the workers cannot start. *)
+    @raise Invalid_argument if a number is not between 1 and 65535.
+    @raise Cringle_error if a number is refused ([in_flight_limit] less than [batch_limit],
+      [batch_limit] more than 32767, [workers] more than 1024), or the workers cannot start. *)
 val create : ?workers:int -> ?batch_limit:int -> ?in_flight_limit:int -> unit -> io
 
 (** Refuses further batches, waits for those under way, and ends the workers. A second call does
