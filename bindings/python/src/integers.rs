@@ -1,12 +1,12 @@
 //! Offsets and lengths: arrays of integers, read in place, and any iterable of integers.
 
 use crate::vectors::{self, check_count};
+use crate::view;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyString};
 use std::ffi::CStr;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{
     AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
 };
@@ -129,24 +129,19 @@ fn out_of_range(what: &str, at: usize, value: &impl std::fmt::Display) -> PyErr 
 }
 
 /// An exported one-dimensional array.
-struct Array {
+struct Array<'py> {
+    py: Python<'py>,
     view: Box<ffi::Py_buffer>,
     is_signed: bool,
     /// Whether the order of an item's bytes is not that of the processor.
     is_swapped: bool,
 }
 
-impl Array {
-    fn export(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
-        let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::zeroed());
-        let flags = ffi::PyBUF_STRIDES | ffi::PyBUF_FORMAT;
-        // SAFETY: the contract of `PyObject_GetBuffer`: `drop` releases the view, which is boxed.
-        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) } != 0 {
-            return Err(PyErr::fetch(object.py()));
-        }
-        // SAFETY: the call has filled it.
-        let view = unsafe { view.assume_init() };
-        let mut array = Array { view, is_signed: false, is_swapped: false };
+impl<'py> Array<'py> {
+    fn export(object: &Bound<'py, PyAny>, what: &str) -> PyResult<Array<'py>> {
+        let py = object.py();
+        let view = view::export(object, ffi::PyBUF_STRIDES | ffi::PyBUF_FORMAT)?;
+        let mut array = Array { py, view, is_signed: false, is_swapped: false };
         let format = if array.view.format.is_null() {
             c"B"
         } else {
@@ -271,10 +266,8 @@ items! {
     u64: AtomicU64,
 }
 
-impl Drop for Array {
+impl Drop for Array<'_> {
     fn drop(&mut self) {
-        // SAFETY: the contract of `PyBuffer_Release`: the view was exported by this thread, which
-        // is attached.
-        unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
+        view::release(self.py, &mut self.view);
     }
 }

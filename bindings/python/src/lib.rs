@@ -35,10 +35,12 @@ mod plan;
 mod reads;
 mod sabotage;
 mod vectors;
+mod view;
 mod writes;
 
 use pyo3::prelude::*;
 
+// P5, and each class is `frozen`: its state is atomic, or behind a lock.
 #[pymodule(gil_used = false)]
 mod _native {
     use super::*;

@@ -1,15 +1,13 @@
 //! The memory of Python objects, exported for as long as a value lives (**P1**).
 
 use crate::buffer::Buffer;
-use crate::{dlpack, graveyard, numpy};
+use crate::{dlpack, graveyard, numpy, view};
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::PyVisit;
-use std::alloc::{Layout, alloc_zeroed};
-use std::ffi::{CStr, c_int};
-use std::ptr::NonNull;
+use std::ffi::CStr;
 
 /// A contiguous range of memory that a Python object exports.
 pub(crate) struct Memory {
@@ -79,12 +77,13 @@ impl Memory {
             Access::Write => ffi::PyBUF_WRITABLE,
         };
         let py = object.py();
-        let (view, has_format) = match export(object, flags | ffi::PyBUF_ND | ffi::PyBUF_FORMAT) {
-            // NumPy has no format for some types, such as dates; then it exports the bytes
-            // alone.
-            Err(cause) if is_refusal(py, &cause) => (export(object, flags), false),
-            view => (view, true),
-        };
+        let (view, has_format) =
+            match view::export(object, flags | ffi::PyBUF_ND | ffi::PyBUF_FORMAT) {
+                // NumPy has no format for some types, such as dates; then it exports the bytes
+                // alone.
+                Err(cause) if is_refusal(py, &cause) => (view::export(object, flags), false),
+                exported => (exported, true),
+            };
         let view = view.map_err(|cause| {
             if !is_refusal(py, &cause) {
                 return cause;
@@ -133,25 +132,6 @@ impl Memory {
         if let Some(owner) = self.owner.take() {
             owner.release(py);
         }
-    }
-}
-
-fn export(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ffi::Py_buffer>> {
-    // A call may export millions of them, so too little memory is an exception.
-    let layout = Layout::new::<ffi::Py_buffer>();
-    // SAFETY: the contract of `alloc_zeroed`: the size is not 0.
-    let Some(zeroed) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<ffi::Py_buffer>())
-    else {
-        return Err(PyMemoryError::new_err("cannot allocate a view of a buffer"));
-    };
-    // SAFETY: the contract of `from_raw`: the allocator of boxes has returned it for this layout.
-    // All-zero is a valid view, which exports nothing.
-    let mut view = unsafe { Box::from_raw(zeroed.as_ptr()) };
-    // SAFETY: the contract of `PyObject_GetBuffer`: the view is released before its memory is
-    // freed, and is not moved, because it is boxed.
-    match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
-        0 => Ok(view),
-        _ => Err(PyErr::fetch(object.py())),
     }
 }
 
@@ -206,11 +186,9 @@ impl Owner {
         std::mem::forget(owner);
     }
 
-    pub(crate) fn release(self, _: Python<'_>) {
+    pub(crate) fn release(self, py: Python<'_>) {
         match self {
-            // SAFETY: the contract of `PyBuffer_Release`: `PyObject_GetBuffer` has filled the view,
-            // and the thread is attached.
-            Owner::View(mut view) => unsafe { ffi::PyBuffer_Release(&raw mut *view) },
+            Owner::View(mut view) => view::release(py, &mut view),
             Owner::Object(object) => drop(object),
         }
     }
