@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice, repeat
+from threading import Lock
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from . import _aio
@@ -94,6 +95,9 @@ class BlockIO(_BlockIO):
         needed, so it may be endless. Memory: at most ``ahead + 1`` batches, and what the caller
         keeps. An exception of ``batches`` is raised after the batches before it. ``lengths`` are
         those of each batch, so they must not be an iterator.
+
+        One thread at a time advances the iterator; a second one gets a ``ValueError``, as from a
+        generator.
         """
         if ahead < 1:
             raise ValueError(f"ahead is {ahead}: at least one batch must be read in advance")
@@ -102,7 +106,7 @@ class BlockIO(_BlockIO):
         asked = lengths if length is None else length
         if isinstance(asked, Iterator):
             raise TypeError("lengths is an iterator, which the first batch uses up: pass a list")
-        return self._prefetch(file, iter(batches), asked, ahead)
+        return _Prefetch(self._prefetch(file, iter(batches), asked, ahead))
 
     def _prefetch(
         self,
@@ -110,7 +114,7 @@ class BlockIO(_BlockIO):
         batches: Iterator[_Integers],
         length: SupportsIndex | _Integers | None,
         ahead: int,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         started: deque[Pending] = deque()
         done: Pending | None = None
         failed: Exception | None = None
@@ -135,3 +139,32 @@ class BlockIO(_BlockIO):
             failed = None
             for pending in started:
                 pending.cancel()
+
+
+class _Prefetch(Iterator[Any]):
+    """A generator that refuses a second thread. CPython's own check is not atomic without a GIL:
+    two threads that advance one generator at once can crash CPython 3.14."""
+
+    def __init__(self, batches: Generator[Any, None, None]) -> None:
+        self._batches = batches
+        self._turn = Lock()
+
+    def __next__(self) -> Any:
+        self._begin()
+        try:
+            return next(self._batches)
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """Stops the reads that are not submitted."""
+        self._begin()
+        try:
+            self._batches.close()
+        finally:
+            self._turn.release()
+
+    def _begin(self) -> None:
+        # It never waits: the turn may be that of this thread, or of one that a fork left behind.
+        if not self._turn.acquire(blocking=False):
+            raise ValueError("the iterator is being advanced: let one thread at a time use it")
