@@ -99,18 +99,22 @@ impl Job {
     }
 
     /// Visits the objects that only the waiter keeps: after the end, those of the exports.
+    ///
+    /// The collector visits twice: first it subtracts these references, then it marks what can be
+    /// reached. An object that only the first visit finds is taken for garbage. So this waits for
+    /// the lock, which detached threads hold for a moment: workers, and those in `wait_for`. No
+    /// attached thread that the collector has stopped holds it (**P5**).
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self.state.try_lock() {
-            Ok(state) if state.has_ended => {
-                state.memory.iter().try_for_each(|memory| memory.traverse(visit))
-            }
-            _ => Ok(()),
+        let state = self.state();
+        if !state.has_ended {
+            return Ok(());
         }
+        state.memory.iter().try_for_each(|memory| memory.traverse(visit))
     }
 
     /// Ends the exports that the collector has visited.
     pub(crate) fn clear(&self) {
-        let Ok(mut state) = self.state.try_lock() else { return };
+        let mut state = self.state();
         let ended = state.has_ended.then(|| std::mem::take(&mut state.memory));
         drop(state);
         drop(ended);

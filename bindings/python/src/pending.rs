@@ -56,14 +56,21 @@ impl Pending {
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         if self.done()? {
             let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
-            self.job.as_ref().map(|job| job.take(py));
-            drop(request);
+            // Without it, another thread is in `result`, and takes the job's results.
+            if let (Some(request), Some(job)) = (request, &self.job) {
+                let _ = job.take(py);
+                drop(request);
+            }
         }
         Ok(())
     }
 
     /// The caller's memory may refer to this value: a subclass of an array has attributes.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // In a child of `fork`, a lock may be held for ever (P4): nothing of it is collected.
+        if !self.born.is_here() {
+            return Ok(());
+        }
         if let Ok(request) = self.request.try_lock()
             && let Some((request, _)) = &*request
         {
@@ -73,6 +80,9 @@ impl Pending {
     }
 
     fn __clear__(&self) {
+        if !self.born.is_here() {
+            return;
+        }
         let request = self.request.try_lock().ok().and_then(|mut request| request.take());
         drop(request);
         self.job.iter().for_each(|job| job.clear());
