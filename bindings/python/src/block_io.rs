@@ -35,6 +35,7 @@ impl BlockIo {
         #[pyo3(from_py_with = depth_of)] depth: i64,
         driver: &str,
     ) -> PyResult<BlockIo> {
+        let _entered = Entered::begin();
         let within = |value: i64, max: u32, what: &str| match u32::try_from(value) {
             Ok(value) if (1..=max).contains(&value) => Ok(value),
             _ => Err(PyValueError::new_err(format!(

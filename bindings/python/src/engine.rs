@@ -32,7 +32,7 @@ pub(crate) struct InFlight {
 }
 
 /// The engines that `shutdown` closes. Only attached threads use it, and keep it locked only while
-/// they are, so that a `fork` finds it free.
+/// they are, so that a `fork` finds it free: it has the GIL, or has stopped the others (**P5**).
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 static IS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 /// The [`Waiting`]s of this process. A child of `fork` has none of its parent's (**P4**).
@@ -42,9 +42,6 @@ static ENTERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Engine {
     pub(crate) fn new(io: BlockIo) -> PyResult<Arc<Engine>> {
-        if IS_SHUT_DOWN.load(Ordering::SeqCst) {
-            return Err(PyRuntimeError::new_err("the interpreter ends: no BlockIO can be created"));
-        }
         let engine = Arc::new(Engine {
             io: ManuallyDrop::new(io),
             born: Born::here(),
@@ -52,8 +49,14 @@ impl Engine {
             in_flight: Arc::default(),
         });
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: `shutdown`, which locks after it has set this, finds the engine.
+        if IS_SHUT_DOWN.load(Ordering::SeqCst) {
+            drop(engines);
+            return Err(PyRuntimeError::new_err("the interpreter ends: no BlockIO can be created"));
+        }
         engines.retain(|engine| engine.strong_count() > 0);
         engines.push(Arc::downgrade(&engine));
+        drop(engines);
         Ok(engine)
     }
 
@@ -67,7 +70,7 @@ impl Engine {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn born(&self) -> Born {
@@ -76,8 +79,10 @@ impl Engine {
 
     /// Runs the job on a worker. It must not panic, use Python or wait for it (**P2**).
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> PyResult<()> {
-        self.check()?;
+        self.born.check()?;
+        // Counted first: either `close` waits for the job, or the check sees that it has begun.
         let end = InFlight::begin(&self.in_flight);
+        self.check()?;
         let ran = self.io.spawn(move || {
             let end = end;
             job();
@@ -91,7 +96,7 @@ impl Engine {
         if !self.born.is_here() {
             return Ok(());
         }
-        self.is_closed.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::SeqCst);
         interruptible(py, |limit| self.in_flight.wait(limit).then_some(()))?;
         self.end(py);
         graveyard::release(py);
@@ -99,7 +104,7 @@ impl Engine {
     }
 
     fn end(&self, py: Python<'_>) {
-        self.is_closed.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::SeqCst);
         let _waiting = Waiting::begin();
         py.detach(|| self.io.close()).expect("no callback closes its BlockIo");
     }
@@ -199,10 +204,11 @@ impl Drop for Entered {
 /// Calls `f`, which does not wait for long, while other threads use the interpreter. At the end of
 /// the interpreter it keeps it: a thread that asks for it again then is killed, in Rust's frames.
 pub(crate) fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> T + Send) -> T {
+    // Counted first: either `shutdown` waits for this thread, or the thread sees it.
+    let _waiting = Waiting::begin();
     if IS_SHUT_DOWN.load(Ordering::SeqCst) {
         return f();
     }
-    let _waiting = Waiting::begin();
     py.detach(f)
 }
 

@@ -14,6 +14,9 @@
 //! - **P3** No thread waits without the interpreter being free for other threads, and none asks for
 //!   it again in Rust's frames after its end, which would kill the thread there.
 //! - **P4** A child of `fork` does not touch the engine, job or locks of its parent: see [`fork`].
+//! - **P5** No lock is held while Python runs, or while a thread waits for the interpreter. Without
+//!   a GIL, the collector and `os.fork` stop all attached threads, where they run Python: so none
+//!   of them has a lock, and one that waits for a lock waits for a thread that runs.
 
 mod block_io;
 mod buffer;

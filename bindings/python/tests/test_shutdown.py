@@ -52,6 +52,22 @@ begun.wait()
 for _ in range(20):
     cringle.open(path).size
 """,
+    "daemon threads make engines": """
+begun = threading.Barrier(5)
+def make():
+    begun.wait()
+    try:
+        while True:
+            cringle.BlockIO().close()
+            cringle.BlockIO()
+    except RuntimeError as error:
+        os.write(1, str(error).encode())
+for _ in range(4):
+    threading.Thread(target=make, daemon=True).start()
+begun.wait()
+for _ in range(20):
+    cringle.open(path).size
+""",
     "daemon threads are in the code of arguments": """
 begun = threading.Barrier(4)
 class Index:
@@ -135,6 +151,7 @@ logging.disable()
 # Those whose end depends on where the threads are.
 RACES = ["daemon threads open files"] * 15
 RACES += ["daemon threads are in the code of arguments", "a daemon thread opens a FIFO"] * 5
+RACES += ["daemon threads make engines"] * 5
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *RACES])
