@@ -49,6 +49,12 @@ static JOBS: &[Job] = &[
         command: ".ci/bindings haskell ocaml ocaml5",
     },
     Job {
+        name: "python-free-threaded",
+        about: "the Python package in CPython without a GIL; skipped by name without python3.14t",
+        environment: &[],
+        command: ".ci/bindings python-free-threaded",
+    },
+    Job {
         name: "soak",
         about: "a million cancels of operations in flight",
         environment: &[("CRINGLE_SOAK_CANCELS", "1000000")],

@@ -1,5 +1,7 @@
 import os
 import pathlib
+import sys
+import sysconfig
 import tempfile
 
 import pytest
@@ -7,6 +9,10 @@ import pytest
 import cringle
 
 PAGE = 4096
+
+# All tests of a free-threaded interpreter run without a GIL, which an import could enable.
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    assert not sys._is_gil_enabled(), "an imported module has enabled the GIL"
 
 
 @pytest.fixture
