@@ -46,18 +46,14 @@ impl Query {
     /// # Safety
     ///
     /// Each pointer is null, or one to a C string or a hint.
-    unsafe fn copy(
-        node: *const c_char,
-        service: *const c_char,
-        hints: *const addrinfo,
-    ) -> Query {
+    unsafe fn copy(node: *const c_char, service: *const c_char, hints: *const addrinfo) -> Query {
         // SAFETY: by the contract.
         let [node, service] = [node, service]
             .map(|text| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned()));
         // SAFETY: by the contract.
         let hints = unsafe { hints.as_ref() };
-        let hints = hints
-            .map(|hint| [hint.ai_flags, hint.ai_family, hint.ai_socktype, hint.ai_protocol]);
+        let hints =
+            hints.map(|hint| [hint.ai_flags, hint.ai_family, hint.ai_socktype, hint.ai_protocol]);
         Query { node, service, hints }
     }
 
