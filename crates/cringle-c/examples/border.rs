@@ -4,7 +4,9 @@
 //!     cargo run --release -p cringle-c --example border -- FILE
 //!
 //! Prints the medians of the slices' ratios: Rust's time divided by C's, by the clock and by the
-//! CPU time of the process.
+//! CPU time of the process. It runs on one CPU: on several, the kernel leaves the worker of one
+//! engine on the CPU of the submitter and that of the other engine on another one, which is a
+//! difference of a third.
 
 use cringle::block::{Batch, BlockIo};
 use cringle::fs::File;
@@ -19,6 +21,7 @@ const SLICES: usize = 400;
 const BATCHES: usize = 100;
 
 fn main() -> io::Result<()> {
+    stay_on_this_cpu()?;
     let path = env::args_os().nth(1).expect("usage: border FILE");
     let file = File::from(std::fs::File::open(path)?);
     let mut pages = vec![1; BATCH * BLOCK];
@@ -102,6 +105,19 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// Keeps this thread, and those that it starts, on one CPU.
+fn stay_on_this_cpu() -> io::Result<()> {
+    // SAFETY: all-zero is an empty set, which is borrowed for the calls.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        match libc::sched_setaffinity(0, size_of_val(&set), &set) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 /// Returns the CPU time of all threads of the process.
