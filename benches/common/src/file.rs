@@ -15,6 +15,8 @@ pub struct Scratch {
 impl Scratch {
     /// Creates the file, syncs it, and leaves it in the page cache.
     pub fn new(directory: &Path, bytes: u64) -> io::Result<Scratch> {
+        // Some libraries take absolute paths alone.
+        let directory = directory.canonicalize()?;
         let path = directory.join(format!("cringle-bench-{}.dat", std::process::id()));
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let scratch = Scratch { path };
