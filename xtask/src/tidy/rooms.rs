@@ -43,7 +43,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("signal", &["io", "runtime", "sys"]),
     ("net", &["cancel", "driver", "fiber", "io", "os", "runtime", "sync", "sys", "time"]),
     ("process", &["fiber", "fs", "io", "runtime", "sys"]),
-    ("interpose", &["driver", "fiber", "fs", "process", "runtime", "sys"]),
+    ("interpose", &["driver", "fiber", "fs", "process", "runtime", "sync", "sys"]),
     ("os", &["fs", "net", "process"]),
     ("sim", &["cancel", "driver::sim", "fs", "runtime", "sys"]),
 ];

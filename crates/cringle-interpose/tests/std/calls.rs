@@ -247,8 +247,8 @@ fn resolver_and_clocks_wait_only_their_fiber() {
     });
 }
 
-/// glibc reads a file of aliases before it asks a server: here a FIFO, which has no writer until the
-/// deadline has passed.
+/// glibc reads a file of aliases before it asks a server: here a FIFO, which has no writer until
+/// the deadline has passed.
 #[test]
 fn deadline_ends_the_wait_for_the_resolver() {
     let Some(fifo) = std::env::var_os("HOSTALIASES") else {
