@@ -25,7 +25,7 @@ fn lock_over_a_wait_is_reported_once() {
     };
     if let Some(reports) = reports("lock_over_a_wait_is_reported_once", body) {
         let (taken, waited) = (at("lock"), at("wait in a lock"));
-        assert_one(&reports, &["'main'", "`detect::Mutex`", &taken, "blocking pool at", &waited]);
+        assert_one(&reports, &["'main'", "`detect::Mutex`", &taken, "of the pool at", &waited]);
         assert!(reports[0].contains("cringle::sync::Mutex"), "{reports:?}");
     }
 }
