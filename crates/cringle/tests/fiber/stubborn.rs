@@ -192,8 +192,9 @@ fn write_to_frozen_file_system_outlasts_its_deadline() {
     let reports: Vec<_> = text.lines().filter(|line| line.contains("still waits for")).collect();
     assert_eq!(reports.len(), 2);
     for worker in [0, 1] {
-        let part = format!("'writer {worker}' was out of time 5 s ago");
-        assert!(reports.iter().any(|line| line.contains(&part) && line.contains("write")));
+        let part = format!("'writer {worker}' (spawned at ");
+        let is_its = |line: &&&str| line.contains(&part) && line.contains("out of time 5 s ago");
+        assert!(reports.iter().find(is_its).is_some_and(|line| line.contains("write")), "{text}");
     }
 }
 
