@@ -121,14 +121,14 @@ fn the_summary_lists_every_chapter() {
     assert_eq!(listed, files);
 }
 
-/// The first lines of the programs that a page shows. (What a page includes from another program is
+/// The first lines of the programs that a page shows. (What a page copies from another program is
 /// compiled with that program.)
 fn programs(text: &str) -> Vec<&str> {
     let lines: Vec<_> = text.lines().collect();
     let starts = lines
         .windows(2)
-        .filter(|lines| lines[0].starts_with("```rust") && !lines[1].starts_with("{{#include "));
-    starts.map(|lines| lines[0]).collect()
+        .filter(|lines| lines[1].starts_with("```rust") && !lines[0].starts_with("<!-- copy of "));
+    starts.map(|lines| lines[1]).collect()
 }
 
 #[test]
