@@ -1,5 +1,6 @@
 import os
 import pathlib
+import signal
 import sys
 import sysconfig
 import tempfile
@@ -9,6 +10,9 @@ import pytest
 import cringle
 
 PAGE = 4096
+
+# A shell's background job ignores this signal, and Python then has no handler of its own.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # All tests of a free-threaded interpreter run without a GIL, which an import could enable.
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
