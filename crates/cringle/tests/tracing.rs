@@ -234,26 +234,29 @@ fn library_emits_events_of_fibers_and_operations() {
 #[test]
 fn events_name_the_fiber_that_causes_them() {
     let id = || format!("{:?}", fiber::current().id());
-    let ids = std::cell::RefCell::new(Vec::new());
+    let mut ids = Vec::new();
     let records = recorded(|| {
         on_one_worker(|| {
-            fiber::scope(|s| {
+            let members = fiber::scope(|s| {
                 let work = || {
                     cringle::fs::write("/dev/null", "x").unwrap();
                     fiber::yield_now();
                     fiber::sleep(Duration::from_millis(1));
-                    ids.borrow_mut().push(id());
+                    id()
                 };
-                fiber::Builder::new().name("named".into()).spawn_scoped_local(s, work).unwrap();
-                fiber::Builder::new().spawn_scoped_local(s, work).unwrap();
+                let named = fiber::Builder::new().name("named".into());
+                let named = named.spawn_scoped_local(s, work).unwrap();
+                let unnamed = fiber::Builder::new().spawn_scoped_local(s, work).unwrap();
+                // Which of them ends first differs.
+                [named, unnamed].map(|member| member.join().unwrap())
             });
             fiber::scope(|s| s.cancel());
-            ids.borrow_mut().push(id());
+            ids.extend(members);
+            ids.push(id());
         });
     });
     let records: Vec<Record> =
         records.into_iter().filter(|record| record.target == "cringle").collect();
-    let ids = ids.into_inner();
     let number = |record: &Record, field| format!("ThreadId(Fiber({}))", record.fields[field]);
     // The fiber and the new one, by their numbers.
     let spawned: Vec<String> =
