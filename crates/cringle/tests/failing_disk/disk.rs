@@ -3,7 +3,7 @@
 use crate::server::{self, Behaviour};
 use fuser::BackgroundSession;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tempfile::TempDir;
@@ -101,17 +101,16 @@ impl Drop for Disk {
     }
 }
 
-/// Until a child of another test executes its program, it has this test's files open, and their
-/// file system is busy. `spawn` returns after that.
-static SPAWNING: Mutex<()> = Mutex::new(());
+/// While a child of one test begins its program, it has the files of all tests open, and their file
+/// systems are busy. `spawn` may return before the child has closed them, so only one child lives
+/// at a time.
+static CHILD: Mutex<()> = Mutex::new(());
 
 fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
-    let child = {
-        let _spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut command = Command::new(command);
-        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    let output = {
+        let _only = CHILD.lock().unwrap_or_else(PoisonError::into_inner);
+        Command::new(command).args(arguments).output()
     };
-    let output = child.and_then(Child::wait_with_output);
     let output = output.map_err(|e| format!("{command}: {e}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8(output.stdout).unwrap()),
