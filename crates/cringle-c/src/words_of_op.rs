@@ -75,21 +75,21 @@ fn misaligned(fd: RawFd, op: &cringle_op) -> Option<String> {
         return None;
     }
     let values = [
-        ("the buffer's address", op.buf.addr() as u64),
-        ("the length", op.len),
-        ("the offset", op.offset),
+        (format!("the buffer's address {:#x}", op.buf.addr()), op.buf.addr() as u64),
+        (format!("the length {}", op.len), op.len),
+        (format!("the offset {}", op.offset), op.offset),
     ];
     let Some((memory, disk)) = alignment(fd) else {
-        let values = values.map(|(name, value)| format!("{name} {value}")).join(", ");
+        let values = values.map(|(words, _)| words).join(", ");
         return Some(format!(
             "it is direct, and the kernel does not report which alignment the file needs, usually \
              512 or 4096 bytes: {values} must be multiples; align them, or open the file without \
              O_DIRECT"
         ));
     };
-    let wrong = |((name, value), unit): ((&str, u64), u32)| {
+    let wrong = |((words, value), unit): ((String, u64), u32)| {
         let is_aligned = value.is_multiple_of(u64::from(unit));
-        (!is_aligned).then(|| format!("{name} {value} is not a multiple of {unit}"))
+        (!is_aligned).then(|| format!("{words} is not a multiple of {unit}"))
     };
     let parts = values.into_iter().zip([memory, disk, disk]);
     let wrong: Vec<String> = parts.filter_map(wrong).collect();

@@ -197,8 +197,11 @@ static void misaligned_direct_read_names_what_is_misaligned(void)
     char words[512], small[10];
     int fd = numbered_file(O_RDONLY | O_DIRECT);
     struct cringle_op offset = op(CRINGLE_READ, fd, memory, PAGE, 7),
-                      length = op(CRINGLE_READ, fd, memory, 100, 0);
+                      length = op(CRINGLE_READ, fd, memory, 100, 0),
+                      address = op(CRINGLE_READ, fd, (void *)0x12345, PAGE, 0);
     CHECK_EQ(result_of(io, op(CRINGLE_READ, fd, memory, PAGE, PAGE)), PAGE);
+    cringle_op_error(io, &address, -EINVAL, words, sizeof words);
+    CHECK(strstr(words, "the buffer's address 0x12345 ") != NULL);
     CHECK_EQ(result_of(io, offset), -EINVAL);
     cringle_op_error(io, &offset, -EINVAL, words, sizeof words);
     CHECK(strstr(words, "the offset 7 ") != NULL);
