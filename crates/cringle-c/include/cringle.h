@@ -18,7 +18,7 @@
  * The version of the binary interface. It grows with each addition; a library works with each
  * program that was compiled with the header of an earlier version.
  */
-#define CRINGLE_ABI_VERSION 1
+#define CRINGLE_ABI_VERSION 2
 
 /**
  * Use io_uring where the kernel allows it, otherwise threads. (`CRINGLE_DRIVER` in the environment
@@ -101,6 +101,11 @@
 #define CRINGLE_MAX_OPS 1048576
 
 /**
+ * The largest depth of a queue.
+ */
+#define CRINGLE_MAX_DEPTH 65536
+
+/**
  * The value of `*status` while a submission of `cringle_submit_eventfd` is under way.
  */
 #define CRINGLE_PENDING INT32_MIN
@@ -178,7 +183,7 @@ struct cringle_op {
      */
     int32_t buffer;
     /**
-     * Anything. The library ignores it.
+     * Anything. `cringle_queue_poll` returns it; otherwise the library ignores it.
      */
     uint64_t user_data;
     /**
@@ -192,8 +197,9 @@ struct cringle_op {
  *
  * `failed` is what `cringle_submit` would have returned. The function is called once, on a thread
  * of the library, on a stack of 1 MiB. Other submissions of that thread wait until it returns. It
- * may call each function of this library but `cringle_submit` and `cringle_close`, which return
- * `-EDEADLK` there, for any engine. No other callback runs on its thread meanwhile.
+ * may call each function of this library but those that wait (`cringle_submit`, `cringle_close`,
+ * `cringle_queue_close`, `cringle_queue_poll` with a time), which return `-EDEADLK` there, for any
+ * engine. No other callback runs on its thread meanwhile.
  *
  * It must return: no `longjmp`, no exception, no `pthread_exit`. It must not call `fork`: a child
  * has no copy of that stack. `posix_spawn` works, but a child inherits the blocked signals of the
@@ -203,9 +209,9 @@ struct cringle_op {
 typedef void (*cringle_callback)(void *arg, int failed);
 
 /**
- * A submission that is under way: the number that `cringle_submit_cb` and `cringle_submit_eventfd`
- * store. It is never 0. No other submission of the process gets it, of any engine, before 2^40
- * have begun after it.
+ * A submission that is under way: the number that `cringle_submit_cb`, `cringle_submit_eventfd`
+ * and `cringle_queue_submit` store. It is never 0. No other submission of the process gets it, of
+ * any engine, before 2^40 have begun after it.
  */
 typedef uint64_t cringle_submission;
 
@@ -219,7 +225,7 @@ struct cringle_stats {
      */
     uint64_t size;
     /**
-     * Submissions that have ended.
+     * Submissions that have ended. Each operation of a queue counts as one.
      */
     uint64_t submissions;
     /**
@@ -255,6 +261,26 @@ struct cringle_stats {
      * Sleeps of the workers in the kernel.
      */
     uint64_t sleeps;
+};
+
+/**
+ * A queue of an engine: the number that `cringle_queue_open` stores. It is at least 0, and is used
+ * again as late as the number of a registered file.
+ */
+typedef int32_t cringle_queue;
+
+/**
+ * The end of an operation of a queue.
+ */
+struct cringle_completion {
+    /**
+     * That of the operation.
+     */
+    uint64_t user_data;
+    /**
+     * The number of bytes (0 for a sync), or `-errno`.
+     */
+    int64_t result;
 };
 
 /**
@@ -385,6 +411,9 @@ int cringle_submit_eventfd(cringle_io io,
  * disk. The result of both is `-ECANCELED`. An operation that the kernel does not end, or that has
  * ended, keeps its result.
  *
+ * An operation of a queue is a submission. One that waits for its turn in the queue ends when its
+ * turn comes.
+ *
  * Returns 0, or `-ESRCH` if the submission has ended, or `-EBADF`.
  */
 int cringle_cancel(cringle_io io, cringle_submission submission);
@@ -439,13 +468,89 @@ size_t cringle_last_error(char *text, size_t size);
 
 /**
  * Closes an engine: refuses further submissions, waits for those that are under way and for their
- * callbacks, and ends the threads. Afterwards the number is refused. Of several threads that close
- * an engine, one gets 0, and the others `-EBADF` when it is closed.
+ * callbacks, closes the queues, and ends the threads. Afterwards the number is refused. Of several
+ * threads that close an engine, one gets 0, and the others `-EBADF` when it is closed.
  *
  * Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback calls it, of this engine or
  * another one; then the engine stays open.
  */
 int cringle_close(cringle_io io);
+
+/**
+ * Opens a queue of the engine, and stores its number in `*queue`. The operations that are
+ * submitted to it have a completion each, in the order in which they end.
+ *
+ * `depth` is the most operations that are submitted and whose completions are not polled, between
+ * 1 and `CRINGLE_MAX_DEPTH`. Of these, at most `params.in_flight_limit`, and at most 1000, are
+ * performed at the same time; the others wait. The queues of an engine take turns.
+ *
+ * Returns 0, or `-EBADF`, `-ESRCH`, `-EFAULT`, `-EINVAL` or `-ENOSPC` (65536 queues are open).
+ *
+ * The caller ensures: `queue` is NULL or writable.
+ */
+int cringle_queue_open(cringle_io io, uint32_t depth, cringle_queue *queue);
+
+/**
+ * Submits the first of the operations, as many as the queue has room for, and does not wait.
+ *
+ * Each of them gets one completion, with its `user_data`, as soon as it has ended. They run at the
+ * same time, in no order, and so do syncs: poll the completions of the writes that a sync shall
+ * cover before it is submitted. `ops` is the caller's again when the function returns; a buffer
+ * and a descriptor belong to the library until the operation's completion is polled. What is
+ * registered is kept as by `cringle_submit_cb`.
+ *
+ * `submissions` may be NULL; otherwise the number of each operation for `cringle_cancel` is stored
+ * there before it starts. Any number of threads may submit to a queue and poll it.
+ *
+ * Returns the number of operations that were submitted: less than `count`, also 0, if the queue is
+ * full; poll it, and submit the rest. Otherwise none was submitted, and it returns `-EBADF` (no
+ * such engine or queue, or one that is being closed), `-ESRCH`, `-EFAULT`, `-EINVAL`, `-E2BIG` or
+ * `-EAGAIN` as `cringle_submit_cb`.
+ *
+ * The caller ensures: `ops` has `count` elements, and so has `submissions` if it is not NULL; what belongs to the
+ * library is used by no other code.
+ */
+int cringle_queue_submit(cringle_io io,
+                         cringle_queue queue,
+                         const struct cringle_op *ops,
+                         size_t count,
+                         cringle_submission *submissions);
+
+/**
+ * Stores up to `count` completions in `out`, those that arrived first. If there is none, waits
+ * until one arrives, at most `timeout_ms` milliseconds, or for ever if that is negative. A signal
+ * does not end the wait.
+ *
+ * Returns the number of completions, 0 if the time has passed, or `-EBADF` (no such engine or
+ * queue, or it is closed and all its completions are polled), `-ESRCH`, `-EFAULT`, `-EINVAL` (also
+ * a `count` of 0), or `-EDEADLK` (a callback calls it with a time other than 0).
+ *
+ * The caller ensures: `out` has `count` elements.
+ */
+int cringle_queue_poll(cringle_io io,
+                       cringle_queue queue,
+                       struct cringle_completion *out,
+                       size_t count,
+                       int timeout_ms);
+
+/**
+ * Returns a descriptor for event loops, which is readable while completions can be polled. It is
+ * the library's: only wait for it, do not read, write or close it. `cringle_queue_close` and
+ * `cringle_close` close it. (With `EPOLLET`, poll the queue until it has no completion.)
+ *
+ * Returns it, the same at each call, or `-EBADF`, `-ESRCH`, `-EMFILE` or `-ENFILE`.
+ */
+int cringle_queue_fd(cringle_io io, cringle_queue queue);
+
+/**
+ * Closes a queue: refuses further operations, and waits for those that are under way; to wait for
+ * less, cancel them first. Completions that were not polled are discarded, unless another thread
+ * that waits in `cringle_queue_poll` gets them. Afterwards the number is refused.
+ *
+ * Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback calls it; then the queue stays
+ * open.
+ */
+int cringle_queue_close(cringle_io io, cringle_queue queue);
 
 /**
  * Registers files, and stores the number of each in `numbers`, for operations with

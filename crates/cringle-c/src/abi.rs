@@ -4,22 +4,27 @@ use std::ffi::{c_int, c_void};
 
 /// The version of the binary interface. It grows with each addition; a library works with each
 /// program that was compiled with the header of an earlier version.
-pub const CRINGLE_ABI_VERSION: u32 = 1;
+pub const CRINGLE_ABI_VERSION: u32 = 2;
 
 /// An engine: the number that `cringle_open` stores. It is never 0, and it is not used again.
 pub type cringle_io = u64;
 
-/// A submission that is under way: the number that `cringle_submit_cb` and `cringle_submit_eventfd`
-/// store. It is never 0. No other submission of the process gets it, of any engine, before 2^40
-/// have begun after it.
+/// A submission that is under way: the number that `cringle_submit_cb`, `cringle_submit_eventfd`
+/// and `cringle_queue_submit` store. It is never 0. No other submission of the process gets it, of
+/// any engine, before 2^40 have begun after it.
 pub type cringle_submission = u64;
+
+/// A queue of an engine: the number that `cringle_queue_open` stores. It is at least 0, and is used
+/// again as late as the number of a registered file.
+pub type cringle_queue = i32;
 
 /// The function that `cringle_submit_cb` calls when a submission has ended.
 ///
 /// `failed` is what `cringle_submit` would have returned. The function is called once, on a thread
 /// of the library, on a stack of 1 MiB. Other submissions of that thread wait until it returns. It
-/// may call each function of this library but `cringle_submit` and `cringle_close`, which return
-/// `-EDEADLK` there, for any engine. No other callback runs on its thread meanwhile.
+/// may call each function of this library but those that wait (`cringle_submit`, `cringle_close`,
+/// `cringle_queue_close`, `cringle_queue_poll` with a time), which return `-EDEADLK` there, for any
+/// engine. No other callback runs on its thread meanwhile.
 ///
 /// It must return: no `longjmp`, no exception, no `pthread_exit`. It must not call `fork`: a child
 /// has no copy of that stack. `posix_spawn` works, but a child inherits the blocked signals of the
@@ -111,10 +116,23 @@ pub struct cringle_op {
     pub flags: u32,
     /// The number of a registered buffer, with `CRINGLE_OP_REGISTERED_BUFFER`; otherwise 0.
     pub buffer: i32,
-    /// Anything. The library ignores it.
+    /// Anything. `cringle_queue_poll` returns it; otherwise the library ignores it.
     pub user_data: u64,
     /// 0.
     pub reserved: [u64; 2],
+}
+
+/// The largest depth of a queue.
+pub const CRINGLE_MAX_DEPTH: u32 = 65536;
+
+/// The end of an operation of a queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cringle_completion {
+    /// That of the operation.
+    pub user_data: u64,
+    /// The number of bytes (0 for a sync), or `-errno`.
+    pub result: i64,
 }
 
 /// The value of `*status` while a submission of `cringle_submit_eventfd` is under way.
@@ -137,7 +155,7 @@ pub struct cringle_buffer {
 pub struct cringle_stats {
     /// `sizeof(struct cringle_stats)`, which the caller sets.
     pub size: u64,
-    /// Submissions that have ended.
+    /// Submissions that have ended. Each operation of a queue counts as one.
     pub submissions: u64,
     /// Operations that have ended.
     pub operations: u64,

@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::error::Error;
 use crate::notify::Notify;
 use crate::ops::Ops;
+use crate::queue::{Queued, Queues};
 use crate::registered::{Registered, Tables};
 use crate::submissions::{Pending, Submissions};
 use cringle::block::{BlockIo, BlockIoBuilder};
@@ -11,6 +12,7 @@ use cringle::fiber;
 use cringle::runtime::{self, Driver, DriverChoice};
 use std::ffi::{OsString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +24,9 @@ pub(crate) struct Engine {
     pub(crate) io: BlockIo,
     pub(crate) registered: Registered,
     pub(crate) submissions: Submissions,
+    pub(crate) queues: Queues,
+    /// The operations that a worker has in the kernel at once.
+    pub(crate) in_flight_limit: u32,
     /// How the operations reach the kernel. It is kept, because a question to a worker would
     /// suspend the callback that asks.
     pub(crate) driver: Driver,
@@ -58,8 +63,21 @@ struct Accepted {
 // library's until the submission has ended, and the callback may be called on any thread.
 unsafe impl Send for Job {}
 
+fn or(value: u32, default: u32) -> u32 {
+    if value == 0 { default } else { value }
+}
+
+fn batch_limit(params: &cringle_params) -> u32 {
+    or(params.batch_limit, 64)
+}
+
+/// Returns the operations that a worker may have in the kernel at once.
+fn in_flight_limit(params: &cringle_params) -> u32 {
+    or(params.in_flight_limit, batch_limit(params).max(192))
+}
+
 /// Returns the options that the parameters choose.
-pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> {
+fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> {
     let driver = match params.driver {
         CRINGLE_DRIVER_AUTO => DriverChoice::Auto,
         CRINGLE_DRIVER_URING => DriverChoice::Uring,
@@ -74,16 +92,15 @@ pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> 
         let text = format!("params.flags has bits that this version does not know: {unknown:#x}");
         return Err(Error::new(libc::EINVAL, text));
     }
-    let or = |value: u32, default: u32| if value == 0 { default } else { value };
-    let (workers, batch_limit) = (or(params.workers, 1), or(params.batch_limit, 64));
+    let workers = or(params.workers, 1);
     if workers > MAX_WORKERS {
         let text = format!("params.workers is {workers}, and must be at most {MAX_WORKERS}");
         return Err(Error::new(libc::EINVAL, text));
     }
     let builder = BlockIo::builder()
         .workers(workers as usize)
-        .batch_limit(batch_limit)
-        .in_flight_limit(or(params.in_flight_limit, batch_limit.max(192)))
+        .batch_limit(batch_limit(params))
+        .in_flight_limit(in_flight_limit(params))
         .pin(params.flags & CRINGLE_OPEN_PIN != 0)
         .iopoll(params.flags & CRINGLE_OPEN_IOPOLL != 0)
         .driver(driver)
@@ -98,23 +115,27 @@ pub(crate) fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> 
 impl Engine {
     /// Starts an engine. In a callback, this blocks the callback's thread until it has started: if
     /// it suspended the callback instead, another callback would run in the middle of it.
-    pub(crate) fn start_workers(builder: BlockIoBuilder) -> Result<Engine, Error> {
+    pub(crate) fn start_workers(params: &cringle_params) -> Result<Engine, Error> {
+        let (builder, in_flight_limit) = (builder(params)?, in_flight_limit(params));
+        let start = move || Engine::new(builder, in_flight_limit);
         if runtime::worker().is_none() {
-            return Engine::new(builder);
+            return start();
         }
         let thread = std::thread::Builder::new().name("cringle-open".into());
-        let thread = thread.spawn(move || Engine::new(builder)).map_err(Error::of_start)?;
+        let thread = thread.spawn(start).map_err(Error::of_start)?;
         let engine = thread.join();
         engine.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
-    fn new(builder: BlockIoBuilder) -> Result<Engine, Error> {
+    fn new(builder: BlockIoBuilder, in_flight_limit: u32) -> Result<Engine, Error> {
         let io = builder.build().map_err(Error::of_start)?;
         let driver = io.call(runtime::driver)?;
         Ok(Engine {
             io,
             registered: Registered::default(),
             submissions: Submissions::default(),
+            queues: Queues::default(),
+            in_flight_limit,
             driver,
             counters: Counters::default(),
         })
@@ -158,22 +179,49 @@ impl Engine {
         let in_flight = InFlight(&self.counters.in_flight);
         // SAFETY: the contract of the submission: the memory is the library's until it has ended.
         let mut ops = unsafe { Ops::new(job.ops, job.results, job.count) };
+        let failed = self.perform(&mut ops, pending, &registered);
+        // What is unregistered by now is closed before the caller learns of the end.
+        drop(registered);
+        drop(in_flight);
+        self.submissions.end(pending);
+        job.notify.notify(failed);
+    }
+
+    /// Performs operations where `cancel` reaches them. Returns the number that failed.
+    fn perform(&self, ops: &mut Ops<'_>, pending: Pending, registered: &Tables) -> c_int {
         let performed = catch_unwind(AssertUnwindSafe(|| {
             fiber::scope(|scope| {
                 let cancellable = self.submissions.attach(pending, scope);
-                ops.perform(&registered);
+                ops.perform(registered);
                 drop(cancellable);
             });
         }));
         if performed.is_err() {
             ops.results.fill(-i64::from(libc::ENOTRECOVERABLE));
         }
-        let failed = self.count(&ops);
-        // What is unregistered by now is closed before the caller learns of the end.
+        self.count(ops)
+    }
+
+    /// Counts an operation of a queue as under way, and gives it its number.
+    pub(crate) fn accept(&self) -> Result<Pending, Error> {
+        let pending = self.submissions.begin()?;
+        InFlight::begin(self).keep();
+        Ok(pending)
+    }
+
+    /// Performs an operation of a queue on a fiber.
+    pub(crate) fn perform_queued(&self, queued: Queued) -> cringle_completion {
+        let Queued { op, pending, registered } = queued;
+        // It counts since it was accepted.
+        let in_flight = InFlight(&self.counters.in_flight);
+        let mut result = 0;
+        let mut ops = Ops { ops: slice::from_ref(&op), results: slice::from_mut(&mut result) };
+        self.perform(&mut ops, pending, &registered);
+        // As in `run`, before the caller learns of the end.
         drop(registered);
         drop(in_flight);
         self.submissions.end(pending);
-        job.notify.notify(failed);
+        cringle_completion { user_data: op.user_data, result }
     }
 
     /// Counts the results, and returns the number of operations that failed.

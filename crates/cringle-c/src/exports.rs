@@ -1,7 +1,7 @@
 //! The exported functions.
 
 use crate::abi::*;
-use crate::engine::{self, Engine, Job};
+use crate::engine::{Engine, Job};
 use crate::error::{Error, border, border_of_words, copy_text, last};
 use crate::notify::Notify;
 use crate::ops::Ops;
@@ -53,8 +53,8 @@ pub unsafe extern "C" fn cringle_open(params: *const cringle_params, io: *mut cr
             return Err(null("io"));
         }
         // SAFETY: this function's contract.
-        let builder = engine::builder(&unsafe { params::read_params(params) }?)?;
-        let engine = signals::while_blocked(|| Engine::start_workers(builder))?;
+        let params = unsafe { params::read_params(params) }?;
+        let engine = signals::while_blocked(|| Engine::start_workers(&params))?;
         let number = handles::add(Arc::new(engine))?;
         // SAFETY: this function's contract.
         unsafe { io.write(number) };
@@ -176,6 +176,9 @@ pub unsafe extern "C" fn cringle_submit_eventfd(
 /// disk. The result of both is `-ECANCELED`. An operation that the kernel does not end, or that has
 /// ended, keeps its result.
 ///
+/// An operation of a queue is a submission. One that waits for its turn in the queue ends when its
+/// turn comes.
+///
 /// Returns 0, or `-ESRCH` if the submission has ended, or `-EBADF`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cringle_cancel(io: cringle_io, submission: cringle_submission) -> c_int {
@@ -284,8 +287,8 @@ pub unsafe extern "C" fn cringle_last_error(text: *mut c_char, size: usize) -> u
 }
 
 /// Closes an engine: refuses further submissions, waits for those that are under way and for their
-/// callbacks, and ends the threads. Afterwards the number is refused. Of several threads that close
-/// an engine, one gets 0, and the others `-EBADF` when it is closed.
+/// callbacks, closes the queues, and ends the threads. Afterwards the number is refused. Of several
+/// threads that close an engine, one gets 0, and the others `-EBADF` when it is closed.
 ///
 /// Returns 0, or `-EBADF`, `-ESRCH`, or `-EDEADLK` if a callback calls it, of this engine or
 /// another one; then the engine stays open.
@@ -297,6 +300,7 @@ pub extern "C" fn cringle_close(io: cringle_io) -> c_int {
             let text = "cringle_close would wait in a callback: close on another thread";
             return Err(Error::new(libc::EDEADLK, text));
         }
+        engine.queues.close();
         engine.io.close()?;
         handles::remove(io)?;
         Ok(0)
@@ -304,20 +308,29 @@ pub extern "C" fn cringle_close(io: cringle_io) -> c_int {
 }
 
 #[cold]
-fn null(name: &str) -> Error {
+pub(crate) fn null(name: &str) -> Error {
     Error::new(libc::EFAULT, format!("`{name}` is NULL"))
 }
 
 fn check(ops: *const cringle_op, count: usize, results: *mut i64) -> Result<(), Error> {
+    check_ops(ops, count)?;
+    check_array(results, count, "results")
+}
+
+pub(crate) fn check_ops(ops: *const cringle_op, count: usize) -> Result<(), Error> {
     if count > CRINGLE_MAX_OPS as usize {
         let text = format!("{count} operations: at most {CRINGLE_MAX_OPS} fit in a submission");
         return Err(Error::new(libc::E2BIG, text));
     }
-    if count > 0 && (ops.is_null() || results.is_null()) {
-        return Err(null(if ops.is_null() { "ops" } else { "results" }));
+    check_array(ops, count, "ops")
+}
+
+/// Checks an array of elements that are aligned to 8 bytes.
+pub(crate) fn check_array<T>(array: *const T, count: usize, name: &str) -> Result<(), Error> {
+    if count > 0 && array.is_null() {
+        return Err(null(name));
     }
-    if !ops.is_aligned() || !results.is_aligned() {
-        let name = if ops.is_aligned() { "results" } else { "ops" };
+    if !array.is_aligned() {
         return Err(Error::new(libc::EINVAL, format!("`{name}` is not aligned to 8 bytes")));
     }
     Ok(())

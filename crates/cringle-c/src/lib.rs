@@ -23,6 +23,8 @@ mod large;
 mod notify;
 mod ops;
 mod params;
+mod queue;
+mod queue_calls;
 mod register;
 mod registered;
 mod registry;
@@ -35,4 +37,5 @@ mod words_of_op;
 
 pub use abi::*;
 pub use exports::*;
+pub use queue_calls::*;
 pub use register::*;

@@ -1,10 +1,11 @@
-//! How the caller of a submission learns of its end.
+//! How the caller of a submission learns of its end, and the descriptor of a queue.
 
 use crate::abi::CRINGLE_PENDING;
 use crate::error::Error;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// See the module.
@@ -51,6 +52,37 @@ impl Notify {
                 add_one(eventfd);
             }
         }
+    }
+}
+
+/// An eventfd of the library, which is readable between `set` and `clear`.
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    pub(crate) fn new() -> io::Result<Event> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new.
+        Ok(Event(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    pub(crate) fn set(&self) {
+        // It fails only if the count is the largest, and then the eventfd is readable.
+        let _ = add(self.fd(), 1);
+    }
+
+    pub(crate) fn clear(&self) {
+        let mut count = 0_u64;
+        // SAFETY: the variable has 8 bytes. The call does not wait, and fails if the count is 0.
+        unsafe { libc::read(self.fd(), (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 

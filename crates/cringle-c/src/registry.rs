@@ -1,4 +1,4 @@
-//! Registered files and buffers, by numbers with a generation.
+//! Registered files and buffers, and queues, by numbers with a generation.
 //!
 //! The generations are those of the process: no other engine, and no other kind of value, has the
 //! same number, until the numbers of its slot are used up, which are 32,767. A slot is used again
@@ -77,6 +77,15 @@ impl<T> Registry<T> {
             Content::Value(value) if slot.generation == generation => Some(value),
             _ => None,
         }
+    }
+
+    /// Returns all values.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        slots.filter_map(|slot| match &slot.content {
+            Content::Value(value) => Some(value),
+            Content::Free { .. } => None,
+        })
     }
 }
 

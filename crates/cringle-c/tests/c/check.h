@@ -137,6 +137,6 @@ struct test_case {
 };
 
 extern const struct test_case results_cases[], misuse_cases[], lifecycle_cases[], async_cases[],
-    system_cases[], registered_cases[], large_cases[];
+    system_cases[], registered_cases[], large_cases[], queue_cases[];
 
 #endif

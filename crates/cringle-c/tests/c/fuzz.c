@@ -271,6 +271,47 @@ static void submit_eventfd(struct random *random)
     free_submission(new);
 }
 
+static void use_queue(struct random *random)
+{
+    struct submission *new = new_submission(random);
+    cringle_io io = some_engine(random);
+    cringle_submission cancellable[MAX_OPS];
+    struct cringle_completion out[MAX_OPS];
+    cringle_queue queue;
+    uint32_t depth = (uint32_t)(one_in(random, 8) ? odd_number(random) : 1 + below(random, MAX_OPS));
+    int is_depth = depth >= 1 && depth <= CRINGLE_MAX_DEPTH;
+    int result = cringle_queue_open(io, depth, &queue);
+    CHECK(is_gone(result) || result == (is_depth ? 0 : -EINVAL));
+    int left = 0, opened = result == 0;
+    if (opened) {
+        for (size_t i = 0; i < new->count; i++)
+            new->ops[i].user_data = i;
+        left = cringle_queue_submit(io, queue, new->ops, new->count, cancellable);
+        CHECK(is_gone(left) || left == (int)(new->count < depth ? new->count : depth));
+    }
+    if (left > 0)
+        atomic_store(&submissions[below(random, NUMBERS)], cancellable[0]);
+    while (left > 0 && !one_in(random, 16)) {
+        int count = cringle_queue_poll(io, queue, out, 1 + below(random, MAX_OPS),
+                                       one_in(random, 2) ? -1 : 1);
+        CHECK(count >= 0 || is_gone(count));
+        for (int i = 0; i < count; i++) {
+            CHECK(out[i].user_data < new->count);
+            CHECK(out[i].result > -4096);
+            CHECK(out[i].result <= 0 || (uint64_t)out[i].result <= new->ops[out[i].user_data].len);
+            atomic_fetch_add(&succeeded, out[i].result >= 0);
+            atomic_fetch_add(&performed, 1);
+        }
+        left = count < 0 ? 0 : left - count;
+    }
+    if (opened) {
+        result = cringle_queue_close(io, queue);
+        CHECK(result == 0 || is_gone(result));
+    }
+    /* Whatever closed the queue has waited for the operations. */
+    free_submission(new);
+}
+
 static void call_another(struct random *random)
 {
     cringle_io io = some_engine(random);
@@ -338,6 +379,8 @@ static void *run_part(void *arg)
             submit(&random, &list);
         else if (one_in(&random, 8))
             submit_eventfd(&random);
+        else if (one_in(&random, 4))
+            use_queue(&random);
         else
             call_another(&random);
         if (i % 64 == 0)

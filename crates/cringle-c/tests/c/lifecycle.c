@@ -153,6 +153,12 @@ static void use_after_fork(cringle_io io)
     CHECK_EQ(cringle_submit_cb(io, &one, 1, &result, count_call, NULL, NULL), -ESRCH);
     CHECK_EQ(cringle_get_stats(io, &stats), -ESRCH);
     CHECK_EQ(cringle_cancel(io, 1), -ESRCH);
+    struct cringle_completion out;
+    cringle_queue queue = 1 << 16;
+    CHECK_EQ(cringle_queue_submit(io, queue, &one, 1, NULL), -ESRCH);
+    CHECK_EQ(cringle_queue_poll(io, queue, &out, 1, -1), -ESRCH);
+    CHECK_EQ(cringle_queue_close(io, queue), -ESRCH);
+    CHECK_EQ(cringle_queue_open(io, 1, &queue), -ESRCH);
     CHECK_EQ(cringle_close(io), -ESRCH);
     /* An engine of its own works, and its number is another one. */
     cringle_io own = opened(NULL);

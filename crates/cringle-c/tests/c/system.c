@@ -124,12 +124,16 @@ static void few_descriptors_are_an_error_with_words(void)
     cringle_io io = 0, first = opened(NULL);
     struct cringle_op one = op(CRINGLE_READ, numbered_file(O_RDONLY), memory, PAGE, 0);
     int32_t number;
+    cringle_queue queue;
+    CHECK_EQ(cringle_queue_open(first, 1, &queue), 0);
     limit_descriptors(0);
     CHECK_EQ(cringle_open(NULL, &io), -EMFILE);
     check_last_error("open files");
     CHECK_EQ(io, 0);
     CHECK_EQ(cringle_register_files(first, &one.fd, 1, &number), -EMFILE);
     check_last_error("cannot be duplicated");
+    CHECK_EQ(cringle_queue_fd(first, queue), -EMFILE);
+    check_last_error("ulimit -n");
     /* What is open goes on. */
     CHECK_EQ(result_of(first, one), PAGE);
     CHECK_EQ(cringle_close(first), 0);

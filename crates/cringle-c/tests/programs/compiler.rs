@@ -21,8 +21,8 @@ const WARNINGS: [&str; 7] = [
     "-Wno-unused-function",
 ];
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-const CASES: [&str; 8] =
-    ["main", "results", "misuse", "lifecycle", "async", "system", "registered", "large"];
+const CASES: [&str; 9] =
+    ["main", "results", "misuse", "lifecycle", "async", "system", "registered", "large", "queue"];
 
 /// Prints that a test is skipped because this tool is missing; `CRINGLE_TOOLS=required` makes it a
 /// failure.

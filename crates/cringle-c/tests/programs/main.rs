@@ -69,6 +69,17 @@ cases! { Build::Sanitized;
     limit_of_file_sizes_leaves_the_bytes_before_it,
     large_and_small_operations_share_an_array,
     cancel_takes_effect_between_pieces,
+    each_operation_has_a_completion,
+    full_queue_accepts_the_first_operations,
+    small_operation_completes_before_a_large_one,
+    descriptor_is_readable_while_completions_wait,
+    cancelled_operations_end_one_by_one,
+    queues_of_a_worker_take_turns,
+    operations_are_accepted_or_refused_beside_a_close,
+    close_of_the_engine_performs_what_was_accepted,
+    wrong_queue_calls_are_refused_with_words,
+    callback_submits_to_a_queue_and_does_not_wait,
+    queued_operation_keeps_what_was_registered,
 }
 
 cases! { Build::Plain;
@@ -82,6 +93,7 @@ fn panics_stay_in_the_library() {
         return println!("skipped: the library is built without debug assertions");
     }
     run_case(Build::Sanitized, "panics_stay_in_the_library", &[]);
+    run_case(Build::Sanitized, "panic_in_a_queued_operation_is_its_result", &[]);
 }
 
 #[test]

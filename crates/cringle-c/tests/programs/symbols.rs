@@ -77,7 +77,9 @@ fn interface_grows_by_versions() {
 /// The sizes and offsets are part of the binary interface.
 #[test]
 fn structures_have_their_layout() {
-    use cringle_c::{cringle_buffer, cringle_op, cringle_params, cringle_stats};
+    use cringle_c::{
+        cringle_buffer, cringle_completion, cringle_op, cringle_params, cringle_stats,
+    };
     use std::mem::offset_of;
     assert_eq!([size_of::<cringle_op>(), align_of::<cringle_op>()], [64, 8]);
     assert_eq!(
@@ -96,6 +98,7 @@ fn structures_have_their_layout() {
     assert_eq!(offset_of!(cringle_params, driver), 20);
     assert_eq!(offset_of!(cringle_stats, sleeps), 72);
     assert_eq!(size_of::<cringle_buffer>(), 16);
+    assert_eq!([size_of::<cringle_completion>(), offset_of!(cringle_completion, result)], [16, 8]);
 }
 
 #[test]
