@@ -34,7 +34,7 @@ impl Failed<'_> {
                 PyRuntimeError::new_err("cringle is not imported yet: import it first")
             })?;
             let errno = self.error.map(errno_of);
-            let text = self.error.filter(|e| e.raw_os_error().is_none()).map(|e| e.to_string());
+            let text = self.error.filter(|e| e.raw_os_error().is_none()).map(of_python);
             let place = (self.index, self.offset, self.wanted, self.is_write);
             let arguments = (errno, text, self.name, place, &self.counts);
             failure.bind(py).call1(arguments)
@@ -48,9 +48,15 @@ pub(crate) fn of_file(py: Python<'_>, error: &io::Error, name: &Py<PyAny>) -> Py
     let errno = errno_of(error);
     let text = match error.raw_os_error() {
         Some(errno) => strerror(py, errno),
-        None => error.to_string(),
+        None => of_python(error),
     };
     PyOSError::new_err((errno, text, name.clone_ref(py)))
+}
+
+/// Returns the text of an error of the library in Rust, with the names of the package.
+fn of_python(error: &io::Error) -> String {
+    let text = error.to_string().replace("a block::AlignedBuf", "a cringle.Buffer");
+    text.replace("OpenOptions::direct", "direct=True")
 }
 
 fn strerror(py: Python<'_>, errno: i32) -> String {

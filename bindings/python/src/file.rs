@@ -7,7 +7,9 @@ use cringle::block::MappedFile;
 use cringle::fs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A file that its handle and the jobs that use it share.
@@ -115,12 +117,12 @@ impl File {
         self.name.clone_ref(py)
     }
 
-    /// The size of the file in bytes, now.
+    /// The size of the file or block device in bytes, now.
     #[getter]
     fn size(&self, py: Python<'_>) -> PyResult<u64> {
         let opened = self.opened()?;
-        let metadata = engine::detached(py, || opened.file().metadata());
-        Ok(metadata.map_err(|e| errors::of_file(py, &e, &self.name))?.len())
+        let size = engine::detached(py, || size_of(opened.file()));
+        size.map_err(|e| errors::of_file(py, &e, &self.name))
     }
 
     /// Whether reads and writes bypass the page cache.
@@ -178,5 +180,21 @@ impl File {
         let name = self.name.bind(py).repr()?;
         let state = if self.closed() { " (closed)" } else { "" };
         Ok(format!("<cringle.File {name}{state}>"))
+    }
+}
+
+/// Returns the size of a file or block device in bytes.
+fn size_of(file: &fs::File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if !metadata.file_type().is_block_device() {
+        return Ok(metadata.len());
+    }
+    /// `_IOR(0x12, 114, size_t)` of linux/fs.h.
+    const BLKGETSIZE64: u32 = 0x8008_1272;
+    let (fd, mut bytes) = (file.as_fd().as_raw_fd(), 0_u64);
+    // SAFETY: the contract of this request: it stores 8 bytes.
+    match unsafe { libc::ioctl(fd, BLKGETSIZE64 as libc::Ioctl, &raw mut bytes) } {
+        0 => Ok(bytes),
+        _ => Err(io::Error::last_os_error()),
     }
 }

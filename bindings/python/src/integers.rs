@@ -161,6 +161,8 @@ impl<'py> Array<'py> {
         array.is_signed = match kind {
             b'b' | b'h' | b'i' | b'l' | b'q' | b'n' => true,
             b'B' | b'H' | b'I' | b'L' | b'Q' | b'N' => false,
+            // NumPy makes floats of an empty list.
+            _ if array.view.len == 0 => false,
             _ => {
                 let format = format.to_string_lossy();
                 return Err(PyTypeError::new_err(format!(
@@ -179,6 +181,7 @@ impl<'py> Array<'py> {
 
     fn values(&self, what: &str) -> PyResult<Vec<u64>> {
         match (self.view.itemsize, self.is_signed) {
+            _ if self.view.len == 0 => Ok(Vec::new()),
             (1, true) => self.read::<i8>(what),
             (2, true) => self.read::<i16>(what),
             (4, true) => self.read::<i32>(what),

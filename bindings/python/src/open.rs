@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -43,6 +44,9 @@ pub(crate) fn open(
         (file, name, entered)
     };
     let file = file.map_err(|e| errors::of_file(py, &e, &name))?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(errors::of_file(py, &is_a_directory(), &name));
+    }
     if direct {
         // Requests that are not aligned are copied, and memory of the caller may be the mapping of
         // a file that was truncated.
@@ -63,6 +67,10 @@ pub(crate) fn open(
     });
     let mapped = mapped.map_err(|e| errors::of_file(py, &e, &name))?;
     Ok(File::new(Opened::of_mapped(mapped, kept_name), name))
+}
+
+fn is_a_directory() -> io::Error {
+    io::Error::from_raw_os_error(libc::EISDIR)
 }
 
 fn permissions_of(object: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -142,11 +150,16 @@ fn open_path(
     options: OpenOptions,
     path: PathBuf,
 ) -> PyResult<(io::Result<fs::File>, Entered)> {
-    let is_fifo = engine::detached(py, || {
-        std::fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_fifo())
-    });
-    if !is_fifo {
-        return Ok(engine::detached_for_long(py, entered, || options.open(path)));
+    let found = engine::detached(py, || std::fs::metadata(&path).ok());
+    let is = |kind: fn(&Metadata) -> bool| found.as_ref().is_some_and(kind);
+    if !is(|metadata| metadata.file_type().is_fifo()) {
+        let is_directory = is(Metadata::is_dir);
+        let open = move || match options.open(path) {
+            // A directory has no direct I/O.
+            Err(e) if is_directory && e.raw_os_error().is_none() => Err(is_a_directory()),
+            opened => opened,
+        };
+        return Ok(engine::detached_for_long(py, entered, open));
     }
     let (sender, receiver) = mpsc::channel();
     let thread = thread::Builder::new().name("cringle-open".into());

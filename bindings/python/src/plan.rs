@@ -216,9 +216,14 @@ impl Outcome {
     }
 }
 
-/// Returns the `errno` of an error, or that of its source: an error with a longer text has the
-/// kernel's error as its source.
+/// Returns the `errno` of an error, or that of its source or kind: an error with a longer text may
+/// have the kernel's error as its source.
 pub(crate) fn errno_of(error: &io::Error) -> i32 {
     let source = || error.get_ref()?.source()?.downcast_ref::<io::Error>()?.raw_os_error();
-    error.raw_os_error().or_else(source).unwrap_or(libc::EIO)
+    let of_kind = || match error.kind() {
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        _ => libc::EIO,
+    };
+    error.raw_os_error().or_else(source).unwrap_or_else(of_kind)
 }

@@ -7,6 +7,9 @@ import os
 from array import array
 from typing import Any
 
+#: The largest offset of a file, and the largest end of an operation.
+_MAX_OFFSET = 2**63 - 1
+
 _REMEDIES = {
     errno.EBADF: "open the file with a mode that allows it: r+ reads and writes",
     errno.ECANCELED: "the call was cancelled before the operation was submitted",
@@ -73,6 +76,8 @@ def failure(
         reason += "" if is_write else ", the end of the file"
         error = ShortCountError(None, f"{what}: {reason}; {remedy}", name)
     else:
+        if code == errno.EINVAL and offset + length > _MAX_OFFSET:
+            text = f"it ends at {offset + length}, and the largest offset is {_MAX_OFFSET} (2⁶³ − 1)"
         remedy = None if text else _REMEDIES.get(code)
         reason = text or os.strerror(code)
         error = BatchError(code, f"{what}: {reason}" + (f"; {remedy}" if remedy else ""), name)

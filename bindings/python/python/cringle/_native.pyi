@@ -40,10 +40,11 @@ def open(
     ``mode`` is that of the built-in ``open``: ``r``, ``r+``, ``w``, ``w+``, ``x``, ``x+``. All
     reads and writes are at offsets. An integer is a descriptor, which is duplicated; one that
     appends (``O_APPEND``) is refused. The open of a FIFO waits for the other end; Ctrl-C ends the
-    wait.
+    wait. A directory is an ``IsADirectoryError``.
 
     ``direct=True`` bypasses the page cache; any offset, length and buffer works. ``mapped=True``
-    copies the pages that are in memory without a system call. Both install a handler of SIGBUS for
+    copies the pages that are in memory without a system call; they count as memory of the process
+    (RSS). Both install a handler of SIGBUS for
     the process, once: call ``faulthandler.enable()`` and ``signal.signal(SIGBUS, …)`` before the
     first such ``open``, because a handler that replaces this one later ends the process at a page
     of a truncated file. Raises ``OSError`` as the built-in ``open``.
@@ -58,7 +59,7 @@ class File:
         """The path (``os.fspath`` of a path-like object) or descriptor that it was opened from."""
     @property
     def size(self) -> int:
-        """The size in bytes, now."""
+        """The size of the file or block device in bytes, now."""
     @property
     def direct(self) -> bool:
         """Whether reads and writes bypass the page cache."""
