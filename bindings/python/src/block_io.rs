@@ -71,14 +71,19 @@ impl BlockIo {
     ///
     /// Without ``out``, returns an array of uint8 with a row for each offset, or a list of arrays
     /// if ``length`` has a number for each; without NumPy, a list of memoryviews. ``out`` is a
-    /// writable contiguous buffer that the reads fill one after the other; it is returned.
+    /// writable contiguous buffer that the reads fill one after the other; it is returned. With
+    /// ``as_bytes=True``, returns a list of ``bytes``, with or without NumPy.
     ///
     /// Raises ``BatchError`` for the first read that failed, ``ShortCountError`` if it was short.
     /// With ``strict=False``, returns ``(data, counts)``: for each read the number of bytes, or its
-    /// negated ``errno``.
+    /// negated ``errno``. (``bytes`` have this number of bytes, or none.)
     #[pyo3(
-        signature = (file, offsets, length = None, out = None, *, lengths = None, strict = true)
+        signature = (
+            file, offsets, length = None, out = None, *, lengths = None, strict = true,
+            as_bytes = false
+        )
     )]
+    #[allow(clippy::too_many_arguments, reason = "they are the call's")]
     fn read_many<'py>(
         &self,
         file: &Bound<'py, File>,
@@ -87,11 +92,12 @@ impl BlockIo {
         out: Option<&Bound<'py, PyAny>>,
         lengths: Option<&Bound<'py, PyAny>>,
         strict: bool,
+        as_bytes: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = file.py();
         let _entered = self.begin(py)?;
         let length = reads::one_of(length, lengths)?;
-        match reads::read_many(file, offsets, length, out, strict)? {
+        match reads::read_many(file, offsets, length, out, as_bytes, strict)? {
             Planned::Done(outcome, request) => request.finish(py, &outcome),
             Planned::Left(plan, request) => self.perform(py, plan, request),
             Planned::Mapped(plan, request) => {
@@ -149,8 +155,12 @@ impl BlockIo {
 
     /// Starts a ``read_many``, and returns a ``Pending`` at once.
     #[pyo3(
-        signature = (file, offsets, length = None, out = None, *, lengths = None, strict = true)
+        signature = (
+            file, offsets, length = None, out = None, *, lengths = None, strict = true,
+            as_bytes = false
+        )
     )]
+    #[allow(clippy::too_many_arguments, reason = "they are the call's")]
     fn start_read_many(
         &self,
         file: &Bound<'_, File>,
@@ -159,11 +169,12 @@ impl BlockIo {
         out: Option<&Bound<'_, PyAny>>,
         lengths: Option<&Bound<'_, PyAny>>,
         strict: bool,
+        as_bytes: bool,
     ) -> PyResult<Pending> {
         let py = file.py();
         let _entered = self.begin(py)?;
         let length = reads::one_of(length, lengths)?;
-        match reads::read_many(file, offsets, length, out, strict)? {
+        match reads::read_many(file, offsets, length, out, as_bytes, strict)? {
             Planned::Done(outcome, request) => {
                 Ok(Pending::over(self.engine.born(), outcome, request))
             }

@@ -78,6 +78,21 @@ pub(crate) fn pieces<'py>(
     list(py, pieces)
 }
 
+/// Copies of ranges of one object's memory: a list of `bytes`.
+pub(crate) fn bytes<'py>(
+    object: &Bound<'py, PyAny>,
+    ranges: impl Iterator<Item = (usize, usize)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let view = PyMemoryView::from(object)?;
+    let copies = ranges.map(|(start, len)| {
+        // The copies may take long, and the interpreter is held.
+        py.check_signals()?;
+        slice(&view, start, len)?.call_method0("tobytes")
+    });
+    list(py, copies)
+}
+
 fn list<'py>(
     py: Python<'py>,
     items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,

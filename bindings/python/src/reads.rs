@@ -54,6 +54,8 @@ pub(crate) enum Returned {
     Synced,
     Rows(Py<Buffer>),
     Pieces(Py<Buffer>),
+    /// Copies of what was read.
+    Bytes(Py<Buffer>),
     Out(Py<PyAny>),
 }
 
@@ -98,7 +100,7 @@ impl Request {
         if !self.is_strict {
             self.zero_rest(py, outcome);
         }
-        let value = self.value(py)?;
+        let value = self.value(py, outcome)?;
         if self.is_strict {
             return Ok(value);
         }
@@ -155,7 +157,7 @@ impl Request {
         }
     }
 
-    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn value<'py>(&self, py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyAny>> {
         match (&self.returned, &self.lengths) {
             (Returned::Nothing | Returned::Synced, _) => Ok(py.None().into_bound(py)),
             (Returned::Out(out), _) => Ok(out.bind(py).clone()),
@@ -166,6 +168,11 @@ impl Request {
                 let starts = lengths.starts(self.offsets.len(), self.is_padded());
                 let ranges = starts.enumerate().map(|(at, start)| (start, lengths.at(at)));
                 numpy::pieces(buffer.bind(py).as_any(), ranges)
+            }
+            (Returned::Bytes(buffer), lengths) => {
+                let starts = lengths.starts(self.offsets.len(), self.is_padded());
+                let read = outcome.counts.iter().map(|&count| usize::try_from(count).unwrap_or(0));
+                numpy::bytes(buffer.bind(py).as_any(), starts.zip(read))
             }
         }
     }
@@ -276,6 +283,7 @@ pub(crate) fn read_many(
     offsets: &Bound<'_, PyAny>,
     length: &Bound<'_, PyAny>,
     out: Option<&Bound<'_, PyAny>>,
+    as_bytes: bool,
     is_strict: bool,
 ) -> PyResult<Planned> {
     let py = file.py();
@@ -284,7 +292,7 @@ pub(crate) fn read_many(
     let lengths = Lengths::parse(length, offsets.len())?;
     let is_padded = file.is_direct && out.is_none();
     let total = lengths.total(offsets.len(), is_padded)?;
-    let (memory, returned) = memory_of(py, out, total, &lengths)?;
+    let (memory, returned) = memory_of(py, out, as_bytes, total, &lengths)?;
     let at = |start| memory.start().wrapping_add(start);
     let mut outcome = None;
     let mut plan = Plan::empty();
@@ -321,13 +329,20 @@ pub(crate) fn read_many(
 fn memory_of(
     py: Python<'_>,
     out: Option<&Bound<'_, PyAny>>,
+    as_bytes: bool,
     total: usize,
     lengths: &Lengths,
 ) -> PyResult<(Memory, Returned)> {
+    if out.is_some() && as_bytes {
+        return Err(PyValueError::new_err(
+            "out and as_bytes exclude each other: with out, the bytes are in its memory",
+        ));
+    }
     let Some(out) = out else {
         let buffer = Bound::new(py, Buffer::allocate(total)?)?;
         let memory = Memory::of_buffer(&buffer);
         return Ok(match lengths {
+            _ if as_bytes => (memory, Returned::Bytes(buffer.unbind())),
             Lengths::Same(_) => (memory, Returned::Rows(buffer.unbind())),
             Lengths::Each(_) => (memory, Returned::Pieces(buffer.unbind())),
         });

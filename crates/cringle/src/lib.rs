@@ -173,6 +173,7 @@ mod pages {
         Diagnosing: "docs/book/src/diagnosing.md",
         Deploying: "docs/book/src/deploying.md",
         Python: "docs/book/src/python.md",
+        PythonRanges: "docs/book/src/python-ranges.md",
         C: "docs/book/src/c.md",
         FromThreads: "docs/book/src/from-threads.md",
         HaskellOcaml: "docs/book/src/haskell-ocaml.md",

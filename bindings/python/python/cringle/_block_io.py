@@ -54,11 +54,15 @@ class BlockIO(_BlockIO):
         *,
         lengths: SupportsIndex | _Integers | None = None,
         strict: bool = True,
+        as_bytes: bool = False,
     ) -> Any:
         """``read_many`` for asyncio. A cancelled task waits for the operations in the kernel, so
         ``out`` is free when ``CancelledError`` is raised."""
-        pending = self.start_read_many(file, offsets, length, out, lengths=lengths, strict=strict)
-        return await _aio.wait(pending)
+        return await _aio.wait(
+            self.start_read_many(
+                file, offsets, length, out, lengths=lengths, strict=strict, as_bytes=as_bytes
+            )
+        )
 
     async def aread_into(self, ops: _Ops, *, strict: bool = True) -> Any:
         """``read_into`` for asyncio."""
@@ -87,8 +91,9 @@ class BlockIO(_BlockIO):
         *,
         lengths: SupportsIndex | _Integers | None = None,
         ahead: int = 2,
+        as_bytes: bool = False,
     ) -> Iterator[Any]:
-        """Yields the array of each batch of offsets, in order, while the next ``ahead`` batches are
+        """Yields what ``read_many`` returns for each batch of offsets, in order, while the next ``ahead`` batches are
         being read.
 
         ``batches`` is an iterable of what ``read_many`` takes as offsets; it is advanced as
@@ -106,7 +111,7 @@ class BlockIO(_BlockIO):
         asked = lengths if length is None else length
         if isinstance(asked, Iterator):
             raise TypeError("lengths is an iterator, which the first batch uses up: pass a list")
-        return _Prefetch(self._prefetch(file, iter(batches), asked, ahead))
+        return _Prefetch(self._prefetch(file, iter(batches), asked, ahead, as_bytes))
 
     def _prefetch(
         self,
@@ -114,6 +119,7 @@ class BlockIO(_BlockIO):
         batches: Iterator[_Integers],
         length: SupportsIndex | _Integers | None,
         ahead: int,
+        as_bytes: bool,
     ) -> Generator[Any, None, None]:
         started: deque[Pending] = deque()
         done: Pending | None = None
@@ -123,7 +129,9 @@ class BlockIO(_BlockIO):
                 try:
                     if failed is None:
                         for offsets in islice(batches, count):
-                            started.append(self.start_read_many(file, offsets, length))
+                            started.append(
+                                self.start_read_many(file, offsets, length, as_bytes=as_bytes)
+                            )
                 except Exception as error:
                     # Its turn is after the batches before it.
                     failed = error
