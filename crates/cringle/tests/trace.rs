@@ -49,6 +49,27 @@ fn second_trace_is_refused_and_the_first_continues() {
 }
 
 #[test]
+fn only_an_earlier_trace_is_overwritten() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    for text in ["a letter", "\n\u{5}\u{50}\u{1}", "{}"] {
+        std::fs::write(&path, text).unwrap();
+        let refused = trace::start(&path).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+        assert!(refused.to_string().contains("not empty and not a trace"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    std::fs::write(&path, "").unwrap();
+    for count in [1_000, 10, 10] {
+        let trace = trace::start(&path).unwrap();
+        one_worker(|| yields(count));
+        let written = trace.finish().unwrap();
+        assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
+    }
+}
+
+#[test]
 fn uncreatable_file_is_named_in_the_error() {
     let _alone = alone();
     let refused = trace::start("/no/such/directory/x.pftrace").unwrap_err();

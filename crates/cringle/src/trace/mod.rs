@@ -96,8 +96,9 @@ pub(crate) struct EventNames {
 ///
 /// # Errors
 ///
-/// `ResourceBusy` if the process already has a trace, or another process writes to the file; and
-/// the system's error if the file cannot be created.
+/// `ResourceBusy` if the process already has a trace, or another process writes to the file;
+/// `AlreadyExists` if the file is neither empty nor a trace, or is a block device: it stays as it
+/// is; and the system's error if the file cannot be created.
 pub fn start(path: impl AsRef<Path>) -> io::Result<Trace> {
     Builder::new().start(path)
 }

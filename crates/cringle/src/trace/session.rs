@@ -8,13 +8,14 @@ use super::clock::Clock;
 use super::queue::{EventQueue, Origin};
 use super::recorder::Recorder;
 use super::writer::Writer;
-use super::{EventNames, Written};
+use super::{EventNames, Written, wire};
 use crate::sys::fork::{self, ForkGuard, ForkLock};
 use crate::sys::lock::{Condvar, Mutex, Signal};
 use crate::sys::{self, syscall};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -277,13 +278,16 @@ impl Session {
     }
 }
 
-/// Creates or truncates the file, unless another process writes a trace to it.
+/// Creates or truncates the file, unless another process writes a trace to it or it has another
+/// content.
 fn open(path: &Path) -> io::Result<File> {
     let explain = |e: io::Error| {
         io::Error::new(e.kind(), format!("cannot write a trace to {}: {e}", path.display()))
     };
-    let file =
-        File::options().write(true).create(true).truncate(false).open(path).map_err(explain)?;
+    // A pipe that is opened for reading, too, would have a reader.
+    let mut options = File::options();
+    options.read(path.is_file()).write(true).create(true).truncate(false);
+    let file = options.open(path).map_err(explain)?;
     // SAFETY: no pointers.
     if unsafe { syscall!(SYS_flock, file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let text = format!(
@@ -292,8 +296,28 @@ fn open(path: &Path) -> io::Result<File> {
         );
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
     }
+    refuse_other_content(&file).map_err(explain)?;
     if file.metadata().map_err(explain)?.is_file() {
         file.set_len(0).map_err(explain)?;
     }
     Ok(file)
+}
+
+/// Fails if a trace would overwrite anything but an earlier trace.
+fn refuse_other_content(file: &File) -> io::Result<()> {
+    let existing = file.metadata()?;
+    let is_device = existing.file_type().is_block_device();
+    let mut start = [0; 64];
+    if !is_device && (!existing.is_file() || existing.len() == 0) {
+        return Ok(());
+    }
+    if !is_device && file.read_at(&mut start, 0).is_ok_and(|n| wire::is_trace(&start[..n])) {
+        return Ok(());
+    }
+    let text = if is_device {
+        "it is a block device: name a file"
+    } else {
+        "the file is not empty and not a trace: name another file, or remove it"
+    };
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
 }

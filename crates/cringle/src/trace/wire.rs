@@ -107,6 +107,9 @@ impl Note {
 /// `Trace`.
 pub const PACKET: u32 = 1;
 
+/// The ID of the track of the process. The IDs of tracks are unique and not 0.
+pub const PROCESS_TRACK: u64 = 1;
+
 /// `TracePacket`.
 pub mod packet {
     pub const CLOCK_SNAPSHOT: u32 = 6;
@@ -189,4 +192,27 @@ pub mod interned {
     pub const TEXTS: u32 = 29;
     pub const ID: u32 = 1;
     pub const NAME: u32 = 2;
+}
+
+/// Returns whether a file that begins with these bytes was written as a trace by this library: its
+/// first packet describes the process.
+pub fn is_trace(start: &[u8]) -> bool {
+    /// Returns the bytes after a number.
+    fn after_varint(bytes: &[u8]) -> &[u8] {
+        let length = bytes.iter().position(|&byte| byte < 0x80).map_or(bytes.len(), |at| at + 1);
+        &bytes[length..]
+    }
+    const NUMBER: u8 = tag(packet::SEQUENCE, wire_type::VARINT) as u8;
+    // The tag of `TRACK` takes two bytes.
+    const TRACK: u64 = tag(packet::TRACK, wire_type::BYTES);
+    const TRACK_TAG: [u8; 2] = [TRACK as u8 | 0x80, (TRACK >> 7) as u8];
+    const PROCESS: [u8; 3] = [
+        tag(track::UUID, wire_type::VARINT) as u8,
+        PROCESS_TRACK as u8,
+        tag(track::PROCESS, wire_type::BYTES) as u8,
+    ];
+    let packet = start.strip_prefix(&[tag(PACKET, wire_type::BYTES) as u8]).map(after_varint);
+    let sequence = packet.and_then(|packet| packet.strip_prefix(&[NUMBER])).map(after_varint);
+    let track = sequence.and_then(|bytes| bytes.strip_prefix(&TRACK_TAG)).map(after_varint);
+    track.is_some_and(|track| track.starts_with(&PROCESS))
 }

@@ -3,7 +3,8 @@
 use super::output::{Output, Short};
 use crate::trace::queue::Origin;
 use crate::trace::wire::{
-    LIBRARY_NAMES, Note, PACKET, annotation, clock, defaults, event, interned, packet, track,
+    LIBRARY_NAMES, Note, PACKET, PROCESS_TRACK, annotation, clock, defaults, event, interned,
+    packet, track,
 };
 use std::collections::HashMap;
 
@@ -221,7 +222,7 @@ fn write_process_and_clock(out: &mut Output, number: u32, began: u64) {
     out.message(PACKET, |out| {
         out.uint(packet::SEQUENCE, number.into());
         out.message(packet::TRACK, |out| {
-            out.uint(track::UUID, PROCESS);
+            out.uint(track::UUID, PROCESS_TRACK);
             out.message(track::PROCESS, |out| {
                 out.uint(track::PID, std::process::id().into());
                 out.text(track::PROCESS_NAME, &program());
@@ -281,9 +282,6 @@ fn entry(out: &mut Output, table: u32, number: u64, name: &str) {
         out.text(interned::NAME, name);
     });
 }
-
-/// The IDs of tracks, which are unique and not 0.
-const PROCESS: u64 = 1;
 
 fn track_of(sequence: u32) -> u64 {
     u64::from(sequence) * 2
