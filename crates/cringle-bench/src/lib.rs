@@ -31,7 +31,7 @@ pub mod target;
 use clap::{Parser, Subcommand};
 use cringle_report::failure::Failure;
 use cringle_report::machine::storage::Storage;
-use cringle_report::{Outputs, interrupt};
+use cringle_report::{CommandFiles, interrupt};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -95,20 +95,31 @@ impl Bench {
         }
     }
 
+    /// Returns the files that the command line names. The caller checks them before
+    /// [`run`](Bench::run).
+    pub fn files(&self) -> CommandFiles {
+        match self {
+            Bench::Disk(args) => args.outputs.files().uses(&args.path),
+            Bench::Batch(args) => args.outputs.files().uses(&args.file),
+            Bench::Db(args) => args.outputs.files().uses(&args.path),
+            Bench::Cp(args) => args.outputs.files(),
+            Bench::Sum(args) => args.outputs.files().uses(&args.path),
+            Bench::Http(args) => args.outputs.files(),
+            Bench::All(args) => args.outputs.files(),
+        }
+    }
+
     /// Whether child processes do the measured work.
     pub fn works_in_children(&self) -> bool {
         matches!(self, Bench::All(_) | Bench::Cp(_) | Bench::Http(_))
     }
 }
 
-/// Begins an experiment: checks that its results can be written, and describes the driver if
-/// `verbose`.
-fn begin(outputs: &Outputs, verbose: bool) -> Result<(), Failure> {
-    outputs.check()?;
+/// Describes the driver if `verbose`.
+fn begin(verbose: bool) {
     if verbose {
         cringle_report::complain(&describe_driver());
     }
-    Ok(())
 }
 
 /// Returns the storage that holds `path`; the failure names the path.

@@ -2,6 +2,7 @@
 
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cringle_bench::Bench;
+use cringle_command::stdout;
 use cringle_report::failure::{FAILED, Failure};
 use cringle_report::{Color, MAX_HELP_WIDTH, PIPE_WIDTH};
 use std::io::{self, IsTerminal};
@@ -73,13 +74,12 @@ impl Cli {
 /// Prints help, the version or an error of usage, and exits. (clap's own `exit` ignores that
 /// standard output cannot be written.)
 fn end(message: &clap::Error) -> ! {
-    let mut printed = message.print();
-    if !message.use_stderr() {
-        printed = printed.and_then(|()| cringle_command::stdout::write(&[]));
-    }
-    match printed {
+    let flush = || if message.use_stderr() { Ok(()) } else { stdout::write(&[]) };
+    // The first call fails if standard output is closed.
+    match flush().and_then(|()| message.print()).and_then(|()| flush()) {
         Err(error) if !message.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
-            cringle_command::complain(&format!("cringle: cannot write the help: {error}"));
+            let why = stdout::describe(&error);
+            cringle_command::complain(&format!("cringle: cannot write the help: {why}"));
             process::exit(FAILED.into())
         }
         _ => process::exit(message.exit_code()),
@@ -103,21 +103,25 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  cringle completions bash > \
                 ~/.local/share/bash-completion/completions/cringle")]
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page, or write the pages of all commands into a directory.
+    /// Print a manual page, or write the pages of all commands into a directory.
     #[command(
-        after_help = "Examples:\n  cringle man | man -l -\n  cringle man ~/.local/share/man/man1\n  \
+        after_help = "Examples:\n  cringle man cp | man -l -\n  cringle man ~/.local/share/man/man1\n  \
                 man cringle-bench-disk"
     )]
-    Man {
-        /// Directory for the pages of all commands: cringle.1, cringle-cp.1, cringle-bench-disk.1
-        /// and so on. It is created if necessary.
-        #[arg(value_name = "DIRECTORY", conflicts_with = "all")]
-        directory: Option<PathBuf>,
+    Man(ManArgs),
+}
 
-        /// Same as DIRECTORY: write the pages of all commands there.
-        #[arg(long, value_name = "DIRECTORY")]
-        all: Option<PathBuf>,
-    },
+#[derive(Args)]
+pub(crate) struct ManArgs {
+    /// Command whose page is printed (cp, bench-disk), or directory for the pages of all commands:
+    /// cringle.1, cringle-cp.1, cringle-bench-disk.1 and so on. A new directory needs a slash in its
+    /// name: ./pages.
+    #[arg(value_name = "COMMAND|DIRECTORY", conflicts_with = "all")]
+    pub(crate) name: Option<PathBuf>,
+
+    /// Write the pages of all commands into this directory, and create it if necessary.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) all: Option<PathBuf>,
 }
 
 const SIM_EXAMPLES: &str = "\

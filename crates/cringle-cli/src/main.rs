@@ -7,15 +7,17 @@
 compile_error!("cringle is for Linux: it needs io_uring");
 
 mod cli;
+mod man;
 mod sim;
 mod trace_flag;
 
 use cli::{Cli, Command};
 use cringle_report::failure::{FAILED, Failure};
-use cringle_report::{self as report, interrupt};
+use cringle_report::{self as report, CommandFiles, interrupt};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+use trace_flag::TraceRequest;
 
 /// Disables the watchdog unless the environment configures it. Measured loops run for a long time
 /// without suspending, and reports about them would be mixed with the command's output.
@@ -45,7 +47,10 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
-    let trace = trace_flag::begin(cli)?;
+    let trace = TraceRequest::of(cli)?;
+    let files = files(&cli.command);
+    trace.iter().fold(files, TraceRequest::add_to).check()?;
+    let trace = trace_flag::begin(trace)?;
     let result = dispatch(cli);
     let has_trace = trace.end();
     result.map(|code| if has_trace { code } else { ExitCode::from(FAILED) })
@@ -80,6 +85,17 @@ fn called_as_cp(arguments: Vec<OsString>) -> Option<(&'static str, Vec<OsString>
     }
 }
 
+/// Returns the files that the command line names, except the trace.
+fn files(command: &Command) -> CommandFiles {
+    match command {
+        Command::Bench(bench) => bench.files(),
+        Command::Doctor(args) => args.files(),
+        Command::Trace(args) => args.files(),
+        Command::Sim(args) => CommandFiles::default().result("--json", args.json.as_deref()),
+        Command::Cp(_) | Command::Completions { .. } | Command::Man(_) => CommandFiles::default(),
+    }
+}
+
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Doctor(args) => return cringle_doctor::run(args),
@@ -99,33 +115,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             clap_complete::generate(*shell, &mut Cli::definition(), "cringle", &mut script);
             report::print_bytes(&script)
         }
-        Command::Man { all: None, directory: None } => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::definition()).render(&mut page)?;
-            report::print_bytes(&page)
-        }
-        Command::Man { all: Some(directory), .. }
-        | Command::Man { directory: Some(directory), .. } => manual_pages(directory),
+        Command::Man(args) => man::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes `cringle.1`, `cringle-bench.1`, `cringle-bench-disk.1`, …, and prints how to read them.
-fn manual_pages(directory: &Path) -> Result<(), Failure> {
-    let shown = directory.display();
-    let written = std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::definition(), directory))
-        .and_then(|()| std::fs::read_dir(directory));
-    let entries = written.map_err(|error| {
-        Failure::failed(format!(
-            "cannot write pages into {shown}: {error}; name a directory that can be written"
-        ))
-    })?;
-    let is_ours = |name: &str| name.starts_with("cringle") && name.ends_with(".1");
-    let names = entries.flatten().map(|entry| entry.file_name());
-    let count = names.filter(|name| name.to_str().is_some_and(is_ours)).count();
-    report::print(&format!(
-        "{count} pages are in {shown}, one for each command; read one by `man {}`\n",
-        directory.join("cringle-cp.1").display()
-    ))
 }

@@ -2,77 +2,102 @@
 
 use crate::cli::{Cli, Command};
 use cringle_command::failure::Failure;
-use cringle_command::recording::Recording;
-use cringle_report as report;
+use cringle_command::recording::{Recording, VARIABLE, environment_file};
+use cringle_report::CommandFiles;
 use std::path::{Path, PathBuf};
-
-/// The environment variable by which a runtime starts a trace, also in child processes.
-const VARIABLE: &str = "CRINGLE_TRACE";
 
 /// The trace of this process, if it writes one.
 pub(crate) struct ActiveTrace(Option<Recording>);
 
-/// Starts the trace that `--trace` or the environment requests.
-pub(crate) fn begin(cli: &Cli) -> Result<ActiveTrace, Failure> {
-    let Some(path) = &cli.trace else { return begin_by_environment(&cli.command) };
-    if report::is_stdout(Some(path)) {
-        return Err(Failure::usage("--trace cannot write to standard output: name a file"));
-    }
-    if !is_traced(&cli.command) {
-        let text = "--trace: this command has no fibers or operations to trace";
-        return Err(Failure::usage(text));
-    }
-    if works_in_children(&cli.command) {
-        trace_children(path);
-        return Ok(ActiveTrace(None));
-    }
-    let recording = Recording::start(path)?;
-    report::outputs::reserve(path);
-    Ok(ActiveTrace(Some(recording)))
+/// The trace that `--trace` or the environment requests.
+pub(crate) struct TraceRequest {
+    /// `--trace`, or the variable.
+    option: &'static str,
+    path: PathBuf,
+    /// The process that writes it.
+    writer: TraceWriter,
 }
 
-/// Starts the trace that the environment requests. The first runtime would start it, too, but could
-/// not report that the file cannot be created.
-fn begin_by_environment(command: &Command) -> Result<ActiveTrace, Failure> {
-    let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    let runs_fibers = !works_in_children(command) && is_traced(command);
-    let Some(path) = path.filter(|_| runs_fibers) else { return Ok(ActiveTrace(None)) };
-    let path = match path.to_str() {
-        Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
-        None => PathBuf::from(path),
+enum TraceWriter {
+    /// This process, from now on.
+    Command,
+    /// A runtime of this process or of a child, which reads the variable.
+    Library,
+    /// Each child process, which gets the variable.
+    Children,
+}
+
+impl TraceRequest {
+    /// Returns the request, or fails if the command cannot be traced.
+    pub(crate) fn of(cli: &Cli) -> Result<Option<TraceRequest>, Failure> {
+        let in_children = matches!(&cli.command, Command::Bench(one) if one.works_in_children());
+        let is_traced =
+            matches!(&cli.command, Command::Bench(_) | Command::Sim(_) | Command::Cp(_));
+        let Some(path) = &cli.trace else {
+            // The probes of `doctor` run fibers, too.
+            let runs_fibers = is_traced || matches!(&cli.command, Command::Doctor(_));
+            let is_own = is_traced && !in_children;
+            let writer = if is_own { TraceWriter::Command } else { TraceWriter::Library };
+            let request = |path| TraceRequest { option: VARIABLE, path, writer };
+            return Ok(environment_file().filter(|_| runs_fibers).map(request));
+        };
+        if !is_traced {
+            let text = "--trace: this command has no fibers or operations to trace";
+            return Err(Failure::usage(text));
+        }
+        let writer = if in_children { TraceWriter::Children } else { TraceWriter::Command };
+        Ok(Some(TraceRequest { option: "--trace", path: path.clone(), writer }))
+    }
+
+    /// Adds the file of the trace. For children, its directory and the form of its name count.
+    pub(crate) fn add_to(files: CommandFiles, request: &TraceRequest) -> CommandFiles {
+        let path = match request.writer {
+            TraceWriter::Children if !cringle_command::is_stdout(Some(&request.path)) => {
+                name_of_child(&request.path, &std::process::id().to_string())
+            }
+            _ => request.path.clone(),
+        };
+        files.result(request.option, Some(path))
+    }
+}
+
+/// Starts the trace.
+pub(crate) fn begin(request: Option<TraceRequest>) -> Result<ActiveTrace, Failure> {
+    let Some(TraceRequest { option, path, writer }) = request else {
+        return Ok(ActiveTrace(None));
     };
+    match writer {
+        TraceWriter::Library => return Ok(ActiveTrace(None)),
+        TraceWriter::Children => {
+            // SAFETY: the command has started no other thread yet that could read the environment.
+            unsafe { std::env::set_var(VARIABLE, name_of_child(&path, "%p")) };
+            return Ok(ActiveTrace(None));
+        }
+        TraceWriter::Command => {}
+    }
+    // The first runtime would start the trace of the environment, too, but could not report that
+    // the file cannot be created.
     match cringle::trace::start(&path) {
         Ok(trace) => Ok(ActiveTrace(Some(Recording::of(trace, &path)))),
         // The parent of this process writes the file. The library reports that.
-        Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => Ok(ActiveTrace(None)),
-        Err(e) => Err(Failure::failed(format!("{VARIABLE}: {e}"))),
+        Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy && option == VARIABLE => {
+            Ok(ActiveTrace(None))
+        }
+        Err(e) => Err(Failure::failed(format!("{option}: {e}"))),
     }
 }
 
-/// Whether the command has something to trace.
-fn is_traced(command: &Command) -> bool {
-    !matches!(
-        command,
-        Command::Doctor(_) | Command::Trace(_) | Command::Completions { .. } | Command::Man { .. }
-    )
-}
-
-/// Whether child processes do the work that a trace should show.
-fn works_in_children(command: &Command) -> bool {
-    matches!(command, Command::Bench(bench) if bench.works_in_children())
-}
-
-/// Lets each child process write a trace with its number in the name: `a-4711.pftrace` for
+/// Returns the name of the trace of a child process with this number: `a-4711.pftrace` for
 /// `a.pftrace`.
-fn trace_children(path: &Path) {
+fn name_of_child(path: &Path, number: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
-    name.push("-%p");
+    name.push("-");
+    name.push(number);
     if let Some(extension) = path.extension() {
         name.push(".");
         name.push(extension);
     }
-    // SAFETY: the command has started no other thread yet that could read the environment.
-    unsafe { std::env::set_var(VARIABLE, path.with_file_name(name)) };
+    path.with_file_name(name)
 }
 
 impl ActiveTrace {

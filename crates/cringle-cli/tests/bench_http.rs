@@ -97,6 +97,28 @@ fn workers_share_the_connections() {
 }
 
 #[test]
+fn drawings_overwrite_only_earlier_drawings() {
+    let place = place("http-drawn-again");
+    let draw = || {
+        let mut command =
+            http(&place, &["--servers", "epoll", "--requests", "20", "--repeat", "1"]);
+        command.args(["--connections", "2", "--workers", "1", "--no-keepalive", "--svg", "."]);
+        command.output().unwrap()
+    };
+    for _ in 0..2 {
+        let output = draw();
+        assert!(output.status.success(), "{}", texts(&output).1);
+    }
+    let name = "latency-closing-2-workers-1.svg";
+    let icon = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 8 8\"/>";
+    std::fs::write(place.join(name), icon).unwrap();
+    let output = draw();
+    assert_eq!(output.status.code(), Some(2), "{}", texts(&output).1);
+    assert!(texts(&output).1.contains(name) && texts(&output).0.is_empty());
+    assert_eq!(std::fs::read_to_string(place.join(name)).unwrap(), icon);
+}
+
+#[test]
 fn a_feature_is_left_out_by_name() {
     let place = place("http-ablate");
     let all = "multishot,fixed,bufring,sqpoll,defer";

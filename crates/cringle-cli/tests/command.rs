@@ -129,6 +129,141 @@ fn an_unwritable_directory_for_pages_is_named() {
 }
 
 #[test]
+fn a_slip_in_a_page_name_creates_nothing() {
+    let place = place("man-slip");
+    for (name, page) in [
+        ("cp", ".TH cringle-cp "),
+        ("bench-disk", ".TH cringle-bench-disk "),
+        ("cringle", ".TH cringle "),
+    ] {
+        let output = cringle(&place).args(["man", name]).output().unwrap();
+        let (out, err) = texts(&output);
+        assert!(output.status.success() && out.contains(page), "{name}: {err}{out:.200}");
+    }
+    let output = cringle(&place).args(["man", "bnech"]).output().unwrap();
+    let (_, err) = texts(&output);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("bench-disk") && err.contains("./bnech"), "{err}");
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn pages_replace_symbolic_links() {
+    let place = place("man-link");
+    std::fs::create_dir(place.join("pages")).unwrap();
+    std::fs::write(place.join("precious"), "text").unwrap();
+    std::os::unix::fs::symlink("../precious", place.join("pages/cringle-cp.1")).unwrap();
+    for args in [&["man", "--all", "pages"][..], &["man", "pages"]] {
+        assert!(cringle(&place).args(args).output().unwrap().status.success());
+    }
+    assert_eq!(std::fs::read(place.join("precious")).unwrap(), b"text");
+    let page = std::fs::read_to_string(place.join("pages/cringle-cp.1")).unwrap();
+    assert!(page.contains(".TH cringle-cp "), "{page}");
+}
+
+#[test]
+fn a_closed_standard_output_is_named() {
+    let place = place("closed-stdout");
+    std::fs::write(place.join("file"), "text").unwrap();
+    for args in ["--help", "bench disk --help", "man", "completions bash"] {
+        for redirection in [">&-", "1<file"] {
+            let line = format!("exec {} {args} {redirection}", env!("CARGO_BIN_EXE_cringle"));
+            let mut command = Command::new("sh");
+            let output = command.args(["-c", &line]).current_dir(&place).output().unwrap();
+            let (_, err) = texts(&output);
+            assert_eq!(output.status.code(), Some(1), "{line}: {err}");
+            assert!(err.contains("standard output is closed"), "{line}: {err}");
+        }
+    }
+}
+
+/// Every command with an option for results.
+const RESULTS: &[(&[&str], &str)] = &[
+    (&["bench", "disk", "--size", "1m", "--ops", "64"], "--json --html --trace"),
+    (&["bench", "batch", "high", "data", "--cached"], "--json --html --trace"),
+    (&["bench", "sum", "--sizes", "64k"], "--json --html --trace"),
+    (&["bench", "db", "--transactions", "10", "--no-fio"], "--json --html --trace"),
+    (&["bench", "cp", "--files", "30", "--file-size", "100", "--no-fio"], "--json --html"),
+    (&["bench", "http", "--connections", "2", "--requests", "10"], "--json --html"),
+    (&["bench", "http", "--idle", "5"], "--json --html"),
+    (&["bench", "all", "--quick"], "--json --html"),
+    (&["doctor", "--no-measure"], "--json"),
+    (&["doctor", "--program", "/bin/sh"], "--json"),
+    (&["sim", "--seeds", "10"], "--json --trace"),
+    (&["trace", "data"], "--json --svg"),
+];
+
+#[test]
+fn results_overwrite_no_foreign_file() {
+    let place = place("results-foreign");
+    let precious = "{\"name\": \"not of cringle\"}";
+    for name in ["data", "precious", "other"] {
+        std::fs::write(place.join(name), precious).unwrap();
+    }
+    std::os::unix::fs::symlink("other", place.join("link")).unwrap();
+    let refused = |command: &mut Command| {
+        let output = command.output().unwrap();
+        let (out, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {err}{out}");
+        assert!(err.contains("is not empty") && out.is_empty(), "{command:?}: {err}{out}");
+    };
+    for (args, options) in RESULTS {
+        for option in options.split(' ') {
+            for file in ["precious", "link"] {
+                refused(cringle(&place).args(*args).args([option, file]));
+            }
+        }
+        if args[0] != "trace" {
+            refused(cringle(&place).args(*args).env("CRINGLE_TRACE", "precious"));
+        }
+    }
+    let count = std::fs::read_dir(&place).unwrap().count();
+    assert_eq!(count, 4, "a command has left a file");
+    for name in ["data", "precious", "other"] {
+        assert_eq!(std::fs::read_to_string(place.join(name)).unwrap(), precious);
+    }
+}
+
+#[test]
+fn results_name_a_missing_directory() {
+    let place = place("results-missing");
+    for (args, options) in RESULTS {
+        let children = if args[0] == "bench" { &["--trace"][..] } else { &[] };
+        for option in options.split(' ').chain(children.iter().copied()) {
+            let output = cringle(&place).args(*args).args([option, "nodir/x"]).output().unwrap();
+            let (out, err) = texts(&output);
+            assert_eq!(output.status.code(), Some(1), "{args:?} {option}: {err}{out}");
+            assert!(err.contains("the directory nodir does not exist"), "{args:?}: {err}");
+            assert!(err.contains(option) && !err.contains(".cringle-"), "{args:?}: {err}");
+        }
+    }
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn results_of_the_same_command_are_overwritten() {
+    let place = place("results-again");
+    let disk = ["bench", "disk", "--size", "1m", "--ops", "64", "--repeat", "1", "--quiet"];
+    let disk = [&disk[..], &["--strategies", "fibers", "--profile", "cached"]].concat();
+    for round in 0..2 {
+        for args in [
+            &[&disk[..], &["--json", "a", "--html", "b", "--trace", "c"]].concat()[..],
+            &["doctor", "--no-measure", "--json", "d"],
+            &["sim", "--seeds", "1", "--json", "e"],
+            &["trace", "c", "--json", "f", "--svg", "g"],
+        ] {
+            let output = cringle(&place).args(args).output().unwrap();
+            assert!(output.status.success(), "{round}, {args:?}: {}", texts(&output).1);
+        }
+    }
+    let input = ["bench", "sum", "c", "--trace", "c"];
+    let before = std::fs::read(place.join("c")).unwrap();
+    let output = cringle(&place).args(input).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", texts(&output).1);
+    assert!(std::fs::read(place.join("c")).unwrap() == before);
+}
+
+#[test]
 fn an_incomplete_trace_fails_the_command() {
     let place = place("full-trace");
     let output =
@@ -146,7 +281,7 @@ fn completions_and_manual_pages_have_all_commands() {
     }
     let output = cringle(&place).args(["man"]).output().unwrap();
     assert!(texts(&output).0.contains("cringle"));
-    for args in [&["man", "--all", "pages"][..], &["man", "others"]] {
+    for args in [&["man", "--all", "pages"][..], &["man", "./others"]] {
         let output = cringle(&place).args(args).output().unwrap();
         let (out, directory) = (texts(&output).0, args[args.len() - 1]);
         let count = std::fs::read_dir(place.join(directory)).unwrap().count();

@@ -39,7 +39,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     match crate::stdout::write(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!("cannot write the results: {error}"))),
+        Err(error) => {
+            let why = crate::stdout::describe(&error);
+            Err(Failure::failed(format!("cannot write the results: {why}")))
+        }
         Ok(()) => Ok(()),
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`failure`] | a message with an exit status |
 //! | [`fn@print`], [`mod@stdout`], [`mod@file`] | standard output, and files written completely or not at all |
+//! | [`outputs`] | result files that would destroy another file |
 //! | [`interrupt`], [`startup`] | signals, and children that must not outlive the command |
 //! | [`recording`] | the trace of `--trace` |
 //! | [`units`] | sizes and figures as text |
@@ -15,6 +16,7 @@ mod console;
 pub mod failure;
 pub mod file;
 pub mod interrupt;
+pub mod outputs;
 pub mod recording;
 pub mod startup;
 pub mod stdout;

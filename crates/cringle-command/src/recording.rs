@@ -4,6 +4,18 @@ use crate::failure::Failure;
 use cringle::trace::Trace;
 use std::path::{Path, PathBuf};
 
+/// The environment variable by which a runtime starts a trace, also in child processes.
+pub const VARIABLE: &str = "CRINGLE_TRACE";
+
+/// Returns the file that the environment names for the trace of this process.
+pub fn environment_file() -> Option<PathBuf> {
+    let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+    Some(match path.to_str() {
+        Some(text) => text.replace("%p", &std::process::id().to_string()).into(),
+        None => PathBuf::from(path),
+    })
+}
+
 /// A trace in progress.
 pub struct Recording {
     trace: Trace,

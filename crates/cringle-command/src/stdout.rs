@@ -22,12 +22,24 @@ extern "C" fn record() {
 static BEFORE_MAIN: extern "C" fn() = record;
 
 /// Writes all bytes and flushes. Fails with `EBADF` if the process was started without a standard
-/// output.
+/// output, or with one that is only for reading, which std would ignore.
 pub fn write(bytes: &[u8]) -> io::Result<()> {
+    crate::file::may_write_to(libc::STDOUT_FILENO)?;
     if CLOSED.load(Relaxed) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
+}
+
+/// Describes an error of [`write`].
+pub fn describe(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        // The socket that stands in for a closed descriptor is not connected.
+        Some(libc::EBADF | libc::ENOTCONN) => {
+            "standard output is closed, or only for reading".into()
+        }
+        _ => error.to_string(),
+    }
 }

@@ -9,6 +9,7 @@ use crate::messages::Reporter;
 use crate::plan::{Copy, Usage};
 use crate::progress::Progress;
 use crate::request::Request;
+use crate::results;
 use crate::resume::{self, Resume};
 use crate::sources;
 use crate::stop::Stop;
@@ -99,6 +100,9 @@ fn copy(mut request: Request) -> ExitCode {
         Err(usage) => return usage_error(&reporter, &usage),
     };
     copy_to_own_backup(&mut request, &mut copies);
+    if let Err(usage) = results::check(&request, &copies) {
+        return usage_error(&reporter, &usage);
+    }
     let recording = match request.trace.as_deref().map(|file| Recording::start(Path::new(file))) {
         None => None,
         Some(Ok(recording)) => Some(recording),

@@ -106,7 +106,7 @@ pub(crate) const FLAGS: &[Flag] = &[
     long("resume", Needed("MANIFEST"), "Record in MANIFEST what is copied; with the same MANIFEST, continue an interrupted copy"),
     long("resume-check", Needed("HOW"), "Recognise what was copied before by time (sizes and times), or by content"),
     long("uncached", Possible("WHEN"), "Leave the page cache to others: always, auto (if the copy is large), never"),
-    long("json", Needed("FILE"), "Write a summary as JSON; - is standard output"),
+    long("json", Needed("FILE"), "Write a summary as JSON to FILE, which must be new, empty or an earlier summary; - is standard output"),
     long("trace", Needed("FILE"), "Write a trace of fibers and operations, for Perfetto and `cringle trace`"),
     long("dry-run", Value::None, "Print what would be copied and replaced; change nothing"),
     long("help", Value::None, "Print this help"),

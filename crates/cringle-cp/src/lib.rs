@@ -31,6 +31,7 @@
 //! | [`transfer`], [`verify`], [`attributes`] | its data and its attributes |
 //! | [`fsync`] | `--fsync` |
 //! | [`temporary`], [`file_locks`] | names of unfinished files; one writer for each file |
+//! | [`results`] | `--json` and `--trace`: files that would destroy another one |
 //! | [`resume`] | `--resume`: the manifest of an interrupted copy |
 //! | [`stop`] | Ctrl-C |
 //! | [`messages`], [`progress`], [`count_ahead`], [`summary`], [`dry_run`] | output |
@@ -65,6 +66,7 @@ mod read_ahead;
 mod regular;
 mod replace;
 mod request;
+mod results;
 mod resume;
 mod sources;
 mod stop;

@@ -1,6 +1,7 @@
 //! The command line of `cringle doctor`.
 
 use clap::Args;
+use cringle_report::CommandFiles;
 use cringle_report::failure::Failure;
 use std::path::PathBuf;
 
@@ -63,6 +64,13 @@ pub struct DoctorArgs {
 const LONGEST_SECONDS: f64 = 3600.0;
 
 impl DoctorArgs {
+    /// Returns the files that the command line names. The caller checks them before
+    /// [`run`](crate::run).
+    pub fn files(&self) -> CommandFiles {
+        let files = CommandFiles::default().result("--json", self.json.as_deref());
+        self.path.iter().chain(&self.program).fold(files, CommandFiles::uses)
+    }
+
     /// Checks what clap cannot express.
     pub fn validate(&self) -> Result<(), Failure> {
         if self.seconds > 0.0 && self.seconds <= LONGEST_SECONDS {

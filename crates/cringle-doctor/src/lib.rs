@@ -88,7 +88,6 @@ struct Examined {
 /// Runs `cringle doctor`.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
-    report::file::check("--json", args.json.as_deref())?;
     if let Some(path) = &args.program {
         return examine_program(path, args);
     }

@@ -21,6 +21,7 @@ pub mod stats;
 pub mod table;
 
 pub use color::{Color, colored, set_color};
+pub use cringle_command::outputs::{CommandFiles, SVG_START};
 pub use cringle_command::{
     MAX_HELP_WIDTH, PIPE_WIDTH, complain, is_stdout, print, print_bytes, save,
 };

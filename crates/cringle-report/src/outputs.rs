@@ -4,21 +4,9 @@ use super::page::{self, Page};
 use super::{file, html, is_stdout, print, save};
 use crate::failure::Failure;
 use clap::Args;
+use cringle_command::outputs::CommandFiles;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
-/// The trace that this process writes. No result may be written to the same file.
-static TRACE: OnceLock<PathBuf> = OnceLock::new();
-
-/// Reserves a file for the trace: [`Outputs::check`] refuses it from now on.
-pub fn reserve(path: &Path) {
-    let _ = TRACE.set(path.into());
-}
-
-fn is_trace(path: &Path) -> bool {
-    TRACE.get().is_some_and(|trace| file::is_same(trace, path))
-}
+use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug, Default)]
 pub struct Outputs {
@@ -42,18 +30,11 @@ impl Outputs {
         is_stdout(self.json.as_deref()) || is_stdout(self.html.as_deref())
     }
 
-    /// Fails, before anything is measured, if a file cannot be written.
-    pub fn check(&self) -> Result<(), Failure> {
-        if self.html.is_some() && self.html == self.json {
-            return Err(Failure::usage("--html and --json name the same file"));
-        }
-        for (flag, path) in [("--html", &self.html), ("--json", &self.json)] {
-            if path.as_deref().is_some_and(is_trace) {
-                return Err(Failure::usage(format!("--trace and {flag} name the same file")));
-            }
-        }
-        file::check("--json", self.json.as_deref())?;
-        file::check("--html", self.html.as_deref())
+    /// Returns the files, to be checked before anything is measured.
+    pub fn files(&self) -> CommandFiles {
+        let page = self.page.as_deref();
+        let files = CommandFiles::default().result("--json", self.json.as_deref());
+        files.result("--html", self.html.as_deref()).result("--page", page)
     }
 
     /// Writes the files, and prints the page as text unless a file uses standard output.

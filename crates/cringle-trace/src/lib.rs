@@ -25,6 +25,7 @@ mod window;
 
 use clap::Args;
 use cringle_report as report;
+use cringle_report::CommandFiles;
 use cringle_report::failure::Failure;
 use std::path::{Path, PathBuf};
 use text::time;
@@ -86,7 +87,6 @@ pub struct TraceArgs {
 
 /// Runs `cringle trace`.
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
-    args.validate()?;
     let summary = summary::of(&args.file, args.all)?;
     if let Some(path) = &args.svg {
         draw(args, &summary, path)?;
@@ -122,21 +122,10 @@ fn draw(args: &TraceArgs, summary: &summary::Summary, path: &Path) -> Result<(),
 }
 
 impl TraceArgs {
-    /// Refuses to overwrite the trace, and to write two outputs to one file.
-    fn validate(&self) -> Result<(), Failure> {
-        for (option, path) in [("--svg", &self.svg), ("--json", &self.json)] {
-            let Some(path) = path else { continue };
-            if report::file::is_same(path, &self.file) {
-                return Err(Failure::usage(format!("{option} names the trace itself")));
-            }
-            report::file::check(option, Some(path))?;
-        }
-        match (&self.svg, &self.json) {
-            (Some(svg), Some(json)) if svg == json || report::file::is_same(svg, json) => {
-                Err(Failure::usage("--svg and --json name the same file"))
-            }
-            _ => Ok(()),
-        }
+    /// Returns the files that the command line names. The caller checks them before [`run`].
+    pub fn files(&self) -> CommandFiles {
+        let files = CommandFiles::default().uses(&self.file);
+        files.result("--svg", self.svg.as_deref()).result("--json", self.json.as_deref())
     }
 }
 

@@ -4,6 +4,7 @@
 //! one colour on a lane into one path, so that a picture of ten thousand slices stays small.
 
 use super::window::{FiberState, Row, Span, Window};
+use cringle_report::SVG_START;
 use std::fmt::Write;
 
 const WIDTH: f64 = 960.0;
@@ -324,7 +325,7 @@ impl Picture {
         self.legend();
         let height = self.y;
         let mut out = format!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" width="{WIDTH}" height="{height:.0}">
+            r##"{SVG_START}xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" width="{WIDTH}" height="{height:.0}">
 <style>text{{font:11px sans-serif;fill:#222}}.small{{font-size:10px;fill:#666}}.note{{font-size:10px;fill:#666}}.head{{font-weight:bold}}.title{{font-size:15px;font-weight:bold}}</style>
 <rect width="100%" height="100%" fill="#fff"/>
 <text class="title" x="8" y="22">{}</text>

@@ -64,7 +64,7 @@ pub struct AllArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 
     /// Show no progress bars, and only the last table.
     #[arg(short, long)]

@@ -49,7 +49,7 @@ impl Findings {
 
 pub(crate) fn run(args: &AllArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     // The child removes its own files; this process passes the signal on and waits.
     interrupt::let_command_clean_up();
     crate::unless_interrupted(all(args))

@@ -37,7 +37,7 @@ pub struct BatchArgs {
     pub(super) level: Level,
 
     /// The file to read.
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
 
     /// Read through the page cache instead of with O_DIRECT.
     #[arg(long)]
@@ -85,7 +85,7 @@ pub struct BatchArgs {
     pub(super) no_fio: bool,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

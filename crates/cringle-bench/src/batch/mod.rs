@@ -175,7 +175,7 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
     }
     let command = args.via_program.as_deref();
     let method = args.via.map(|via| Method::new(via, command)).transpose()?;
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     let config = config(args)?;
     let mut notes = Notes::default();
     let with_fio = !args.no_fio && fio::is_installed();

@@ -114,7 +114,7 @@ pub struct CpArgs {
     pub(super) no_fio: bool,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]

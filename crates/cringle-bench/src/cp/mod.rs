@@ -81,7 +81,7 @@ struct Findings {
 
 pub(crate) fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     interrupt::let_command_clean_up();
     crate::unless_interrupted(benchmark(args))
 }

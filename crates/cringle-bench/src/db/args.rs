@@ -54,7 +54,7 @@ Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usag
 pub struct DbArgs {
     /// A directory, for a temporary file without a name.
     #[arg(default_value = ".", value_name = "DIR")]
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 
     /// Bytes of the tree.
     #[arg(long, value_parser = units::parse_size, default_value = "256MiB", value_name = "BYTES")]
@@ -105,7 +105,7 @@ pub struct DbArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]

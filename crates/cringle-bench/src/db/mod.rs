@@ -194,7 +194,7 @@ impl Findings {
 
 pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     store::must_be_directory(&args.path)?;
     let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();

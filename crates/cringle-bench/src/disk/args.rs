@@ -124,7 +124,7 @@ pub struct DiskArgs {
     pub(super) destroy: bool,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]

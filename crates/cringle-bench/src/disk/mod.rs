@@ -50,7 +50,7 @@ pub struct Findings {
 
 pub(crate) fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
     args.validate()?;
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     report::write(&measure(args)?, &args.outputs)
 }
 

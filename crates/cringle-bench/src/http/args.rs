@@ -126,7 +126,7 @@ pub struct HttpArgs {
     repeat: Option<usize>,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 
     /// Write SVG files with latencies, and rates by workers, into this directory.
     #[arg(long, value_name = "DIRECTORY")]

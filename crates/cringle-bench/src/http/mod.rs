@@ -34,6 +34,7 @@ use args::{Cell, Client, Variant};
 use cpu_split::CpuSplit;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::{Machine, cpus};
+use cringle_report::plot::standalone;
 use exchange::Expected;
 use indicatif::ProgressBar;
 use program::Program;
@@ -171,7 +172,7 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
         let name = args.client.program().unwrap_or_default();
         return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
     }
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     if let Some(connections) = args.idle {
         return idle::run(args, connections);
     }
@@ -182,6 +183,12 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
     }
     let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
     let mut blocks = blocks(args)?;
+    if let Some(directory) = &args.svg {
+        let names = plot::drawings(&blocks, directory).into_iter().map(|(path, _)| path);
+        names
+            .fold(args.outputs.files(), |files, path| files.result("--svg", Some(path)))
+            .check()?;
+    }
     let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum::<usize>();
     let bar = progress.runs(runs as u64);
     let mut bench = Bench { args, cpus: cpus::allowed(), bar, notes: Notes::default() };
@@ -198,7 +205,9 @@ pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
         blocks,
     };
     if let Some(directory) = &args.svg {
-        plot::files(&findings.blocks, directory)?;
+        for (path, plot) in plot::drawings(&findings.blocks, directory) {
+            cringle_report::file::write("--svg", &path, &standalone(&plot))?;
+        }
     }
     report::write(&findings, &args.outputs)
 }

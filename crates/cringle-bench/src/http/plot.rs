@@ -3,11 +3,10 @@
 use super::args::Cell;
 use super::{Block, Line, Sample};
 use crate::order;
-use cringle_report::failure::Failure;
 use cringle_report::page::Section;
-use cringle_report::plot::{self, Axis, Plot, Point, Row, Scale, Series, Stroke};
+use cringle_report::plot::{Axis, Plot, Point, Row, Scale, Series, Stroke};
 use cringle_report::units::counted;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 type Figure = fn(&Sample) -> Option<f64>;
 
@@ -65,30 +64,26 @@ fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
     labels(blocks).into_iter().map(of_server).collect()
 }
 
-/// Writes the files of `--svg`: one for each table, and more if there are several numbers of
-/// workers.
-pub(super) fn files(blocks: &[Block], directory: &Path) -> Result<(), Failure> {
-    let save = |name: String, plot: &Plot| {
-        let path = directory.join(name + ".svg");
-        let text = plot::standalone(plot);
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::failed(format!("{}: cannot write: {error}", path.display())))
-    };
+/// Returns the files of `--svg`: one for each table, and more if there are several numbers of
+/// workers. The names do not depend on the figures.
+pub(super) fn drawings(blocks: &[Block], directory: &Path) -> Vec<(PathBuf, Plot)> {
+    let mut drawings = Vec::new();
+    let mut draw = |name: String, plot| drawings.push((directory.join(name + ".svg"), plot));
     for block in blocks {
         let workers = counted(block.cell.workers, "worker");
         let title = format!("Latency: {}, {workers}", describe(&block.cell));
         let file = format!("latency-{}-workers-{}", name(&block.cell), block.cell.workers);
-        save(file, &latencies(&title, block))?;
+        draw(file, latencies(&title, block));
     }
     for (cell, same) in several(blocks) {
         let title = format!("Requests per second: {}", describe(&cell));
         let rates = over_workers(&title, "requests/s", &same, Sample::rate);
-        save(format!("workers-{}", name(&cell)), &rates)?;
+        draw(format!("workers-{}", name(&cell)), rates);
         for (label, plot) in labels(&same).iter().zip(latencies_by_workers(&cell, &same)) {
-            save(format!("latency-{}-{}", name(&cell), label.replace(' ', "-")), &plot)?;
+            draw(format!("latency-{}-{}", name(&cell), label.replace(' ', "-")), plot);
         }
     }
-    Ok(())
+    drawings
 }
 
 /// Returns the part of a file name that identifies the load.
@@ -127,6 +122,9 @@ mod tests {
     use super::super::args::{Cell, Server, Variant};
     use super::super::{Sample, Subject};
     use super::*;
+    use cringle_report::SVG_START;
+    use cringle_report::plot::standalone;
+    use std::collections::HashSet;
 
     fn line(server: Server, workers: usize) -> Line {
         let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
@@ -158,19 +156,19 @@ mod tests {
 
     #[test]
     fn each_load_and_server_has_an_svg_file() {
-        let directory = tempfile::tempdir().unwrap();
-        files(&blocks(), directory.path()).unwrap();
-        let entries = std::fs::read_dir(directory.path()).unwrap();
-        let all: Vec<_> = entries.map(Result::unwrap).collect();
+        let all = drawings(&blocks(), Path::new("plots"));
         // The latencies of each table, the rates by workers, and each server's latencies by
         // workers.
         assert_eq!(all.len(), 3 + 1 + 3);
-        for file in all {
-            let text = std::fs::read_to_string(file.path()).unwrap();
+        let names: HashSet<_> = all.iter().map(|(path, _)| path).collect();
+        assert_eq!(names.len(), all.len());
+        for (path, plot) in &all {
+            let text = standalone(plot);
+            assert!(text.starts_with(SVG_START), "{text:.80}");
             let document = roxmltree::Document::parse(&text).unwrap();
             let texts = document.descendants().filter(|node| node.has_tag_name("text"));
             let texts: Vec<&str> = texts.filter_map(|node| node.text()).collect();
-            let name = file.file_name().into_string().unwrap();
+            let name = path.strip_prefix("plots").unwrap().to_str().unwrap();
             let axes = if name.starts_with("workers") {
                 ["workers", "requests/s"]
             } else {

@@ -36,7 +36,7 @@ Exit status: 0 success, 1 failure (a wrong sum, an I/O error), 2 wrong usage, 13
 pub struct SumArgs {
     /// A directory (for a temporary file), or a file, of which only the beginning is read.
     #[arg(default_value = ".")]
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 
     /// Bytes to sum, as a comma-separated list.
     #[arg(long, value_delimiter = ',', value_parser = units::parse_size, default_value = "256MiB")]
@@ -71,7 +71,7 @@ pub struct SumArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
+    pub(crate) outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
         return feed(bytes, args.message()).map_err(Failure::from);
     }
     args.validate()?;
-    crate::begin(&args.outputs, verbose)?;
+    crate::begin(verbose);
     let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();
     if let Some(memory) = storage.in_memory().filter(|_| !args.tcp && !args.udp) {

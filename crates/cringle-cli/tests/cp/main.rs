@@ -18,6 +18,7 @@ mod killed;
 mod listing;
 mod messages;
 mod mounts;
+mod outputs;
 mod progress;
 mod resume;
 mod small_cases;

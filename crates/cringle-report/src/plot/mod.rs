@@ -175,7 +175,7 @@ pub fn standalone(plot: &Plot) -> String {
     let drawing = drawing(plot, &Key::of([plot]));
     let (width, height) = (text::WIDTH + 2.0 * TITLE, drawing.height + 2.0 * TITLE);
     let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (format!("{height:.0}")) }
+        svg class="cringle" xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (format!("{height:.0}")) }
             width=(2.0 * width) role="img" {
             title { (plot.title) }
             style { (STYLE) }
