@@ -2,12 +2,14 @@
 //!
 //! A regular file is written under a temporary name in the same directory and renamed. It is
 //! written in place if a rename would lose its owner, its other names or its ACL, or is impossible
-//! (the directory is read-only, the file is a mount point). A pipe or a terminal is opened and
-//! written to. A descriptor of this process (`/dev/stdout`, `/dev/fd/3`) is written at its offset.
-//! [`outputs`](crate::outputs) checks before the work starts that a file can and may be written.
+//! (the directory is read-only or append-only, the file is a mount point). A pipe or a terminal is
+//! opened and written to. A descriptor of this process (`/dev/stdout`, `/dev/fd/3`) is written at
+//! its offset. [`outputs`](crate::outputs) checks before the work starts that a file can and may be
+//! written.
 
-use super::{is_stdout, outputs, print};
+use super::{is_stdout, outputs, print, stdout};
 use crate::failure::Failure;
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use std::ffi::CString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -23,6 +25,8 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<(), Failure> {
         return print("");
     }
     let tried = match target(path) {
+        // Also finds an output that was closed at the start.
+        Ok(Target::Descriptor(libc::STDOUT_FILENO)) => stdout::write(&[]),
         Ok(Target::Descriptor(fd)) => may_write_to(fd),
         Ok(Target::Existing(_, existing)) if existing.is_file() => {
             // Also finds a file that is immutable or append-only.
@@ -31,6 +35,7 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<(), Failure> {
         }
         // Opening and closing a pipe would end the input of its reader.
         Ok(Target::Existing(..)) => may_write(path),
+        Ok(Target::New(path)) if keeps_names(&path) => may_write(directory_of(&path)),
         Ok(Target::New(path)) => temporary_beside(&path, 0o666).map(drop),
         Err(error) => Err(error),
     };
@@ -52,6 +57,10 @@ pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Failure> {
     let written = match target(path) {
         Ok(Target::Descriptor(fd)) => duplicate(fd).and_then(|mut f| f.write_all(text.as_bytes())),
         Ok(Target::Existing(path, existing)) => overwrite(&path, &existing, text.as_bytes()),
+        Ok(Target::New(path)) if keeps_names(&path) => {
+            let file = OpenOptions::new().write(true).create_new(true).open(path);
+            file.and_then(|mut file| file.write_all(text.as_bytes()))
+        }
         Ok(Target::New(path)) => replace(&path, text.as_bytes()),
         Err(error) => Err(error),
     };
@@ -193,7 +202,7 @@ fn persist(mut file: NamedTempFile, path: &Path, bytes: &[u8]) -> io::Result<()>
 }
 
 fn overwrite(path: &Path, existing: &Metadata, bytes: &[u8]) -> io::Result<()> {
-    if existing.is_file() && existing.nlink() == 1 && !has_attributes(path) {
+    if existing.is_file() && existing.nlink() == 1 && !has_attributes(path) && !keeps_names(path) {
         let (mode, owner) = (existing.mode(), (existing.uid(), existing.gid()));
         let replacement = temporary_beside(path, 0o600).and_then(|file| {
             let made = file.as_file();
@@ -221,18 +230,22 @@ fn overwrite(path: &Path, existing: &Metadata, bytes: &[u8]) -> io::Result<()> {
 /// Returns whether the file has an ACL or another extended attribute that a new file would not
 /// have.
 fn has_attributes(path: &Path) -> bool {
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
     let mut names = [0_u8; 1024];
-    // SAFETY: `name` ends in a zero byte; the call writes at most the bytes of `names`. Both outlive
-    // it.
-    let length = unsafe { libc::listxattr(name.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
-    match usize::try_from(length) {
+    match rustix::fs::listxattr(path, &mut names[..]) {
         // A new file gets its label from the directory.
         Ok(length) => names[..length]
             .split(|&byte| byte == 0)
             .any(|name| !name.is_empty() && name != b"security.selinux"),
-        Err(_) => io::Error::last_os_error().raw_os_error() == Some(libc::ERANGE),
+        Err(error) => error == rustix::io::Errno::RANGE,
     }
+}
+
+/// Returns whether the directory of the path keeps all its names (`chattr +a`), also those of
+/// temporary files.
+fn keeps_names(path: &Path) -> bool {
+    let (flags, all) = (AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
+    statx(CWD, directory_of(path), flags, all)
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
 fn refused(option: &str, path: &Path, error: &io::Error) -> Failure {

@@ -207,6 +207,27 @@ fn an_unwritable_result_fails_before_the_copy() {
 }
 
 #[test]
+fn an_append_only_directory_gets_only_the_result() {
+    let place = place("cp-outputs-append-only");
+    fs::write(place.join("source"), "text").unwrap();
+    let directory = place.join("d");
+    fs::create_dir(&directory).unwrap();
+    let change = |flag| done_by("chattr", &[flag, directory.to_str().unwrap()]);
+    if let Err(why) = change("+a") {
+        eprintln!("skipped: no such flag: {why}");
+        return;
+    }
+    let results = [0, 1].map(|_| run(&place, &["--json", "d/out.json", "source", "to"]));
+    change("-a").unwrap();
+    for (status, _, err) in results {
+        assert_eq!((status, err.as_str()), (Some(0), ""));
+    }
+    let names: Vec<_> =
+        fs::read_dir(&directory).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, ["out.json"]);
+}
+
+#[test]
 fn mounted_names_of_one_file_are_recognised() {
     let place = place("cp-outputs-mounted");
     for name in ["a", "b"] {
