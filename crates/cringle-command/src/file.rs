@@ -53,7 +53,7 @@ pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Failure> {
     if is_stdout(Some(path)) {
         return print(text);
     }
-    outputs::refuse_foreign(option, path)?;
+    outputs::refuse_foreign(option, path).map_err(|failure| Failure::failed(failure.message))?;
     let written = match target(path) {
         Ok(Target::Descriptor(fd)) => duplicate(fd).and_then(|mut f| f.write_all(text.as_bytes())),
         Ok(Target::Existing(path, existing)) => overwrite(&path, &existing, text.as_bytes()),

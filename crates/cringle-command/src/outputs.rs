@@ -92,7 +92,7 @@ impl CommandFiles {
                 return Err(Failure::usage(text));
             }
             // The directory of a command (`bench disk .`) is refused as a directory below.
-            let identity = Identity::of(place(path)).filter(|_| !path.is_dir());
+            let identity = Identity::of(place(path)).filter(|_| !place(path).is_dir());
             let is_here = |other: &Path| identity.is_some() && Identity::of(other) == identity;
             if self.used.iter().any(|used| is_here(used)) {
                 return refuse(option, path, "is a file that the command reads or writes");
