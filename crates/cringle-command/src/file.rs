@@ -4,7 +4,7 @@
 //! written in place if a rename would lose its owner, its other names or its ACL, or is impossible
 //! (the directory is read-only or append-only, the file is a mount point). A pipe or a terminal is
 //! opened and written to. A descriptor of this process (`/dev/stdout`, `/dev/fd/3`) is written at
-//! its offset. [`outputs`](crate::outputs) checks before the work starts that a file can and may be
+//! its offset. [`outputs`] checks before the work starts that a file can and may be
 //! written.
 
 use super::{is_stdout, outputs, print, stdout};

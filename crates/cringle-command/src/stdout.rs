@@ -33,7 +33,7 @@ pub fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Describes an error of [`write`].
+/// Describes an error of [`write()`].
 pub fn describe(error: &io::Error) -> String {
     match error.raw_os_error() {
         // The socket that stands in for a closed descriptor is not connected.
