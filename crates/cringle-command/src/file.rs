@@ -3,9 +3,9 @@
 //! A regular file is written under a temporary name in the same directory and renamed. It is
 //! written in place if a rename would lose its owner, its other names or its ACL, or is impossible
 //! (the directory is read-only or append-only, the file is a mount point). A pipe or a terminal is
-//! opened and written to. A descriptor of this process (`/dev/stdout`, `/dev/fd/3`) is written at
-//! its offset. [`outputs`] checks before the work starts that a file can and may be
-//! written.
+//! opened and written to. A file that is a descriptor of this process (`/dev/stdout`, `/dev/fd/3`)
+//! is written at the offset of that. [`outputs`] checks before the work starts that a file can and
+//! may be written.
 
 use super::{is_stdout, outputs, print, stdout};
 use crate::failure::Failure;
@@ -25,8 +25,8 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<(), Failure> {
         return print("");
     }
     let tried = match target(path) {
-        // Also finds an output that was closed at the start.
-        Ok(Target::Descriptor(libc::STDOUT_FILENO)) => stdout::write(&[]),
+        // The standard output may have been closed at the start.
+        Ok(_) if descriptor(path) == Some(libc::STDOUT_FILENO) => stdout::write(&[]),
         Ok(Target::Descriptor(fd)) => may_write_to(fd),
         Ok(Target::Existing(_, existing)) if existing.is_file() => {
             // Also finds a file that is immutable or append-only.
@@ -74,7 +74,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// How a path is written to.
 enum Target {
-    /// An open descriptor of this process.
+    /// An open descriptor of this process for a regular file or a socket.
     Descriptor(RawFd),
     /// A file, a pipe or a device.
     Existing(PathBuf, Metadata),
@@ -83,10 +83,14 @@ enum Target {
 }
 
 fn target(path: &Path) -> io::Result<Target> {
-    if let Some(fd) = descriptor(path) {
+    let existing = fs::metadata(path);
+    // A pipe or terminal is opened again: a write to the descriptor might fail instead of waiting.
+    if existing.as_ref().is_ok_and(|it| it.is_file() || it.file_type().is_socket())
+        && let Some(fd) = descriptor(path)
+    {
         return Ok(Target::Descriptor(fd));
     }
-    match fs::metadata(path) {
+    match existing {
         Ok(existing) if existing.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(existing) if existing.file_type().is_block_device() => {
             Err(io::Error::other("it is a block device"))
@@ -338,6 +342,25 @@ mod tests {
         std::thread::spawn(move || write("--json", &writer, "text"));
         let text = text.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
         assert_eq!(text.unwrap(), "text");
+    }
+
+    #[test]
+    fn a_pipe_that_does_not_wait_gets_everything() {
+        use std::os::fd::AsRawFd;
+        let (mut reader, writer) = io::pipe().unwrap();
+        // SAFETY: a system call without pointers; the descriptor is open.
+        let done = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        assert_eq!(done, 0);
+        let path = format!("/dev/fd/{}", writer.as_raw_fd());
+        let text = "x".repeat(1 << 20);
+        let expected = text.clone();
+        check("--json", Path::new(&path)).unwrap();
+        let thread = std::thread::spawn(move || {
+            write("--json", Path::new(&path), &text).unwrap();
+            drop(writer);
+        });
+        assert_eq!(io::read_to_string(&mut reader).unwrap(), expected);
+        thread.join().unwrap();
     }
 
     #[test]
