@@ -20,9 +20,14 @@ pub(crate) struct Disk {
 impl Disk {
     /// Calls `f` with a disk of each file system. Prints the reason if this machine has none.
     pub(crate) fn of_each_kind(mut f: impl FnMut(&str, &Disk)) {
-        for (name, mkfs) in [("ext4", ["mkfs.ext4", "-q", "-F"]), ("xfs", ["mkfs.xfs", "-q", "-f"])]
-        {
-            match Disk::new(&mkfs) {
+        Disk::of_kinds(&["ext4", "xfs"], &mut f);
+    }
+
+    /// [`of_each_kind`](Disk::of_each_kind), for these.
+    pub(crate) fn of_kinds(names: &[&str], mut f: impl FnMut(&str, &Disk)) {
+        for &name in names {
+            let force = if name == "ext4" { "-F" } else { "-f" };
+            match Disk::new(&[&format!("mkfs.{name}"), "-q", force]) {
                 Ok(disk) => f(name, &disk),
                 Err(e) => println!("skipped: no {name} on a disk that fails: {e}"),
             }
@@ -78,6 +83,19 @@ impl Disk {
         let path = self.path("");
         run("umount", &[path.to_str().unwrap()]).unwrap();
         run("mount", &[self.device.as_ref().unwrap(), path.to_str().unwrap()]).unwrap();
+    }
+
+    pub(crate) fn make_read_only(&self, is_read_only: bool) {
+        let option = if is_read_only { "remount,ro" } else { "remount,rw" };
+        run("mount", &["-o", option, self.path("").to_str().unwrap()]).unwrap();
+    }
+
+    /// Limits a btrfs to as many bytes. The error says why this machine cannot.
+    pub(crate) fn set_quota(&self, limit: &str) -> Result<(), String> {
+        let root = self.path("");
+        let root = root.to_str().unwrap();
+        run("btrfs", &["quota", "enable", root])?;
+        run("btrfs", &["qgroup", "limit", limit, root]).map(drop)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -3,6 +3,7 @@
 //! `fsync` may return 0 for bytes that it has lost.)
 
 mod disk;
+mod full;
 mod holes;
 mod log;
 mod server;

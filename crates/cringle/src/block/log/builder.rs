@@ -63,9 +63,16 @@ impl LogBuilder {
 
     /// Opens or creates a log, and passes each record with its offset to `replay`, in order.
     ///
-    /// The end of a group that a crash has cut off is removed. The last group is written once more
-    /// and synced, because it may be in the page cache only. The name of the file is made durable,
-    /// too. The records count when `open` has returned: before, the last ones may not be durable.
+    /// What a crash has left of a group behind its last intact record is removed. The last group is
+    /// written once more and synced, because it may be in the page cache only. The name of the file
+    /// is made durable, too. The records count when `open` has returned: before, the last ones may
+    /// not be durable.
+    ///
+    /// If the file system refuses that, because it is full or read-only or a quota is reached, the
+    /// log is open for reading only: `open` succeeds, and [`Log::check`] and all appends return the
+    /// error of the file system. Then the records of the last group may not be durable, and
+    /// [`Log::end`] is before them. Make space, and open the log again. (An empty file cannot
+    /// become a log without space: that is an error of `open`.)
     ///
     /// The log has an exclusive lock ([`File::try_lock`]) where the file system has locks: drop a
     /// log that has failed before you open it again. The log is the file that has this name once
@@ -92,9 +99,8 @@ impl LogBuilder {
     ///
     /// # Errors
     ///
-    /// - `InvalidData`: the file is not a log, or it is damaged. It is damaged if a record is not
-    ///   intact, but a group behind it is, which was written after that record was synced. The file
-    ///   is left as it is. Damage to the last group cannot be told from a torn write, and cuts it.
+    /// - `InvalidData`: the file is not a log, or it is [damaged](Log#what-damage-is-noticed). The
+    ///   file is left as it is.
     /// - `ResourceBusy`: the file is locked by another log, and stays so for a second. (The kernel
     ///   keeps the locks of a killed process for some milliseconds.)
     /// - The first error of `replay`; those of opening, reading, writing and syncing the file and
@@ -107,16 +113,26 @@ impl LogBuilder {
         let path = path.as_ref();
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
-        let file = LockedFile::open(&options, path)?;
-        let recovered = recovery::recover(&file, path, self.trusts_cache, &mut replay)?;
+        let (file, refusal) = match LockedFile::open(&options, path) {
+            Err(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                match LockedFile::open(File::options().read(true), path) {
+                    Err(none) if none.kind() == io::ErrorKind::NotFound => return Err(e),
+                    opened => (opened?, Some(e)),
+                }
+            }
+            opened => (opened?, None),
+        };
+        let recovered = recovery::recover(&file, path, self.trusts_cache, refusal, &mut replay)?;
+        let (end, durable) = (recovered.end, recovered.durable);
         Ok(Log {
             file,
             format: recovered.format,
             group_bytes: self.group_bytes,
             commits: SharedRun::new(),
-            state: Mutex::new(State::new(recovered.end)),
+            state: Mutex::new(State::new(end, durable, recovered.refusal)),
             line: FairLock::default(),
             cut_bytes: recovered.cut_bytes,
+            found_end: end,
         })
     }
 }

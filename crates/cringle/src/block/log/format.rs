@@ -2,28 +2,48 @@
 //!
 //! ```text
 //! header  magic, version: 8 │ salt: 4 │ zeros: 8 │ checksum of these: 4
-//! record  length: 4 │ distance from the group's start: 4 │ checksum of the bytes: 4
+//! record  length: 4 │ size or distance: 4 │ checksum of the bytes: 4
 //!         │ checksum of the salt, the offset and these: 4 │ the bytes │ zeros up to 8
 //! ```
 //!
 //! Integers are little-endian, checksums are CRC-32. A frame, the 16 bytes before a record, is
 //! recognised by itself: the salt and the offset keep apart what another log, or a record that
-//! contains a log, has at the same place. The distance shows which frames were written together,
-//! so that recovery can tell a torn group from damage.
+//! contains a log, has at the same place.
+//!
+//! The first frame of a group has the highest bit of its second number set, and the size of the
+//! group in the others. The other frames have their distance from the group's start. So recovery
+//! knows which frames were written together, and where a group ends whose first frame is intact.
+//! A *filler* is a record of the log's own, with the highest bit of its length set.
+//!
+//! A group ends where the first frame of the next one fits into the same sector, and the group's
+//! last bytes in this sector are not all zeros: otherwise a filler is its last record. So a first
+//! frame is in one sector, which is written as a whole, and if the sector is lost, then so is a
+//! part of the group before, whose size is known.
+//!
+//! Version 1 has neither sizes nor fillers: the first frame of a group has the distance 0. New logs
+//! have version 2. A log keeps its version.
 
 use std::ops::Range;
 
 pub(super) const HEADER_BYTES: usize = 24;
 pub(super) const FRAME_BYTES: usize = 16;
 pub(super) const ALIGNMENT: usize = 8;
+/// What a disk writes as a whole.
+pub(super) const SECTOR_BYTES: usize = 512;
+/// The most bytes that [`Format::seal`] adds to a group.
+pub(super) const MOST_FILLER_BYTES: usize = 2 * FRAME_BYTES;
 
-const MAGIC: [u8; 8] = *b"crnglog\x01";
-pub(super) const VERSION: u8 = MAGIC[7];
+const MAGIC: [u8; 7] = *b"crnglog";
+pub(super) const OLDEST_VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 const CHECKED: Range<usize> = 0..HEADER_BYTES - 4;
+/// Marks a filler in the first number of a frame, and the first frame of a group in the second.
+const FLAG: u32 = 1 << 31;
 
 /// What the frames of one log depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
+    version: u8,
     salt: u32,
 }
 
@@ -34,6 +54,9 @@ pub(super) struct Frame {
     pub(super) len: usize,
     /// The offset at which the group begins that the record was written with.
     pub(super) group: u64,
+    /// The end of the group, if this is its first frame. Unknown in version 1.
+    pub(super) group_end: Option<u64>,
+    pub(super) is_filler: bool,
     checksum: u32,
 }
 
@@ -44,13 +67,20 @@ impl Frame {
 }
 
 impl Format {
+    /// Returns the format of a new log.
     pub(super) fn new(salt: u32) -> Format {
-        Format { salt }
+        Format { version: VERSION, salt }
+    }
+
+    /// Whether the groups have sizes.
+    pub(super) fn has_sizes(self) -> bool {
+        self.version > 1
     }
 
     pub(super) fn header(self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
-        header[..8].copy_from_slice(&MAGIC);
+        header[..7].copy_from_slice(&MAGIC);
+        header[7] = self.version;
         header[8..12].copy_from_slice(&self.salt.to_le_bytes());
         let sum = checksum(&header[CHECKED]);
         header[CHECKED.end..].copy_from_slice(&sum.to_le_bytes());
@@ -58,11 +88,14 @@ impl Format {
     }
 
     pub(super) fn of_header(header: &[u8]) -> Option<Format> {
-        let salt = Format::new(u32_at(header.get(..HEADER_BYTES)?, 8));
-        (header == salt.header()).then_some(salt)
+        let header = header.get(..HEADER_BYTES)?;
+        let format = Format { version: header[7], salt: u32_at(header, 8) };
+        let is_known = (OLDEST_VERSION..=VERSION).contains(&format.version);
+        (is_known && header == format.header()).then_some(format)
     }
 
-    /// Returns the frame of a record at this offset.
+    /// Returns the frame of a record at this offset. That of a group's first record is complete
+    /// when the group is [sealed](Format::seal).
     pub(super) fn frame(
         self,
         offset: u64,
@@ -70,10 +103,12 @@ impl Format {
         len: usize,
         checksum: u32,
     ) -> [u8; FRAME_BYTES] {
+        self.raw_frame(offset, [len as u32, back as u32, checksum])
+    }
+
+    fn raw_frame(self, offset: u64, numbers: [u32; 3]) -> [u8; FRAME_BYTES] {
         let mut frame = [0; FRAME_BYTES];
-        frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
-        frame[4..8].copy_from_slice(&(back as u32).to_le_bytes());
-        frame[8..12].copy_from_slice(&checksum.to_le_bytes());
+        frame[..12].copy_from_slice(numbers.map(u32::to_le_bytes).as_flattened());
         let sum = self.checksum(offset, &frame[..12]);
         frame[12..].copy_from_slice(&sum.to_le_bytes());
         frame
@@ -86,8 +121,51 @@ impl Format {
         if bytes == [0; FRAME_BYTES] || u32_at(bytes, 12) != self.checksum(offset, &bytes[..12]) {
             return None;
         }
-        let group = offset.checked_sub(u32_at(bytes, 4).into())?;
-        Some(Frame { len: u32_at(bytes, 0) as usize, group, checksum: u32_at(bytes, 8) })
+        let (mut len, mut back) = (u32_at(bytes, 0), u32_at(bytes, 4));
+        let (mut group_end, mut is_filler) = (None, false);
+        if self.has_sizes() {
+            is_filler = len & FLAG != 0;
+            len &= !FLAG;
+            if back & FLAG != 0 {
+                group_end = Some(offset + u64::from(back & !FLAG));
+                back = 0;
+            }
+        }
+        let (len, group) = (len as usize, offset.checked_sub(back.into())?);
+        Some(Frame { len, group, group_end, is_filler, checksum: u32_at(bytes, 8) })
+    }
+
+    /// Completes the bytes of a group at this offset, before they are written.
+    pub(super) fn seal(self, at: u64, group: &mut Vec<u8>) {
+        if self.has_sizes() {
+            self.fill(at, at + group.len() as u64, group);
+            let size = group.len() as u64;
+            self.set_size(at, group.first_chunk_mut().expect("a group has a frame"), size);
+        }
+    }
+
+    /// Adds a filler to the last bytes of a group, which ends at `end`, if it needs one. With it
+    /// the group ends at the first offset where a group may end.
+    pub(super) fn fill(self, group: u64, end: u64, bytes: &mut Vec<u8>) {
+        let within = |end: u64| (end % SECTOR_BYTES as u64) as usize;
+        let fits = |end| (1..=SECTOR_BYTES - FRAME_BYTES).contains(&within(end));
+        let in_sector = &bytes[bytes.len().saturating_sub(within(end))..];
+        if fits(end) && in_sector.iter().any(|byte| *byte != 0) {
+            return;
+        }
+        let mut record = Vec::new();
+        while !fits(end + (FRAME_BYTES + record.len()) as u64) {
+            record.extend_from_slice(&[0xff; ALIGNMENT]);
+        }
+        let numbers = [FLAG | record.len() as u32, (end - group) as u32, checksum(&record)];
+        bytes.extend_from_slice(&self.raw_frame(end, numbers));
+        bytes.extend_from_slice(&record);
+    }
+
+    /// Writes the size of a group into its first frame.
+    pub(super) fn set_size(self, group: u64, frame: &mut [u8; FRAME_BYTES], size: u64) {
+        let numbers = [u32_at(frame, 0), FLAG | size as u32, u32_at(frame, 8)];
+        *frame = self.raw_frame(group, numbers);
     }
 
     fn checksum(self, offset: u64, bytes: &[u8]) -> u32 {
@@ -107,12 +185,14 @@ pub(super) fn is_unfinished_header(bytes: &[u8]) -> bool {
         return false;
     }
     padded[..begun].copy_from_slice(&bytes[..begun]);
-    Format::new(u32_at(&padded, 8)).header().starts_with(&bytes[..begun])
+    let salt = u32_at(&padded, 8);
+    let mut versions = OLDEST_VERSION..=VERSION;
+    versions.any(|version| Format { version, salt }.header().starts_with(&bytes[..begun]))
 }
 
 /// Returns the version of the log that begins with these bytes; `None` if it is no log.
 pub(super) fn version_of(header: &[u8]) -> Option<u8> {
-    header.strip_prefix(&MAGIC[..7])?.first().copied()
+    header.strip_prefix(&MAGIC)?.first().copied()
 }
 
 /// Returns the space that a record takes in the file.
@@ -137,7 +217,7 @@ mod tests {
         let (format, offset) = (Format::new(7), 4096);
         let frame = format.frame(offset, 96, 5, checksum(b"bytes"));
         let found = format.read_frame(offset, &frame).unwrap();
-        assert_eq!((found.len, found.group), (5, 4000));
+        assert_eq!((found.len, found.group, found.group_end), (5, 4000, None));
         assert!(found.is_of(b"bytes") && !found.is_of(b"bytez"));
         assert_eq!(format.read_frame(offset + 8, &frame), None);
         assert_eq!(Format::new(8).read_frame(offset, &frame), None);
@@ -145,6 +225,50 @@ mod tests {
             let mut damaged = frame;
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(format.read_frame(offset, &damaged), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn frames_of_version_1_have_no_flags() {
+        let old = Format { version: 1, salt: 7 };
+        let mut group = old.frame(24, 0, 0, 0).to_vec();
+        let before = group.clone();
+        old.seal(24, &mut group);
+        assert_eq!(group, before);
+        let found = old.read_frame(24, &group).unwrap();
+        assert_eq!((found.group, found.group_end, found.is_filler), (24, None, false));
+        assert_eq!(old.read_frame(24, &old.raw_frame(24, [0, FLAG | 16, 0])), None);
+        let header = old.header();
+        assert_eq!(Format::of_header(&header), Some(old));
+        assert!(header[7] == 1 && is_unfinished_header(&header[..9]));
+    }
+
+    /// Every end, and every number of zeros before it.
+    #[test]
+    fn sealed_group_ends_with_a_mark_in_the_sector_of_the_next() {
+        let format = Format::new(7);
+        for words in 0..3 * SECTOR_BYTES / ALIGNMENT {
+            for zeros in [false, true] {
+                let at = HEADER_BYTES as u64;
+                let record = vec![u8::from(!zeros); words * ALIGNMENT];
+                let mut group = format.frame(at, 0, record.len(), checksum(&record)).to_vec();
+                group.extend_from_slice(&record);
+                let unsealed = group.len();
+                format.seal(at, &mut group);
+                assert!(group.len() <= unsealed + MOST_FILLER_BYTES);
+                let end = HEADER_BYTES + group.len();
+                let within = end % SECTOR_BYTES;
+                assert!((ALIGNMENT..=SECTOR_BYTES - FRAME_BYTES).contains(&within), "{words}");
+                let tail = &group[group.len().saturating_sub(within)..];
+                assert!(tail.iter().any(|byte| *byte != 0), "{words}");
+                let first = format.read_frame(at, &group).unwrap();
+                assert_eq!((first.group, first.group_end), (at, Some(end as u64)));
+                if let Some(bytes) = group.get(unsealed..).filter(|bytes| !bytes.is_empty()) {
+                    let filler = format.read_frame(at + unsealed as u64, bytes).unwrap();
+                    assert!(filler.is_filler && filler.is_of(&bytes[FRAME_BYTES..]));
+                    assert_eq!((filler.group, filler.group_end), (at, None));
+                }
+            }
         }
     }
 

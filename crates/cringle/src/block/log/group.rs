@@ -5,14 +5,20 @@
 //! writes once more, to the same place. A group ends in one of two ways: it is durable, or the log
 //! has failed, and then nothing behind the group is ever written.
 
-use super::format::{self, Format};
+use super::format::{self, Format, MOST_FILLER_BYTES};
 use super::{FairLockGuard, Log};
+use crate::fiber;
 use crate::runtime::cancelled::Reason;
+use crate::runtime::worker::Worker;
+use crate::sync::shared_run::RunEnd;
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+/// The number of yields of a leader while records arrive.
+const MOST_YIELDS: usize = 16;
 
 pub(super) struct State {
     /// Records with their frames, which are not written yet.
@@ -30,10 +36,11 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The state of a log whose records end here.
-    pub(super) fn new(end: u64) -> State {
-        let (pending, left, failure) = (Vec::new(), Vec::new(), None);
-        State { pending, pending_at: end, left, durable: end, failure, waiting: 0 }
+    /// The state of a log whose records end here, and are durable before `durable`. With an error
+    /// the log is open for reading only.
+    pub(super) fn new(end: u64, durable: u64, refusal: Option<io::Error>) -> State {
+        let (pending, left, failure) = (Vec::new(), Vec::new(), refusal.map(Arc::new));
+        State { pending, pending_at: end, left, durable, failure, waiting: 0 }
     }
 
     pub(super) fn check(&self) -> io::Result<()> {
@@ -65,9 +72,9 @@ impl State {
         if end > group_bytes {
             return None;
         }
-        if end > self.pending.capacity() {
+        if end + MOST_FILLER_BYTES > self.pending.capacity() {
             let capacity = (self.pending.capacity() * 2).clamp(end, group_bytes);
-            self.pending.reserve_exact(capacity - back);
+            self.pending.reserve_exact(capacity + MOST_FILLER_BYTES - back);
         }
         let offset = self.pending_at + back as u64;
         self.pending.extend_from_slice(&format.frame(offset, back, record.len(), checksum));
@@ -131,6 +138,43 @@ impl Log {
             self.commit()?;
         }
     }
+
+    /// Returns when all records that were pushed before are durable, or the log has failed.
+    pub(super) fn commit(&self) -> io::Result<()> {
+        let failed = |_| unreachable!("the log itself keeps its failure");
+        self.commits.run_prepared(false, || self.gather(), |_| self.lead(), failed)
+    }
+
+    /// Writes the group that another leader has left, and the records that wait.
+    fn lead(&self) -> RunEnd {
+        while let Some(group) = Group::take(self) {
+            let is_last = !group.was_left;
+            if let Err(cancelled) = group.write() {
+                return RunEnd::GivenUp(cancelled);
+            }
+            if is_last {
+                break;
+            }
+        }
+        RunEnd::Done
+    }
+
+    /// Lets other fibers append to the group, as long as records arrive.
+    fn gather(&self) -> io::Result<()> {
+        if Worker::current().is_none() {
+            return Ok(());
+        }
+        let mut before = self.state().pending_bytes();
+        for _ in 0..MOST_YIELDS {
+            fiber::yield_now_cancellable()?;
+            let now = self.state().pending_bytes();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
 }
 
 /// Records that are written together. Dropped before it has ended, it is left to the next leader.
@@ -154,6 +198,7 @@ impl<'l> Group<'l> {
             }
             // Now the buffers take turns.
             std::mem::swap(&mut state.left, &mut state.pending);
+            log.format.seal(state.pending_at, &mut state.left);
             state.pending_at += state.left.len() as u64;
         }
         Some(Group { log, bytes: std::mem::take(&mut state.left), at: state.durable, was_left })

@@ -18,13 +18,12 @@ mod group;
 mod locked;
 mod recovery;
 
-use crate::fiber;
 use crate::runtime::worker::Worker;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
-use crate::sync::shared_run::{RunEnd, SharedRun};
+use crate::sync::shared_run::SharedRun;
 use crate::sys::lock::{Mutex, MutexGuard};
 use format::{FRAME_BYTES, Format};
-use group::{Group, State};
+use group::State;
 use locked::LockedFile;
 use std::fmt;
 use std::io;
@@ -32,9 +31,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub use builder::LogBuilder;
-
-/// The number of yields of a leader while records arrive.
-const MOST_YIELDS: usize = 16;
 
 /// An append-only file of records, whose [`append`](Log::append) returns when the record is
 /// durable.
@@ -83,10 +79,34 @@ const MOST_YIELDS: usize = 16;
 ///   has not returned, or has returned an error: they are made durable then.
 /// - After a write or a sync has failed, the kernel may have dropped what it could not write, and
 ///   later syncs would succeed without it. So every later append fails, too, until the log is
-///   opened again. After `ENOSPC`, too: the part of the group that was written is cut by `open`.
+///   opened again. After `ENOSPC`, too: the part of the group that was written is cut by `open`,
+///   which needs no space for it. On btrfs it may need space to make the rest durable: while there
+///   is none, the log is open [for reading only](LogBuilder::open).
 ///
 /// Dropping the log writes nothing: what an append has acknowledged is durable. A record which no
 /// group contains yet, because its caller was cancelled or has only enqueued it, is discarded.
+///
+/// # What damage is noticed
+///
+/// A file can lose bytes that were durable: a sector cannot be read, a write went astray, another
+/// program has changed them. [`open`](LogBuilder::open) returns an error of the kind `InvalidData`,
+/// and leaves the file as it is, if the damage changes
+///
+/// - the header, the first 24 bytes; or
+/// - any group but the last one. There is one exception: the damage changes no record before a
+///   group, the first 16 bytes of the group, and the 16 bytes before each record of all later
+///   groups. If sectors of 512 bytes are lost, and those between them, too, and are filled with
+///   zeros or foreign bytes, this exception does not occur.
+///
+/// A crash can leave the same as damage to the last group only. So it is not noticed: the records
+/// in front of the damage are kept, the others of the group are cut, although their appends may
+/// have returned. [`cut_bytes`](Log::cut_bytes) is not 0 then. Nor is it noticed if the end of the
+/// file is missing, or if sectors at the end have the contents of an earlier time.
+///
+/// This is version 2 of the format. A log that was created with version 1 keeps it: there only an
+/// intact frame of a later group shows damage to the groups before, so all groups of a lost sector
+/// at the end of the file are cut without notice. Copy its records to a new log to have version 2,
+/// which older versions of this library do not open.
 ///
 /// # Memory
 ///
@@ -103,6 +123,8 @@ pub struct Log {
     /// Those who wait for space in the next group.
     line: FairLock,
     cut_bytes: u64,
+    /// The end of the records that [`LogBuilder::open`] has found.
+    found_end: u64,
 }
 
 impl Log {
@@ -327,10 +349,11 @@ impl Log {
             let text = format!("no intact record begins at byte {offset} of the log");
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
-        let available = self.end().saturating_sub(offset);
+        let available = self.end().max(self.found_end).saturating_sub(offset);
         let mut bytes = vec![0; available.min(FIRST_BYTES as u64) as usize];
         self.file.read_exact_at(&mut bytes, offset)?;
-        let frame = self.format.read_frame(offset, &bytes).ok_or_else(no_record)?;
+        let frame = self.format.read_frame(offset, &bytes).filter(|frame| !frame.is_filler);
+        let frame = frame.ok_or_else(no_record)?;
         let (len, have) = (FRAME_BYTES + frame.len, bytes.len());
         if len as u64 > available {
             return Err(no_record());
@@ -359,8 +382,31 @@ impl Log {
         self.state().durable
     }
 
+    /// Returns the error with which appends fail: a write or a sync has failed, or the log is open
+    /// for reading only.
+    ///
+    /// ```
+    /// use cringle::block::Log;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let log = Log::open(&path, |_, _| Ok(()))?;
+    /// if let Err(e) = log.check() {
+    ///     eprintln!("cannot write to the log: {e}");
+    /// }
+    /// # log.check()
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`append`](Log::append) whose source is the first error of the file system.
+    pub fn check(&self) -> io::Result<()> {
+        self.state().check()
+    }
+
     /// Returns the number of bytes that [`open`](Log::open) has cut from the end of the file: what
-    /// a crash has left of the last group. 0 unless a crash, or a failed write, has preceded.
+    /// a crash has left of the last group. 0 unless a crash, a failed write, or damage has
+    /// preceded.
     ///
     /// ```
     /// use cringle::block::Log;
@@ -380,43 +426,6 @@ impl Log {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-
-    /// Returns when all records that were pushed before are durable, or the log has failed.
-    fn commit(&self) -> io::Result<()> {
-        let failed = |_| unreachable!("the log itself keeps its failure");
-        self.commits.run_prepared(false, || self.gather(), |_| self.lead(), failed)
-    }
-
-    /// Writes the group that another leader has left, and the records that wait.
-    fn lead(&self) -> RunEnd {
-        while let Some(group) = Group::take(self) {
-            let is_last = !group.was_left;
-            if let Err(cancelled) = group.write() {
-                return RunEnd::GivenUp(cancelled);
-            }
-            if is_last {
-                break;
-            }
-        }
-        RunEnd::Done
-    }
-
-    /// Lets other fibers append to the group, as long as records arrive.
-    fn gather(&self) -> io::Result<()> {
-        if Worker::current().is_none() {
-            return Ok(());
-        }
-        let mut before = self.state().pending_bytes();
-        for _ in 0..MOST_YIELDS {
-            fiber::yield_now_cancellable()?;
-            let now = self.state().pending_bytes();
-            if now == before {
-                break;
-            }
-            before = now;
-        }
-        Ok(())
     }
 }
 

@@ -1,10 +1,39 @@
 //! Opening a log: finds its end, cuts a torn group, and makes the rest durable.
 //!
 //! Groups are written one after the other, each after the sync of the one before. So after a crash
-//! only the last group can be torn, in any of its sectors. A frame behind the first damaged one
-//! shows which it is: if its group begins behind the damage, then the damaged record was synced
-//! before that group was written, and was lost later. A group begins in the sector in which the one
-//! before ends, whose bytes it does not change: sectors are assumed to be written as a whole.
+//! only the last group can be torn, in any of its sectors. Two things show that the group of the
+//! first damaged record is not the last one, and so was synced and lost later: an intact frame of a
+//! group that begins behind it, and, from version 2, a file that is longer than the group's first
+//! frame says. A group begins in the sector in which the one before ends, whose bytes it does not
+//! change: sectors are assumed to be written as a whole.
+//!
+//! # A torn group of which some records are intact
+//!
+//! They are kept, and the rest is cut. Then the group must say its new size, or the file could lose
+//! later groups without notice until it is longer than the torn group was. First the cut is synced.
+//! Then the new size is written, after a filler if the end needs one, and synced before the log is
+//! open. A crash leaves one of these:
+//!
+//! - The cut is not durable: the same torn group, whose size is the old one.
+//! - The cut is durable, the new first frame is not: the group is torn at the cut, or behind the
+//!   filler. Its old size is not less than that end, because the filler ends at the first offset
+//!   where a group may end, and the torn group ended at such an offset, too.
+//! - The new first frame is durable, the filler is not: the group is torn where the filler begins.
+//! - Both are durable: the group is complete.
+//!
+//! The first frame is in one sector, so it is the old one or the new one. In no case is the file
+//! longer than the first frame says. So the next recovery finds a torn group again, and no damage.
+//! (If the kernel writes only a part of these 16 bytes, and then the machine crashes, the whole
+//! group is cut. No append and no `open` has acknowledged it, unless it was damaged afterwards.)
+//! No bytes of a torn group come back behind the cut: it is durable before a byte is written there.
+//!
+//! # Refused writes
+//!
+//! The cut comes first, because it frees space. If the file system refuses any of the writes and
+//! syncs for want of space, or because it is read-only, then the log is open for reading only. The
+//! next recovery repeats everything.
+//!
+//! # The page cache
 //!
 //! A record that is read may be in the page cache only: the process may have ended before the
 //! sync, or the sync may have failed, after which the kernel holds the pages for clean and writes
@@ -16,7 +45,10 @@
 //! mark of being unwritten, and a second write by the same cached pages does not remove it. That
 //! write and the next sync succeed, but later the blocks are read as zeros.
 
-use super::format::{self, ALIGNMENT, FRAME_BYTES, Format, Frame, HEADER_BYTES};
+use super::format::{
+    self, ALIGNMENT, FRAME_BYTES, Format, Frame, HEADER_BYTES, OLDEST_VERSION, SECTOR_BYTES,
+    VERSION,
+};
 use crate::fs::{self, Advice, File, Metadata};
 use crate::runtime::cancelled::Reason;
 use std::io;
@@ -31,52 +63,140 @@ pub(super) struct Recovered {
     pub(super) format: Format,
     /// The end of the last record.
     pub(super) end: u64,
-    /// The number of bytes behind it that were cut.
+    /// The end of the records that are durable without doubt.
+    pub(super) durable: u64,
+    /// The number of bytes behind the last record that were cut.
     pub(super) cut_bytes: u64,
+    /// Why nothing can be appended.
+    pub(super) refusal: Option<io::Error>,
 }
 
-/// Passes each record to `replay`, and prepares the file for appends. If it `trusts_cache`, it
-/// makes the mistake that the module describes.
+/// What the file contains.
+struct Found {
+    format: Format,
+    /// The end of the intact records.
+    end: u64,
+    /// The group at `end`, if its size is known: it may end there, or be torn.
+    group: Range<u64>,
+    /// The start of the last group of which a record is intact.
+    last_group: u64,
+}
+
+impl Found {
+    /// Whether the group at the end is not complete.
+    fn is_torn(&self) -> bool {
+        self.end < self.group.end
+    }
+
+    /// Whether some records of a torn group are intact.
+    fn is_shortened(&self) -> bool {
+        self.is_torn() && self.end > self.group.start
+    }
+
+    /// Whether a group of known size may have this frame at the end of the records before.
+    fn is_continued_by(&self, frame: &Frame) -> bool {
+        match frame.group_end {
+            _ if !self.format.has_sizes() => true,
+            Some(_) => self.end == self.group.end,
+            None => self.is_torn() && frame.group == self.group.start,
+        }
+    }
+}
+
+/// Passes each record to `replay`, and prepares the file for appends, unless a `refusal` says that
+/// it is open for reading only. If it `trusts_cache`, it makes the mistake that the module
+/// describes.
 pub(super) fn recover(
     file: &File,
     path: &Path,
     trusts_cache: bool,
+    mut refusal: Option<io::Error>,
     replay: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> io::Result<Recovered> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(refusal(path, "is not a regular file, as a log has to be"));
+        return Err(refusal_of(path, "is not a regular file, as a log has to be"));
     }
     let len = metadata.len();
-    if !trusts_cache && len > 0 {
-        drop_cache(file)?;
+    if !trusts_cache && len > 0 && refusal.is_none() {
+        refusal = refused(drop_cache(file))?;
     }
     let mut window = Window::new(file, len);
     let Some(format) = window.format()? else {
         if len > HEADER_BYTES as u64 || !window.is_unfinished()? {
-            return Err(refusal(path, &window.what_else()?));
+            return Err(refusal_of(path, &window.what_else()?));
         }
-        return create(file, path, &metadata);
+        return refusal.map_or_else(|| create(file, path, &metadata), Err);
     };
-    let (mut end, mut last_group) = (HEADER_BYTES as u64, 0);
-    while let Some(frame) = window.frame(format, end)? {
-        let Some(record) = window.record(end, &frame)? else { break };
-        replay(end, record)?;
-        // The first group shares its page with the header.
-        last_group = if frame.group == HEADER_BYTES as u64 { 0 } else { frame.group };
-        end += format::space_of(frame.len) as u64;
+    let found = window.records(format, replay)?;
+    if let Some(later) = window.later_group(&found)? {
+        return Err(damage(path, found.end, later));
     }
-    if let Some(later) = window.later_group(format, end)? {
-        return Err(damage(path, end, later));
+    let durable = found.last_group.max(HEADER_BYTES as u64);
+    let mut recovered = Recovered { format, end: found.end, durable, cut_bytes: 0, refusal };
+    if recovered.refusal.is_none() {
+        let settled = recovered.settle(file, path, &found, len, trusts_cache);
+        recovered.refusal = refused(settled)?;
     }
-    if !trusts_cache {
-        write_again(file, last_group..end)?;
+    Ok(recovered)
+}
+
+/// Returns the error if the file system has refused a write for want of space, or all writes.
+fn refused(result: io::Result<()>) -> io::Result<Option<io::Error>> {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match result {
+        Ok(()) => Ok(None),
+        Err(e) if matches!(e.kind(), QuotaExceeded | ReadOnlyFilesystem | StorageFull) => {
+            Ok(Some(e))
+        }
+        Err(e) => Err(e),
     }
-    if end < len {
-        file.set_len(end)?;
+}
+
+impl Recovered {
+    /// Cuts what is behind the records, and makes the rest durable.
+    fn settle(
+        &mut self,
+        file: &File,
+        path: &Path,
+        found: &Found,
+        len: u64,
+        trusts_cache: bool,
+    ) -> io::Result<()> {
+        if found.end < len {
+            file.set_len(found.end)?;
+            self.cut_bytes = len - found.end;
+        }
+        if found.is_shortened() {
+            file.sync_all()?;
+        }
+        if !trusts_cache {
+            write_again(file, found.last_group..found.end)?;
+        }
+        if found.is_shortened() {
+            self.end = shorten(file, found)?;
+        }
+        sync(file, path)?;
+        self.durable = self.end;
+        Ok(())
     }
-    sync(file, path)?;
-    Ok(Recovered { format, end, cut_bytes: len - end })
+}
+
+/// Has a torn group end with its intact records. Returns its new end.
+fn shorten(file: &File, found: &Found) -> io::Result<u64> {
+    let (start, end) = (found.group.start, found.end);
+    let tail_len = (end - start).min(SECTOR_BYTES as u64) as usize;
+    let mut tail = vec![0; tail_len];
+    file.read_exact_at(&mut tail, end - tail_len as u64)?;
+    found.format.fill(start, end, &mut tail);
+    let filler = &tail[tail_len..];
+    file.write_all_at(filler, end)?;
+    let new_end = end + filler.len() as u64;
+    let mut frame = [0; FRAME_BYTES];
+    file.read_exact_at(&mut frame, start)?;
+    found.format.set_size(start, &mut frame, new_end - start);
+    file.write_all_at(&frame, start)?;
+    Ok(new_end)
 }
 
 /// Writes the header of a new log.
@@ -87,7 +207,8 @@ fn create(file: &File, path: &Path, metadata: &Metadata) -> io::Result<Recovered
     let format = Format::new(format::checksum(bytes.as_flattened()));
     file.write_all_at(&format.header(), 0)?;
     sync(file, path)?;
-    Ok(Recovered { format, end: HEADER_BYTES as u64, cut_bytes: 0 })
+    let end = HEADER_BYTES as u64;
+    Ok(Recovered { format, end, durable: end, cut_bytes: 0, refusal: None })
 }
 
 /// Makes the file and its name durable.
@@ -144,7 +265,7 @@ fn write_again(file: &File, bytes: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-fn refusal(path: &Path, what: &str) -> io::Error {
+fn refusal_of(path: &Path, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} {what}", path.display()))
 }
 
@@ -154,7 +275,7 @@ fn damage(path: &Path, end: u64, later: u64) -> io::Error {
          byte {later} was written; restore the file from a copy, or truncate it to {end} bytes, \
          which loses the records behind"
     );
-    refusal(path, &text)
+    refusal_of(path, &text)
 }
 
 /// A part of the file in memory.
@@ -199,9 +320,11 @@ impl Window<'_> {
     fn what_else(&mut self) -> io::Result<String> {
         let header = self.get(0, HEADER_BYTES.min(self.len as usize))?;
         Ok(match header.and_then(format::version_of) {
-            Some(format::VERSION) => "is not a log, or the first 24 bytes are damaged".into(),
+            Some(OLDEST_VERSION..=VERSION) => {
+                "is not a log, or the first 24 bytes are damaged".into()
+            }
             Some(version) => {
-                format!("is a log of version {version}; this program knows version 1")
+                format!("is a log of version {version}; this program knows versions 1 and 2")
             }
             None => "is not a log: its header is not that of a log".into(),
         })
@@ -219,11 +342,44 @@ impl Window<'_> {
         Ok(record.filter(|record| frame.is_of(record)))
     }
 
-    /// Returns the offset of an intact frame whose group begins behind `end`, if there is one.
-    fn later_group(&mut self, format: Format, end: u64) -> io::Result<Option<u64>> {
-        let mut offset = end;
+    /// Passes the intact records to `replay`.
+    fn records(
+        &mut self,
+        format: Format,
+        replay: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<Found> {
+        let start = HEADER_BYTES as u64;
+        let group = if format.has_sizes() { start..start } else { 0..0 };
+        let mut found = Found { format, end: start, group, last_group: 0 };
+        while let Some(frame) = self.frame(format, found.end)? {
+            if !found.is_continued_by(&frame) {
+                break;
+            }
+            if let Some(group_end) = frame.group_end {
+                found.group = found.end..group_end;
+            }
+            let Some(record) = self.record(found.end, &frame)? else { break };
+            if !frame.is_filler {
+                replay(found.end, record)?;
+            }
+            // The first group shares its page with the header.
+            found.last_group = if frame.group == start { 0 } else { frame.group };
+            found.end += format::space_of(frame.len) as u64;
+        }
+        Ok(found)
+    }
+
+    /// Returns an offset behind the group of the first record that is not intact, at which a later
+    /// group has bytes.
+    fn later_group(&mut self, found: &Found) -> io::Result<Option<u64>> {
+        let Range { start, end } = found.group;
+        if found.is_torn() && self.len > end {
+            return Ok(Some(end));
+        }
+        let start = if found.is_torn() { start } else { found.end };
+        let mut offset = found.end;
         while offset + FRAME_BYTES as u64 <= self.len {
-            if self.frame(format, offset)?.is_some_and(|frame| frame.group > end) {
+            if self.frame(found.format, offset)?.is_some_and(|frame| frame.group > start) {
                 return Ok(Some(offset));
             }
             offset += ALIGNMENT as u64;
