@@ -180,7 +180,7 @@ fn no_acknowledged_record_is_lost_and_no_other_is_found() {
 fn recovery_may_lose_the_power_at_any_time() {
     let mut repeated = 0;
     for seed in 0..600 {
-        // A frame of which only a part was written costs its group, of which no append has returned.
+        // A frame that was written in part costs its group, of which no append has returned.
         let faults = Faults::hidden().without(Fault::ShortTransfer);
         let mut world = World::new(seed, &Options::new().faults(faults));
         let lens = [100, 340, 400, 30];
