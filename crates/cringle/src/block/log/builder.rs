@@ -116,7 +116,12 @@ impl LogBuilder {
         let (file, refusal) = match LockedFile::open(&options, path) {
             Err(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 match LockedFile::open(File::options().read(true), path) {
-                    Err(none) if none.kind() == io::ErrorKind::NotFound => return Err(e),
+                    // There is none; or its NFS locks only files that are open for writing.
+                    Err(second)
+                        if matches!(second.raw_os_error(), Some(libc::ENOENT | libc::EBADF)) =>
+                    {
+                        return Err(e);
+                    }
                     opened => (opened?, Some(e)),
                 }
             }

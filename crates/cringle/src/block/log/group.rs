@@ -247,8 +247,8 @@ impl fmt::Display for LogFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a write or a sync of the log failed ({}), so nothing more is appended; drop the log \
-             and open it again, which shows the records that it has",
+            "a write or a sync of the log failed ({}), so nothing more is appended; remove the \
+             cause, drop the log and open it again, which shows the records that it has",
             self.0
         )
     }

@@ -394,7 +394,7 @@ impl Log {
     /// if let Err(e) = log.check() {
     ///     eprintln!("cannot write to the log: {e}");
     /// }
-    /// # log.check()
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
