@@ -5,15 +5,14 @@ use crate::choices::{Follow, Replace};
 use crate::compare::{self, entry};
 use crate::hard_links::Made;
 use crate::messages::quote;
+use crate::new_link::NewLink;
 use crate::regular::{Outcome, Target, open_source};
-use crate::replace::is_append_only_dir;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::target::{Step, backup_path};
 use crate::tree::{Item, Side};
 use crate::workers::{Worker, now};
-use std::ffi::{CStr, OsStr};
-use std::io;
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::PoisonError;
@@ -135,7 +134,7 @@ impl Worker<'_> {
         if let Some(made) = self.shared.links.begin(id) {
             // Another name of this file has been copied.
             self.made_top = false;
-            let good = self.link_to(item, &made);
+            let good = self.link_to(item, &made, existing.is_some());
             if good {
                 // The new link has changed the status of the copy.
                 self.record(item, made.recorded, false);
@@ -185,7 +184,7 @@ impl Worker<'_> {
     ) -> bool {
         let (options, kind) = (&self.shared.options, sys::kind(stat));
         if options.symbolic_link {
-            return self.make_symbolic_link(item, stat);
+            return self.make_symbolic_link(item, stat, existing.is_some());
         }
         if options.hard_link {
             return self.make_hard_link(item, existing.is_some());
@@ -197,7 +196,7 @@ impl Worker<'_> {
             return false;
         }
         if kind == libc::S_IFLNK {
-            self.copy_link(item, stat)
+            self.copy_link(item, stat, existing.is_some())
         } else {
             self.copy_special(item, stat)
         }
@@ -244,7 +243,7 @@ impl Worker<'_> {
     }
 
     /// Links to the copy of another name of the source.
-    fn link_to(&mut self, item: &Item<'_>, made: &Made) -> bool {
+    fn link_to(&mut self, item: &Item<'_>, made: &Made, exists: bool) -> bool {
         // The first name may be a link that was written through.
         let follow = self.shared.options.follows(item.is_top());
         let from = match &made.dir {
@@ -253,9 +252,8 @@ impl Worker<'_> {
         };
         let linked = from.and_then(|dir| {
             let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_fd());
-            self.replacing(item, |name| {
-                sys::link_at((fd, &made.name), (item.target_dir, name), follow)
-            })
+            let link = NewLink::Hard { to: (fd, &made.name), follow };
+            self.make_link(item, link, (exists, true))
         });
         if let Ok(true) = linked
             && self.shared.options.verbose
@@ -280,16 +278,11 @@ impl Worker<'_> {
             return false;
         }
         let options = &self.shared.options;
-        let from = (item.source_dir, item.source);
-        let linked = if exists
-            && (options.force || options.remove_first || options.replace == Replace::Ask)
-        {
-            self.replacing(item, |name| sys::link_at(from, (item.target_dir, name), follow))
-                .map(drop)
-        } else {
-            sys::link_at(from, (item.target_dir, item.target), follow)
-        };
-        if let Err(e) = linked {
+        // A target that another process has created meanwhile is replaced, too.
+        let replaces =
+            options.force || options.replace == Replace::Ask || exists && options.remove_first;
+        let link = NewLink::Hard { to: (item.source_dir, item.source), follow };
+        if let Err(e) = self.make_link(item, link, (exists, replaces)) {
             let (new, old) = (item.quoted(Side::Target), item.quoted(Side::Source));
             self.reporter().fail_with(&format!("cannot create hard link {new} to {old}"), &e);
             return false;
@@ -298,20 +291,15 @@ impl Worker<'_> {
         true
     }
 
-    fn make_symbolic_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
+    fn make_symbolic_link(&self, item: &Item<'_>, stat: &Stat, exists: bool) -> bool {
         let (source, target) = (item.path(Side::Source), item.path(Side::Target));
         if let Some(why) = refused_relative_link(item) {
             self.reporter().fail(&why);
             return false;
         }
         let text = sys::c_string(source.as_bytes());
-        let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
-        let made = if self.shared.options.force {
-            self.replacing(item, make).map(drop)
-        } else {
-            make(item.target)
-        };
-        if let Err(e) = made {
+        let link = NewLink::Symbolic(&text);
+        if let Err(e) = self.make_link(item, link, (exists, self.shared.options.force)) {
             self.reporter().fail_with(
                 &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
                 &e,
@@ -330,31 +318,7 @@ impl Worker<'_> {
         true
     }
 
-    /// Makes a link under a name that may exist; then makes it under a temporary name and renames
-    /// that. `make` must fail on an existing name. Returns whether the name existed.
-    fn replacing(
-        &self,
-        item: &Item<'_>,
-        make: impl Fn(&CStr) -> io::Result<()>,
-    ) -> io::Result<bool> {
-        match make(item.target) {
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                if is_append_only_dir(item) {
-                    return Err(io::Error::from_raw_os_error(libc::EPERM));
-                }
-                let ((), temporary) = self.shared.temporaries.make(item.target, make)?;
-                let to = (item.target_dir, item.target);
-                let renamed = sys::rename_at((item.target_dir, &temporary), to);
-                // Renaming a link onto another link to the same file does nothing, and leaves both
-                // names.
-                let _ = sys::unlink_at(item.target_dir, &temporary);
-                renamed.map(|()| true)
-            }
-            answer => answer.map(|()| false),
-        }
-    }
-
-    fn copy_link(&self, item: &Item<'_>, stat: &Stat) -> bool {
+    fn copy_link(&self, item: &Item<'_>, stat: &Stat, exists: bool) -> bool {
         let text = match sys::read_link_at(item.source_dir, item.source) {
             Ok(text) => text,
             Err(e) => {
@@ -363,13 +327,8 @@ impl Worker<'_> {
                 return false;
             }
         };
-        let make = |name: &CStr| sys::symlink_at(&text, item.target_dir, name);
-        let made = if self.shared.options.force {
-            self.replacing(item, make).map(drop)
-        } else {
-            make(item.target)
-        };
-        if let Err(e) = made {
+        let link = NewLink::Symbolic(&text);
+        if let Err(e) = self.make_link(item, link, (exists, self.shared.options.force)) {
             let target = item.quoted(Side::Target);
             self.reporter().fail_with(&format!("cannot create symbolic link {target}"), &e);
             return false;

@@ -25,7 +25,8 @@
 //! | [`plan`], [`parents`], [`sources`] | the targets; the sources in order or in parallel |
 //! | [`workers`], [`tree`] | the threads and their tasks; directories as handles |
 //! | [`listing`], [`descriptors`] | directories read piece by piece; a budget of open files |
-//! | [`entry`], [`directory`], [`hard_links`] | the copy of one directory entry, by file type |
+//! | [`entry`], [`directory`] | the copy of one directory entry, by file type |
+//! | [`new_link`], [`hard_links`] | links, and which names are links to one copy |
 //! | [`target`], [`decide`], [`compare`], [`backup`] | what happens to an existing target |
 //! | [`regular`], [`read_ahead`], [`destination`], [`replace`] | the copy of one file |
 //! | [`transfer`], [`verify`], [`attributes`] | its data and its attributes |
@@ -58,6 +59,7 @@ mod getopt;
 mod hard_links;
 mod listing;
 mod messages;
+mod new_link;
 mod options;
 mod parents;
 mod plan;

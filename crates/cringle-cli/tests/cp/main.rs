@@ -15,6 +15,7 @@ mod gnu;
 mod hostile;
 mod interrupted;
 mod killed;
+mod links;
 mod listing;
 mod messages;
 mod mounts;

@@ -91,6 +91,11 @@ pub(crate) struct Rules {
     pub(crate) stalls_at: Option<u64>,
     /// Open directories cannot seek: `FOPEN_NONSEEKABLE`.
     pub(crate) unseekable: bool,
+    /// The number of links, hard or symbolic, before which another client creates a file under the
+    /// new name. No client knows a copy's temporary names.
+    pub(crate) rivals: usize,
+    /// Links, hard or symbolic, are made, and this error is returned.
+    pub(crate) links_despite_errors: Option<i32>,
 }
 
 impl Rules {
@@ -218,6 +223,17 @@ fn names(state: &mut State, directory: u64) -> Option<&mut BTreeMap<OsString, u6
     let node = state.nodes.get_mut(&directory)?;
     node.unsynced = true;
     node.children.as_mut()
+}
+
+/// Lets another client take the name of a new link; returns whether the name is taken.
+fn is_taken(state: &mut State, parent: u64, name: &OsStr) -> bool {
+    if state.rules.rivals > 0 && name.to_string_lossy().contains("victim") {
+        state.rules.rivals -= 1;
+        if state.child(parent, name).is_none() {
+            state.add(parent, name, Node::new(None, 0o644, true));
+        }
+    }
+    state.child(parent, name).is_some()
 }
 
 fn unlink(state: &mut State, parent: u64, name: &OsStr) {

@@ -1,7 +1,7 @@
 //! The server: answers each request from the state, under the rules.
 
 use super::bytes::{read, seek, write};
-use super::{Node, Op, Shared, State, is_victim, names, unlink};
+use super::{Node, Op, Shared, State, is_taken, is_victim, names, unlink};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
@@ -65,6 +65,14 @@ fn entry(state: &State, number: u64, reply: ReplyEntry) {
     match attributes(state, number) {
         Some(attr) => reply.entry(&AT_ONCE, &attr, FIRST),
         None => reply.error(Errno::ENOENT),
+    }
+}
+
+/// Answers the request for a new link.
+fn linked(state: &State, (number, name): (u64, &OsStr), reply: ReplyEntry) {
+    match state.rules.links_despite_errors.filter(|_| is_victim(name)) {
+        Some(errno) => reply.error(error(errno)),
+        None => entry(state, number, reply),
     }
 }
 
@@ -241,7 +249,7 @@ impl Filesystem for Server {
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut state = self.shared.lock();
-        if state.child(parent.0, name).is_some() {
+        if is_taken(&mut state, parent.0, name) {
             return reply.error(Errno::EEXIST);
         }
         if let Some(names) = names(&mut state, parent.0) {
@@ -250,7 +258,7 @@ impl Filesystem for Server {
         if let Some(node) = state.nodes.get_mut(&ino.0) {
             node.links += 1;
         }
-        entry(&state, ino.0, reply);
+        linked(&state, (ino.0, name), reply);
     }
 
     fn symlink(
@@ -262,13 +270,13 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let mut state = self.shared.lock();
-        if state.child(parent.0, name).is_some() {
+        if is_taken(&mut state, parent.0, name) {
             return reply.error(Errno::EEXIST);
         }
         let mut node = Node::new(None, 0o777, is_victim(name));
         node.leads_to = Some(leads_to.into());
         match state.add(parent.0, name, node) {
-            Some(number) => entry(&state, number, reply),
+            Some(number) => linked(&state, (number, name), reply),
             None => reply.error(Errno::ENOENT),
         }
     }
