@@ -12,6 +12,7 @@ mod sim;
 mod trace_flag;
 
 use cli::{Cli, Command};
+use cringle_command::startup;
 use cringle_report::failure::{FAILED, Failure};
 use cringle_report::{self as report, CommandFiles, interrupt};
 use std::ffi::{OsStr, OsString};
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
         return cringle_cp::run(program, arguments);
     }
+    startup::replace_closed();
     let cli = Cli::of_process();
     report::set_color(cli.color);
     run(&cli).unwrap_or_else(|failure| {

@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use crate::file;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 /// The width of help that is written to a pipe or a file.
@@ -25,9 +25,15 @@ pub fn save(path: &Path, value: &serde_json::Value) -> Result<(), Failure> {
     file::write("--json", path, &text)
 }
 
+/// Writes a text to standard error.
+pub fn write_error(text: &str) -> io::Result<()> {
+    let _lock = io::stderr().lock();
+    crate::stdout::write_whole(libc::STDERR_FILENO, text.as_bytes())
+}
+
 /// Prints a line to standard error, and ignores an error of that.
 pub fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = write_error(&format!("{line}\n"));
 }
 
 /// Writes a text to standard output, as [`print_bytes`].

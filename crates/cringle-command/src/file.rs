@@ -170,6 +170,9 @@ fn may_write(path: &Path) -> io::Result<()> {
 
 /// Fails if the descriptor is not open for writing.
 pub(crate) fn may_write_to(fd: RawFd) -> io::Result<()> {
+    if crate::startup::is_closed(fd) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
     // SAFETY: a system call without pointers.
     match unsafe { libc::fcntl(fd, libc::F_GETFL) } {
         -1 => Err(io::Error::last_os_error()),

@@ -22,4 +22,6 @@ pub mod startup;
 pub mod stdout;
 pub mod units;
 
-pub use console::{MAX_HELP_WIDTH, PIPE_WIDTH, complain, is_stdout, print, print_bytes, save};
+pub use console::{
+    MAX_HELP_WIDTH, PIPE_WIDTH, complain, is_stdout, print, print_bytes, save, write_error,
+};

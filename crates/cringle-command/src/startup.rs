@@ -1,21 +1,28 @@
 //! Reads the inherited state that std's start-up code changes before `main`.
 //!
 //! Std ignores SIGPIPE in every Rust program, so that `main` cannot see whether the caller ignored
-//! it (`trap '' PIPE`, systemd's `IgnoreSIGPIPE=`). The loader calls the functions of `.init_array`
-//! earlier.
+//! it (`trap '' PIPE`, systemd's `IgnoreSIGPIPE=`). It also opens `/dev/null` as each of the
+//! descriptors 0 to 2 that is closed (`<&-`, `>&-`): input would be empty, and output lost, without
+//! an error. The loader calls the functions of `.init_array` earlier.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
+/// A bit for each closed descriptor.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-// SAFETY: glibc and musl call every function in this section once before `main`. This one makes one
-// system call and stores to an atomic, which needs none of std's set-up.
+// SAFETY: glibc and musl call every function in this section once before `main`. This one makes
+// system calls and stores to atomics, which need none of std's set-up.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = record;
 
 extern "C" fn record() {
-    IGNORES_SIGPIPE.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    IGNORES_SIGPIPE.store(is_ignored(libc::SIGPIPE), Relaxed);
+    // SAFETY: a system call with no pointers.
+    let is_closed = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } < 0;
+    CLOSED.store((0..=2).filter(is_closed).fold(0, |bits, fd| bits | 1 << fd), Relaxed);
 }
 
 /// Returns whether a signal is ignored now. Std changes only SIGPIPE.
@@ -29,5 +36,36 @@ pub fn is_ignored(signal: i32) -> bool {
 
 /// Returns whether the process was started with SIGPIPE ignored.
 pub fn ignores_sigpipe() -> bool {
-    IGNORES_SIGPIPE.load(Ordering::Relaxed)
+    IGNORES_SIGPIPE.load(Relaxed)
+}
+
+/// Returns the descriptors of 0 to 2 that were closed when the process started.
+pub fn closed() -> impl Iterator<Item = RawFd> {
+    let bits = CLOSED.load(Relaxed);
+    (0..=2).filter(move |fd| bits & 1 << fd != 0)
+}
+
+/// Returns whether descriptor 0, 1 or 2 was closed when the process started.
+pub fn is_closed(fd: RawFd) -> bool {
+    closed().any(|closed| closed == fd)
+}
+
+/// Puts a socket without a peer in the place of each closed descriptor of 0 to 2: reads, writes and
+/// opens of `/dev/stdin` and the like fail. Call it first in `main`, while no other thread uses
+/// these descriptors.
+///
+/// A program that merely links this crate keeps std's `/dev/null`: its `println!` would panic.
+pub fn replace_closed() {
+    for fd in closed() {
+        // SAFETY: system calls with no pointers. No object owns what they close: the `/dev/null`
+        // that std has opened for the closed descriptor, and the socket's first number.
+        unsafe {
+            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+            // Where sockets are denied, `/dev/null` stays.
+            if socket >= 0 {
+                libc::dup2(socket, fd);
+                libc::close(socket);
+            }
+        }
+    }
 }

@@ -1,36 +1,28 @@
 //! Standard output, with an error if the process was started without one.
-//!
-//! If descriptor 1 is closed at the start (`>&-`), std opens `/dev/null` in its place before
-//! `main`, so that output is lost without an error. This module therefore looks at the descriptor
-//! before std does.
 
+use crate::startup;
+use std::fs::File;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 
-static CLOSED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn record() {
-    // SAFETY: a system call with no pointers.
-    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-    CLOSED.store(flags < 0, Relaxed);
-}
-
-// SAFETY: glibc and musl call every function in this section once before `main`. This one makes one
-// system call and stores to an atomic, which needs none of std's set-up.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = record;
-
-/// Writes all bytes and flushes. Fails with `EBADF` if the process was started without a standard
-/// output, or with one that is only for reading, which std would ignore.
+/// Writes all bytes. Fails with `EBADF` if the process was started without a standard output, or
+/// with one that is only for reading, also if there are no bytes.
 pub fn write(bytes: &[u8]) -> io::Result<()> {
     crate::file::may_write_to(libc::STDOUT_FILENO)?;
-    if CLOSED.load(Relaxed) {
+    let mut out = io::stdout().lock();
+    out.flush()?;
+    write_whole(libc::STDOUT_FILENO, bytes)
+}
+
+/// Writes all bytes to descriptor 1 or 2. Std's handles hide `EBADF`, the error of a descriptor
+/// that is closed, or open only for reading.
+pub(crate) fn write_whole(fd: i32, bytes: &[u8]) -> io::Result<()> {
+    if startup::is_closed(fd) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    let mut out = io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()
+    // SAFETY: `ManuallyDrop` never closes the descriptor, which is open for the whole process.
+    ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }).write_all(bytes)
 }
 
 /// Describes an error of [`write()`].

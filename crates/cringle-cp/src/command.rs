@@ -32,7 +32,8 @@ use std::time::Instant;
 ///
 /// Messages begin with `program`, the name under which the program was called. `arguments` are
 /// those after the name. Call it before the process has other threads: it restores the default
-/// action of SIGPIPE and waits for SIGINT and SIGTERM.
+/// action of SIGPIPE, waits for SIGINT and SIGTERM, and puts a socket without a peer in the place
+/// of each descriptor of 0 to 2 that was closed at the start.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -43,6 +44,7 @@ use std::time::Instant;
 /// }
 /// ```
 pub fn run(program: &'static str, arguments: Vec<OsString>) -> ExitCode {
+    startup::replace_closed();
     let reporter = Arc::new(Reporter::printing(program));
     // As in other programs, the first line written to a closed pipe ends the process, unless the
     // parent ignores the signal.

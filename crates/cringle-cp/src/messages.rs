@@ -5,7 +5,7 @@
 
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -70,11 +70,11 @@ impl Reporter {
         }
     }
 
-    /// Writes a text to standard error. A text that cannot be written is dropped.
-    fn write_error(&self, text: &str) {
-        self.write_above_bar(|| {
-            let _ = io::stderr().lock().write_all(text.as_bytes());
-        });
+    /// Writes a text to standard error. If it cannot be written, the exit status becomes 1.
+    pub(crate) fn write_error(&self, text: &str) {
+        if self.write_above_bar(|| cringle_command::write_error(text)).is_err() {
+            self.fail_silently();
+        }
     }
 
     pub(crate) fn program(&self) -> &str {
@@ -84,7 +84,7 @@ impl Reporter {
         }
     }
 
-    /// Writes one line to standard error. A line that cannot be written is dropped.
+    /// Writes one line to standard error.
     pub(crate) fn note(&self, text: &str) {
         if let Sink::Process { program } = &self.sink {
             self.write_error(&format!("{program}: {text}\n"));

@@ -6,6 +6,7 @@
 //! [`descriptors`]).
 
 mod credentials;
+mod status;
 mod uncached;
 mod xattr;
 
@@ -18,10 +19,11 @@ use rustix::process::{Gid, Uid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 pub(crate) use credentials::*;
 pub(crate) use rustix::fs::{CWD, Stat, Statx};
+pub(crate) use status::*;
 pub(crate) use uncached::*;
 pub(crate) use xattr::*;
 
@@ -57,45 +59,6 @@ pub(crate) fn open_at(
             result => return Ok(result?),
         }
     }
-}
-
-fn at_flags(follow: bool) -> AtFlags {
-    if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW }
-}
-
-pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Result<Stat> {
-    Ok(fs::statat(dir, name, at_flags(follow))?)
-}
-
-pub(crate) fn stat_of(fd: impl AsFd) -> io::Result<Stat> {
-    Ok(fs::fstat(fd)?)
-}
-
-/// Of `linux/stat.h`, since Linux 6.8: a number that no later mount gets.
-pub(crate) const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
-
-/// Returns the status of a name with the number of its mount.
-pub(crate) fn statx_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Result<Statx> {
-    Ok(fs::statx(dir, name, at_flags(follow), WITH_MOUNT)?)
-}
-
-/// Returns the same of an open file.
-pub(crate) fn statx_of(fd: BorrowedFd<'_>) -> io::Result<Statx> {
-    Ok(fs::statx(fd, c"", AtFlags::EMPTY_PATH, WITH_MOUNT)?)
-}
-
-const WITH_MOUNT: StatxFlags =
-    StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID).union(MNT_ID_UNIQUE);
-
-/// Returns the identity of the file that has this number now, if any.
-///
-/// It is a raw call, because another thread may close the descriptor, so that it cannot be
-/// borrowed.
-pub(crate) fn id_of_number(fd: RawFd) -> Option<(u64, u64)> {
-    // SAFETY: all-zero bytes are a valid value of this struct of integers.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` outlives the call. A number that is not open is an error of the call.
-    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
 pub(crate) fn mkdir_at(dir: BorrowedFd<'_>, name: &CStr, mode: u32) -> io::Result<()> {
@@ -459,14 +422,6 @@ pub(crate) fn allow_descriptors(wanted: usize) -> usize {
     // SAFETY: the call reads only `limit`, which outlives it.
     let is_raised = raised > soft && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
     usize::try_from(if is_raised { raised } else { soft }).unwrap_or(usize::MAX)
-}
-
-pub(crate) fn kind(stat: &Stat) -> u32 {
-    stat.st_mode & libc::S_IFMT
-}
-
-pub(crate) fn id(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 #[cfg(test)]

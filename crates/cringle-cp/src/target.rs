@@ -10,7 +10,7 @@ use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
 use crate::workers::Worker;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::PoisonError;
@@ -185,21 +185,25 @@ impl Worker<'_> {
                 )
             }
         };
-        let _ = io::stderr().write_all(text.as_bytes());
+        self.reporter().write_error(&text);
         matches!(self.first_byte_of_line(), Some(b'y' | b'Y'))
     }
 
     /// Returns the first byte of the next line of standard input. `None` after a stop, or if the
-    /// line is empty. Bytes after that line are not read.
+    /// line is empty or cannot be read. Bytes after that line are not read.
     fn first_byte_of_line(&self) -> Option<u8> {
         let stdin = io::stdin();
         let mut first = None;
         let mut byte = [0];
-        while self.shared.stop.wait_readable(stdin.as_fd())
-            && sys::read(stdin.as_fd(), &mut byte).is_ok_and(|n| n == 1)
-            && byte != *b"\n"
-        {
-            first.get_or_insert(byte[0]);
+        while self.shared.stop.wait_readable(stdin.as_fd()) {
+            match sys::read_standard_input(&mut byte) {
+                Ok(1) if byte != *b"\n" => _ = first.get_or_insert(byte[0]),
+                Ok(_) => break,
+                Err(e) => {
+                    self.reporter().fail_with("cannot read the answer", &e);
+                    return None;
+                }
+            }
         }
         first.filter(|_| !self.shared.stopped())
     }

@@ -6,6 +6,7 @@ mod common;
 
 mod acl;
 mod bounds;
+mod closed;
 mod durable;
 mod existing_targets;
 mod faults;
