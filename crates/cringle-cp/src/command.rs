@@ -160,44 +160,43 @@ fn copy_to_own_backup(request: &mut Request, copies: &mut [Copy]) {
 fn perform(request: Request, resume: Option<Resume>, copies: &[Copy]) -> (Summary, bool) {
     let shared = Shared::resuming(request.options, resume);
     let shows_progress = shared.options.replace != Replace::Ask;
-    let done = stop_on_signals(&shared.stop).and_then(|()| {
-        let counters = &shared.counters;
-        let sources = || copies.iter().map(|copy| copy.source.clone()).collect();
-        let progress = shows_progress
-            .then(|| Progress::start(request.progress, &shared.options, counters, sources()))
-            .flatten();
-        let done = sources::copy_all(&shared, copies);
-        if let Some(progress) = progress {
-            progress.finish(shared.stopped() || done.is_err());
-        }
-        done
-    });
-    if let Err(e) = done {
+    if let Err(e) = stop_on_signals(&shared.stop) {
         shared.options.reporter.fail_with("cannot start", &e);
         return (shared.counters.summary(), false);
+    }
+    let counters = &shared.counters;
+    let sources = || copies.iter().map(|copy| copy.source.clone()).collect();
+    let progress = shows_progress
+        .then(|| Progress::start(request.progress, &shared.options, counters, sources()))
+        .flatten();
+    sources::copy_all(&shared, copies);
+    if let Some(progress) = progress {
+        progress.finish(shared.stopped());
     }
     let interrupted = shared.stopped() && !shared.stop.has_failed();
     (shared.counters.summary(), interrupted)
 }
 
 /// Requests a stop on the first SIGINT or SIGTERM and exits on the second. A signal that the parent
-/// ignores (a shell for its background jobs, `nohup`) stays ignored.
+/// ignores (a shell for its background jobs, `nohup`) stays ignored. Where no thread can be
+/// started, each signal keeps its default action.
 fn stop_on_signals(stop: &Arc<Stop>) -> io::Result<()> {
-    interrupt::dump_on_sigusr1()?;
     let ends = [(libc::SIGINT, Signal::Interrupt), (libc::SIGTERM, Signal::Terminate)];
     let caught = ends.iter().filter(|(number, _)| !startup::is_ignored(*number));
     let caught: Vec<_> = caught.map(|(_, signal)| *signal).collect();
-    if caught.is_empty() {
-        return Ok(());
-    }
-    let signals = Signals::new(&caught)?;
-    let stop = Arc::clone(stop);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        while signals.wait().is_ok() {
-            if stop.request() {
-                interrupt::exit();
+    if !caught.is_empty() {
+        let signals = Signals::new(&caught)?;
+        let stop = Arc::clone(stop);
+        let wait = move || {
+            while signals.wait().is_ok() {
+                if stop.request() {
+                    interrupt::exit();
+                }
             }
-        }
-    })?;
+        };
+        // If this fails, it drops the signals, which have their default action again.
+        let _ = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    }
+    let _ = interrupt::dump_on_sigusr1();
     Ok(())
 }

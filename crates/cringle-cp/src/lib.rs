@@ -161,8 +161,9 @@ impl std::error::Error for Error {}
 /// Copies `sources` to `target`, or into it if it is a directory.
 ///
 /// The copy runs on threads of its own, [`Options::jobs`] at most, and returns when they have
-/// ended. It raises the soft limit on open files (`RLIMIT_NOFILE`) as far as the copy can use more.
-/// Two copies must not have the same target at the same time.
+/// ended. Where no thread can be started, the calling one copies. It raises the soft limit on open
+/// files (`RLIMIT_NOFILE`) as far as the copy can use more. Two copies must not have the same
+/// target at the same time.
 ///
 /// The calling thread waits. On a fiber of Cringle, call it through `cringle::fiber::unblock`, so
 /// that only the fiber waits. The cancel of a fiber does not stop the copy. A panic of one of the
@@ -209,9 +210,7 @@ pub fn copy<S: AsRef<Path>>(
     let opened = resume::open(&request).map_err(|Usage { text, .. }| nothing_copied(text));
     let (resume, copies) = opened?;
     let shared = Shared::resuming(request.options, resume);
-    if let Err(e) = sources::copy_all(&shared, &copies) {
-        reporter.fail_with("cannot start a thread", &e);
-    }
+    sources::copy_all(&shared, &copies);
     let summary = shared.counters.summary();
     if reporter.has_failed() {
         return Err(Error { summary, messages: reporter.take_failures() });

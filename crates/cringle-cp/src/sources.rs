@@ -2,6 +2,8 @@
 //!
 //! In order, one worker takes the sources one after the other and the other workers help with the
 //! directories. In parallel, each worker takes the next source until none is left.
+//!
+//! Where no thread can be started (`ulimit -u`, `pids.max`, a filter), the calling thread copies.
 
 use crate::messages::Reporter;
 use crate::parents;
@@ -18,37 +20,43 @@ use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-/// Deep trees are dropped recursively, one frame for each level.
-const STACK_BYTES: usize = 8 << 20;
-
-/// Copies all sources; fails if no thread can be started.
-pub(crate) fn copy_all(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
+/// Copies all sources.
+pub(crate) fn copy_all(shared: &Shared, copies: &[Copy]) {
     match &shared.resume {
         Some(resume) => resume.while_recording(shared, || {
             resume.announce_named(shared, copies);
-            copy_each(shared, copies)
+            copy_each(shared, copies);
         }),
         None => copy_each(shared, copies),
     }
 }
 
-fn copy_each(shared: &Shared, copies: &[Copy]) -> io::Result<()> {
+fn copy_each(shared: &Shared, copies: &[Copy]) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let first = if plan::in_any_order(&shared.options, copies) {
-            let next = &next;
-            for index in 1..shared.options.jobs {
-                // Without this worker the copy is slower, but complete.
-                let _ = spawn(scope, shared, move || copy_next(shared, index, copies, next));
-            }
-            spawn(scope, shared, move || copy_next(shared, 0, copies, next))?
-        } else {
-            spawn(scope, shared, move || copy_in_order(shared, copies, scope))?
-        };
+        if !plan::in_any_order(&shared.options, copies) {
+            return in_thread_or_here(scope, shared, move || copy_in_order(shared, copies, scope));
+        }
+        let next = &next;
+        for index in 1..shared.options.jobs {
+            // Without this worker the copy is slower, but complete.
+            let _ = spawn(scope, shared, move || copy_next(shared, index, copies, next));
+        }
+        in_thread_or_here(scope, shared, move || copy_next(shared, 0, copies, next));
+    });
+}
+
+/// Runs the first worker: in a thread, whose stack has a known size, or else here.
+fn in_thread_or_here<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'scope Shared,
+    work: impl FnOnce() + std::marker::Copy + Send + 'scope,
+) {
+    match spawn(scope, shared, work) {
         // A panic of the worker has ended the process.
-        let _ = first.join();
-        Ok(())
-    })
+        Ok(worker) => _ = worker.join(),
+        Err(_) => in_runtime(shared, work),
+    }
 }
 
 /// Starts a worker.
@@ -57,8 +65,7 @@ fn spawn<'scope>(
     shared: &'scope Shared,
     work: impl FnOnce() + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, ()>> {
-    let builder = thread::Builder::new().stack_size(STACK_BYTES);
-    builder.spawn_scoped(scope, move || in_runtime(shared, work))
+    thread::Builder::new().spawn_scoped(scope, move || in_runtime(shared, work))
 }
 
 /// Takes the next source that no worker has taken, until none is left.

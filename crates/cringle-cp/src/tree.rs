@@ -291,6 +291,17 @@ impl Dir {
     }
 }
 
+/// Drops the directories above one after the other: recursively, a deep tree would need a deep
+/// stack.
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut dir) = above.and_then(Arc::into_inner) {
+            above = dir.parent.take();
+        }
+    }
+}
+
 fn stale() -> io::Error {
     io::Error::from_raw_os_error(libc::ESTALE)
 }

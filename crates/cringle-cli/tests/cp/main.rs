@@ -26,6 +26,7 @@ mod resume;
 mod small_cases;
 mod special;
 mod support;
+mod threads;
 mod trees;
 mod uncached;
 mod users;
