@@ -4,18 +4,17 @@
 //! then extended attributes; then the mode together with the ACLs. A target that preserves the mode
 //! has exactly the ACLs of its source, even in a directory whose default ACL would add some.
 
-use crate::messages::{Reporter, quote};
 use crate::options::Options;
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
+use crate::xattrs::{self, proc_path};
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::BorrowedFd;
 
-const ACCESS: &CStr = c"system.posix_acl_access";
-const DEFAULT: &CStr = c"system.posix_acl_default";
+pub(crate) const ACCESS: &CStr = c"system.posix_acl_access";
+pub(crate) const DEFAULT: &CStr = c"system.posix_acl_default";
 
 /// Returns the mode with which a file is created; a preserved mode is set at the end.
 pub(crate) fn first_mode(options: &Options, stat: &Stat) -> u32 {
@@ -103,17 +102,9 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     }
     let mut has_acl = keeps.mode && !keeps.xattr;
     if keeps.xattr {
-        match copy_xattrs(copied) {
-            Ok(acl) => has_acl = acl,
-            Err(failure) => {
-                has_acl = keeps.mode;
-                // `-a` ignores attributes that it cannot copy.
-                if options.must_preserve_xattr {
-                    failure.report(&options.reporter, item);
-                    good = false;
-                }
-            }
-        }
+        let (acl, failures) = xattrs::copy(copied);
+        has_acl = acl;
+        good &= xattrs::report(options, item, &failures);
     }
     if keeps.mode {
         let mode = match (keeps.ownership, has_owner) {
@@ -127,9 +118,15 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
         }
     } else if made && options.no_preserve_mode && may_have_acl {
         good &= plain_mode(options, copied);
-    } else if made && keeps.ownership && !options.no_preserve_mode && is_file(stat) {
-        // The file was created with fewer permissions until it had its owner.
-        if let Err(e) = sys::chmod_fd(target, stat.st_mode & 0o777 & !options.umask) {
+    } else if made && !options.no_preserve_mode && is_file(stat) {
+        // The file was created with fewer permissions until it had its owner. GNU's also lets users
+        // write to it until it has its attributes, which a default ACL makes visible.
+        let mode = stat.st_mode & 0o777 & !options.umask;
+        let is_for_xattr =
+            || keeps.xattr && stat.st_mode & 0o200 == 0 && sys::effective_user() != 0;
+        if (keeps.ownership && mode & 0o077 != 0 || is_for_xattr())
+            && let Err(e) = sys::chmod_fd(target, mode)
+        {
             options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
             good = false;
         }
@@ -208,11 +205,12 @@ fn set_mode(copied: &Copied<'_>, mode: u32, has_acl: bool) -> io::Result<()> {
 
 /// Returns the mode that the umask gives. A directory keeps the set-group-id bit that it got from
 /// the directory in which it was made.
-fn usual_mode(options: &Options, source: &Stat, made: u32) -> u32 {
-    if is_file(source) {
-        return 0o666 & !options.umask;
+pub(crate) fn usual_mode(options: &Options, source: &Stat, made: u32) -> u32 {
+    match sys::kind(source) {
+        libc::S_IFDIR => 0o777 & !options.umask | source.st_mode & 0o1000 | made & 0o2000,
+        libc::S_IFSOCK => 0o777 & !options.umask,
+        _ => 0o666 & !options.umask,
     }
-    0o777 & !options.umask | source.st_mode & 0o1000 | made & 0o2000
 }
 
 /// Sets the mode that the umask gives, for `--no-preserve=mode` in a directory with a default ACL.
@@ -227,148 +225,6 @@ fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
             .fail_with(&format!("preserving permissions for {}", item.quoted(Side::Target)), e);
     }
     done.is_ok()
-}
-
-/// Returns whether an extended attribute is left out, because it is valid only in its place: other
-/// encodings of ACLs (xfs lists its own), signatures over an inode. GNU's reads the same list from
-/// `/etc/xattr.conf`.
-fn is_skipped_xattr(name: &CStr) -> bool {
-    const BEGINNINGS: [&[u8]; 8] = [
-        b"system.nfs4",
-        b"trusted.SGI_",
-        b"xfsroot.",
-        b"user.Beagle.",
-        b"security.evm",
-        b"security.selinux",
-        b"afs.",
-        b"system.posix_acl_",
-    ];
-    BEGINNINGS.iter().any(|beginning| name.to_bytes().starts_with(beginning))
-}
-
-/// The failed step of copying extended attributes, with the name of the attribute.
-enum Step {
-    List,
-    Get(CString),
-    Set(CString),
-    /// Removing the write permission that setting an attribute needed.
-    Restore,
-}
-
-/// The failure of one step.
-struct XattrFailure {
-    step: Step,
-    error: io::Error,
-}
-
-impl Step {
-    fn failed(self, error: io::Error) -> XattrFailure {
-        XattrFailure { step: self, error }
-    }
-}
-
-impl XattrFailure {
-    /// Reports the failure in GNU's words: an attribute that cannot be read is a failure of the
-    /// source.
-    fn report(&self, reporter: &Reporter, item: &Item<'_>) {
-        let shown = |name: &CStr| quote(OsStr::from_bytes(name.to_bytes()));
-        let side = |side| item.quoted(side);
-        let what = match &self.step {
-            Step::List => format!("listing attributes of {}", side(Side::Source)),
-            Step::Get(name) => {
-                format!("getting attribute {} of {}", shown(name), side(Side::Source))
-            }
-            Step::Set(name) => {
-                format!("setting attribute {} for {}", shown(name), side(Side::Target))
-            }
-            Step::Restore => format!("preserving permissions for {}", side(Side::Target)),
-        };
-        reporter.fail_with(&what, &self.error);
-    }
-}
-
-/// Copies all extended attributes except ACLs, which belong to the mode. Returns whether the source
-/// has ACLs, or the last failure.
-fn copy_xattrs(copied: &Copied<'_>) -> Result<bool, XattrFailure> {
-    let Copied { source, target, .. } = *copied;
-    let names = match sys::list_xattrs(source) {
-        Ok(names) => names,
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(false),
-        Err(e) => return Err(Step::List.failed(e)),
-    };
-    let (mut acl, mut failure) = (false, None);
-    let mut writable = Writable { target, mode: None };
-    if copied.resumed {
-        failure = remove_others(&mut writable, &names).err();
-    }
-    for name in names.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if name == ACCESS || name == DEFAULT {
-            acl = true;
-            continue;
-        }
-        if is_skipped_xattr(name) {
-            continue;
-        }
-        let get = sys::get_xattr(source, name).map_err(|e| Step::Get(name.into()).failed(e));
-        let set = |value: Vec<u8>| {
-            let set = |target: BorrowedFd<'_>| sys::set_xattr(target, name, &value);
-            writable.change(set).map_err(|e| Step::Set(name.into()).failed(e))
-        };
-        failure = get.and_then(set).err().or(failure);
-    }
-    if let Err(e) = writable.restore() {
-        failure = Some(Step::Restore.failed(e));
-    }
-    failure.map_or(Ok(acl), Err)
-}
-
-/// Removes the attributes of users that the source, with these names, does not have. Those of other
-/// kinds may be the file system's.
-fn remove_others(writable: &mut Writable<'_>, names: &[u8]) -> Result<(), XattrFailure> {
-    let here = sys::list_xattrs(writable.target).map_err(|e| Step::List.failed(e))?;
-    let has = |name: &[u8]| names.split_inclusive(|&byte| byte == 0).any(|kept| kept == name);
-    for name in here.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if !name.to_bytes().starts_with(b"user.") || has(name.to_bytes_with_nul()) {
-            continue;
-        }
-        let removed = writable.change(|target| sys::remove_xattr(target, name));
-        removed.map_err(|e| Step::Set(name.into()).failed(e))?;
-    }
-    Ok(())
-}
-
-/// A target that gets extended attributes.
-///
-/// The kernel checks the write permission of the file, not of the descriptor. Where the owner has
-/// none, it is granted until [`restore`](Writable::restore).
-struct Writable<'a> {
-    target: BorrowedFd<'a>,
-    /// The original mode, if it was changed.
-    mode: Option<u32>,
-}
-
-impl Writable<'_> {
-    /// Changes an attribute; grants the write permission first if it is missing.
-    fn change(&mut self, change: impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
-        match change(self.target) {
-            Err(e) if e.raw_os_error() == Some(libc::EACCES) && self.mode.is_none() => {
-                let mode = sys::stat_of(self.target)?.st_mode & 0o7777;
-                if mode & 0o200 != 0 || sys::chmod_fd(self.target, mode | 0o200).is_err() {
-                    return Err(e);
-                }
-                self.mode = Some(mode);
-                change(self.target)
-            }
-            answer => answer,
-        }
-    }
-
-    /// Removes the write permission that was granted.
-    fn restore(self) -> io::Result<()> {
-        self.mode.map_or(Ok(()), |mode| sys::chmod_fd(self.target, mode))
-    }
 }
 
 /// Sets the attributes of a file that is not opened: a link, a FIFO, a device, an unreadable
@@ -393,12 +249,8 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
             None => return false,
         }
     }
-    if keeps.xattr
-        && let Err(failure) = xattrs_by_name(item)
-        && options.must_preserve_xattr
-    {
-        failure.report(&options.reporter, item);
-        good = false;
+    if keeps.xattr {
+        good &= xattrs::report(options, item, &xattrs::copy_by_name(item));
     }
     let is_link = sys::kind(stat) == libc::S_IFLNK;
     let gets_mode = made && (options.no_preserve_mode || keeps.ownership && is_file(stat));
@@ -408,25 +260,19 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
             (true, _, true) => stat.st_mode & 0o7777,
             (true, _, false) => stat.st_mode & 0o777,
             (_, true, _) => usual_mode(options, stat, made()),
-            _ => stat.st_mode & 0o777 & !options.umask,
+            // It was created with fewer permissions until it had its owner.
+            _ => made() & 0o7777 | stat.st_mode & 0o077 & !options.umask,
         };
         let chmod = || sys::chmod_at(item.target_dir, item.target, mode);
         let acl = keeps.mode || options.no_preserve_mode;
-        let names: &[&CStr] = if is_file(stat) { &[ACCESS] } else { &[ACCESS, DEFAULT] };
+        let is_inherited = is_file(stat) || !keeps.mode;
+        let names: &[&CStr] = if is_inherited { &[ACCESS] } else { &[ACCESS, DEFAULT] };
         if let Err(e) = if acl { with_acls(keeps.mode, names, item, chmod) } else { chmod() } {
             options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
             good &= !options.must_preserve;
         }
     }
     good
-}
-
-/// Returns a path through `/proc`, for calls that take no directory descriptor.
-fn proc_path(dir: BorrowedFd<'_>, name: &CStr) -> CString {
-    if dir.as_raw_fd() == libc::AT_FDCWD {
-        return name.to_owned();
-    }
-    sys::c_string(&[sys::proc_path(dir).to_bytes(), b"/", name.to_bytes()].concat())
 }
 
 /// Sets the mode, and the ACLs of the source; without `keeps`, removes the ACLs.
@@ -453,26 +299,4 @@ fn with_acls(
         sys::lset_xattr(&target, name, value.as_deref().unwrap_or_default())?;
     }
     Ok(())
-}
-
-/// Copies the extended attributes of a name that is not opened, and returns the last failure. Links
-/// and devices have only `trusted.` and `security.` ones.
-fn xattrs_by_name(item: &Item<'_>) -> Result<(), XattrFailure> {
-    let source = proc_path(item.source_dir, item.source);
-    let target = proc_path(item.target_dir, item.target);
-    // The file system has no extended attributes, or `/proc` is not mounted.
-    let Ok(names) = sys::llist_xattrs(&source) else { return Ok(()) };
-    let mut failure = None;
-    for name in names.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if is_skipped_xattr(name) {
-            continue;
-        }
-        let get = sys::lget_xattr(&source, name).map_err(|e| Step::Get(name.into()).failed(e));
-        let set = |value: Vec<u8>| {
-            sys::lset_xattr(&target, name, &value).map_err(|e| Step::Set(name.into()).failed(e))
-        };
-        failure = get.and_then(set).err().or(failure);
-    }
-    failure.map_or(Ok(()), Err)
 }

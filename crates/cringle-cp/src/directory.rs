@@ -139,11 +139,12 @@ impl Worker<'_> {
         let keeps = options.preserve;
         let mode = if options.no_preserve_mode {
             0o777 | stat.st_mode & 0o1000
-        } else if keeps.mode || keeps.ownership {
+        } else if keeps.mode {
             0o700
         } else {
             // A default ACL replaces the umask; these bits are cleared in either case.
-            stat.st_mode & 0o1777 & !(options.umask & 0o022)
+            let omitted = if keeps.ownership { 0o077 } else { options.umask & 0o022 };
+            stat.st_mode & 0o1777 & !omitted
         };
         if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
             self.reporter()
@@ -181,21 +182,23 @@ impl Worker<'_> {
         if made && let Ok(found) = sys::stat_at(item.target_dir, item.target, false) {
             let earlier = resume.and_then(|resume| resume.final_mode(key));
             let mode = earlier.unwrap_or(found.st_mode & 0o7777);
-            if mode & 0o700 != 0o700 {
-                final_mode = Some(mode);
-                if resume.is_none_or(|resume| resume.keep_final_mode(self.shared, key, mode)) {
-                    let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
-                }
+            // What was omitted at first, or cleared by the mask of a default ACL.
+            let omitted = match keeps {
+                _ if keeps.mode || options.no_preserve_mode => 0,
+                _ if keeps.ownership => 0o077,
+                _ => 0o022,
+            };
+            let missing = stat.st_mode & omitted & !options.umask & !mode;
+            if mode & 0o700 != 0o700 || missing != 0 {
+                final_mode = Some(match options.no_preserve_mode {
+                    true => attributes::usual_mode(options, stat, mode),
+                    false => mode | missing,
+                });
             }
-            if !keeps.ownership && !keeps.mode && !options.no_preserve_mode {
-                // Restores what the mask of a default ACL cleared.
-                let missing = stat.st_mode & 0o022 & !options.umask & !mode;
-                if missing != 0 {
-                    final_mode = Some(mode | missing);
-                }
-            } else if keeps.ownership && !keeps.mode && !options.no_preserve_mode {
-                let wanted = stat.st_mode & 0o1777 & !options.umask;
-                final_mode = Some(wanted | mode & 0o2000);
+            if mode & 0o700 != 0o700
+                && resume.is_none_or(|resume| resume.keep_final_mode(self.shared, key, mode))
+            {
+                let _ = sys::chmod_at(item.target_dir, item.target, mode | 0o700);
             }
         }
         let source = item.open_dir(Side::Source, follow, self.reporter());

@@ -29,7 +29,7 @@
 //! | [`new_link`], [`hard_links`] | links, and which names are links to one copy |
 //! | [`target`], [`decide`], [`compare`], [`backup`] | what happens to an existing target |
 //! | [`regular`], [`read_ahead`], [`destination`], [`replace`] | the copy of one file |
-//! | [`transfer`], [`verify`], [`attributes`] | its data and its attributes |
+//! | [`transfer`], [`verify`], [`attributes`], [`xattrs`] | its data and its attributes |
 //! | [`fsync`] | `--fsync` |
 //! | [`temporary`], [`file_locks`] | names of unfinished files; one writer for each file |
 //! | [`results`] | `--json` and `--trace`: files that would destroy another one |
@@ -81,6 +81,7 @@ mod tree;
 mod uncached;
 mod verify;
 mod workers;
+mod xattrs;
 
 pub use choices::{Follow, Preserve, Update, When};
 pub use command::run;

@@ -27,6 +27,8 @@ pub struct Options {
     /// An attribute that cannot be preserved is a failure.
     pub(crate) must_preserve: bool,
     pub(crate) must_preserve_xattr: bool,
+    /// `-a`: extended attributes that cannot be set are not reported, unless they must be.
+    pub(crate) archive: bool,
     pub(crate) no_preserve_mode: bool,
     pub(crate) force: bool,
     pub(crate) remove_first: bool,
@@ -73,6 +75,7 @@ impl Default for Options {
             preserve: Preserve::default(),
             must_preserve: false,
             must_preserve_xattr: false,
+            archive: false,
             no_preserve_mode: false,
             force: false,
             remove_first: false,
@@ -162,7 +165,7 @@ impl Options {
     /// ```
     pub fn archive(self) -> Options {
         let options = self.recursive(true).preserve(Preserve::ALL);
-        Options { must_preserve_xattr: false, ..options }
+        Options { must_preserve_xattr: false, archive: true, ..options }
     }
 
     /// Selects the symbolic links that are followed. Call it after

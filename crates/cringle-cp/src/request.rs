@@ -140,6 +140,7 @@ impl Options {
         match given.flag.long {
             "archive" => {
                 self.recursive = true;
+                self.archive = true;
                 self.must_preserve = true;
                 pending.follow = Some(Follow::Never);
                 self.preserve = Preserve::ALL;
@@ -253,7 +254,10 @@ impl Options {
             }
             if all || which == "xattr" {
                 keep.xattr = on;
-                self.must_preserve_xattr = on && !all;
+            }
+            // Of `xattr,all`, `all` does not make the attributes optional again.
+            if which == "xattr" {
+                self.must_preserve_xattr = on;
             }
             if which == "context" {
                 pending.context = on;

@@ -19,6 +19,7 @@ mod killed;
 mod links;
 mod listing;
 mod messages;
+mod modes;
 mod mounts;
 mod outputs;
 mod progress;

@@ -36,8 +36,8 @@ pub(crate) fn ours() -> Command {
     command
 }
 
-/// Returns ours under a limit of the shell's `ulimit`, soft and hard: of descriptors (`n`), or of
-/// written memory in KiB (`d`).
+/// Returns ours under a limit of the shell's `ulimit`, soft and hard: of descriptors (`n`), of
+/// written memory (`d`) or of the stack (`s`) in KiB.
 pub(crate) fn limited(what: &str, limit: usize) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -{what} {limit} && exec \"$0\" cp \"$@\"");
@@ -88,8 +88,14 @@ fn keeps_old_bits() -> bool {
     gnu_version() < (9, 2)
 }
 
-/// Returns a line in the wording that both share: since 9.5, GNU's names the source here, too.
+/// Returns a line in the wording that both share: since 9.5, GNU's names the source here, too; and
+/// libattr names the attribute in the place of the target.
 fn as_older_gnus(line: &str) -> String {
+    if let (true, Some(at), Some(end)) =
+        (line.contains("setting attribute '"), line.find(" for '"), line.rfind("': "))
+    {
+        return line[..at].to_owned() + &line[end + 1..];
+    }
     match (line.contains("cannot overwrite directory "), line.find(" with non-directory ")) {
         (true, Some(at)) => line[..at + " with non-directory".len()].to_owned(),
         _ => line.to_owned(),
@@ -216,6 +222,32 @@ pub(crate) fn compare_in(
     compared: Compared,
     make: impl Fn(&Path),
 ) -> String {
+    let program = |mut command: Command| {
+        if let Some(user) = who {
+            command.uid(user).gid(user);
+        }
+        command
+    };
+    compare_programs(base, (program(gnu()), program(ours())), arguments, input, compared, make)
+}
+
+/// Returns a shell's command that runs the program with this mask for new files.
+pub(crate) fn masked(program: Command, umask: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("umask {umask:o}; exec \"$@\""), "sh"]);
+    command.arg(program.get_program()).args(program.get_args());
+    command
+}
+
+/// `gnu`, `ours`: how each is called.
+pub(crate) fn compare_programs(
+    base: &Path,
+    (gnu, ours): (Command, Command),
+    arguments: &[&str],
+    input: &[u8],
+    compared: Compared,
+    make: impl Fn(&Path),
+) -> String {
     let (theirs, mine) = (base.join("gnu"), base.join("ours"));
     for place in [&theirs, &mine] {
         fs::create_dir(place).unwrap();
@@ -223,12 +255,9 @@ pub(crate) fn compare_in(
     }
     let run = |mut command: Command, place: &Path| {
         command.args(arguments);
-        if let Some(user) = who {
-            command.uid(user).gid(user);
-        }
         output_of(command, place, input)
     };
-    let (their_output, my_output) = (run(gnu(), &theirs), run(ours(), &mine));
+    let (their_output, my_output) = (run(gnu, &theirs), run(ours, &mine));
     let mut differences = String::new();
     let mut differ = |what: &str, mine: String, theirs: String| {
         if mine != theirs {

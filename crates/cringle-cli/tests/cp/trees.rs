@@ -102,6 +102,12 @@ pub(crate) fn mkfifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o640) }, 0);
 }
 
+pub(crate) fn socket(path: &Path) {
+    let path = c_path(path);
+    // SAFETY: the path outlives the call.
+    assert_eq!(unsafe { libc::mknod(path.as_ptr(), libc::S_IFSOCK | 0o755, 0) }, 0);
+}
+
 /// A device with the numbers of `/dev/null`.
 fn mknod(path: &Path) {
     let path = c_path(path);
