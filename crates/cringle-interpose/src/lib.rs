@@ -49,7 +49,8 @@
 //!
 //! Each call has its own semantics: `O_NONBLOCK`, socket timeouts, whole writes of blocking sockets
 //! and pipes, `errno` set on failure only. A call of a cancelled fiber fails with `ECANCELED`,
-//! after a deadline with `ETIMEDOUT`. Sleeps end early; waits for locks continue.
+//! after a deadline with `ETIMEDOUT`. Sleeps end early, and waits with a time of their own time
+//! out; other waits for locks continue.
 //!
 //! # Threads
 //!

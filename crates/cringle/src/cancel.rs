@@ -30,6 +30,7 @@
 //! ```
 
 use crate::runtime::worker::Worker;
+use std::error::Error;
 use std::io;
 
 pub use crate::runtime::cancelled::{Cancelled, Reason};
@@ -91,4 +92,45 @@ pub fn check() -> io::Result<()> {
 /// ```
 pub fn reason(error: &io::Error) -> Option<Reason> {
     Reason::of(error)
+}
+
+/// Returns the reason behind an error of any type: from the chain of its
+/// [sources](Error::source), and else from the calling fiber, if that is cancelled now.
+///
+/// Crates wrap errors, and a crate whose calls of libc are hooked (`cringle-interpose`) makes its
+/// own from `ETIMEDOUT`, or from a wait that has timed out. Only the fiber knows the reason then,
+/// and only while it is in the cancelled part of the program: call this within the closure of
+/// [`try_timeout`](crate::time::try_timeout). On a cancelled fiber every error has a reason, even
+/// one that would have occurred without the cancel.
+///
+/// ```
+/// use cringle::{cancel, fs, time};
+/// use std::error::Error;
+/// use std::{io, time::Duration};
+///
+/// fn status(error: &(dyn Error + 'static)) -> u16 {
+///     match cancel::reason_of(error) {
+///         Some(cancel::Reason::Elapsed(_)) => 504,
+///         _ => 502,
+///     }
+/// }
+///
+/// cringle::run(|| {
+///     let answer = time::try_timeout(Duration::from_millis(1), || {
+///         time::sleep(Duration::from_secs(60)).map_err(|error| {
+///             // As a crate that reports no source.
+///             let error: Box<dyn Error> = error.to_string().into();
+///             io::Error::other(status(&*error).to_string())
+///         })
+///     });
+///     assert_eq!(answer.unwrap_err().to_string(), "504");
+///     assert_eq!(status(&fs::read("/missing").unwrap_err()), 502);
+/// });
+/// ```
+pub fn reason_of(error: &(dyn Error + 'static)) -> Option<Reason> {
+    let of_fiber = || {
+        let (_, fiber) = Worker::current()?;
+        if fiber.is_cancelled() { fiber.cause() } else { None }
+    };
+    Reason::in_chain(error).or_else(of_fiber)
 }

@@ -225,13 +225,18 @@ fn report(name: &str, on: &str, waits: &Waits, took: Duration, failures: Vec<Str
 /// Calls `f` in a runtime whose threads are fibers, or where jobs run on threads on a thread. It
 /// counts as hanging after the limit of a crowd.
 pub fn with_threads_as_fibers(name: &'static str, f: impl FnOnce() + Send + 'static) {
+    in_runtime(name, Threads::Fibers, f);
+}
+
+/// The same with this choice of threads.
+pub fn in_runtime(name: &'static str, threads: Threads, f: impl FnOnce() + Send + 'static) {
     raise_limit();
     let runner = move || {
         if !on_fibers() {
             return f();
         }
         let workers = number("CRINGLE_CROWD_WORKERS", 1);
-        let builder = cringle::Builder::new().workers(workers).threads(Threads::Fibers);
+        let builder = cringle::Builder::new().workers(workers).threads(threads);
         builder.run(f).unwrap();
     };
     wait_for(name, runner);

@@ -6,7 +6,7 @@ mod http;
 mod server;
 mod smtp;
 
-pub use crowd::{Waits, at_most, crowd, on_fibers, with_threads_as_fibers};
+pub use crowd::{Waits, at_most, crowd, in_runtime, on_fibers, with_threads_as_fibers};
 pub use http::HttpServer;
 pub use server::{Database, Server, listener};
 pub use smtp::MailSink;

@@ -1,5 +1,6 @@
 //! Refuses, in the library, what may reach a function of libc that a program has interposed
-//! (**I14**): libc's blocking functions, and std's locks, which wait by libc's `syscall`.
+//! (**I14**): libc's blocking functions, std's locks, which wait by libc's `syscall`, and std's
+//! clock, which may be ahead on a cancelled fiber.
 //!
 //! It reads names, and does not know types: a descriptor that std closes is found by
 //! `tests/interposed`.
@@ -29,7 +30,9 @@ pub(super) fn check(source: &Source, exceptions: &Exceptions, findings: &mut Vec
     if !source.path.starts_with(LIBRARY) || source.path.contains("tests") {
         return;
     }
-    let tests = source.text.find("#[cfg(test)]\nmod ").unwrap_or(source.text.len());
+    let tests =
+        ["#[cfg(test)]\nmod ", "#[cfg(all(test"].iter().filter_map(|it| source.text.find(it));
+    let tests = tests.min().unwrap_or(source.text.len());
     for (index, line) in source.text[..tests].lines().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
         for (what, remedy) in found(code) {
@@ -55,7 +58,9 @@ fn found(code: &str) -> Vec<(String, &'static str)> {
     let locks = locks.map(|name| (format!("std::sync::{name}"), "use `sys::lock`"));
     let reports = REPORTS.iter().filter(|report| code.contains(*report));
     let reports = reports.map(|report| ((*report).to_owned(), "use `sys::report`"));
-    calls.chain(locks).chain(reports).collect()
+    let clock =
+        code.contains("Instant::now").then(|| ("Instant::now".to_owned(), "use `sys::now`"));
+    calls.chain(locks).chain(reports).chain(clock).collect()
 }
 
 #[cfg(test)]
@@ -75,6 +80,7 @@ mod tests {
         assert_eq!(names("use std::sync::{Arc, Mutex, OnceLock};"), locks);
         assert_eq!(names("use crate::sync::Mutex;"), Vec::<String>::new());
         assert_eq!(names("eprintln!(\"lost\");"), ["eprintln!"]);
+        assert_eq!(names("let begun = Instant::now();"), ["Instant::now"]);
     }
 
     #[test]

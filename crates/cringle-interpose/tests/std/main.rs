@@ -6,6 +6,7 @@ mod calls;
 mod closed;
 mod common;
 mod connections;
+mod ended;
 mod files;
 mod futexes;
 mod handlers;

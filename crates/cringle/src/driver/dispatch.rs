@@ -238,7 +238,7 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn now(&self) -> Instant {
         match self {
-            Driver::Uring(_) | Driver::Epoll(_) => Instant::now(),
+            Driver::Uring(_) | Driver::Epoll(_) => crate::sys::now(),
             #[cfg(feature = "sim")]
             Driver::Sim(driver) => driver.now(),
         }

@@ -10,6 +10,13 @@
 //!
 //! In between, a result is a count, or `-errno`. A cancel is `-ECANCELED`, and a deadline is
 //! `-ETIMEDOUT`; neither is `-EINTR`, which C code retries.
+//!
+//! # Timed waits
+//!
+//! A wait with a time of its own has a result for its end: a cancel ends it at once, as timed out.
+//! The fiber's clock agrees where the caller goes by it (`runtime/fiber/cancels/late_clock.rs`). A
+//! caller that waits again for ever spins; after [`MOST_ENDED`] refused calls its timed waits last
+//! for their whole time.
 
 use super::sockets::is_nonblocking;
 use crate::driver::Op;
@@ -25,6 +32,10 @@ use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
+
+/// The refused calls after which timed waits of a cancelled fiber last for their whole time.
+const MOST_ENDED: u32 = 1000;
+const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// The proof that a fiber makes an interposed call.
 #[derive(Clone, Copy)]
@@ -283,9 +294,42 @@ impl Call {
         sleep_till_cancellable(deadline).is_ok()
     }
 
-    /// The calls that were refused since the fiber was cancelled.
-    pub(super) fn refusals(self) -> u32 {
-        self.fiber().refusals()
+    /// Whether a cancel ends the timed waits of the fiber.
+    pub(super) fn ends_timed_waits(self) -> bool {
+        self.fiber().refusals() <= MOST_ENDED
+    }
+
+    /// Whether the fiber's timed waits end now.
+    pub(super) fn is_late(self) -> bool {
+        self.worker().is_interrupted(self.fiber()) && self.ends_timed_waits()
+    }
+
+    /// Whether a wait until this time is over: the time has passed, or a cancel ends the wait.
+    pub(super) fn is_over(self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|at| self.is_late() || at <= self.now())
+    }
+
+    /// Returns the result of a timed wait that is over. If a cancel has ended it, it counts as a
+    /// refused call.
+    pub(super) fn timed_out(self, deadline: Option<Instant>) -> isize {
+        if self.is_late() && self.worker().refuses(self.fiber()) {
+            self.pass_until(deadline);
+        }
+        TIMED_OUT
+    }
+
+    /// Notes that a cancel has ended a wait until this time.
+    pub(super) fn pass_until(self, deadline: Option<Instant>) {
+        let now = self.now();
+        if let Some(end) = deadline.filter(|&at| at > now) {
+            self.fiber().end_timed_wait(now, end);
+        }
+    }
+
+    /// Whether a result is that of a cancel.
+    pub(super) fn is_refusal(self, result: isize) -> bool {
+        const CANCELED: isize = -(libc::ECANCELED as isize);
+        matches!(result, CANCELED | TIMED_OUT) && self.worker().is_interrupted(self.fiber())
     }
 
     /// Calls `f` so that no cancel reaches it.
@@ -303,6 +347,19 @@ impl Call {
             if let Err(code) = self.pause(&mut backoff) {
                 return code;
             }
+        }
+    }
+
+    /// [`poll`](Self::poll) for waits that only the attempt ends: see [`is_over`](Self::is_over).
+    pub(super) fn poll_to_the_end(self, mut attempt: impl FnMut() -> Option<isize>) -> isize {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(result) = attempt() {
+                return result;
+            }
+            // No pause is long.
+            let paused = self.shielded(|| self.pause(&mut backoff));
+            debug_assert_eq!(paused, Ok(()), "no cancel reaches it");
         }
     }
 

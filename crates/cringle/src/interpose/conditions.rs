@@ -7,7 +7,7 @@
 use super::call::OnFiber;
 use super::locks::{Limit, THREADS_IN_COND_WAIT, lock_contended, pthread_mutex_unlock};
 use super::next;
-use super::queue::{self, Waited};
+use super::queue::{self, Until, Waited};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -97,14 +97,16 @@ unsafe fn wait(
             error = unsafe { pthread_mutex_unlock(Some(on), mutex) };
             error == 0
         };
-        let waited = queue::wait(call, condition as usize, ANY, deadline, || true, release);
+        let until = Until::deadline(deadline);
+        let waited = queue::wait(call, condition as usize, ANY, until, || true, release);
         if error != 0 {
             return -(error as isize);
         }
+        let result = if waited == Waited::TimedOut { call.timed_out(deadline) } else { 0 };
         // SAFETY: by the contract.
-        match (unsafe { lock_contended(call, mutex, Limit::NONE) }, waited) {
-            (0, Waited::TimedOut) => -(libc::ETIMEDOUT as isize),
-            (result, _) => result,
+        match unsafe { lock_contended(call, mutex, Limit::NONE) } {
+            0 => result,
+            error => error,
         }
     })
 }

@@ -19,16 +19,17 @@
 //! Without such an op (epoll, kernels before 6.7) the queue serves the whole wait, and a thread of
 //! the pool waits for a futex that processes share.
 //!
-//! No cancel ends such a wait: the locks that are built on it would only wait again.
+//! No cancel ends a wait without a time: the locks that are built on it would only wait again. A
+//! wait with a time ends as timed out.
 
 use super::call::{Call, OnFiber};
 use super::next;
-use super::queue::{self, Waited};
+use super::queue::{self, Until, Waited};
 use super::ready::duration;
 use super::sleep::time_of;
 use crate::driver::Op;
 use crate::runtime::worker::Worker;
-use crate::sys;
+use crate::sys::{self, syscall};
 use libc::timespec;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -47,6 +48,9 @@ struct Futex {
 
 /// The time that a futex of this process is waited for in the queue of the process.
 const SHORT: Duration = Duration::from_millis(1);
+
+/// The longest call of a thread for a wait with a time.
+const SLICE: Duration = Duration::from_millis(50);
 
 const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 /// The futex had another value when the wait began.
@@ -240,15 +244,19 @@ impl Futex {
                 Ok(deadline) => deadline,
                 Err(code) => return code,
             };
-            match (self.is_shared(), self.ring_op(call, mask)) {
+            let until = Until::deadline(deadline);
+            let result = match (self.is_shared(), self.ring_op(call, mask)) {
+                // SAFETY: by the contract.
+                (true, _) if deadline.is_some() && call.is_late() => unsafe { self.look() },
                 (true, Some(op)) => wait_on_ring(call, op, deadline),
                 // SAFETY: by the contract.
-                (true, None) => unsafe { self.wait_on_thread(call) },
+                (true, None) => unsafe { self.wait_on_thread(call, mask, deadline) },
                 // SAFETY: by the contract.
                 (false, Some(op)) => unsafe { self.wait_long(call, mask, op, deadline) },
                 // SAFETY: by the contract.
-                (false, None) => unsafe { self.wait_in_queue(call, mask, deadline) },
-            }
+                (false, None) => unsafe { self.wait_in_queue(call, mask, until) },
+            };
+            if result == TIMED_OUT { call.timed_out(deadline) } else { result }
         });
         result as c_long
     }
@@ -259,14 +267,10 @@ impl Futex {
     ///
     /// As the system call's.
     unsafe fn wait_long(&self, call: Call, mask: u32, op: Op, deadline: Option<Instant>) -> isize {
-        let short = call.now() + SHORT;
-        if deadline.is_some_and(|at| at <= short) {
-            // SAFETY: by the contract.
-            return unsafe { self.wait_in_queue(call, mask, deadline) };
-        }
+        let until = Until { deadline, review: Some(call.now() + SHORT) };
         // SAFETY: by the contract.
-        match unsafe { self.wait_in_queue(call, mask, Some(short)) } {
-            TIMED_OUT => match wait_on_ring(call, op, deadline) {
+        match unsafe { self.wait_in_queue(call, mask, until) } {
+            TIMED_OUT if !call.is_over(deadline) => match wait_on_ring(call, op, deadline) {
                 CHANGED => 0,
                 result => result,
             },
@@ -277,15 +281,25 @@ impl Futex {
     /// # Safety
     ///
     /// As the system call's.
-    unsafe fn wait_in_queue(&self, call: Call, mask: u32, deadline: Option<Instant>) -> isize {
-        // SAFETY: by the contract: the address is that of an aligned integer.
-        let word = unsafe { AtomicU32::from_ptr(self.address as *mut u32) };
-        let check = || word.load(Ordering::SeqCst) == self.value;
-        match queue::wait(call, self.address, mask, deadline, check, || true) {
+    unsafe fn wait_in_queue(&self, call: Call, mask: u32, until: Until) -> isize {
+        // SAFETY: by the contract.
+        let check = || unsafe { self.look() } != CHANGED;
+        match queue::wait(call, self.address, mask, until, check, || true) {
             Waited::Woken => 0,
             Waited::TimedOut => TIMED_OUT,
             Waited::NotNeeded => CHANGED,
         }
+    }
+
+    /// Returns the result of a wait that is over when it begins.
+    ///
+    /// # Safety
+    ///
+    /// As the system call's.
+    unsafe fn look(&self) -> isize {
+        // SAFETY: by the contract: the address is that of an aligned integer.
+        let word = unsafe { AtomicU32::from_ptr(self.address as *mut u32) };
+        if word.load(Ordering::SeqCst) == self.value { TIMED_OUT } else { CHANGED }
     }
 
     fn is_shared(&self) -> bool {
@@ -301,14 +315,27 @@ impl Futex {
         (driver.is_ring() && op.fits_ring(driver.features())).then_some(op)
     }
 
+    /// Waits on a thread of the pool. No cancel reaches it there: a wait with a time looks for one
+    /// between calls that are short.
+    ///
     /// # Safety
     ///
     /// As the system call's.
-    unsafe fn wait_on_thread(&self, call: Call) -> isize {
-        let Futex { address, operation, value, time, other, value3 } = *self;
-        let arguments = [address, operation as usize, value as usize, time, other, value3 as usize];
-        // SAFETY: by the contract.
-        unsafe { call.system_call_on_thread(libc::SYS_futex, arguments) }
+    unsafe fn wait_on_thread(&self, call: Call, mask: u32, deadline: Option<Instant>) -> isize {
+        let (operation, value) = (libc::FUTEX_WAIT_BITSET as usize, self.value as usize);
+        let mut changed = CHANGED;
+        loop {
+            let end = deadline.map(|at| monotonic(at.min(call.now() + SLICE)));
+            let end = end.as_ref().map_or(0, |end| std::ptr::from_ref(end).addr());
+            let arguments = [self.address, operation, value, end, 0, mask as usize];
+            // SAFETY: by the contract; the time is lent until the call has returned.
+            match unsafe { call.system_call_on_thread(libc::SYS_futex, arguments) } {
+                TIMED_OUT if !call.is_over(deadline) => {}
+                CHANGED => return changed,
+                result => return result,
+            }
+            changed = 0;
+        }
     }
 
     /// # Safety
@@ -338,11 +365,26 @@ pub(super) fn forget_all() {
 
 /// Waits in the kernel's queue, by an op of the worker's ring.
 fn wait_on_ring(call: Call, op: Op, deadline: Option<Instant>) -> isize {
-    let result = call.shielded(|| {
+    let wait = || {
         call.worker().watch_at_end(call.fiber());
         call.perform_until(op, deadline)
-    });
-    result.unwrap_or(TIMED_OUT)
+    };
+    let is_ended = deadline.is_some() && call.ends_timed_waits();
+    let result = if is_ended { wait() } else { call.shielded(wait) };
+    result.filter(|&result| !call.is_refusal(result)).unwrap_or(TIMED_OUT)
+}
+
+/// Converts a time of the library's to one of the kernel's monotonic clock.
+fn monotonic(at: Instant) -> timespec {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is borrowed for the call.
+    unsafe { syscall!(SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
+    let left = at.saturating_duration_since(sys::now());
+    let nsec = now.tv_nsec + libc::c_long::from(left.subsec_nanos() as i32);
+    timespec {
+        tv_sec: now.tv_sec + left.as_secs() as libc::time_t + nsec / 1_000_000_000,
+        tv_nsec: nsec % 1_000_000_000,
+    }
 }
 
 /// The time until a clock shows `time`.

@@ -17,7 +17,7 @@ pub use super::names::{
 pub use super::processes::{sigtimedwait, sigwait, wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
 pub use super::receives::{recvfrom, recvmsg};
-pub use super::sleep::{clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
+pub use super::sleep::{clock_gettime, clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
 pub use super::sockets::{sendmsg, sendto};
 pub use super::threads::{
     prctl, pthread_create, pthread_exit, sigaltstack, thrd_create, thrd_exit,

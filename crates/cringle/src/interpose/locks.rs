@@ -10,7 +10,8 @@
 //! thread is in there. Other processes release what they share; such locks are tried again from
 //! time to time as well.
 //!
-//! No cancel ends the wait for a lock: C code expects to hold it afterwards.
+//! No cancel ends the wait for a lock: C code expects to hold it afterwards. A wait with a time
+//! ends as timed out.
 //!
 //! The places of a mutex's owner and kind are those of `<bits/struct_mutex.h>`, which static
 //! initialisers have fixed.
@@ -18,7 +19,7 @@
 use super::call::{Call, OnFiber};
 use super::futex::remaining;
 use super::next;
-use super::queue::{self, Waited};
+use super::queue::{self, Until, Waited};
 use super::ready::duration;
 use crate::runtime::hazards::{self, owned_locks};
 use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, timespec};
@@ -80,8 +81,7 @@ pub(super) unsafe fn wait_for(
     loop {
         let mut result = libc::EBUSY;
         let may_be_unseen = is_shared || THREADS_IN_COND_WAIT.load(Ordering::SeqCst) > 0;
-        let next_try = may_be_unseen.then(|| call.now() + pause);
-        let until = deadline.into_iter().chain(next_try).min();
+        let until = Until { deadline, review: may_be_unseen.then(|| call.now() + pause) };
         let check = || {
             result = attempt();
             result == libc::EBUSY
@@ -91,9 +91,9 @@ pub(super) unsafe fn wait_for(
             return -(result as isize);
         }
         if waited == Waited::TimedOut {
-            if deadline.is_some_and(|at| call.now() >= at) {
+            if call.is_over(deadline) {
                 return match attempt() {
-                    libc::EBUSY => -(libc::ETIMEDOUT as isize),
+                    libc::EBUSY => call.timed_out(deadline),
                     result => -(result as isize),
                 };
             }

@@ -150,17 +150,21 @@ unsafe fn wait_for_signal(
         Ok(limit) => limit,
         Err(code) => return code,
     };
-    if let Some(refusal) = call.refusal() {
-        return refusal;
-    }
     let deadline = limit.and_then(|limit| call.now().checked_add(limit));
     let kernel_set_bytes = 8;
-    call.poll(|| {
+    let attempt = || {
         let zero = timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: by the contract.
         let result =
             unsafe { syscall!(SYS_rt_sigtimedwait, set, info, &raw const zero, kernel_set_bytes) };
-        let is_late = || deadline.is_some_and(|at| at <= call.now());
-        (result != WOULD_WAIT || is_late()).then_some(result)
-    })
+        (result != WOULD_WAIT || call.is_over(deadline)).then_some(result)
+    };
+    if deadline.is_none() {
+        return call.refusal().unwrap_or_else(|| call.poll(attempt));
+    }
+    let result = call.poll_to_the_end(attempt);
+    if result == WOULD_WAIT {
+        call.timed_out(deadline);
+    }
+    result
 }

@@ -40,6 +40,31 @@ pub(super) enum Waited {
     NotNeeded,
 }
 
+/// When a wait ends without a wake-up.
+#[derive(Clone, Copy)]
+pub(super) struct Until {
+    /// The caller's time, if it gave one: a cancel ends the wait, too.
+    pub(super) deadline: Option<Instant>,
+    /// An earlier time, at which the wait goes on in another way.
+    pub(super) review: Option<Instant>,
+}
+
+impl Until {
+    pub(super) const NEVER: Until = Until::deadline(None);
+
+    pub(super) const fn deadline(deadline: Option<Instant>) -> Until {
+        Until { deadline, review: None }
+    }
+
+    fn first(self) -> Option<Instant> {
+        self.deadline.into_iter().chain(self.review).min()
+    }
+
+    fn is_over(self, call: Call) -> bool {
+        call.is_over(self.deadline) || self.review.is_some_and(|at| call.now() >= at)
+    }
+}
+
 struct Waiter {
     address: usize,
     /// A wake-up with none of these bits passes it over.
@@ -70,14 +95,13 @@ fn queue_of(address: usize) -> &'static Mutex<Queue> {
     &QUEUE[mixed >> (usize::BITS - 8)]
 }
 
-/// Waits until a wake-up of this address, or until the deadline. `check` is called under the
-/// queue's lock, and `begin` once the waiter has joined the queue; either may end the wait by
-/// `false`. No cancel ends it.
+/// Waits until a wake-up of this address, or until a time. `check` is called under the queue's
+/// lock, and `begin` once the waiter has joined the queue; either may end the wait by `false`.
 pub(super) fn wait(
     call: Call,
     address: usize,
     mask: u32,
-    deadline: Option<Instant>,
+    until: Until,
     check: impl FnOnce() -> bool,
     begin: impl FnOnce() -> bool,
 ) -> Waited {
@@ -102,7 +126,7 @@ pub(super) fn wait(
     }
     drop(queue);
     let waited = match joins {
-        true if begin() => suspend(call, &waiter, deadline),
+        true if begin() => suspend(call, &waiter, until),
         true => withdraw(&waiter, Waited::NotNeeded),
         false => Waited::NotNeeded,
     };
@@ -112,24 +136,25 @@ pub(super) fn wait(
 }
 
 /// Suspends the fiber until its waiter has left the queue.
-fn suspend(call: Call, waiter: &Waiter, deadline: Option<Instant>) -> Waited {
+fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
     let (worker, fiber) = (call.worker(), call.fiber());
     let subject = Target::address(std::ptr::without_provenance(waiter.address));
-    call.shielded(|| {
+    let to_the_end = || {
         loop {
             if waiter.woken.load(Ordering::Acquire) {
                 return Waited::Woken;
             }
-            if deadline.is_some_and(|at| call.now() >= at) {
+            if until.is_over(call) {
                 return withdraw(waiter, Waited::TimedOut);
             }
             worker.watch_at_end(fiber);
             // The lock may be that of an allocator, which the library called on this worker.
             fiber.family().while_pinned(|| {
-                worker.suspend_on_until(fiber, Wait::Lock, subject, deadline);
+                worker.suspend_on_until(fiber, Wait::Lock, subject, until.first());
             });
         }
-    })
+    };
+    if until.deadline.is_some() { to_the_end() } else { call.shielded(to_the_end) }
 }
 
 /// Removes a waiter from its queue. If it was woken meanwhile, it is.

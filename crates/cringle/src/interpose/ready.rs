@@ -4,6 +4,14 @@
 //! the only descriptor or of an epoll instance with all of them, and the attempt is repeated: so
 //! the kernel writes each result. A call with a signal mask blocks the worker's thread, as the mask
 //! is that thread's.
+//!
+//! # After a cancel
+//!
+//! What is ready is reported. Else a call with a timeout has timed out, and returns 0. Without one,
+//! `poll` and `select` fail as other calls do: std, libpq and libmariadb report that. Event loops
+//! do not: tokio panics on any error of `epoll_wait` but `EINTR`, libuv and libzmq abort, and libuv
+//! does not take 0 for an answer there. So `epoll_wait` fails with `EINTR`; and if the loop only
+//! calls again, it waits.
 
 use super::call::{Call, OnFiber, Readiness};
 use super::held::LONGEST_WAIT;
@@ -78,9 +86,6 @@ unsafe fn poll_until(
     ends_now: bool,
     deadline: impl FnOnce(Call) -> Option<Instant>,
 ) -> isize {
-    if let Some(refusal) = call.refusal() {
-        return refusal;
-    }
     let deadline = deadline(call);
     call.may_attempt();
     let zero = timespec { tv_sec: 0, tv_nsec: 0 };
@@ -98,12 +103,34 @@ unsafe fn poll_until(
         // SAFETY: by the contract; the kernel has read and written the array.
         _ => unsafe { std::slice::from_raw_parts(fds, count as usize) }.to_vec(),
     };
-    wait_for_any(call, &set(), deadline, attempt)
+    wait_for_any(call, &set(), deadline, None, attempt)
 }
 
 /// Waits until one of the descriptors has an event and the attempt succeeds, or until the
-/// deadline.
+/// deadline. `late` is the error of an event loop that a cancel reaches: see the module.
 fn wait_for_any(
+    call: Call,
+    set: &[pollfd],
+    deadline: Option<Instant>,
+    late: Option<isize>,
+    attempt: impl Fn() -> isize,
+) -> isize {
+    if !call.ends_timed_waits() && (deadline.is_some() || late.is_some()) {
+        call.worker().watch_at_end(call.fiber());
+        return call.shielded(|| wait_for_event(call, set, deadline, attempt));
+    }
+    match wait_for_event(call, set, deadline, attempt) {
+        code if call.is_refusal(code) && deadline.is_some() => {
+            call.pass_until(deadline);
+            0
+        }
+        code if call.is_refusal(code) => late.unwrap_or(code),
+        result => result,
+    }
+}
+
+/// [`wait_for_any`] as other calls, which a cancel makes fail.
+fn wait_for_event(
     call: Call,
     set: &[pollfd],
     deadline: Option<Instant>,
@@ -208,9 +235,6 @@ pub unsafe fn epoll_wait(
     timeout: c_int,
 ) -> c_int {
     let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
         let deadline = deadline_ms(call, timeout);
         call.may_attempt();
         let null = std::ptr::null::<()>();
@@ -221,7 +245,7 @@ pub unsafe fn epoll_wait(
             return result;
         }
         let one = pollfd { fd: instance, events: libc::POLLIN, revents: 0 };
-        wait_for_any(call, &[one], deadline, attempt)
+        wait_for_any(call, &[one], deadline, Some(-(libc::EINTR as isize)), attempt)
     });
     result as c_int
 }
@@ -255,7 +279,8 @@ pub unsafe fn select(
         let result = unsafe { select_within(call, count, [read, write, except], limit) };
         if let Some(limit) = limit {
             // Linux writes the time that is left.
-            let left = limit.saturating_sub(call.now().saturating_duration_since(begun));
+            let passed = call.now().saturating_duration_since(begun);
+            let left = if result == 0 { Duration::ZERO } else { limit.saturating_sub(passed) };
             let (tv_sec, tv_usec) = (left.as_secs() as i64, left.subsec_micros() as i64);
             // SAFETY: by the contract.
             unsafe { *timeout = timeval { tv_sec, tv_usec } };
@@ -296,9 +321,6 @@ unsafe fn select_within(
     sets: [*mut fd_set; 3],
     limit: Option<Duration>,
 ) -> isize {
-    if let Some(refusal) = call.refusal() {
-        return refusal;
-    }
     let deadline = limit.and_then(|limit| call.now().checked_add(limit));
     call.may_attempt();
     let count = looked_at(count);
@@ -325,7 +347,7 @@ unsafe fn select_within(
     if result != 0 || limit.is_some_and(|limit| limit.is_zero()) {
         return result;
     }
-    wait_for_any(call, &poll_set(&copies, count), deadline, attempt)
+    wait_for_any(call, &poll_set(&copies, count), deadline, None, attempt)
 }
 
 /// Returns how many of the numbers below `count` the kernel looks at: those in the process's table.

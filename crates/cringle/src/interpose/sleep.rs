@@ -1,19 +1,18 @@
 //! Sleeping and yielding.
 //!
 //! C code cannot be told of a cancel here: std's `sleep` panics on an error that it does not know,
-//! and repeats the call after `EINTR`. So a cancelled sleep ends early and reports success, and the
-//! fiber's next call that can fail reports the cancel. A loop that only sleeps would spin then, so
-//! after a number of such calls the fiber sleeps for the whole time.
+//! and repeats the call after `EINTR`. So a cancelled sleep ends early and reports success, as any
+//! timed wait, and the fiber's next call that can fail reports the cancel. A loop that only sleeps
+//! would spin then, so after a number of such calls the fiber sleeps for the whole time.
 
 use super::call::{Call, OnFiber};
+use super::next;
 use super::ready::duration;
-use crate::sys::syscall;
+use crate::runtime::worker::Worker;
+use crate::sys::{self, syscall};
 use libc::{clockid_t, timespec};
 use std::ffi::{c_int, c_uint};
 use std::time::Duration;
-
-/// The sleeps that a cancel ends early.
-const MOST_SHORTENED: u32 = 1000;
 
 /// # Safety
 ///
@@ -58,8 +57,8 @@ fn sleep_until(call: Call, deadline: impl Fn() -> Option<std::time::Instant>) {
             if deadline().is_none_or(|at| at <= call.now()) {
                 return;
             }
-        } else if call.refusals() <= MOST_SHORTENED {
-            return;
+        } else if call.ends_timed_waits() {
+            return call.pass_until(at);
         } else {
             call.shielded(|| call.sleep_until(at));
             return;
@@ -105,12 +104,39 @@ pub unsafe fn clock_nanosleep(
     })
 }
 
-/// The time of a clock.
+/// Whether a clock counts the time since the machine started. Of a cancelled fiber it may be ahead.
+fn is_monotonic(clock: clockid_t) -> bool {
+    matches!(clock, libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_BOOTTIME)
+}
+
+/// The time of a clock, as the calling fiber's caller goes by it.
 pub(super) fn time_of(clock: clockid_t) -> Duration {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is borrowed for the call.
     unsafe { syscall!(SYS_clock_gettime, clock, &raw mut now) };
-    Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
+    let lead = Worker::current().filter(|_| is_monotonic(clock));
+    let lead = lead.map_or(Duration::ZERO, |(_, fiber)| fiber.lead());
+    Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32) + lead
+}
+
+/// # Safety
+///
+/// As libc's.
+#[inline]
+pub unsafe fn clock_gettime(on: OnFiber, clock: clockid_t, time: *mut timespec) -> c_int {
+    // SAFETY: by the contract.
+    let result = unsafe { next::clock_gettime(clock, time) };
+    if result == 0 && is_monotonic(clock) && !sys::is_own_look() {
+        let lead = on.fiber().take_lead();
+        if !lead.is_zero() {
+            // SAFETY: by the contract; libc has written it.
+            let time = unsafe { &mut *time };
+            let nsec = time.tv_nsec + libc::c_long::from(lead.subsec_nanos() as i32);
+            time.tv_sec += lead.as_secs() as libc::time_t + nsec / 1_000_000_000;
+            time.tv_nsec = nsec % 1_000_000_000;
+        }
+    }
+    result
 }
 
 /// `usleep`.

@@ -91,6 +91,7 @@ macro_rules! __interposed_calls {
                 mask: *const sigset_t
             ) -> c_int;
 
+            fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int;
             fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int;
             fn clock_nanosleep(
                 clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec

@@ -229,9 +229,37 @@ impl Transfer {
     ///
     /// The buffers are those of the interposed call.
     unsafe fn perform(&mut self) -> isize {
-        if let Some(refusal) = self.refusal() {
-            return refusal;
+        let Some(refusal) = self.refusal() else {
+            // SAFETY: by the contract.
+            return unsafe { self.perform_admitted() };
+        };
+        if self.is_wake_up() {
+            let call = self.call;
+            // SAFETY: by the contract.
+            return call.shielded(|| unsafe { self.perform_admitted() });
         }
+        refusal
+    }
+
+    /// Whether this wakes, or takes the wake-ups of, an event loop. A cancelled fiber's are
+    /// performed: an event loop does not expect that they fail, and other fibers may wait for them.
+    /// They do not wait, except for the reader of a counter that is full.
+    fn is_wake_up(&self) -> bool {
+        // An eventfd's file has no type.
+        match sys::mode(self.fd) & libc::S_IFMT {
+            0 => self.write || sockets::is_nonblocking(self.fd),
+            libc::S_IFIFO => {
+                let is_small = self.slices.only_len().is_some_and(|len| len <= size_of::<u64>());
+                self.write && is_small && sockets::is_nonblocking(self.fd)
+            }
+            _ => false,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`perform`](Self::perform).
+    unsafe fn perform_admitted(&mut self) -> isize {
         // SAFETY: by the contract.
         unsafe {
             let done = match self.attempt() {

@@ -5,7 +5,7 @@ use super::conditions::{
     pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait, pthread_cond_wait,
 };
 use super::locks::{self, Limit, pthread_mutex_unlock};
-use super::queue;
+use super::queue::{self, Until};
 use super::{next, sleep};
 use crate::sys::{self, syscall};
 use libc::{clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, sem_t, timespec};
@@ -13,6 +13,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const ANY: u32 = u32::MAX;
+const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// The states of a `pthread_once_t`, with libc's numbers. While the routine runs, the rest of the
 /// number counts the forks of the process before.
@@ -82,7 +83,7 @@ fn wait_for_other(on: Option<OnFiber>, word: &AtomicI32, state: i32) {
     };
     on.call_for_code(|call| {
         let check = || word.load(Ordering::SeqCst) == state;
-        queue::wait(call, address, ANY, None, check, || true);
+        queue::wait(call, address, ANY, Until::NEVER, check, || true);
         0
     });
 }
@@ -128,10 +129,12 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
             Ok(deadline) => deadline,
             Err(code) => return code,
         };
-        let is_late = || deadline.is_some_and(|at| call.now() >= at);
-        let end = || attempt().or_else(|| is_late().then_some(-(libc::ETIMEDOUT as isize)));
+        let end = || attempt().or_else(|| call.is_over(deadline).then_some(TIMED_OUT));
         // An allocator may wait for its lock so.
-        call.fiber().family().while_pinned(|| call.shielded(|| call.poll(end)))
+        match call.fiber().family().while_pinned(|| call.poll_to_the_end(end)) {
+            TIMED_OUT => call.timed_out(deadline),
+            result => result,
+        }
     });
     result as c_int
 }

@@ -259,7 +259,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     /// to accept (see [`nonblocking`]); then this call polls, for as long as a blocking one would
     /// wait.
     pub(super) fn accept_plainly<T>(&self, accept: impl Fn(&S) -> io::Result<T>) -> io::Result<T> {
-        let begun = Instant::now();
+        let begun = sys::now();
         loop {
             match plainly(|| accept(&self.std)) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -281,7 +281,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         }
         match modes.read_limit.get() {
             None => Some(None),
-            Some(limit) => limit.checked_sub(begun.elapsed()).map(Some),
+            Some(limit) => limit.checked_sub(sys::now().saturating_duration_since(begun)).map(Some),
         }
     }
 

@@ -2,8 +2,12 @@
 
 use super::unwinding;
 use super::worker::{Worker, fairness};
+use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
+
+/// The errors of a chain that are looked at: a chain may be a circle.
+const LONGEST_CHAIN: usize = 100;
 
 /// The error of an operation that was refused or given up because its fiber was cancelled.
 ///
@@ -34,7 +38,7 @@ impl std::fmt::Display for Cancelled {
     }
 }
 
-impl std::error::Error for Cancelled {}
+impl Error for Cancelled {}
 
 /// The error of an operation that a deadline has ended.
 ///
@@ -108,7 +112,7 @@ impl std::fmt::Display for Elapsed {
     }
 }
 
-impl std::error::Error for Elapsed {}
+impl Error for Elapsed {}
 
 /// The reason for which a part of a program was cancelled.
 ///
@@ -162,11 +166,31 @@ impl Reason {
 
     /// The reason behind an [`error`](Self::error).
     pub(crate) fn of(error: &io::Error) -> Option<Reason> {
-        let inner = error.get_ref()?;
+        Reason::of_inner(error.get_ref()?)
+    }
+
+    fn of_inner(inner: &(dyn Error + 'static)) -> Option<Reason> {
         match inner.downcast_ref::<Elapsed>() {
             Some(&elapsed) => Some(Reason::Elapsed(elapsed)),
             None => inner.is::<Cancelled>().then_some(Reason::Cancelled),
         }
+    }
+
+    /// The reason in the chain of an error's sources.
+    pub(crate) fn in_chain(error: &(dyn Error + 'static)) -> Option<Reason> {
+        let mut next = Some(error);
+        for _ in 0..LONGEST_CHAIN {
+            let error = next?;
+            if let Some(reason) = Reason::of_inner(error) {
+                return Some(reason);
+            }
+            next = match error.downcast_ref::<io::Error>() {
+                // The source of an `io::Error` is that of the error within.
+                Some(error) => error.get_ref().map(|inner| inner as _),
+                None => error.source(),
+            };
+        }
+        None
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a worker tells the others of its load, with [`Balance::Moving`](super::balance::Balance).
 
+use crate::sys;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ impl Default for Load {
     fn default() -> Load {
         Load {
             calls_for_help: AtomicBool::new(false),
-            epoch: Instant::now(),
+            epoch: sys::now(),
             pressed_until: AtomicU64::new(0),
             heavy_until: AtomicU64::new(0),
             computes_until: AtomicU64::new(0),

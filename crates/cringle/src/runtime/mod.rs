@@ -103,7 +103,7 @@ pub enum Driver {
 pub(crate) fn now() -> std::time::Instant {
     match worker::Worker::here() {
         Some(worker) => worker.now(),
-        None => std::time::Instant::now(),
+        None => crate::sys::now(),
     }
 }
 

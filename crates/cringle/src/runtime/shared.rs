@@ -463,7 +463,7 @@ impl Shared {
         let thief = &self.peers[thief as usize];
         others.any(|peer| {
             !peer.stealer.is_empty()
-                || (peer.needs_help() && thief.load.may_take_from(&peer.load, Instant::now()))
+                || (peer.needs_help() && thief.load.may_take_from(&peer.load, sys::now()))
         })
     }
 

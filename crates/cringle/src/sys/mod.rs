@@ -11,6 +11,7 @@
 //! closed so, and [locks](lock) wait so. What std does in several calls is called
 //! [plainly], without a current fiber.
 
+mod clock;
 mod cpus;
 pub(crate) mod debug_info;
 mod explained;
@@ -28,6 +29,9 @@ pub(crate) mod signal_chain;
 mod socket;
 mod transfer;
 
+#[cfg(feature = "interpose")]
+pub(crate) use clock::is_own_look;
+pub(crate) use clock::now;
 pub(crate) use cpus::{allowed_cpus, set_affinity};
 pub(crate) use explained::explained;
 pub(crate) use file_kind::{

@@ -19,6 +19,7 @@ mod crash;
 mod deadlines;
 mod fibers;
 mod overflow;
+mod reasons;
 mod run;
 mod same_shape;
 mod scopes;

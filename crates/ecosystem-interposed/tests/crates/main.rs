@@ -14,6 +14,8 @@ mod http_server;
 mod mail;
 #[cfg(feature = "mysql")]
 mod mariadb;
+#[cfg(feature = "redis")]
+mod pools;
 #[cfg(any(feature = "diesel", feature = "postgres"))]
 mod postgres_server;
 mod processes;

@@ -10,6 +10,7 @@ use super::wait_queues::Direction;
 use super::{Epoll, POLL_INTERVAL};
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, Wait};
+use crate::sys;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ impl Epoll {
 
     pub(super) fn is_poll_due(&self) -> bool {
         (self.wait_queues.count > 0 || !self.backing_off.is_empty())
-            && self.last_poll.elapsed() >= POLL_INTERVAL
+            && sys::now().saturating_duration_since(self.last_poll) >= POLL_INTERVAL
     }
 
     /// Does nothing: no queued op concerns another worker.
@@ -52,7 +53,7 @@ impl Epoll {
         // Only one poll, the one that sleeps: a poll before it could consume the wake-up that is to
         // end the sleep.
         if self.ended.is_empty() && self.results.fall_asleep() {
-            let now = Instant::now();
+            let now = sys::now();
             let due = deadline.into_iter().chain(self.next_retry()).min();
             self.poll_events(due.map(|at| at.saturating_duration_since(now)));
             self.results.wake_up();
@@ -68,7 +69,7 @@ impl Epoll {
                 self.on_event(&event);
             }
         }
-        self.last_poll = Instant::now();
+        self.last_poll = sys::now();
         self.retry_due();
     }
 
@@ -261,7 +262,7 @@ impl Epoll {
         let flight = self.flights.get_mut(number);
         let doublings = flight.fruitless_events.min(MOST_DOUBLINGS);
         flight.fruitless_events = flight.fruitless_events.saturating_add(1);
-        flight.stage = Stage::Backoff(Instant::now() + FIRST_PAUSE * (1 << doublings));
+        flight.stage = Stage::Backoff(sys::now() + FIRST_PAUSE * (1 << doublings));
         self.backing_off.push(number);
     }
 

@@ -111,7 +111,7 @@ impl Epoll {
             results,
             has_closing,
             taken: Vec::new(),
-            last_poll: Instant::now(),
+            last_poll: crate::sys::now(),
             last_file: LastFile::default(),
             registered: Registered::default(),
             counts: Arc::default(),

@@ -111,7 +111,7 @@ impl Core {
             options: options.clone(),
             rng,
             baton: Baton::new(seed),
-            base: Instant::now(),
+            base: crate::sys::now(),
             now_ns: 0,
             faults,
             rarity,

@@ -10,6 +10,7 @@
 //! cancelled: it ends when the peer has the data.
 
 use crate::driver::completion::{CancelState, Completion};
+use crate::sys;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -89,7 +90,7 @@ impl Cancels {
         let attempts = completion.cancel_attempts.get().min(MAX_DOUBLINGS);
         completion.cancel_attempts.set(attempts + 1);
         completion.cancel.set(CancelState::RetryLater);
-        self.retries.push((Instant::now() + Duration::from_millis(1 << attempts), completion));
+        self.retries.push((sys::now() + Duration::from_millis(1 << attempts), completion));
     }
 
     /// Moves the cancels whose pause is over to the backlog.
@@ -97,7 +98,7 @@ impl Cancels {
         if self.retries.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = sys::now();
         let all = std::mem::take(&mut self.retries);
         let (due, later): (Vec<_>, _) = all.into_iter().partition(|&(at, _)| at <= now);
         self.retries = later;
@@ -120,7 +121,7 @@ impl Cancels {
     /// Whether a cancel is queued, or one is due to be repeated.
     #[inline]
     pub(super) fn wants_enter(&self) -> bool {
-        self.queued > 0 || self.next_due().is_some_and(|due| due <= Instant::now())
+        self.queued > 0 || self.next_due().is_some_and(|due| due <= sys::now())
     }
 
     pub(super) fn has_backlog(&self) -> bool {

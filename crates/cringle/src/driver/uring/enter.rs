@@ -96,9 +96,9 @@ impl Uring {
         if cannot_be_woken || has_stuck_cancels {
             // The read of the eventfd or a cancel found no room in the queue, and no cqe would end
             // the sleep: sleep briefly and try again.
-            deadline = earlier(deadline, Some(Instant::now() + Duration::from_millis(1)));
+            deadline = earlier(deadline, Some(sys::now() + Duration::from_millis(1)));
         }
-        let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = deadline.map(|at| at.saturating_duration_since(sys::now()));
         let mut flags = ENTER_GETEVENTS;
         if self.features.has(Feature::NoIowait) {
             flags |= ENTER_NO_IOWAIT;

@@ -17,7 +17,6 @@ use crate::sys::{self, syscall};
 use io_uring::IoUring;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Instant;
 
 /// How often a worker that would sleep polls the device before it takes another turn.
 const POLLS: u32 = 32;
@@ -140,7 +139,7 @@ impl Uring {
             let queue = self.ring.submission();
             let is_flagged = queue.taskrun() || queue.cq_overflow();
             drop(queue);
-            if found || is_flagged || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if found || is_flagged || deadline.is_some_and(|deadline| deadline <= sys::now()) {
                 return;
             }
         }

@@ -1,7 +1,8 @@
 //! Starting a fiber as a thread, and its end.
 
 use super::super::call::{Call, OnFiber};
-use super::super::{next, queue, waits};
+use super::super::queue::{self, Until};
+use super::super::{next, waits};
 use super::attributes::Attributes;
 use super::own;
 use super::registry::{self, Progress, Thread};
@@ -131,7 +132,7 @@ fn wait_for_start(call: Call, thread: &Thread) -> isize {
             let has_failed = matches!(thread.lock().progress, Progress::Failed);
             return if has_failed { AGAIN } else { 0 };
         }
-        queue::wait(call, thread.address(), u32::MAX, None, is_new, || true);
+        queue::wait(call, thread.address(), u32::MAX, Until::NEVER, is_new, || true);
     }
 }
 

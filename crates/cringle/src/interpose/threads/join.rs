@@ -1,17 +1,21 @@
 //! Waiting for a thread, and detaching it.
 //!
-//! A fiber waits for a thread of the system on a thread of the pool. The wait for a thread that is
-//! a fiber is that of a futex. No cancel ends either.
+//! A fiber waits for a thread of the system on a thread of the pool, and until a time by trying.
+//! The wait for a thread that is a fiber is that of a futex. A cancel ends only waits with a time.
 
 use super::super::call::OnFiber;
 use super::super::locks::Limit;
-use super::super::{next, queue, waits};
+use super::super::queue::{self, Until};
+use super::super::{next, waits};
 use super::registry::{self, Progress, Thread};
 use super::{is_fibers, own};
 use crate::runtime::worker::release_block;
+use crate::sys;
 use libc::{clockid_t, pthread_t, timespec};
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// How long a caller waits.
 #[derive(Clone, Copy)]
@@ -70,11 +74,10 @@ pub unsafe fn pthread_timedjoin_np(
         if is_fibers(thread) {
             return join(on, thread, result, until(libc::CLOCK_REALTIME, time));
         }
-        let (result, time) = (result as usize, time as usize);
-        wait_for_system(on, thread, move || {
-            let (result, time) = (result as *mut *mut c_void, time as *const timespec);
-            next::pthread_timedjoin_np(thread, result, time)
-        })
+        match on {
+            Some(on) => try_until(on, thread, result, libc::CLOCK_REALTIME, time),
+            None => next::pthread_timedjoin_np(thread, result, time),
+        }
     }
 }
 
@@ -93,11 +96,10 @@ pub unsafe fn pthread_clockjoin_np(
         if is_fibers(thread) {
             return join(on, thread, result, until(clock, time));
         }
-        let (result, time) = (result as usize, time as usize);
-        wait_for_system(on, thread, move || {
-            let (result, time) = (result as *mut *mut c_void, time as *const timespec);
-            next::pthread_clockjoin_np(thread, result, clock, time)
-        })
+        match on {
+            Some(on) => try_until(on, thread, result, clock, time),
+            None => next::pthread_clockjoin_np(thread, result, clock, time),
+        }
     }
 }
 
@@ -135,6 +137,41 @@ unsafe fn wait_for_system(
         Some(_) if thread == own() => libc::EDEADLK,
         Some(on) => on.on_thread(call),
     }
+}
+
+/// Waits on a fiber for a thread of the system until a time.
+///
+/// # Safety
+///
+/// As libc's.
+unsafe fn try_until(
+    on: OnFiber,
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    clock: clockid_t,
+    time: *const timespec,
+) -> c_int {
+    if time.is_null() {
+        // SAFETY: by the contract: libc waits for ever.
+        return unsafe { pthread_join(Some(on), thread, result) };
+    }
+    if thread == own() {
+        return libc::EDEADLK;
+    }
+    on.call_for_code(|call| {
+        // SAFETY: by the contract.
+        let deadline = match unsafe { Limit::at(clock, time).deadline(call.now()) } {
+            Ok(deadline) => deadline,
+            Err(code) => return code,
+        };
+        // SAFETY: by the contract.
+        let result =
+            call.poll_to_the_end(|| match unsafe { next::pthread_tryjoin_np(thread, result) } {
+                libc::EBUSY => call.is_over(deadline).then_some(TIMED_OUT),
+                code => Some(-(code as isize)),
+            });
+        if result == TIMED_OUT { call.timed_out(deadline) } else { result }
+    })
 }
 
 /// Waits for a thread that is a fiber.
@@ -208,11 +245,11 @@ unsafe fn wait_on_fiber(on: OnFiber, thread: &Thread, limit: Limit) -> c_int {
             Err(code) => return code,
         };
         while !is_over(thread) {
-            if deadline.is_some_and(|at| call.now() >= at) {
-                return -(libc::ETIMEDOUT as isize);
+            if call.is_over(deadline) {
+                return call.timed_out(deadline);
             }
-            let goes_on = || !is_over(thread);
-            queue::wait(call, thread.address(), u32::MAX, deadline, goes_on, || true);
+            let (until, goes_on) = (Until::deadline(deadline), || !is_over(thread));
+            queue::wait(call, thread.address(), u32::MAX, until, goes_on, || true);
         }
         0
     })
@@ -223,13 +260,13 @@ unsafe fn wait_on_fiber(on: OnFiber, thread: &Thread, limit: Limit) -> c_int {
 /// The limit's time is valid.
 unsafe fn wait_on_thread(thread: &Thread, limit: Limit) -> c_int {
     // SAFETY: by the contract.
-    let deadline = match unsafe { limit.deadline(Instant::now()) } {
+    let deadline = match unsafe { limit.deadline(sys::now()) } {
         Ok(deadline) => deadline,
         Err(code) => return -code as c_int,
     };
     let mut state = thread.lock();
     while !matches!(state.progress, Progress::Ended(_)) {
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = deadline.map(|at| at.saturating_duration_since(sys::now()));
         if left == Some(Duration::ZERO) {
             return libc::ETIMEDOUT;
         }

@@ -17,6 +17,7 @@ use crate::runtime::counters::ThreadTimes;
 use crate::runtime::hazards::{self, Site};
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Peer, Shared};
+use crate::sys;
 use crate::sys::lock::Signal;
 use std::io;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ fn watch(shared: &Shared, limit: Duration, stop: &Signal) {
     let mut observed: Vec<Observed> = shared.peers.iter().map(|_| Observed::default()).collect();
     let mut pause = shortest;
     loop {
-        let before = Instant::now();
+        let before = sys::now();
         if stop.wait_timeout(pause) {
             return;
         }
@@ -151,7 +152,7 @@ impl Observed {
             *self = Observed { turns, running, ..Observed::default() };
             return running != 0;
         }
-        let now = Instant::now();
+        let now = sys::now();
         let Some(times) = peer.counters.thread_times() else { return true };
         if let Some((before, then)) = self.last.replace((now, times)) {
             self.ran += times.spent_since(&then, now - before);
@@ -178,7 +179,7 @@ struct Blocked {
 fn watch_locks(shared: &Shared, stop: &Signal) {
     let mut all: Vec<Blocked> = shared.peers.iter().map(|_| Blocked::default()).collect();
     loop {
-        let before = Instant::now();
+        let before = sys::now();
         if stop.wait_timeout(LOCK_PAUSE) {
             return;
         }
@@ -205,7 +206,7 @@ impl Blocked {
             *self = Blocked { turns, ..Blocked::default() };
             return false;
         };
-        let blocked = self.observe((turns, running), ran, Instant::now());
+        let blocked = self.observe((turns, running), ran, sys::now());
         let waits = blocked >= HOLDER_LIMIT && peer.counters.futex().is_some();
         if waits && blocked >= LOCK_LIMIT {
             report(peer, running, blocked);

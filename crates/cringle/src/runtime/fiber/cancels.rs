@@ -1,9 +1,29 @@
 //! What the block knows of cancels that reach the fiber.
 
+#[cfg(feature = "interpose")]
+mod late_clock;
+
 use super::{Fiber, RunState};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::region::Regions;
+use std::cell::Cell;
 use std::time::Instant;
+
+/// What was refused to a cancelled fiber, in the shield that it is in.
+#[derive(Default)]
+pub(super) struct Refusals {
+    calls: Cell<u32>,
+    #[cfg(feature = "interpose")]
+    clock: Cell<late_clock::LateClock>,
+}
+
+impl Refusals {
+    pub(super) fn reset(&self) {
+        self.calls.set(0);
+        #[cfg(feature = "interpose")]
+        self.clock.set(late_clock::LateClock::default());
+    }
+}
 
 impl Fiber {
     /// Whether a cancel reaches the place where the fiber is.
@@ -59,17 +79,22 @@ impl Fiber {
 
     /// The refusals in the shield that the fiber is in.
     pub(crate) fn refusals(&self) -> u32 {
-        self.refusals.get()
+        self.refusals.calls.get()
     }
 
     pub(in crate::runtime) fn set_refusals(&self, refusals: u32) {
-        self.refusals.set(refusals);
+        self.refusals.calls.set(refusals);
+    }
+
+    /// Forgets the refusals, and the waits that were ended: the fiber has left the cancelled region.
+    pub(in crate::runtime) fn reset_refusals(&self) {
+        self.refusals.reset();
     }
 
     /// Counts a refusal. Returns the number so far.
     pub(crate) fn count_refusal(&self) -> u32 {
-        let refusals = self.refusals.get().saturating_add(1);
-        self.refusals.set(refusals);
+        let refusals = self.refusals.calls.get().saturating_add(1);
+        self.refusals.calls.set(refusals);
         refusals
     }
 }

@@ -158,7 +158,7 @@ pub(crate) struct Fiber {
     /// A cancel reaches the region that the fiber is in.
     cancelled: Cell<bool>,
     /// Calls that were refused because it is cancelled.
-    refusals: Cell<u32>,
+    refusals: cancels::Refusals,
     /// It is in an interposed call of libc: nothing may unwind, and a further such call is plain.
     in_libc_call: Cell<bool>,
     hazards: hazards::Hazards,
@@ -227,7 +227,7 @@ impl Fiber {
             wait_alarm: Cell::new(None),
             granted: Cell::new(false),
             cancelled: Cell::new(false),
-            refusals: Cell::new(0),
+            refusals: cancels::Refusals::default(),
             in_libc_call: Cell::new(false),
             hazards: hazards::Hazards::default(),
             unwinding: Cell::new(Unwinding::No),
@@ -275,7 +275,7 @@ impl Fiber {
         self.cold.long_runs.set(0);
         self.cold.departure.set(None);
         self.cold.wakes.set(None);
-        self.refusals.set(0);
+        self.refusals.reset();
         self.in_libc_call.set(false);
         self.hazards.reset();
         self.unwinding.set(Unwinding::No);

@@ -20,7 +20,8 @@
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::thread_locals::ThreadLocals;
-use std::time::{Duration, Instant};
+use crate::sys;
+use std::time::Duration;
 
 /// How long ready fibers are held back. A fiber that sleeps holds them back for all of its sleep.
 const HOLD: Duration = Duration::from_secs(1);
@@ -55,7 +56,7 @@ impl Worker {
                 continue;
             }
             let held = if self.has_work() {
-                held_since.get_or_insert_with(Instant::now).elapsed()
+                held_since.get_or_insert_with(sys::now).elapsed()
             } else {
                 Duration::ZERO
             };

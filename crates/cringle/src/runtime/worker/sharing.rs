@@ -166,7 +166,7 @@ impl Worker {
     /// Offers all but the first fiber, if this worker is pressed, and another one sleeps.
     fn offer_some(&self, turn: Option<FiberRef>) -> Option<FiberRef> {
         let Some(first) = turn else { return turn };
-        let now = Instant::now();
+        let now = sys::now();
         let turns = &self.moves.pace.turns;
         let was_heavy = turns.begin(now, || first.count_queued(), sys::thread_ran);
         if was_heavy {
@@ -292,7 +292,7 @@ impl Worker {
     /// Notes a run of a fiber that is measured.
     #[cold]
     pub(super) fn note_run(&self, fiber: FiberRef) {
-        let now = Instant::now();
+        let now = sys::now();
         fiber.note_run(self.moves.pace.turns.end_run(now));
         if fiber.computes() {
             self.me().load.set_computes_until(now + PRESSED);
@@ -302,8 +302,8 @@ impl Worker {
     /// The worker has nothing to do.
     #[inline]
     pub(super) fn end_turns(&self) {
-        if self.moves.pace.turns.end(Instant::now, sys::thread_ran) {
-            self.note_heavy_turn(Instant::now());
+        if self.moves.pace.turns.end(sys::now, sys::thread_ran) {
+            self.note_heavy_turn(sys::now());
         }
     }
 

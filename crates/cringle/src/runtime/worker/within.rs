@@ -69,8 +69,8 @@ impl Drop for Within<'_> {
         }
         if self.region.is_shielded() {
             self.fiber.set_refusals(self.refusals);
-        } else if !self.fiber.is_cancelled() {
-            self.fiber.set_refusals(0);
+        } else if may_change && !self.fiber.is_cancelled() {
+            self.fiber.reset_refusals();
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::runtime::label::Label;
 use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::runtime::waker::Waker;
 use crate::runtime::worker::{FiberSnapshot, Here, Question, Worker};
+use crate::sys;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ impl Inquiry {
 
     /// Waits for the answers. Returns how long that took.
     fn wait(&self, peers: &[Peer], current: Option<(Here, FiberRef)>) -> Duration {
-        let now = || current.map_or_else(Instant::now, |(worker, _)| worker.now());
+        let now = || current.map_or_else(sys::now, |(worker, _)| worker.now());
         let start = now();
         let mut patience: Vec<_> = peers.iter().map(|_| Patience::new(start)).collect();
         while self.is_expected(&patience) {
