@@ -14,7 +14,7 @@ mod http_server;
 mod mail;
 #[cfg(feature = "mysql")]
 mod mariadb;
-#[cfg(feature = "redis")]
+#[cfg(feature = "r2d2")]
 mod pools;
 #[cfg(any(feature = "diesel", feature = "postgres"))]
 mod postgres_server;

@@ -81,12 +81,10 @@ fn overload<E: Error + 'static>(
     assert!(ran < Duration::from_secs(2), "{ran:?} of processor time");
 }
 
-#[cfg(feature = "r2d2")]
 fn r2d2_pool(client: Client) -> r2d2::Pool<Client> {
     r2d2::Pool::builder().max_size(POOLED).connection_timeout(HOUR).build(client).unwrap()
 }
 
-#[cfg(feature = "r2d2")]
 #[test]
 fn deadlines_in_a_full_r2d2_pool_start_no_storm() {
     for threads in [Threads::System, Threads::Fibers] {
@@ -101,7 +99,6 @@ fn deadlines_in_a_full_r2d2_pool_start_no_storm() {
 }
 
 /// The late fiber's clock is the one by which the pool's jobs are due.
-#[cfg(feature = "r2d2")]
 #[test]
 fn late_fiber_delays_no_job_of_r2d2() {
     for threads in [Threads::System, Threads::Fibers] {
@@ -138,4 +135,86 @@ fn deadlines_in_a_full_pool_of_std_start_no_storm() {
         pool.1.notify_one();
         redis::cmd("PING").exec(&mut get().unwrap()).unwrap();
     });
+}
+
+#[cfg(feature = "tiny_http")]
+mod gateway {
+    use super::*;
+    use redis::RedisError;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::thread;
+    use tiny_http::{Response, Server};
+
+    const CLIENTS: usize = 50;
+    const REQUESTS: usize = 5;
+
+    #[derive(Debug)]
+    struct Status(u16);
+
+    impl From<io::Error> for Status {
+        fn from(error: io::Error) -> Status {
+            Status::of(&error)
+        }
+    }
+
+    impl Status {
+        fn of(error: &(dyn Error + 'static)) -> Status {
+            match cancel::reason_of(error) {
+                Some(Reason::Elapsed(_)) => Status(504),
+                _ => Status(502),
+            }
+        }
+    }
+
+    /// A query that takes half of the handler's time, once it has a connection.
+    fn handle(pool: &r2d2::Pool<Client>) -> Result<(), Status> {
+        time::try_timeout(LIMIT, || {
+            let mut connection = pool.get().map_err(|error| Status::of(&error))?;
+            let query = redis::cmd("BLPOP").arg("nothing").arg("0.05").to_owned();
+            let answer: Result<(), RedisError> = query.exec(&mut *connection);
+            answer.map_err(|error| Status::of(&error))
+        })
+    }
+
+    /// The statuses of several requests on one connection.
+    fn ask(address: SocketAddr) -> Vec<u16> {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let next = |_| {
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                assert_eq!(stream.read(&mut byte).unwrap(), 1, "the server has closed");
+                answer.push(byte[0]);
+            }
+            String::from_utf8(answer).unwrap()["HTTP/1.1 ".len()..][..3].parse().unwrap()
+        };
+        (0..REQUESTS).map(next).collect()
+    }
+
+    #[test]
+    fn overloaded_handlers_answer_every_client() {
+        for threads in [Threads::System, Threads::Fibers] {
+            with_client("a gateway", threads, |client| {
+                let pool = r2d2_pool(client);
+                let server = Server::http("127.0.0.1:0").unwrap();
+                let address = server.server_addr().to_ip().unwrap();
+                let clients = (0..CLIENTS).map(|_| thread::spawn(move || ask(address)));
+                let clients: Vec<_> = clients.collect();
+                for _ in 0..CLIENTS * REQUESTS {
+                    let (request, pool) = (server.recv().unwrap(), pool.clone());
+                    fiber::spawn(move || {
+                        let status = handle(&pool).map_or_else(|Status(code)| code, |()| 200);
+                        request.respond(Response::empty(status)).unwrap();
+                    });
+                }
+                let clients = clients.into_iter().flat_map(|client| client.join().unwrap());
+                let statuses: Vec<u16> = clients.collect();
+                let count = |wanted| statuses.iter().filter(|&&status| status == wanted).count();
+                println!("a gateway: {} answers in time, {} late", count(200), count(504));
+                assert_eq!(count(200) + count(504), CLIENTS * REQUESTS, "{statuses:?}");
+            });
+        }
+    }
 }

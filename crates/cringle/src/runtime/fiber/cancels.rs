@@ -86,7 +86,8 @@ impl Fiber {
         self.refusals.calls.set(refusals);
     }
 
-    /// Forgets the refusals, and the waits that were ended: the fiber has left the cancelled region.
+    /// Forgets the refusals, and the waits that were ended, as the fiber has left the cancelled
+    /// region.
     pub(in crate::runtime) fn reset_refusals(&self) {
         self.refusals.reset();
     }
