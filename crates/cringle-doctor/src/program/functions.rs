@@ -38,7 +38,7 @@ pub(super) const OF_EVERY_PROGRAM: [&str; 2] = ["pause", "tee"];
 /// Functions of locks have hooks for what they wake or leave, too, and those of threads for what a
 /// thread is on a fiber.
 fn waits(name: &str) -> bool {
-    const PARTS: [&str; 11] = [
+    const PARTS: [&str; 15] = [
         "unlock",
         "try",
         "signal",
@@ -50,6 +50,10 @@ fn waits(name: &str) -> bool {
         "kill",
         "name_np",
         "getattr",
+        "schedp",
+        "affinity",
+        "cpuclockid",
+        "sigqueue",
     ];
     const NAMES: [&str; 2] = ["prctl", "sigaltstack"];
     name == "creat"

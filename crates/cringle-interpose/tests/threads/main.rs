@@ -4,5 +4,6 @@ cringle_interpose::install!();
 
 mod choice;
 mod common;
+mod kernel;
 mod pthread;
 mod spawned;

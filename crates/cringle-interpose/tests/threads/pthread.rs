@@ -116,13 +116,21 @@ fn joins_have_their_errors() {
             assert_eq!(pthread_clockjoin_np(thread, null_mut(), CLOCK_MONOTONIC, &past), ETIMEDOUT);
             assert_eq!(pthread_join(pthread_self(), null_mut()), EDEADLK);
             assert_eq!(pthread_cancel(thread), ENOTSUP);
-            assert_eq!((pthread_kill(thread, 0), pthread_kill(thread, SIGUSR1)), (0, ENOTSUP));
+            let kill = |signal| pthread_kill(thread, signal);
+            assert_eq!([0, SIGUSR1, 65, -1].map(kill), [0, ENOTSUP, EINVAL, EINVAL]);
+            let value = sigval { sival_ptr: null_mut() };
+            let queue = |signal| pthread_sigqueue(thread, signal, value);
+            assert_eq!([0, SIGUSR1, 65, 32].map(queue), [0, ENOTSUP, EINVAL, EINVAL]);
+            let mut scheduled = (-1, sched_param { sched_priority: -1 });
+            let code = pthread_getschedparam(thread, &mut scheduled.0, &mut scheduled.1);
+            assert_eq!((code, scheduled.0), (0, sched_getscheduler(0)));
+            assert_eq!(pthread_setschedparam(thread, scheduled.0, &scheduled.1), 0);
         }
         let other = cringle::fiber::spawn(move || join(thread));
         while !other.is_finished() && GATE.load(Ordering::SeqCst) == 0 {
             cringle::fiber::yield_now();
             // SAFETY: the handle is that of a thread.
-            if unsafe { pthread_tryjoin_np(thread, null_mut()) } == EINVAL {
+            if unsafe { pthread_timedjoin_np(thread, null_mut(), &past) } == EINVAL {
                 GATE.store(1, Ordering::SeqCst);
             }
         }
@@ -301,13 +309,22 @@ fn thread_that_only_the_kernel_can_have_is_one_of_the_system() {
     });
 }
 
-/// Sets a stack for signals, as C code does in a thread, and removes it.
+/// Sets a stack for signals, as C code does in a thread, and removes it. Neither has an effect, so
+/// neither succeeds; a stack that was read can be set.
 extern "C-unwind" fn set_signal_stack(_: *mut c_void) -> *mut c_void {
     let mut memory = vec![0u8; 64 << 10];
     let new = stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
     let none = stack_t { ss_sp: null_mut(), ss_flags: SS_DISABLE, ss_size: 0 };
     // SAFETY: the memory stays until the stack is removed.
-    unsafe { assert_eq!((sigaltstack(&new, null_mut()), sigaltstack(&none, null_mut())), (0, 0)) };
+    unsafe {
+        for refused in [&new, &none] {
+            let errno = (sigaltstack(refused, null_mut()), *__errno_location());
+            assert_eq!(errno, (-1, ENOTSUP));
+        }
+        let mut current = MaybeUninit::<stack_t>::uninit();
+        assert_eq!(sigaltstack(null(), current.as_mut_ptr()), 0);
+        assert_eq!(sigaltstack(current.as_ptr(), current.as_mut_ptr()), 0);
+    }
     null_mut()
 }
 

@@ -8,6 +8,7 @@
 use super::call::{Call, OnFiber};
 use super::next;
 use super::ready::duration;
+use super::threads::is_own_clock;
 use crate::runtime::worker::Worker;
 use crate::sys::{self, syscall};
 use libc::{clockid_t, timespec};
@@ -77,6 +78,9 @@ pub unsafe fn clock_nanosleep(
     left: *mut timespec,
 ) -> c_int {
     on.call_for_code(|call| {
+        if is_own_clock(clock) {
+            return -(libc::EINVAL as isize);
+        }
         let is_absolute = flags & libc::TIMER_ABSTIME != 0;
         let is_simple = matches!(
             clock,

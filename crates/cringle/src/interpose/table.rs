@@ -277,6 +277,21 @@ macro_rules! __interposed_for_all {
             fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
             fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: size_t) -> c_int;
             fn pthread_getattr_np(thread: pthread_t, attributes: *mut pthread_attr_t) -> c_int;
+            fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: sigval) -> c_int;
+            fn pthread_getschedparam(
+                thread: pthread_t, policy: *mut c_int, parameters: *mut sched_param
+            ) -> c_int;
+            fn pthread_setschedparam(
+                thread: pthread_t, policy: c_int, parameters: *const sched_param
+            ) -> c_int;
+            fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int;
+            fn pthread_getaffinity_np(
+                thread: pthread_t, bytes: size_t, cores: *mut cpu_set_t
+            ) -> c_int;
+            fn pthread_setaffinity_np(
+                thread: pthread_t, bytes: size_t, cores: *const cpu_set_t
+            ) -> c_int;
+            fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int;
         }
     };
 }

@@ -176,6 +176,7 @@ impl Body for ThreadBody {
         let mut state = thread.lock();
         state.progress = Progress::Running;
         state.stack = fiber.stack_area();
+        state.worker = crate::sys::thread_number();
         thread.announce(state);
         let meta = Meta::new(None, Location::caller());
         let argument = std::ptr::with_exposed_provenance_mut(argument);

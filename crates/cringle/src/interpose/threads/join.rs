@@ -185,11 +185,17 @@ unsafe fn join(
     result: *mut *mut c_void,
     patience: Patience,
 ) -> c_int {
-    if handle == own() {
-        return libc::EDEADLK;
-    }
-    // Of another fiber there is no end to wait for.
-    let Some(thread) = registry::find(handle) else { return libc::EINVAL };
+    let is_own = handle == own();
+    let thread = match registry::find(handle) {
+        // libc asks first whether it has ended.
+        Some(thread) if matches!(patience, Patience::None) && !is_over(&thread) => {
+            return libc::EBUSY;
+        }
+        _ if is_own => return libc::EDEADLK,
+        Some(thread) => thread,
+        // Of another fiber there is no end to wait for.
+        None => return libc::EINVAL,
+    };
     {
         let mut state = thread.lock();
         if state.is_detached || state.is_joined {
@@ -198,8 +204,7 @@ unsafe fn join(
         state.is_joined = true;
     }
     let code = match (patience, on) {
-        (Patience::None, _) if is_over(&thread) => 0,
-        (Patience::None, _) => libc::EBUSY,
+        (Patience::None, _) => 0,
         // SAFETY: by the contract.
         (Patience::Until(limit), Some(on)) => unsafe { wait_on_fiber(on, &thread, limit) },
         // SAFETY: by the contract.

@@ -1,5 +1,5 @@
 //! What the kernel keeps of a thread, for a thread that it does not know: the name, the stack's
-//! bounds, the alternate signal stack, signals.
+//! bounds, the alternate signal stack, signals. What it schedules is in `scheduling`.
 //!
 //! On a fiber libc would use the worker's, which other fibers use, too. `run`'s closure has the
 //! handle of the thread that called `run`, and uses what is that thread's; but its stack is a
@@ -7,10 +7,11 @@
 
 use super::super::call::OnFiber;
 use super::super::next;
-use super::{is_fibers, own, registry};
+use super::registry::{self, Progress};
+use super::{is_fibers, own, scheduling};
 use crate::runtime::stack::GUARD_BYTES;
-use crate::sys::syscall;
-use libc::{c_ulong, pthread_attr_t, pthread_t, stack_t};
+use crate::sys::{self, syscall};
+use libc::{c_ulong, pthread_attr_t, pthread_t, sigval, stack_t};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -145,7 +146,9 @@ pub unsafe fn pthread_getattr_np(
     thread: pthread_t,
     attributes: *mut pthread_attr_t,
 ) -> c_int {
-    let (address, bytes) = match (on, registry::find(thread)) {
+    let found = registry::find(thread);
+    let is_detached = found.as_ref().is_some_and(|found| found.lock().is_detached);
+    let (address, bytes) = match (on, found) {
         (Some(on), _) if thread == own() => on.fiber().stack_area(),
         (_, Some(found)) => found.lock().stack,
         // SAFETY: by the contract.
@@ -159,21 +162,57 @@ pub unsafe fn pthread_getattr_np(
             code => return code,
         }
         libc::pthread_attr_setguardsize(attributes, GUARD_BYTES);
-        pthread_attr_setstack(attributes, address, bytes)
+        libc::pthread_attr_setdetachstate(attributes, c_int::from(is_detached));
+        match pthread_attr_setstack(attributes, address, bytes) {
+            0 => scheduling::add_cores(thread, attributes),
+            code => code,
+        }
     }
 }
 
-/// A fiber has no alternate stack of its own: it reads its worker's, and what it sets is ignored.
-/// The worker's lives as long as the worker.
+/// A fiber has no alternate stack of its own: it reads its worker's, which lives as long as the
+/// worker, and can only set what it has read. A switch between fibers makes no system call, so the
+/// kernel cannot have a stack for each.
 ///
 /// # Safety
 ///
 /// As libc's.
 pub unsafe fn sigaltstack(_: OnFiber, new: *const stack_t, old: *mut stack_t) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract. All zeros are a value of the structure.
     unsafe {
-        let new = if is_fibers(own()) { std::ptr::null() } else { new };
-        next::sigaltstack(new, old)
+        if new.is_null() || !is_fibers(own()) {
+            return next::sigaltstack(new, old);
+        }
+        let mut current: stack_t = std::mem::zeroed();
+        if next::sigaltstack(std::ptr::null(), &mut current) != 0 {
+            return -1;
+        }
+        let code = refusal(&*new, &current);
+        if code != 0 {
+            sys::set_errno(code);
+            return -1;
+        }
+        if !old.is_null() {
+            *old = current;
+        }
+        0
+    }
+}
+
+/// Returns the error of setting a signal stack beside the worker's, 0 if it is the worker's. The
+/// kernel's checks come first, in its order.
+fn refusal(new: &stack_t, current: &stack_t) -> c_int {
+    /// `SS_AUTODISARM`.
+    const DISARMED: c_int = c_int::MIN;
+    let stack = |it: &stack_t| (it.ss_sp, it.ss_size, it.ss_flags);
+    match new.ss_flags & !DISARMED {
+        _ if current.ss_flags & libc::SS_ONSTACK != 0 => libc::EPERM,
+        0 | libc::SS_ONSTACK | libc::SS_DISABLE if stack(new) == stack(current) => 0,
+        libc::SS_DISABLE if current.ss_flags & libc::SS_DISABLE != 0 => 0,
+        libc::SS_DISABLE => libc::ENOTSUP,
+        0 | libc::SS_ONSTACK if new.ss_size < libc::MINSIGSTKSZ => libc::ENOMEM,
+        0 | libc::SS_ONSTACK => libc::ENOTSUP,
+        _ => libc::EINVAL,
     }
 }
 
@@ -186,11 +225,83 @@ pub unsafe fn sigaltstack(_: OnFiber, new: *const stack_t, old: *mut stack_t) ->
 pub unsafe fn pthread_kill(_: Option<OnFiber>, thread: pthread_t, signal: c_int) -> c_int {
     // SAFETY: by the contract.
     unsafe {
-        match signal {
-            _ if thread == own() || !is_fibers(thread) => next::pthread_kill(thread, signal),
-            0 => 0,
-            _ => libc::ENOTSUP,
+        match thread == own() || !is_fibers(thread) {
+            true => next::pthread_kill(thread, signal),
+            false => signal_to_other(thread, signal),
         }
+    }
+}
+
+/// As [`pthread_kill`].
+///
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_sigqueue(
+    _: Option<OnFiber>,
+    thread: pthread_t,
+    signal: c_int,
+    value: sigval,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if !is_fibers(thread) {
+            return next::pthread_sigqueue(thread, signal, value);
+        }
+    }
+    if thread != own() {
+        return signal_to_other(thread, signal);
+    }
+    if is_libcs(signal) {
+        return libc::EINVAL;
+    }
+    let info = QueuedSignal {
+        signal,
+        error: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        process: std::process::id(),
+        // SAFETY: the call has no contract.
+        user: unsafe { libc::getuid() },
+        value,
+        rest: [0; 12],
+    };
+    let (process, worker) = (info.process, sys::thread_number());
+    // SAFETY: the structure is borrowed for the call.
+    -unsafe { syscall!(SYS_rt_tgsigqueueinfo, process, worker, signal, &raw const info) } as c_int
+}
+
+/// `siginfo_t` of a signal that was queued with a value.
+#[repr(C)]
+struct QueuedSignal {
+    signal: c_int,
+    error: c_int,
+    code: c_int,
+    padding: c_int,
+    process: u32,
+    user: u32,
+    value: sigval,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<QueuedSignal>() == size_of::<libc::siginfo_t>());
+
+/// Whether libc has this signal for itself, and refuses to send it.
+fn is_libcs(signal: c_int) -> bool {
+    (32..libc::SIGRTMIN()).contains(&signal)
+}
+
+/// The result of a signal to another fiber. libc sends none to a thread that has ended.
+fn signal_to_other(thread: pthread_t, signal: c_int) -> c_int {
+    let has_ended = || {
+        let found = registry::find(thread);
+        found.is_some_and(|found| matches!(found.lock().progress, Progress::Ended(_)))
+    };
+    match signal {
+        _ if signal < 0 || signal > libc::SIGRTMAX() || is_libcs(signal) => libc::EINVAL,
+        0 => 0,
+        _ if has_ended() => 0,
+        _ => libc::ENOTSUP,
     }
 }
 

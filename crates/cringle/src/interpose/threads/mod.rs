@@ -6,14 +6,15 @@
 //! thread is in the [`registry`], whichever runtime it belongs to.
 //!
 //! libc knows the block as a thread that the kernel does not know. So every function that takes a
-//! `pthread_t` and would free it, wait for it or signal it, is answered here for all callers
-//! (`join`, `kernel`).
+//! `pthread_t` and would free it, wait for it, signal it or ask the kernel about it, is answered
+//! here for all callers (`join`, `kernel`, `scheduling`).
 
 mod attributes;
 mod create;
 mod join;
 mod kernel;
 mod registry;
+mod scheduling;
 
 pub use create::{
     C11Start, Start, has_threads, pthread_create, pthread_exit, thrd_create, thrd_exit,
@@ -24,7 +25,12 @@ pub use join::{
 };
 pub use kernel::{
     prctl, pthread_cancel, pthread_getattr_np, pthread_getname_np, pthread_kill,
-    pthread_setname_np, sigaltstack,
+    pthread_setname_np, pthread_sigqueue, sigaltstack,
+};
+pub(super) use scheduling::is_own_clock;
+pub use scheduling::{
+    pthread_getaffinity_np, pthread_getcpuclockid, pthread_getschedparam, pthread_setaffinity_np,
+    pthread_setschedparam, pthread_setschedprio,
 };
 
 use crate::runtime::thread_locals::is_block;

@@ -54,6 +54,8 @@ pub(super) struct State {
     pub(super) value: usize,
     /// The lowest address of its stack, and the size.
     pub(super) stack: (usize, usize),
+    /// The kernel's number of the thread on which it began.
+    pub(super) worker: libc::pid_t,
     pub(super) name: Option<[u8; 16]>,
     /// The threads of the system that wait for `ended`.
     waiting: u32,
@@ -72,6 +74,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
         is_joined: false,
         value: 0,
         stack: (0, 0),
+        worker: 0,
         name: None,
         waiting: 0,
     };
