@@ -146,7 +146,7 @@ fn variables() -> Vec<(&'static str, String)> {
 fn unexplained(start: Start) -> Cause {
     let variables = variables();
     let explains = |(name, value): &(&str, String)| match start {
-        Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring",
+        Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring" && value != "ring",
         // The command itself turns the watchdog off.
         Start::Refuses => value != "off" || *name == "CRINGLE_DRIVER",
         _ => false,

@@ -240,6 +240,20 @@ fn environment_chooses_unless_the_program_does() {
 }
 
 #[test]
+fn ring_is_another_name_of_uring() {
+    let name = "ring_is_another_name_of_uring";
+    let output = child::run_with(name, |command| command.env("CRINGLE_DRIVER", "ring"));
+    if let Some(output) = output {
+        return assert!(output.status.success(), "{}", child::transcript(&output));
+    }
+    match Builder::new().run(cringle::runtime::driver) {
+        Ok(driver) => assert!(matches!(driver, Driver::Uring(_))),
+        // No fallback, as with `uring`.
+        Err(e) => assert_ne!(e.kind(), ErrorKind::InvalidInput, "{e}"),
+    }
+}
+
+#[test]
 fn unknown_driver_is_an_error() {
     let name = "unknown_driver_is_an_error";
     let output = child::run_with(name, |command| command.env("CRINGLE_DRIVER", "kqueue"));

@@ -18,8 +18,8 @@ const VARIABLE: &str = "CRINGLE_DRIVER";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DriverChoice {
-    /// The driver that the environment variable `CRINGLE_DRIVER` names, `uring` or `epoll`. Without
-    /// it, rings where the kernel grants them, otherwise epoll.
+    /// The driver that the environment variable `CRINGLE_DRIVER` names, `uring` (also `ring`) or
+    /// `epoll`. Without it, rings where the kernel grants them, otherwise epoll.
     #[default]
     Auto,
     /// Rings, or an error with the reason why the kernel refuses them.
@@ -103,7 +103,7 @@ fn plan_of_environment() -> io::Result<Plan> {
     let Some(value) = std::env::var_os(VARIABLE) else { return Ok(Plan::Rings { or_epoll: true }) };
     match value.to_str() {
         Some("") => Ok(Plan::Rings { or_epoll: true }),
-        Some("uring") => Ok(Plan::Rings { or_epoll: false }),
+        Some("uring" | "ring") => Ok(Plan::Rings { or_epoll: false }),
         Some("epoll") => {
             Ok(Plan::Epoll(NoRing::chosen_by("the environment (CRINGLE_DRIVER=epoll)")))
         }

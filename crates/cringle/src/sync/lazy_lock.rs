@@ -1,5 +1,6 @@
 //! A value that is initialised on its first use.
 
+use super::caller::Caller;
 use super::once::Once;
 use super::once_lock::OnceLock;
 use std::cell::UnsafeCell;
@@ -64,8 +65,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[inline]
     #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
-        match this.value.get() {
-            Some(value) => value,
+        match this.value.peek() {
+            Some(value) => {
+                Caller::current().count();
+                value
+            }
             None => this.make(),
         }
     }
@@ -82,12 +86,13 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
             let set = self.value.set(f());
             debug_assert!(set.is_ok(), "only this closure sets the value");
         });
-        self.value.get().expect("the closure has set the value")
+        self.value.peek().expect("the closure has set the value")
     }
 }
 
 impl<T, F> LazyLock<T, F> {
-    /// Returns the value, if it is initialised.
+    /// Returns the value, if it is initialised. Never waits.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// ```
     /// use cringle::sync::LazyLock;
@@ -165,7 +170,7 @@ impl<T: Default> Default for LazyLock<T> {
 impl<T: fmt::Debug, F> fmt::Debug for LazyLock<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_tuple("LazyLock");
-        match self.value.get() {
+        match self.value.peek() {
             Some(value) => fields.field(value),
             None => fields.field(&format_args!("<uninit>")),
         };

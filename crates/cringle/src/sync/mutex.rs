@@ -190,9 +190,15 @@ impl<T: ?Sized> Mutex<T> {
     /// If the lock is not free, or if it is poisoned. In that case the error contains the guard.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        let taken = self.gate.try_acquire(1);
-        Caller::current().tried(taken);
-        if taken { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
+        let result = self.try_once();
+        Caller::current().tried(!matches!(result, Err(TryLockError::WouldBlock)));
+        result
+    }
+
+    /// [`try_lock`](Self::try_lock), which never suspends.
+    #[inline]
+    fn try_once(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        if self.gate.try_acquire(1) { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
     }
 
     /// Returns whether a fiber or thread panicked while it held the lock.
@@ -290,7 +296,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Mutex");
-        match self.try_lock() {
+        match self.try_once() {
             Ok(guard) => fields.field("data", &&*guard),
             Err(TryLockError::Poisoned(e)) => fields.field("data", &&**e.get_ref()),
             Err(TryLockError::WouldBlock) if std_quotes_locked() => {

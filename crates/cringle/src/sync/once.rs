@@ -103,7 +103,7 @@ impl Once {
     #[inline]
     #[track_caller]
     pub fn call_once<F: FnOnce()>(&self, f: F) {
-        if self.is_completed() {
+        if self.is_done() {
             Caller::current().count();
         } else {
             self.call(false, |_| f());
@@ -124,7 +124,7 @@ impl Once {
     /// As [`call_once`](Self::call_once).
     #[inline]
     pub fn call_once_force<F: FnOnce(&OnceState)>(&self, f: F) {
-        if self.is_completed() {
+        if self.is_done() {
             Caller::current().count();
         } else {
             self.call(true, f);
@@ -132,6 +132,7 @@ impl Once {
     }
 
     /// Returns whether a closure has completed. If so, its effects happen before this call returns.
+    /// Suspends the calling fiber only after 128 failures in a row.
     ///
     /// ```
     /// let once = cringle::sync::Once::new();
@@ -141,6 +142,15 @@ impl Once {
     /// ```
     #[inline]
     pub fn is_completed(&self) -> bool {
+        let is_done = self.is_done();
+        if !is_done {
+            Caller::current().tried(false);
+        }
+        is_done
+    }
+
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
         self.state.load(Ordering::Acquire) == COMPLETE
     }
 
@@ -245,7 +255,7 @@ impl Once {
     #[cold]
     #[track_caller]
     fn call(&self, force: bool, f: impl FnOnce(&OnceState)) {
-        while !self.is_completed() {
+        while !self.is_done() {
             let Some(run) = self.begin(force) else {
                 // Another caller runs its closure. If a cancel unwinds that one, try again.
                 let ended = self.wait_while_running(WaitOptions::unwinding(Wait::Once));
@@ -260,7 +270,7 @@ impl Once {
     #[track_caller]
     fn wait_with(&self, force: bool, options: WaitOptions) -> Result<(), WaitError> {
         Caller::current().spend();
-        while !self.is_completed() {
+        while !self.is_done() {
             if !force {
                 self.refuse_poisoned(self.state.load(Ordering::Acquire));
             }

@@ -54,7 +54,8 @@ impl<T> OnceLock<T> {
     }
 
     /// Returns the value, if it is set. Never waits.
-    /// Never suspends the calling fiber.
+    /// Suspends the calling fiber only after 128 failures in a row.
+    /// A call that finds the value counts as nothing.
     ///
     /// ```
     /// let cell = cringle::sync::OnceLock::new();
@@ -64,10 +65,19 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        Caller::current().count();
+        let value = self.peek();
+        if value.is_none() {
+            Caller::current().tried(false);
+        }
+        value
+    }
+
+    /// [`get`](Self::get), which never suspends and counts as nothing.
+    #[inline]
+    pub(super) fn peek(&self) -> Option<&T> {
         // SAFETY: the completed `Once` has written the value, and it is not written again while the
         // cell is borrowed.
-        self.once.is_completed().then(|| unsafe { (*self.value.get()).as_ref().unwrap_unchecked() })
+        self.once.is_done().then(|| unsafe { (*self.value.get()).as_ref().unwrap_unchecked() })
     }
 
     /// Returns the value, if it is set.
@@ -103,7 +113,7 @@ impl<T> OnceLock<T> {
     pub fn wait(&self) -> &T {
         // An initialiser that panics does not poison the cell: another caller may set it.
         self.once.wait_force();
-        self.get().expect("the wait ends when the value is set")
+        self.peek().expect("the wait ends when the value is set")
     }
 
     /// Like [`wait`](Self::wait), but returns an error if the calling fiber is cancelled.
@@ -126,7 +136,7 @@ impl<T> OnceLock<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn wait_cancellable(&self) -> io::Result<&T> {
         self.once.wait_force_cancellable()?;
-        Ok(self.get().expect("the wait ends when the value is set"))
+        Ok(self.peek().expect("the wait ends when the value is set"))
     }
 
     /// Sets the value if the cell is empty. Waits for a caller that initialises it.
@@ -177,7 +187,7 @@ impl<T> OnceLock<T> {
             // value before a closure has completed.
             unsafe { *self.value.get() = Some(value) };
         });
-        self.get().expect("the closure has set the value")
+        self.peek().expect("the closure has set the value")
     }
 
     /// Returns the value, if it is set.
@@ -211,7 +221,7 @@ impl<T> Default for OnceLock<T> {
 impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_tuple("OnceLock");
-        match self.get() {
+        match self.peek() {
             Some(value) => fields.field(value),
             None => fields.field(&format_args!("<uninit>")),
         };
@@ -221,7 +231,7 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 
 impl<T: Clone> Clone for OnceLock<T> {
     fn clone(&self) -> OnceLock<T> {
-        self.get().map_or_else(OnceLock::new, |value| OnceLock::from(value.clone()))
+        self.peek().map_or_else(OnceLock::new, |value| OnceLock::from(value.clone()))
     }
 }
 
@@ -236,7 +246,7 @@ impl<T> From<T> for OnceLock<T> {
 
 impl<T: PartialEq> PartialEq for OnceLock<T> {
     fn eq(&self, other: &OnceLock<T>) -> bool {
-        self.get() == other.get()
+        self.peek() == other.peek()
     }
 }
 

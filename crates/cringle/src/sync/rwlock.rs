@@ -247,9 +247,15 @@ impl<T: ?Sized> RwLock<T> {
     /// error contains the guard.
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        let taken = self.gate.try_acquire(1);
-        Caller::current().tried(taken);
-        if taken { Ok(self.reading()?) } else { Err(TryLockError::WouldBlock) }
+        let result = self.try_once();
+        Caller::current().tried(!matches!(result, Err(TryLockError::WouldBlock)));
+        result
+    }
+
+    /// [`try_read`](Self::try_read), which never suspends.
+    #[inline]
+    fn try_once(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        if self.gate.try_acquire(1) { Ok(self.reading()?) } else { Err(TryLockError::WouldBlock) }
     }
 
     /// Acquires the lock for writing if no caller holds it or waits for it.
@@ -399,7 +405,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("RwLock");
-        match self.try_read() {
+        match self.try_once() {
             Ok(guard) => fields.field("data", &&*guard),
             Err(TryLockError::Poisoned(e)) => fields.field("data", &&**e.get_ref()),
             Err(TryLockError::WouldBlock) => fields.field("data", &format_args!("<locked>")),

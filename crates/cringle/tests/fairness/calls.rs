@@ -226,12 +226,23 @@ fn onces(rows: &mut Rows) {
             move || call(&lock)
         });
     }
-    add_lock(rows, "sync::once_lock::OnceLock::get", |l| assert!(l.get().is_some()));
     add_lock(rows, "sync::once_lock::OnceLock::wait", |l| assert_eq!(*l.wait(), 1));
     add_lock(rows, "sync::once_lock::OnceLock::wait_cancellable", |l| ignore(l.wait_cancellable()));
     add_lock(rows, "sync::once_lock::OnceLock::set", |l| assert!(l.set(2).is_err()));
     add_lock(rows, "sync::once_lock::OnceLock::get_or_init", |l| {
         assert_eq!(*l.get_or_init(|| 2), 1)
+    });
+    rows.add("sync::once::Once::is_completed", || {
+        let once = Once::new();
+        move || assert!(!once.is_completed())
+    });
+    rows.add("sync::once_lock::OnceLock::get", || {
+        let lock = OnceLock::<u8>::new();
+        move || assert!(lock.get().is_none())
+    });
+    rows.add("sync::lazy_lock::LazyLock::get", || {
+        let lazy = LazyLock::new(|| 1);
+        move || assert!(LazyLock::get(&lazy).is_none())
     });
     rows.add("sync::lazy_lock::LazyLock::force", || {
         let lazy = LazyLock::new(|| 1);

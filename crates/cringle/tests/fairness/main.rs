@@ -13,7 +13,7 @@ use api::Kind;
 use calls::{Call, Row, rows};
 use cringle::fiber;
 use cringle::runtime::DriverChoice;
-use cringle::sync::{Mutex, OnceLock, Semaphore, mpsc};
+use cringle::sync::{LazyLock, Mutex, OnceLock, RwLock, Semaphore, mpsc};
 use cringle::time;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -158,6 +158,45 @@ fn successes_of_try_calls_never_yield() {
     });
 }
 
+/// A value is read in loops that also try something else.
+#[test]
+fn get_of_a_value_counts_as_nothing() {
+    on_both_drivers(|| {
+        let (once, lazy, gone) = (OnceLock::from(1), LazyLock::new(|| 1), Semaphore::new(0));
+        assert_eq!(*lazy, 1);
+        let get = || assert_eq!((once.get(), LazyLock::get(&lazy)), (Some(&1), Some(&1)));
+        fiber::yield_now();
+        let ran = ready_fiber();
+        (0..MANY).for_each(|_| get());
+        // Nothing of the budget was spent, but for the spawn.
+        (2..MOST_CALLS).for_each(|_| drop(Mutex::new(0).lock()));
+        assert!(!ran.get());
+        // Nor does it begin the count of failures anew.
+        let tries = || {
+            get();
+            drop(gone.try_acquire());
+        };
+        fiber::yield_now();
+        let ran = ready_fiber();
+        (0..MOST_CALLS).for_each(|_| tries());
+        assert!(ran.get());
+    });
+}
+
+/// A `{:?}` in a log may be anywhere.
+#[test]
+fn debug_of_locks_never_suspends() {
+    on_both_drivers(|| {
+        let (mutex, lock) = (Mutex::new(0), RwLock::new(0));
+        let (once, lazy) = (OnceLock::<u8>::new(), LazyLock::new(|| 1));
+        let _held = (mutex.lock(), lock.write());
+        fiber::yield_now();
+        let ran = ready_fiber();
+        (0..MANY).for_each(|_| drop(format!("{mutex:?} {lock:?} {once:?} {lazy:?}")));
+        assert!(!ran.get());
+    });
+}
+
 /// With a budget for each kind of call, two kinds together could exceed 128.
 #[test]
 fn calls_of_all_kinds_share_one_budget() {
@@ -170,7 +209,7 @@ fn calls_of_all_kinds_share_one_budget() {
         while !ran.get() {
             drop(lock.lock());
             drop(semaphore.try_acquire());
-            once.get();
+            once.get_or_init(|| 2);
             calls += 3;
             assert!(calls <= MOST_CALLS + 2, "no other fiber has run after {calls} calls");
         }

@@ -8,8 +8,12 @@
 //!   and while the library holds no OS lock (**I6**).
 //! - A `try_…` call may be made while the caller holds a guard of std's, which must not be held
 //!   over a suspension. So it only counts. After 128 failures in a row it yields, because a loop of
-//!   them waits for another fiber.
-//! - A call that never waits (`get`, `check`, `spawn`) only counts.
+//!   them waits for another fiber. `OnceLock::get` and its like fail so while there is no value;
+//!   with a value they do nothing here.
+//! - A call that never waits (`check`, `spawn`) only counts.
+//!
+//! There is one count of failures for each fiber, and a success of any `try_…` call begins it anew:
+//! a loop in which one such call succeeds and another fails does not yield.
 //!
 //! Such a yield is no cancellation point. Where the fiber cannot suspend it is skipped. A fiber
 //! that unwinds yields too: its destructor may poll for the work of another fiber of the worker
