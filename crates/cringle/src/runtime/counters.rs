@@ -3,6 +3,7 @@
 
 use crate::driver::Counter;
 use crate::sys::debug_info::Field;
+use crate::sys::lock::OF_THE_LIBRARY;
 use crate::sys::plainly;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -61,9 +62,9 @@ impl Counters {
         Some((times.next()?.ok()?, times.next()?.ok()?))
     }
 
-    /// Returns the address of the futex that the worker's thread waits for, as locks of std and
-    /// libc do; 0 if there are several. `None` if it waits for none, or if `/proc` has no answer.
-    pub(super) fn futex(&self) -> Option<usize> {
+    /// Returns the futex that the worker's thread waits for, as locks do. `None` if it waits for
+    /// none, or if `/proc` has no answer.
+    pub(super) fn futex(&self) -> Option<FutexWait> {
         /// `futex_waitv` and `futex_wait`, on every architecture.
         const SEVERAL: libc::c_long = 449;
         const NEWER: libc::c_long = 455;
@@ -71,11 +72,17 @@ impl Counters {
         let path = format!("/proc/self/task/{thread}/syscall");
         let call = plainly(|| std::fs::read_to_string(path)).ok()?;
         let mut words = call.split_whitespace();
-        match words.next()?.parse().ok()? {
+        let number = words.next()?.parse().ok()?;
+        let mut arguments =
+            words.map(|word| usize::from_str_radix(word.trim_start_matches("0x"), 16).ok());
+        match number {
             libc::SYS_futex | NEWER => {
-                usize::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok()
+                let address = arguments.next()??;
+                // The second address follows the operation, the value and the limit.
+                let is_librarys = arguments.nth(3)?? == OF_THE_LIBRARY;
+                Some(FutexWait { address, is_librarys })
             }
-            SEVERAL => Some(0),
+            SEVERAL => Some(FutexWait { address: 0, is_librarys: false }),
             _ => None,
         }
     }
@@ -90,6 +97,15 @@ impl Counters {
         let (ran, waited) = self.processor_times()?;
         Some(ThreadTimes { is_blocked: !after_name.starts_with('R'), ran, waited })
     }
+}
+
+/// A futex that a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FutexWait {
+    /// 0 if there are several.
+    pub(super) address: usize,
+    /// It is that of a lock of this library.
+    pub(super) is_librarys: bool,
 }
 
 /// See [`Counters::thread_times`].
@@ -112,5 +128,48 @@ impl ThreadTimes {
         } else {
             self.ran.saturating_sub(before.ran)
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sys::lock;
+
+    /// Returns the futex for which a thread waits in `block`, after it has been seen there. `unblock`
+    /// ends that. `None` where `/proc` does not say it.
+    fn futex_of(block: impl FnOnce() + Send, unblock: impl FnOnce()) -> Option<FutexWait> {
+        let counters = Counters::default();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                counters.set_thread();
+                block();
+            });
+            let is_readable = std::fs::read_to_string("/proc/thread-self/syscall").is_ok();
+            let found = is_readable.then(|| {
+                loop {
+                    if let Some(found) = counters.futex() {
+                        return found;
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            unblock();
+            found
+        })
+    }
+
+    #[test]
+    fn lock_of_the_library_is_none_of_std() {
+        let (own, stds) = (lock::Mutex::new(()), std::sync::Mutex::new(()));
+        let guard = own.lock();
+        let of_own = futex_of(|| drop(own.lock()), || drop(guard));
+        let guard = stds.lock().unwrap();
+        let of_std = futex_of(|| drop(stds.lock().unwrap()), || drop(guard));
+        let (Some(of_own), Some(of_std)) = (of_own, of_std) else {
+            return println!("skipped: /proc/thread-self/syscall cannot be read");
+        };
+        assert!(of_own.is_librarys && !of_std.is_librarys);
+        assert_eq!(of_std.address, (&raw const stds).addr());
     }
 }

@@ -13,7 +13,7 @@
 
 use super::dump::Who;
 use super::lock_holders::{self, Found, Object, Suspect};
-use crate::runtime::counters::ThreadTimes;
+use crate::runtime::counters::{FutexWait, ThreadTimes};
 use crate::runtime::hazards::{self, Site};
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Peer, Shared};
@@ -240,13 +240,18 @@ fn report(peer: &Peer, running: usize, ran: Duration) {
         let same = std::ptr::from_ref(label) as usize == running;
         (same && label.report_once()).then(|| label.read())
     };
+    let futex = peer.counters.futex();
+    if futex.is_some_and(|futex| futex.is_librarys) && ran < HOLDER_LIMIT {
+        // It is held for short, but its holder may get no processor.
+        return;
+    }
     let Some(Some(origins)) = peer.roster.look(read) else { return };
     let worker = peer.mailbox.worker;
-    if peer.counters.futex().is_some() {
+    if let Some(futex) = futex {
+        let (what, remedy) = of_lock(futex.is_librarys, crate::sys::is_interposed());
         return crate::sys::report(format_args!(
-            "{} has waited for {} ms in a lock of std or libc, or in `thread::park` (a futex), \
-             which blocks worker {worker} with all its fibers; use `cringle::sync::Mutex`, or \
-             another type of `cringle::sync`, which suspends only the fiber, or `fiber::unblock`",
+            "{} has waited for {} ms in {what} (a futex), which blocks worker {worker} with all \
+             its fibers; {remedy}",
             Who::of(&origins).in_full(),
             ran.as_millis()
         ));
@@ -259,13 +264,34 @@ fn report(peer: &Peer, running: usize, ran: Duration) {
     ));
 }
 
+/// Describes a lock that blocks a worker, and the remedy.
+fn of_lock(is_librarys: bool, is_interposed: bool) -> (&'static str, &'static str) {
+    match (is_librarys, is_interposed) {
+        (true, _) => (
+            "a lock of cringle itself",
+            "the thread that holds it gets no processor, or waits within the program's allocator",
+        ),
+        (false, false) => (
+            "a lock of std or libc, or in `thread::park`",
+            "use `cringle::sync::Mutex`, or another type of `cringle::sync`, which suspends only \
+             the fiber, or `fiber::unblock`",
+        ),
+        (false, true) => (
+            "a lock that no hook reaches: within libc (stdio, the loader), beside a fiber (an \
+             allocator, a signal handler), or by code that calls the kernel without libc",
+            "let no fiber wait while it holds such a lock, or call that code by `fiber::unblock`",
+        ),
+    }
+}
+
 /// Reports the suspended fibers that probably hold the lock which blocks their worker. They cannot
 /// release it, because the worker cannot run them. Returns false if there may be an answer later.
 fn report_holder(shared: &Shared, peer: &Peer, running: usize) -> bool {
     if !hazards::is_active() {
         return true;
     }
-    let Some(futex) = peer.counters.futex() else { return false };
+    let futex = peer.counters.futex().filter(|futex| !futex.is_librarys);
+    let Some(FutexWait { address: futex, .. }) = futex else { return false };
     let worker = peer.mailbox.worker;
     let Some(found) = lock_holders::find(shared, worker, running, futex) else { return true };
     let read = |label: &Label| {
@@ -333,6 +359,14 @@ mod tests {
         let many = text(1000, true);
         assert!(many.starts_with("may be held by one of 1000 fibers, such as "), "{many}");
         assert_eq!(many.matches("a timer").count(), 3, "{many}");
+    }
+
+    #[test]
+    fn remedy_is_none_that_hooks_make_needless() {
+        let remedy = |is_librarys, is_interposed| of_lock(is_librarys, is_interposed).1;
+        assert!(remedy(false, false).contains("cringle::sync::Mutex"));
+        let others = [remedy(false, true), remedy(true, true), remedy(true, false)];
+        assert!(others.iter().all(|remedy| !remedy.contains("cringle::sync")), "{others:?}");
     }
 
     #[test]

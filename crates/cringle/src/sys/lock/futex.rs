@@ -23,6 +23,10 @@ pub(super) trait Word {
     fn wake_one(&self);
 }
 
+/// The argument by which the watchdog recognises these waits in `/proc`: the second address, which
+/// the kernel ignores here.
+pub(crate) const OF_THE_LIBRARY: usize = 0x6372_696e;
+
 /// A futex, private to the process.
 pub(super) struct Futex(AtomicU32);
 
@@ -41,8 +45,9 @@ impl Futex {
         let limit = limit.map(timespec);
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        let word = self.0.as_ptr();
         // SAFETY: the word and the limit are borrowed for the call, which only reads them.
-        let result = unsafe { syscall!(SYS_futex, self.0.as_ptr(), operation, value, limit) };
+        let result = unsafe { syscall!(SYS_futex, word, operation, value, limit, OF_THE_LIBRARY) };
         result == -(libc::ETIMEDOUT as isize)
     }
 

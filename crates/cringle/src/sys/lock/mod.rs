@@ -18,6 +18,7 @@ mod once_lock;
 mod signal;
 
 pub(crate) use condvar::Condvar;
+pub(crate) use futex::OF_THE_LIBRARY;
 pub(crate) use mutex::{Mutex, MutexGuard};
 pub(crate) use once_lock::OnceLock;
 pub(crate) use signal::Signal;
