@@ -327,7 +327,7 @@ class Op:
     def __init__(self, program, name, file, place):
         self.name, self.fd = program.ops[name], file if file >= 0 else None
         self.is_registered = file < -1
-        self.offset = self.path = self.peer = None
+        self.offset = self.path = self.peer = self.address = None
         kind = program.places[name]
         if place is None or kind == "Hidden":
             return
@@ -337,6 +337,8 @@ class Op:
             self.path = program.memory.c_string(place) or None
         elif kind == "Peer" and place:
             self.peer = socket_address(program.memory.read(place, 28))
+        elif kind == "Address":
+            self.address = place
 
     @staticmethod
     def of_completion(program, data, is_in_slot):
@@ -358,7 +360,8 @@ class Op:
             text += f", offset {self.offset}"
         if self.path is not None:
             text += f', "{self.path}"'
-        return text + (f", {self.peer}" if self.peer else "")
+        text += f", {self.peer}" if self.peer else ""
+        return text + (f", at {self.address:#x}" if self.address is not None else "")
 
 
 def socket_address(data):

@@ -96,6 +96,51 @@ fn dump_names_deadlocks_in_full() {
     });
 }
 
+/// Which lock keeps most fibers waiting must be visible, and how long each wait may still last.
+#[test]
+fn dump_groups_fibers_with_equal_waits() {
+    on_one_worker(|| {
+        let (first, second, lock) =
+            (sync::Mutex::new(1), sync::Mutex::new(2), sync::RwLock::new(3));
+        let held = (first.lock(), second.lock(), lock.write());
+        fiber::scope(|s| {
+            let (first, second, lock) = (&first, &second, &lock);
+            for n in 0..10 {
+                let wait = move || match n {
+                    0..5 => drop(first.lock()),
+                    5..8 => drop(second.lock()),
+                    _ => drop(lock.read()),
+                };
+                drop(named("waiter").spawn_scoped_local(s, wait).unwrap());
+            }
+            for hours in [60, 5, 30] {
+                let sleep = move || fiber::sleep(Duration::from_secs(3600 * hours));
+                drop(named("sleeper").spawn_scoped_local(s, sleep).unwrap());
+            }
+            settle();
+            let dump = dump();
+            assert_eq!(dump.fibers.len(), 14, "one each, for programs");
+            let text = dump.to_string();
+            let addresses = [
+                (&raw const *first).addr(),
+                (&raw const *second).addr(),
+                (&raw const *lock).addr(),
+            ];
+            for (address, count) in addresses.into_iter().zip([5, 3, 2]) {
+                let waits = format!("the lock at {address:#x}, which 'main' holds");
+                let mut lines = text.lines();
+                let head = lines.by_ref().take_while(|line| !line.contains(&waits)).last();
+                let expected = format!("'waiter'  worker 0, {count} fibers, wait for ");
+                assert!(head.is_some_and(|head| head.starts_with(&expected)), "{waits}: {text}");
+            }
+            assert!(text.contains("'sleeper'  worker 0, 3 fibers, wait for "), "{text}");
+            assert!(text.contains("a timer, in 4 h ") && text.contains(" to 59 h "), "{text}");
+            s.cancel();
+            drop(held);
+        });
+    });
+}
+
 #[test]
 fn dump_names_parked_fiber_in_full() {
     on_one_worker(|| {

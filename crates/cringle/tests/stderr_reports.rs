@@ -489,3 +489,40 @@ fn environment_enables_dump_in_forked_child() {
     };
     child::must_succeed_with(name, |command| command.env("CRINGLE_DUMP", "usr1"), body);
 }
+
+/// A child of `fork` has the calling thread alone, so no thread of the test could wake a fiber.
+#[test]
+fn debug_build_reports_suspected_deadlock() {
+    if !cfg!(debug_assertions) {
+        return println!("skipped: only debug builds look for deadlocks");
+    }
+    let body = || {
+        let mut lines = lines_of_stderr();
+        // SAFETY: by the contract of `fork`. No other thread holds a lock that the child needs.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let deadlock = || {
+                let mutex = sync::Mutex::new(());
+                let _held = mutex.lock();
+                fiber::scope(|s| {
+                    for _ in 0..10 {
+                        let wait = || drop(mutex.lock());
+                        drop(named("waiter").spawn_scoped_local(s, wait).unwrap());
+                    }
+                });
+            };
+            let builder = Builder::new().workers(2).watchdog(Duration::from_secs(10));
+            drop(builder.run(deadlock));
+            std::process::exit(1);
+        }
+        let printed = lines_until(&mut lines, "'waiter'");
+        // SAFETY: by the contracts of the calls; `waitpid` takes null. The process is the child.
+        unsafe {
+            assert_eq!(libc::kill(child, libc::SIGKILL), 0);
+            assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+        }
+        assert!(printed.contains("suspected deadlock: all fibers wait"), "{printed}");
+        assert!(printed.contains("'waiter'  worker 0, 10 fibers, wait for"), "{printed}");
+    };
+    child::must_succeed("debug_build_reports_suspected_deadlock", body);
+}

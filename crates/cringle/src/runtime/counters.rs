@@ -52,6 +52,11 @@ impl Counters {
         self.thread.store(crate::sys::thread_number(), Ordering::Relaxed);
     }
 
+    /// Whether the worker's thread has this number of the kernel's.
+    pub(super) fn is_thread(&self, number: i32) -> bool {
+        self.thread.load(Ordering::Relaxed) == number
+    }
+
     /// The times for which the worker's thread has had a processor, and has waited for one. `None`
     /// if `/proc` has no answer.
     pub(super) fn processor_times(&self) -> Option<(Duration, Duration)> {

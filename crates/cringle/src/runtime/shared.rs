@@ -207,7 +207,7 @@ impl Peer {
 pub(crate) struct Shared {
     pub(super) peers: Box<[Peer]>,
     /// Threads outside of the runtime may start fibers in it.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// Why the workers use epoll, if they do.
     no_ring: Option<NoRing>,
     /// The runtime that waits for the caller of `run`, if one does.

@@ -56,6 +56,11 @@ impl OpDescription {
         unsafe { socket2::SockAddr::new(storage, len) }.as_socket()
     }
 
+    /// The address of the futex that the op waits for.
+    pub(crate) fn address(&self) -> Option<usize> {
+        self.place_of(PlaceKind::Address).map(|address| address as usize)
+    }
+
     fn place_of(&self, kind: PlaceKind) -> Option<u64> {
         self.place.filter(|_| self.name.place_kind() == kind)
     }

@@ -11,6 +11,8 @@ pub(super) enum PlaceKind {
     Path,
     /// The address of the socket address of a peer.
     Peer,
+    /// An address that says by itself what the op waits for.
+    Address,
 }
 
 macro_rules! op_names {
@@ -89,6 +91,6 @@ op_names! {
     ListXattrs "listxattr", "a listxattr", Hidden;
     RemoveXattr "removexattr", "a removexattr", Hidden;
     ChangeRoot "chroot", "a chroot", Path;
-    Futex "futex", "a wake-up of a futex", Hidden;
+    Futex "futex", "a wake-up of a futex", Address;
     Raw "raw", "a raw entry", Hidden;
 }

@@ -7,6 +7,7 @@
 mod debugger;
 pub(super) mod dump;
 mod lock_holders;
+mod stall;
 mod stats;
 pub(super) mod watchdog;
 

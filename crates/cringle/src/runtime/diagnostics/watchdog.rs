@@ -13,6 +13,7 @@
 
 use super::dump::Who;
 use super::lock_holders::{self, Found, Object, Suspect};
+use super::stall::Stall;
 use crate::runtime::counters::{FutexWait, ThreadTimes};
 use crate::runtime::hazards::{self, Site};
 use crate::runtime::label::Label;
@@ -114,10 +115,10 @@ impl Drop for Watchdog {
     }
 }
 
-fn watch(shared: &Shared, limit: Duration, stop: &Signal) {
+fn watch(shared: &Arc<Shared>, limit: Duration, stop: &Signal) {
     let shortest = (limit / LOOKS).max(SHORTEST_PAUSE);
     let mut observed: Vec<Observed> = shared.peers.iter().map(|_| Observed::default()).collect();
-    let mut pause = shortest;
+    let (mut pause, mut stall) = (shortest, Stall::default());
     loop {
         let before = sys::now();
         if stop.wait_timeout(pause) {
@@ -133,6 +134,9 @@ fn watch(shared: &Shared, limit: Duration, stop: &Signal) {
             if !observed.has_searched && observed.ran >= limit.max(HOLDER_LIMIT) {
                 observed.has_searched = report_holder(shared, peer, observed.running);
             }
+        }
+        if cfg!(debug_assertions) {
+            stall.look(shared);
         }
         pause = if any_runs {
             shortest

@@ -5,6 +5,7 @@
 
 mod collect;
 mod files;
+mod groups;
 mod registry;
 mod report;
 mod text;
@@ -12,7 +13,9 @@ mod text;
 pub(in crate::runtime) use registry::list;
 pub use report::{FiberReport, FiberState, Holder, OpenedScope, WaitsFor, Who};
 
+use crate::runtime::shared::Shared;
 use crate::runtime::worker::Worker;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns every fiber of the calling fiber's runtime, and what each waits for; `None` outside of
@@ -82,8 +85,16 @@ pub fn dump_all() -> Vec<Dump> {
     registry::all().iter().map(|shared| collect::collect(shared, false)).collect()
 }
 
+/// Returns a [`dump`] of a runtime, if it is the only one of the process.
+pub(super) fn dump_of_only(shared: &Arc<Shared>) -> Option<Dump> {
+    let all = registry::all();
+    let is_only = all.len() == 1 && Arc::ptr_eq(&all[0], shared);
+    is_only.then(|| collect::collect(shared, false))
+}
+
 /// The result of a [`dump`]. Its `Display` is at most 80 columns wide, and lists the fibers that
-/// have waited longest first.
+/// have waited longest first. Fibers that differ only in how long they have waited, or will, are
+/// one entry with their number.
 ///
 /// ```
 /// use cringle::runtime;

@@ -142,6 +142,8 @@ pub enum WaitsFor {
         path: Option<PathBuf>,
         /// The address that it connects to.
         peer: Option<std::net::SocketAddr>,
+        /// The address of the futex whose wake-up it is: that of a lock of std or of another crate.
+        address: Option<usize>,
         /// Whether a thread of the library's pool does it by a plain call, because the ring has no
         /// such operation.
         aside: bool,
@@ -335,6 +337,7 @@ impl Names {
                 std::ffi::OsString::from_vec(path.into_bytes()).into()
             }),
             peer,
+            address: first.address(),
             aside,
             batch: (count > 1).then_some((in_flight, count)),
         }

@@ -1,13 +1,13 @@
 //! The text of a dump, at most 80 columns wide.
 
+use super::groups::groups;
 use super::report::Holder;
 use super::{Dump, FiberReport, FiberState, SilentWorker, WaitsFor, Who};
-use crate::sys::plainly;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 const COLUMNS: usize = 80;
-const INDENT: &str = "    ";
+pub(super) const INDENT: &str = "    ";
 
 impl Display for Dump {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -34,8 +34,8 @@ impl Display for Dump {
         for cycle in self.cycles() {
             self.write_cycle(f, &cycle)?;
         }
-        for fiber in &self.fibers {
-            write!(f, "{fiber}")?;
+        for group in groups(&self.fibers) {
+            write!(f, "{group}")?;
         }
         Ok(())
     }
@@ -73,50 +73,6 @@ impl Display for SilentWorker {
     }
 }
 
-impl Display for FiberReport {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
-            FiberState::Running => "made this dump".to_owned(),
-            FiberState::Ready => "is ready".to_owned(),
-            FiberState::Waiting { age, .. } => format!("waits for {}", Age(*age)),
-        };
-        paragraph(f, "", &format!("{}  worker {}, {state}", self.who, self.worker))?;
-        if let FiberState::Waiting { for_what, timer, .. } = &self.state {
-            let mut text = for_what.to_string();
-            match timer {
-                Some(timer) if matches!(for_what, WaitsFor::Timer) => {
-                    text += &format!(", in {}", Age(*timer));
-                }
-                Some(timer) => text += &format!("; a timer in {}", Age(*timer)),
-                None => {}
-            }
-            paragraph(f, INDENT, &text)?;
-        }
-        if self.cancelled {
-            paragraph(f, INDENT, "it is cancelled")?;
-        }
-        if let Some(deadline) = self.deadline {
-            paragraph(f, INDENT, &format!("a deadline in {}", Age(deadline)))?;
-        }
-        if let Some(spawned) = self.who.spawned {
-            paragraph(f, INDENT, &format!("spawned at {spawned}"))?;
-        }
-        if let Some(scope) = &self.scope {
-            let owner = scope.owner.as_ref().map_or(String::new(), |who| format!(" of {who}"));
-            paragraph(f, INDENT, &format!("in the scope{owner} at {}", scope.opened))?;
-        }
-        if let Some(backtrace) = &self.backtrace {
-            // It looks symbols up in files.
-            let text = plainly(|| backtrace.to_string());
-            // Not wrapped, because tools read these lines too.
-            for line in text.lines() {
-                writeln!(f, "{INDENT}{line}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Display for Who {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (&self.name, self.spawned) {
@@ -141,7 +97,7 @@ impl Who {
 impl Display for WaitsFor {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            WaitsFor::Operation { name, fd, file, offset, path, peer, aside, batch } => {
+            WaitsFor::Operation { name, fd, file, offset, path, peer, address, aside, batch } => {
                 if let Some((under_way, count)) = batch {
                     write!(f, "{under_way} of a batch of {count}, the first: ")?;
                 }
@@ -154,6 +110,7 @@ impl Display for WaitsFor {
                 offset.map_or(Ok(()), |offset| write!(f, ", offset {offset}"))?;
                 path.as_ref().map_or(Ok(()), |path| write!(f, ", \"{}\"", path.display()))?;
                 peer.map_or(Ok(()), |peer| write!(f, ", {peer}"))?;
+                address.map_or(Ok(()), |address| write!(f, ", at {address:#x}"))?;
                 f.write_str(if *aside { ", by a thread of the pool" } else { "" })
             }
             WaitsFor::Lock { address, holder } => {
@@ -187,7 +144,7 @@ impl Display for WaitsFor {
 }
 
 /// Prints a time in units that fit its length.
-struct Age(Duration);
+pub(super) struct Age(pub(super) Duration);
 
 impl Display for Age {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -207,7 +164,7 @@ fn plural(count: usize) -> &'static str {
 
 /// Writes text in lines of at most [`COLUMNS`] characters. Lines after the first are indented
 /// further.
-fn paragraph(f: &mut Formatter<'_>, indent: &str, text: &str) -> fmt::Result {
+pub(super) fn paragraph(f: &mut Formatter<'_>, indent: &str, text: &str) -> fmt::Result {
     f.write_str(indent)?;
     let mut column = indent.len();
     let further = indent.len() + INDENT.len();

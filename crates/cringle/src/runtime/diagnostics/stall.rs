@@ -1,0 +1,213 @@
+//! Suspected deadlocks, which the watchdog of a debug build reports once.
+//!
+//! All fibers of the program wait for locks, channels or each other, with no timer and no deadline,
+//! no operation is in flight, and the process has no thread but the library's. Nothing that is known
+//! can wake a fiber then, but for another process, a signal handler or a debugger: so it is
+//! suspected.
+//!
+//! The workers are asked only after the counters have shown for [`PATIENCE`] that all fibers wait
+//! and no worker runs one. What cannot be known, is no suspicion.
+
+use super::dump::{Dump, FiberReport, FiberState, Holder, WaitsFor, dump_of_only};
+use crate::driver::OpName;
+use crate::runtime::fiber::Wait;
+use crate::runtime::shared::Shared;
+use crate::sys::plainly;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long all fibers must have waited.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The waits that only another fiber or thread ends.
+const FOR_OTHERS: [Wait; 7] =
+    [Wait::Lock, Wait::Channel, Wait::Condvar, Wait::Barrier, Wait::Once, Wait::Group, Wait::Watch];
+
+/// The last observations of a runtime.
+#[derive(Default)]
+pub(super) struct Stall {
+    turns: u64,
+    /// Since when all fibers wait.
+    since: Option<Instant>,
+    /// The looks since the workers were asked.
+    looks: Option<u32>,
+    is_reported: bool,
+}
+
+impl Stall {
+    /// Looks at all workers, and reports a suspected deadlock.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>) {
+        if self.is_reported {
+            return;
+        }
+        let now = Instant::now();
+        let turns = shared.peers.iter().map(|peer| peer.counters.turns.get()).sum();
+        // The answers took turns, too.
+        let has_run = turns != self.turns && self.looks != Some(0);
+        if has_run || !all_wait(shared) {
+            *self = Stall { turns, ..Stall::default() };
+            return;
+        }
+        self.turns = turns;
+        let since = *self.since.get_or_insert(now);
+        if let Some(looks) = &mut self.looks {
+            *looks = 1;
+            return;
+        }
+        if now - since < PATIENCE {
+            return;
+        }
+        self.looks = Some(0);
+        if has_other_threads(shared) {
+            return;
+        }
+        if let Some(dump) = dump_of_only(shared).filter(is_suspected) {
+            self.is_reported = true;
+            crate::sys::report(format_args!(
+                "suspected deadlock: all fibers wait for locks, channels or each other, and no \
+                 timer, operation or other thread is known that could wake one:\n{}",
+                dump.to_string().trim_end()
+            ));
+        }
+    }
+}
+
+/// Whether there are fibers, and all of them wait, by the counters.
+fn all_wait(shared: &Shared) -> bool {
+    let (mut alive, mut waiting) = (0, 0);
+    for peer in &shared.peers {
+        if peer.roster.running_number() != 0 || !peer.stealer.is_empty() {
+            return false;
+        }
+        alive += peer.counters.started.get() - peer.ended.read().min(peer.counters.started.get());
+        waiting += peer.counters.waiting.get();
+    }
+    alive > 0 && alive == waiting && !shared.is_open
+}
+
+/// Whether the process has threads that are neither workers nor known to wake no fiber; also if that
+/// cannot be read.
+fn has_other_threads(shared: &Shared) -> bool {
+    /// By the names that the kernel has. A pool's thread acts for a fiber, which waits for it. The
+    /// kernel makes the last ones for rings.
+    const HARMLESS: [&str; 7] = [
+        "cringle-watch",
+        "cringle-trace",
+        "cringle-dump",
+        "cringle-unblock",
+        "cringle-call",
+        "cringle-map",
+        "iou-",
+    ];
+    let is_other = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let thread = entry.file_name().to_str()?.parse().ok()?;
+        let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+        let is_worker = shared.peers.iter().any(|peer| peer.counters.is_thread(thread));
+        Some(!is_worker && !HARMLESS.iter().any(|harmless| name.starts_with(harmless)))
+    };
+    plainly(|| match std::fs::read_dir("/proc/self/task") {
+        Ok(mut entries) => entries.any(|entry| is_other(entry).unwrap_or(true)),
+        Err(_) => true,
+    })
+}
+
+/// Whether each fiber waits for something that only another fiber could do.
+fn is_suspected(dump: &Dump) -> bool {
+    let is_complete = dump.silent.is_empty() && dump.unstarted == 0;
+    is_complete && !dump.fibers.is_empty() && dump.fibers.iter().all(waits_for_others)
+}
+
+fn waits_for_others(fiber: &FiberReport) -> bool {
+    let FiberState::Waiting { for_what, timer: None, .. } = &fiber.state else { return false };
+    let needs_other = match for_what {
+        WaitsFor::Lock { holder, .. } => !matches!(holder, Holder::Thread),
+        WaitsFor::Permits { .. } | WaitsFor::Join(_) | WaitsFor::Scope(_) => true,
+        WaitsFor::Other { what, .. } => FOR_OTHERS.iter().any(|wait| wait.describe() == *what),
+        WaitsFor::Operation { name, .. } => *name == OpName::Futex.as_str(),
+        WaitsFor::Timer | WaitsFor::Unpark => false,
+    };
+    needs_other && fiber.deadline.is_none() && !fiber.cancelled
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::runtime::diagnostics::Who;
+
+    fn fiber(for_what: WaitsFor) -> FiberReport {
+        FiberReport {
+            who: Who { name: None, spawned: None },
+            worker: 0,
+            scope: None,
+            state: FiberState::Waiting { for_what, age: PATIENCE, timer: None },
+            cancelled: false,
+            deadline: None,
+            backtrace: None,
+        }
+    }
+
+    fn lock(holder: Holder) -> WaitsFor {
+        WaitsFor::Lock { address: 8, holder }
+    }
+
+    fn other(wait: Wait) -> WaitsFor {
+        WaitsFor::Other { what: wait.describe(), address: None }
+    }
+
+    fn op(name: OpName) -> WaitsFor {
+        WaitsFor::Operation {
+            name: name.as_str(),
+            fd: None,
+            file: None,
+            offset: None,
+            path: None,
+            peer: None,
+            address: None,
+            aside: false,
+            batch: None,
+        }
+    }
+
+    fn suspected(fibers: Vec<FiberReport>) -> bool {
+        is_suspected(&Dump { fibers, silent: Vec::new(), unstarted: 0, workers: 1 })
+    }
+
+    #[test]
+    fn fibers_that_wait_for_each_other_are_suspected() {
+        let waits = [
+            lock(Holder::Unknown),
+            WaitsFor::Permits { address: 8, free: 0 },
+            WaitsFor::Scope(2),
+            other(Wait::Channel),
+            op(OpName::Futex),
+        ];
+        assert!(suspected(waits.into_iter().map(fiber).collect()));
+        assert!(!suspected(Vec::new()));
+    }
+
+    #[test]
+    fn any_wait_that_may_end_by_itself_is_no_suspicion() {
+        let beside = |second| suspected(vec![fiber(other(Wait::Channel)), second]);
+        let waits = [
+            lock(Holder::Thread),
+            other(Wait::Future),
+            other(Wait::Unblock),
+            op(OpName::Read),
+            WaitsFor::Timer,
+            WaitsFor::Unpark,
+        ];
+        waits.into_iter().for_each(|wait| assert!(!beside(fiber(wait))));
+        let of_a_lock = || fiber(lock(Holder::Unknown));
+        let state = FiberState::Waiting {
+            for_what: lock(Holder::Unknown),
+            age: PATIENCE,
+            timer: Some(PATIENCE),
+        };
+        assert!(beside(of_a_lock()));
+        assert!(!beside(FiberReport { state, ..of_a_lock() }));
+        assert!(!beside(FiberReport { state: FiberState::Ready, ..of_a_lock() }));
+        assert!(!beside(FiberReport { deadline: Some(PATIENCE), ..of_a_lock() }));
+        assert!(!beside(FiberReport { cancelled: true, ..of_a_lock() }));
+    }
+}
