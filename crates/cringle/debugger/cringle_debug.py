@@ -253,7 +253,7 @@ class Fiber:
             return f"'{name if len(name) <= MOST_SHOWN else name[:MOST_SHOWN] + '…'}'"
         if self.damage:
             return "<unreadable>"
-        return f"<of {self.spawned.rpartition(':')[0]}>" if self.spawned else "<not begun>"
+        return f"<of {self.spawned.rpartition(':')[0] or self.spawned}>" if self.spawned else "<not begun>"
 
     def target(self):
         """The kind of the object that it waits for, its address, and the offsets of its parts."""
@@ -314,6 +314,11 @@ def read_meta(program, meta):
     memory, at = program.memory, program.offsets
     start, length = struct.unpack("<QQ", memory.read(meta + at["meta.name"], 16))
     name = memory.text(start + ARC_DATA, length) if start else None
+    thread = memory.u64(meta + at["meta.thread"])
+    if thread:
+        # Of a thread that is a fiber. The text is missing until it was looked up.
+        start, length = memory.words(thread + at["spawn_place.text"], 2)
+        return name, memory.text(start, length) if start else "pthread_create"
     place = memory.u64(meta + at["meta.spawned"])
     if not place:
         return name, None

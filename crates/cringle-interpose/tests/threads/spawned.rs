@@ -2,7 +2,7 @@
 
 use crate::common::{end_if_stuck, kernel_thread, on_each_runtime, on_workers};
 use cringle::Builder;
-use cringle::runtime::{self, Threads};
+use cringle::runtime::{self, FiberReport, FiberState, Threads, WaitsFor};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -64,6 +64,43 @@ fn threads_are_spread_over_the_workers() {
             .map(|thread| thread.join().unwrap().expect("a fiber"))
             .collect();
         assert_eq!(workers, HashSet::from([0, 1]));
+    });
+}
+
+/// As the fibers of a program that knows Cringle do. The lock that it waits for is named, too.
+#[test]
+fn dump_shows_the_programs_line_of_threads() {
+    on_each_runtime(|| {
+        let gate = Arc::new(Mutex::new(()));
+        let (held, theirs) = (gate.lock().unwrap(), Arc::clone(&gate));
+        let line = line!() + 1;
+        let waiting = thread::spawn(move || drop(theirs.lock().unwrap()));
+        let waits_for_gate = |fiber: &&FiberReport| {
+            let FiberState::Waiting { for_what, .. } = &fiber.state else { return false };
+            // In the process, and then in the kernel.
+            let (WaitsFor::Other { address, .. } | WaitsFor::Operation { address, .. }) = for_what
+            else {
+                return false;
+            };
+            *address == Some((&raw const *gate).addr())
+        };
+        let (who, text) = loop {
+            let dump = runtime::dump().unwrap();
+            if let Some(fiber) = dump.fibers.iter().find(waits_for_gate) {
+                break (fiber.who.clone(), dump.to_string());
+            }
+            thread::yield_now();
+        };
+        let (place, entry) = match cfg!(debug_assertions) {
+            true => (format!("spawned.rs:{line}:"), format!("spawned.rs:{line}>")),
+            // Without the detector, a thread costs no walk over its creator's frames.
+            false => ("pthread_create".to_owned(), "<of pthread_create>".to_owned()),
+        };
+        assert!(who.thread.is_some_and(|thread| thread.contains(&place)), "{who:?}");
+        assert!(who.to_string().ends_with(&entry), "{who}");
+        assert!(!text.contains("create.rs"), "{text}");
+        drop(held);
+        waiting.join().unwrap();
     });
 }
 

@@ -2,6 +2,7 @@
 //! the handle that wakes it. It is made on first use, and outlives the fiber and the runtime.
 
 use super::label::{Origin, Origins};
+use super::spawn_place::SpawnPlace;
 use super::sync::{AtomicU8, Ordering};
 use super::wait_target::{TargetInfo, TargetKind, WaitTarget};
 use super::waker::Waker;
@@ -130,16 +131,30 @@ impl Token {
 pub(crate) struct Meta {
     name: OnceLock<Arc<str>>,
     spawned: Origin,
+    /// Of a thread that is a fiber.
+    thread: Option<&'static SpawnPlace>,
     identity: OnceLock<Arc<Identity>>,
 }
 
 impl Meta {
     pub(crate) fn new(name: Option<Arc<str>>, spawned: Origin) -> Meta {
-        let meta = Meta { name: OnceLock::new(), spawned, identity: OnceLock::new() };
+        let identity = OnceLock::new();
+        let meta = Meta { name: OnceLock::new(), spawned, thread: None, identity };
         if let Some(name) = name {
             meta.rename(name);
         }
         meta
+    }
+
+    /// The same for a thread that is a fiber, and was started at this place.
+    #[cfg(feature = "interpose")]
+    pub(crate) fn of_thread(spawned: Origin, thread: &'static SpawnPlace) -> Meta {
+        Meta { thread: Some(thread), ..Meta::new(None, spawned) }
+    }
+
+    /// Where a thread that is a fiber was started.
+    pub(super) fn thread(&self) -> Option<&'static SpawnPlace> {
+        self.thread
     }
 
     /// Names a fiber that has no name.
@@ -157,7 +172,8 @@ impl Meta {
     }
 
     pub(crate) fn origins(&self) -> Origins {
-        Origins { name: self.name.get().cloned(), spawned: Some(self.spawned) }
+        let name = self.name.get().cloned();
+        Origins { name, spawned: Some(self.spawned), thread: self.thread }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
@@ -173,6 +189,7 @@ impl Meta {
 pub(super) const FIELDS: &[Field] = &[
     Field::new("meta.name", offset_of!(Meta, name) + OnceLock::<Arc<str>>::VALUE),
     Field::new("meta.spawned", offset_of!(Meta, spawned)),
+    Field::new("meta.thread", offset_of!(Meta, thread)),
 ];
 
 /// The target of a `join`.

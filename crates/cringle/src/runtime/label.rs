@@ -7,6 +7,7 @@
 
 use super::fiber::Running;
 use super::identity::Meta;
+use super::spawn_place::SpawnPlace;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -21,16 +22,26 @@ pub(crate) type Origin = &'static Location<'static>;
 pub(crate) struct Origins {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) spawned: Option<Origin>,
+    /// Of a thread that is a fiber.
+    pub(crate) thread: Option<&'static SpawnPlace>,
 }
 
 impl Origins {
     /// Describes the fiber with the place that spawned it.
     pub(super) fn in_full(&self) -> String {
-        match (&self.name, self.spawned) {
-            (Some(name), Some(spawned)) => format!("fiber '{name}' (spawned at {spawned})"),
-            (None, Some(spawned)) => format!("a fiber (spawned at {spawned})"),
+        match (&self.name, self.place()) {
+            (Some(name), Some(place)) => format!("fiber '{name}' (spawned at {place})"),
+            (None, Some(place)) => format!("a fiber (spawned at {place})"),
             (Some(name), None) => format!("fiber '{name}'"),
             (None, None) => "a fiber".to_owned(),
+        }
+    }
+
+    /// The place that spawned it, in the program.
+    fn place(&self) -> Option<String> {
+        match self.thread {
+            Some(thread) => Some(thread.text().to_owned()),
+            None => self.spawned.map(|spawned| spawned.to_string()),
         }
     }
 }
@@ -39,6 +50,7 @@ impl Origins {
 #[derive(Default)]
 pub(crate) struct Label {
     spawned: AtomicPtr<Location<'static>>,
+    thread: AtomicPtr<SpawnPlace>,
     /// Written only when a named fiber starts or ends.
     name: Mutex<Option<Arc<str>>>,
     /// The watchdog has reported this fiber.
@@ -50,6 +62,8 @@ impl Label {
     #[inline]
     pub(super) fn set(&self, meta: &Meta) {
         self.spawned.store(std::ptr::from_ref(meta.spawned()).cast_mut(), Ordering::Relaxed);
+        let thread = meta.thread().map_or(std::ptr::null(), std::ptr::from_ref);
+        self.thread.store(thread.cast_mut(), Ordering::Relaxed);
         self.is_reported.store(false, Ordering::Relaxed);
         if let Some(name) = meta.shared_name() {
             *self.name() = Some(Arc::clone(name));
@@ -60,6 +74,7 @@ impl Label {
     #[inline]
     pub(super) fn clear(&self, meta: &Meta) {
         self.spawned.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.thread.store(std::ptr::null_mut(), Ordering::Relaxed);
         if meta.shared_name().is_some() {
             *self.name() = None;
         }
@@ -70,7 +85,9 @@ impl Label {
     pub(super) fn read(&self) -> Origins {
         // SAFETY: I2. The pointer is null, or comes from a `&'static`, which lives for ever.
         let spawned = unsafe { self.spawned.load(Ordering::Relaxed).as_ref() };
-        Origins { name: self.name().clone(), spawned }
+        // SAFETY: I2. As above.
+        let thread = unsafe { self.thread.load(Ordering::Relaxed).as_ref() };
+        Origins { name: self.name().clone(), spawned, thread }
     }
 
     /// Marks the fiber as reported. True for the first call of each fiber.

@@ -51,6 +51,7 @@ mod quiescence;
 pub(crate) mod region;
 pub(crate) mod run;
 pub(crate) mod shared;
+pub(crate) mod spawn_place;
 pub(crate) mod stack;
 pub(crate) mod sync;
 pub(crate) mod thread_locals;

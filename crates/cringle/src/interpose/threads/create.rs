@@ -11,6 +11,7 @@ use crate::runtime::family::{FamilyChoice, Keeper, Reserved};
 use crate::runtime::fiber::body::run_body;
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{Body, Unstarted};
+use crate::runtime::spawn_place::{self, SpawnPlace};
 use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
 use crate::runtime::worker::{Worker, release_block};
 use crate::runtime::{Threads, unwinding};
@@ -106,6 +107,7 @@ unsafe fn create(
                 _alive: Alive::new(),
                 start,
                 argument,
+                place: spawn_place::of_caller(call.fiber()),
             }),
             stack_bytes,
             origin: 0,
@@ -166,11 +168,12 @@ struct ThreadBody {
     start: Routine,
     /// A pointer that the caller of `pthread_create` sends to the thread.
     argument: usize,
+    place: &'static SpawnPlace,
 }
 
 impl Body for ThreadBody {
     fn run(self: Box<Self>) {
-        let ThreadBody { thread, _alive, start, argument } = *self;
+        let ThreadBody { thread, _alive, start, argument, place } = *self;
         let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
         worker.enter_root(fiber);
         let mut state = thread.lock();
@@ -178,7 +181,7 @@ impl Body for ThreadBody {
         state.stack = fiber.stack_area();
         state.worker = crate::sys::thread_number();
         thread.announce(state);
-        let meta = Meta::new(None, Location::caller());
+        let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
         let result = run_body(&meta, || match start {
             Routine::Posix(start) => start(argument).expose_provenance(),

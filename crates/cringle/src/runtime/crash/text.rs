@@ -35,7 +35,7 @@ pub(super) fn report_crash(
     line.push(b"), worker ");
     line.push_number(worker.index() as usize);
     line.end();
-    if let Some(meta) = fiber.meta() {
+    if let Some(meta) = fiber.meta().filter(|meta| meta.thread().is_none()) {
         let spawned = meta.spawned();
         line.push(b"    spawned at ");
         line.push(spawned.file().as_bytes());

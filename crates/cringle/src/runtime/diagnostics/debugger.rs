@@ -13,6 +13,7 @@ use crate::runtime::counters::{self, Counters};
 use crate::runtime::fiber::{self, Running, WAIT_PHRASES};
 use crate::runtime::identity;
 use crate::runtime::shared::{Peer, Shared};
+use crate::runtime::spawn_place;
 use crate::runtime::worker;
 use crate::sys::debug_info::{Field, Table, Text};
 use std::ptr::NonNull;
@@ -50,12 +51,13 @@ static ROOTS: Roots = Roots {
     stopped_ns: AtomicU64::new(0),
 };
 
-static FIELDS: [Table<Field>; 7] = {
+static FIELDS: [Table<Field>; 8] = {
     let [block, ops] = fiber::FIELDS;
     [
         block,
         ops,
         Table::new(identity::FIELDS),
+        Table::new(spawn_place::FIELDS),
         Table::new(block_index::FIELDS),
         Table::new(counters::FIELDS),
         Table::new(worker::FIELDS),
@@ -172,5 +174,12 @@ mod tests {
         let [start, len] = words(&name);
         assert_eq!((start + 16, len), (name.as_ref().unwrap().as_ptr().addr(), 6));
         assert_eq!(words::<_, 2>(&None::<Arc<str>>)[0], 0);
+    }
+
+    #[test]
+    fn known_text_is_as_the_script_reads_it() {
+        let text = Some("src/main.rs:7:9");
+        assert_eq!(words(&text), [text.unwrap().as_ptr().addr(), 15]);
+        assert_eq!(words::<_, 2>(&None::<&'static str>)[0], 0);
     }
 }

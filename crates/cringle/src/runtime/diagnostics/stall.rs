@@ -137,7 +137,7 @@ mod tests {
 
     fn fiber(for_what: WaitsFor) -> FiberReport {
         FiberReport {
-            who: Who { name: None, spawned: None },
+            who: Who { name: None, spawned: None, thread: None },
             worker: 0,
             scope: None,
             state: FiberState::Waiting { for_what, age: PATIENCE, timer: None },

@@ -18,6 +18,7 @@ use crate::runtime::counters::{FutexWait, ThreadTimes};
 use crate::runtime::hazards::{self, Site};
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Peer, Shared};
+use crate::runtime::spawn_place;
 use crate::sys;
 use crate::sys::lock::Signal;
 use std::io;
@@ -137,6 +138,9 @@ fn watch(shared: &Arc<Shared>, limit: Duration, stop: &Signal) {
         }
         if cfg!(debug_assertions) {
             stall.look(shared);
+        }
+        if !any_runs {
+            spawn_place::look_up_all();
         }
         pause = if any_runs {
             shortest

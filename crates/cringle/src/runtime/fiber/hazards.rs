@@ -1,6 +1,7 @@
 //! What the [hazard detector](crate::runtime::hazards) keeps for a fiber.
 
 use super::Fiber;
+use crate::runtime::hazards::PLACE_BYTES;
 use crate::runtime::identity::Meta;
 use crate::runtime::label::Origins;
 use crate::runtime::stack;
@@ -58,5 +59,10 @@ impl Fiber {
     pub(in crate::runtime) fn has_room(&self, bytes: usize) -> bool {
         let (usable, pointer) = (self.stack().usable(), stack::pointer());
         usable.contains(&pointer) && pointer - usable.start >= bytes
+    }
+
+    /// Whether a place of the program can be looked up on the caller's stack.
+    pub(in crate::runtime) fn has_room_for_place(&self) -> bool {
+        self.has_room(PLACE_BYTES)
     }
 }

@@ -39,6 +39,15 @@ const ABORT: u8 = 2;
 /// One of the three above. It is `OFF` until the first `run`.
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 
+/// Returns the innermost place of the program in a backtrace. Needs a stack with
+/// [room](super::fiber::Fiber::has_room_for_place) for it.
+pub(super) fn first_place(backtrace: &std::backtrace::Backtrace) -> Option<String> {
+    place::first(backtrace)
+}
+
+/// The stack that [`first_place`] may take.
+pub(super) const PLACE_BYTES: usize = place::STACK_BYTES;
+
 /// Whether hazards are reported.
 #[inline(always)]
 pub(crate) fn is_active() -> bool {

@@ -115,8 +115,8 @@ impl Display for Group<'_> {
         if let Some(deadline) = &self.deadline {
             paragraph(f, INDENT, &format!("a deadline in {deadline}"))?;
         }
-        if let Some(spawned) = fiber.who.spawned {
-            paragraph(f, INDENT, &format!("spawned at {spawned}"))?;
+        if let Some(place) = fiber.who.place() {
+            paragraph(f, INDENT, &format!("spawned at {place}"))?;
         }
         if let Some(scope) = &fiber.scope {
             let owner = scope.owner.as_ref().map_or(String::new(), |who| format!(" of {who}"));

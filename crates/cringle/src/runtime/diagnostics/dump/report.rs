@@ -3,6 +3,7 @@
 use super::files::Files;
 use crate::runtime::fiber::{FiberId, Wait};
 use crate::runtime::label::{Origin, Origins};
+use crate::runtime::spawn_place::SpawnPlace;
 use crate::runtime::wait_target::{FiberTag, MOST_PERMITS, TargetInfo};
 use crate::runtime::worker::{Activity, FiberSnapshot, OpsSnapshot};
 use std::backtrace::Backtrace;
@@ -26,11 +27,17 @@ pub struct Who {
     pub name: Option<Arc<str>>,
     /// The place that spawned it; unknown before it first runs.
     pub spawned: Option<&'static std::panic::Location<'static>>,
+    /// Of a thread that is a fiber ([`Threads::Fibers`](crate::runtime::Threads::Fibers)), the place
+    /// in the program that started it, as `src/main.rs:7:9`; `spawned` is within the library. In
+    /// release builds without the feature `detect`, and in code without line tables, it is
+    /// `pthread_create`.
+    pub thread: Option<&'static str>,
 }
 
 impl Who {
     pub(in crate::runtime) fn of(origins: &Origins) -> Who {
-        Who { name: origins.name.clone(), spawned: origins.spawned }
+        let thread = origins.thread.map(SpawnPlace::text);
+        Who { name: origins.name.clone(), spawned: origins.spawned, thread }
     }
 }
 

@@ -75,20 +75,29 @@ impl Display for SilentWorker {
 
 impl Display for Who {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match (&self.name, self.spawned) {
+        match (&self.name, self.place()) {
             (Some(name), _) => write!(f, "'{name}'"),
-            (None, Some(spawned)) => write!(f, "<of {}:{}>", spawned.file(), spawned.line()),
+            (None, Some(place)) => {
+                let line = place.rsplit_once(':').map_or(&*place, |(line, _column)| line);
+                write!(f, "<of {line}>")
+            }
             (None, None) => f.write_str("<not begun>"),
         }
     }
 }
 
 impl Who {
+    /// The place in the program that spawned the fiber.
+    pub(super) fn place(&self) -> Option<String> {
+        let spawned = || self.spawned.map(|spawned| spawned.to_string());
+        self.thread.map(str::to_owned).or_else(spawned)
+    }
+
     /// Describes the fiber with the place that spawned it.
     pub(in crate::runtime) fn in_full(&self) -> String {
-        match (&self.name, self.spawned) {
-            (Some(name), Some(spawned)) => format!("fiber '{name}' (spawned at {spawned})"),
-            (None, Some(spawned)) => format!("a fiber (spawned at {spawned})"),
+        match (&self.name, self.place()) {
+            (Some(name), Some(place)) => format!("fiber '{name}' (spawned at {place})"),
+            (None, Some(place)) => format!("a fiber (spawned at {place})"),
             _ => format!("fiber {self}"),
         }
     }
