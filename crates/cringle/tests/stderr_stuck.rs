@@ -1,10 +1,11 @@
 //! Reports while standard error is full, or while a fiber holds std's lock of it: they neither hang
-//! nor keep a program from its end. Each test runs in its own process.
+//! nor keep a program from its end. And the report of a program that is stuck itself. Each test runs
+//! in its own process.
 
 mod child;
 
 use cringle::signal::{self, Signal};
-use cringle::{Builder, fiber};
+use cringle::{Builder, fiber, sync};
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -124,4 +125,48 @@ fn long_dump_arrives_in_full() {
         };
         Builder::new().workers(1).run(run).unwrap();
     });
+}
+
+/// A child of `fork` has the calling thread alone, so no thread of the test could wake a fiber.
+#[test]
+fn debug_build_reports_suspected_deadlock() {
+    if !cfg!(debug_assertions) {
+        return println!("skipped: only debug builds look for deadlocks");
+    }
+    let body = || {
+        let (reader, _writer) = pipe_as_stderr();
+        // SAFETY: by the contract of `fork`. No other thread holds a lock that the child needs.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let deadlock = || {
+                let mutex = sync::Mutex::new(());
+                let _held = mutex.lock();
+                fiber::scope(|s| {
+                    for _ in 0..10 {
+                        let wait = || drop(mutex.lock());
+                        let waiter = fiber::Builder::new().name("waiter".into());
+                        drop(waiter.spawn_scoped_local(s, wait).unwrap());
+                    }
+                });
+            };
+            let builder = Builder::new().workers(2).watchdog(Duration::from_secs(10));
+            drop(builder.run(deadlock));
+            std::process::exit(1);
+        }
+        let mut printed = String::new();
+        for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            printed += &line;
+            if line.contains("'waiter'") {
+                break;
+            }
+        }
+        // SAFETY: by the contracts of the calls; `waitpid` takes null. The process is the child.
+        unsafe {
+            assert_eq!(libc::kill(child, libc::SIGKILL), 0);
+            assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+        }
+        assert!(printed.contains("suspected deadlock: all fibers wait"), "{printed}");
+        assert!(printed.contains("'waiter'  worker 0, 10 fibers, wait for"), "{printed}");
+    };
+    child::must_succeed("debug_build_reports_suspected_deadlock", body);
 }

@@ -139,10 +139,11 @@ impl ThreadTimes {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::sys::lock;
+    use crate::sys::{lock, syscall};
+    use std::sync::atomic::AtomicU32;
 
-    /// Returns the futex for which a thread waits in `block`, after it has been seen there. `unblock`
-    /// ends that. `None` where `/proc` does not say it.
+    /// Returns the futex for which a thread waits in `block`, after it has been seen there.
+    /// `unblock` ends that. `None` where `/proc` does not say it.
     fn futex_of(block: impl FnOnce() + Send, unblock: impl FnOnce()) -> Option<FutexWait> {
         let counters = Counters::default();
         std::thread::scope(|s| {
@@ -166,15 +167,29 @@ mod tests {
 
     #[test]
     fn lock_of_the_library_is_none_of_std() {
-        let (own, stds) = (lock::Mutex::new(()), std::sync::Mutex::new(()));
+        let (own, word) = (lock::Mutex::new(()), AtomicU32::new(0));
         let guard = own.lock();
         let of_own = futex_of(|| drop(own.lock()), || drop(guard));
-        let guard = stds.lock().unwrap();
-        let of_std = futex_of(|| drop(stds.lock().unwrap()), || drop(guard));
+        // As a lock of std waits and wakes.
+        let futex = |operation, value| {
+            let forever = std::ptr::null::<libc::timespec>();
+            // SAFETY: by the contract of the call: the word lives until the thread was joined.
+            unsafe { syscall!(SYS_futex, word.as_ptr(), operation, value, forever) };
+        };
+        let wait = || {
+            while word.load(Ordering::Acquire) == 0 {
+                futex(libc::FUTEX_WAIT, 0);
+            }
+        };
+        let wake = || {
+            word.store(1, Ordering::Release);
+            futex(libc::FUTEX_WAKE, 1);
+        };
+        let of_std = futex_of(wait, wake);
         let (Some(of_own), Some(of_std)) = (of_own, of_std) else {
             return println!("skipped: /proc/thread-self/syscall cannot be read");
         };
         assert!(of_own.is_librarys && !of_std.is_librarys);
-        assert_eq!(of_std.address, (&raw const stds).addr());
+        assert_eq!(of_std.address, word.as_ptr().addr());
     }
 }

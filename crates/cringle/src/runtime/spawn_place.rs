@@ -12,6 +12,7 @@ use super::frames::{_Unwind_Backtrace, _Unwind_GetIPInfo, CONTINUE, Context, STO
 use super::hazards;
 use super::worker::Worker;
 use crate::sys::debug_info::Field;
+use crate::sys::fork;
 use crate::sys::lock::{Mutex, OnceLock};
 use std::backtrace::Backtrace;
 #[cfg(feature = "interpose")]
@@ -35,6 +36,8 @@ pub(crate) struct SpawnPlace {
     frames: [usize; FRAMES],
     backtrace: Mutex<Option<Backtrace>>,
     text: OnceLock<&'static str>,
+    /// Of the process that has kept it. In a child of `fork`, the text may be half looked up.
+    generation: u32,
     /// The one that was kept before.
     next: Option<&'static SpawnPlace>,
 }
@@ -49,7 +52,7 @@ pub(super) const FIELDS: &[Field] = &[Field::new(
 static LAST: AtomicPtr<SpawnPlace> = AtomicPtr::new(std::ptr::null_mut());
 
 #[cfg(feature = "interpose")]
-static OF_ALL_OTHERS: SpawnPlace = SpawnPlace::new([0; FRAMES], None, None);
+static OF_ALL_OTHERS: SpawnPlace = SpawnPlace::new([0; FRAMES], None, u32::MAX, None);
 
 fn kept() -> impl Iterator<Item = &'static SpawnPlace> {
     // SAFETY: I2. The pointer is null, or that of a place, which lives for ever.
@@ -67,16 +70,20 @@ impl SpawnPlace {
     const fn new(
         frames: [usize; FRAMES],
         backtrace: Option<Backtrace>,
+        generation: u32,
         next: Option<&'static SpawnPlace>,
     ) -> SpawnPlace {
-        SpawnPlace { frames, backtrace: Mutex::new(backtrace), text: OnceLock::new(), next }
+        let backtrace = Mutex::new(backtrace);
+        SpawnPlace { frames, backtrace, text: OnceLock::new(), generation, next }
     }
 
     /// Returns the place as `file:line:column`, or the name of the function that std or C has called.
     pub(super) fn text(&self) -> &'static str {
-        if self.text.get().is_none()
-            && Worker::identity().is_some_and(|it| !it.has_room_for_place())
-        {
+        if let Some(text) = self.text.get() {
+            return text;
+        }
+        let has_room = Worker::identity().is_none_or(|running| running.has_room_for_place());
+        if !has_room || self.generation != fork::generation() {
             return UNKNOWN;
         }
         self.text.get_or_init(|| {
@@ -109,7 +116,8 @@ pub(crate) fn of_caller(fiber: FiberRef) -> &'static SpawnPlace {
     let backtrace = crate::sys::plainly(Backtrace::force_capture);
     // SAFETY: I2. As in `kept`.
     let next = unsafe { LAST.load(Ordering::Acquire).as_ref() };
-    let place = Box::leak(Box::new(SpawnPlace::new(frames, Some(backtrace), next)));
+    let place = SpawnPlace::new(frames, Some(backtrace), fork::generation(), next);
+    let place = Box::leak(Box::new(place));
     // Of two that are added at once, one is not found again: no harm.
     LAST.store(std::ptr::from_mut(place), Ordering::Release);
     place

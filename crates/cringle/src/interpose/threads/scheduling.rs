@@ -181,10 +181,14 @@ pub unsafe fn pthread_setaffinity_np(
         if !is_fibers(thread) {
             return next::pthread_setaffinity_np(thread, bytes, cores);
         }
-        std::slice::from_raw_parts(cores.cast::<u8>(), bytes.min(MOST_CORES_BYTES))
+        match bytes.min(MOST_CORES_BYTES) {
+            0 => &[],
+            _ if cores.is_null() => return libc::EFAULT,
+            bytes => std::slice::from_raw_parts(cores.cast::<u8>(), bytes),
+        }
     };
     let mut current = [0; MOST_CORES_BYTES];
-    // SAFETY: the array has room for this number of bytes.
+    // SAFETY: the contract of `read_cores`: the array has this number of bytes.
     let read = |worker| unsafe { read_cores(worker, current.as_mut_ptr(), MOST_CORES_BYTES) };
     if let Err(code) = worker_of(thread).and_then(read) {
         return code;

@@ -1,8 +1,8 @@
 //! Suspected deadlocks, which the watchdog of a debug build reports once.
 //!
 //! All fibers of the program wait for locks, channels or each other, with no timer and no deadline,
-//! no operation is in flight, and the process has no thread but the library's. Nothing that is known
-//! can wake a fiber then, but for another process, a signal handler or a debugger: so it is
+//! no operation is in flight, and the process has no thread but the library's. Nothing that is
+//! known can wake a fiber then, but for another process, a signal handler or a debugger: so it is
 //! suspected.
 //!
 //! The workers are asked only after the counters have shown for [`PATIENCE`] that all fibers wait
@@ -74,19 +74,21 @@ impl Stall {
 
 /// Whether there are fibers, and all of them wait, by the counters.
 fn all_wait(shared: &Shared) -> bool {
-    let (mut alive, mut waiting) = (0, 0);
+    // A fiber that moves may end elsewhere.
+    let (mut started, mut ended, mut waiting) = (0, 0, 0);
     for peer in &shared.peers {
         if peer.roster.running_number() != 0 || !peer.stealer.is_empty() {
             return false;
         }
-        alive += peer.counters.started.get() - peer.ended.read().min(peer.counters.started.get());
+        started += peer.counters.started.get();
+        ended += peer.ended.read();
         waiting += peer.counters.waiting.get();
     }
-    alive > 0 && alive == waiting && !shared.is_open
+    waiting > 0 && started == ended + waiting && !shared.is_open
 }
 
-/// Whether the process has threads that are neither workers nor known to wake no fiber; also if that
-/// cannot be read.
+/// Whether the process has threads that are neither workers nor known to wake no fiber; also if
+/// that cannot be read.
 fn has_other_threads(shared: &Shared) -> bool {
     /// By the names that the kernel has. A pool's thread acts for a fiber, which waits for it. The
     /// kernel makes the last ones for rings.

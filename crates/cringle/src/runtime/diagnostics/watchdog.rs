@@ -37,6 +37,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_micros(250);
 /// The pause between two looks for blocked workers, and how long a worker must have been blocked.
 const LOCK_PAUSE: Duration = Duration::from_secs(1);
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
+/// The age of a runtime from which the places of its threads are looked up.
+const LOOKUP_AFTER: Duration = Duration::from_secs(1);
 /// How long it must have been blocked before the fiber that holds the lock is searched: threads
 /// release their locks sooner.
 const HOLDER_LIMIT: Duration = Duration::from_secs(1);
@@ -119,7 +121,7 @@ impl Drop for Watchdog {
 fn watch(shared: &Arc<Shared>, limit: Duration, stop: &Signal) {
     let shortest = (limit / LOOKS).max(SHORTEST_PAUSE);
     let mut observed: Vec<Observed> = shared.peers.iter().map(|_| Observed::default()).collect();
-    let (mut pause, mut stall) = (shortest, Stall::default());
+    let (mut pause, mut stall, begun) = (shortest, Stall::default(), Instant::now());
     loop {
         let before = sys::now();
         if stop.wait_timeout(pause) {
@@ -139,7 +141,8 @@ fn watch(shared: &Arc<Shared>, limit: Duration, stop: &Signal) {
         if cfg!(debug_assertions) {
             stall.look(shared);
         }
-        if !any_runs {
+        // It takes long, and a short program needs none.
+        if !any_runs && begun.elapsed() >= LOOKUP_AFTER {
             spawn_place::look_up_all();
         }
         pause = if any_runs {
