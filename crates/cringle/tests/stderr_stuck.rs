@@ -110,8 +110,10 @@ fn long_dump_arrives_in_full() {
         let run = move || {
             let _guard = signal::dump_on(&[Signal::User1]).unwrap();
             fiber::scope(|s| {
-                for _ in 0..2000 {
-                    s.spawn_local(fiber::park);
+                for n in 0..2000 {
+                    // Of one name they would be one entry.
+                    let parked = fiber::Builder::new().name(n.to_string());
+                    drop(parked.spawn_scoped_local(s, fiber::park).unwrap());
                 }
                 fiber::yield_now();
                 kill(Signal::User1);
