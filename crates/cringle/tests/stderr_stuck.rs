@@ -1,6 +1,6 @@
 //! Reports while standard error is full, or while a fiber holds std's lock of it: they neither hang
-//! nor keep a program from its end. And the report of a program that is stuck itself. Each test runs
-//! in its own process.
+//! nor keep a program from its end. And the report of a program that is stuck itself. Each test
+//! runs in its own process.
 
 mod child;
 

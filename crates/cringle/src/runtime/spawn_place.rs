@@ -77,7 +77,8 @@ impl SpawnPlace {
         SpawnPlace { frames, backtrace, text: OnceLock::new(), generation, next }
     }
 
-    /// Returns the place as `file:line:column`, or the name of the function that std or C has called.
+    /// Returns the place as `file:line:column`, or the name of the function that std or C has
+    /// called.
     pub(super) fn text(&self) -> &'static str {
         if let Some(text) = self.text.get() {
             return text;

@@ -27,10 +27,9 @@ pub struct Who {
     pub name: Option<Arc<str>>,
     /// The place that spawned it; unknown before it first runs.
     pub spawned: Option<&'static std::panic::Location<'static>>,
-    /// Of a thread that is a fiber ([`Threads::Fibers`](crate::runtime::Threads::Fibers)), the
-    /// place in the program that started it, as `src/main.rs:7:9`; `spawned` is within the library. In
-    /// release builds without the feature `detect`, and in code without line tables, it is
-    /// `pthread_create`.
+    /// Of a thread that is a [fiber](crate::runtime::Threads::Fibers), the place in the program
+    /// that started it, as `src/main.rs:7:9`; `spawned` is within the library. In release builds
+    /// without the feature `detect`, and in code without line tables, it is `pthread_create`.
     pub thread: Option<&'static str>,
 }
 
