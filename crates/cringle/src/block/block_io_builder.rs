@@ -154,7 +154,8 @@ impl BlockIoBuilder {
         let runtime = self
             .runtime
             .workers(self.workers)
-            .ring_entries(self.batch_limit)
+            // A write takes two entries.
+            .ring_entries((2 * self.batch_limit).min(1 << 15))
             .in_flight_limit(self.in_flight_limit);
         BlockIo::start_workers(runtime, self.workers)
     }

@@ -74,6 +74,20 @@ pub(super) enum CancelState {
     RetryLater,
 }
 
+/// What has arrived of an op that takes two entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Arrived {
+    /// Nothing; or the op takes one entry.
+    Nothing,
+    /// Nothing, and the op ends when both its result and its release have arrived.
+    NothingOfTwo,
+    /// The result: the kernel still uses the op's memory or its file.
+    Result,
+    /// The release. (The kernel failed to start the op.)
+    Release,
+}
+
 /// The state of one op. Its address is the op's `user_data`; the driver uses the low bits as tags.
 #[derive(Debug)]
 #[repr(align(16))]
@@ -94,8 +108,7 @@ pub(crate) struct Completion {
     has_place: Cell<bool>,
     /// Whether the op counts against the limit of ops in flight.
     counts_against_limit: Cell<bool>,
-    /// Whether the result has arrived before the last entry: the kernel still uses the op's memory.
-    has_early_result: Cell<bool>,
+    arrived: Cell<Arrived>,
 }
 
 impl Completion {
@@ -111,7 +124,7 @@ impl Completion {
             file: Cell::new(-1),
             has_place: Cell::new(false),
             counts_against_limit: Cell::new(true),
-            has_early_result: Cell::new(false),
+            arrived: Cell::new(Arrived::Nothing),
         }
     }
 
@@ -183,7 +196,7 @@ impl Completion {
             matches!(self.cancel.get(), CancelState::No | CancelState::InFlight),
             "I9: a cancel of an op that has ended is still queued"
         );
-        if !self.has_early_result.get() {
+        if self.arrived.get() != Arrived::Result {
             self.trace(result);
         }
         self.result.set(result);
@@ -210,19 +223,50 @@ impl Completion {
         debug_assert_eq!(self.state.get(), OpState::InFlight, "I5: an op was answered twice");
         self.trace(result);
         self.result.set(result);
-        self.has_early_result.set(true);
+        self.arrived.set(Arrived::Result);
+    }
+
+    /// Makes the op end only when the kernel has released its file: see
+    /// [`Op::may_keep_file`](super::op::Op::may_keep_file).
+    pub(super) fn await_release(&self) {
+        self.arrived.set(Arrived::NothingOfTwo);
+    }
+
+    /// Takes the op's entry with the result. Returns the result if the op has ended.
+    #[inline]
+    pub(super) fn take_result(&self, result: i32) -> Option<i32> {
+        if self.arrived.get() == Arrived::NothingOfTwo {
+            self.set_early_result(result);
+            return None;
+        }
+        Some(result)
+    }
+
+    /// Takes the entry of the op's release. Returns the result if the op has ended. The entries
+    /// may arrive in either order.
+    pub(super) fn take_release(&self) -> Option<i32> {
+        if self.arrived.get() == Arrived::Result {
+            return Some(self.result.get());
+        }
+        debug_assert_eq!(self.arrived.get(), Arrived::NothingOfTwo, "I5: a release was not owed");
+        self.arrived.set(Arrived::Release);
+        None
     }
 
     /// The result that arrived before the last entry.
     pub(super) fn early_result(&self) -> i32 {
-        debug_assert!(self.has_early_result.get(), "I5: a last entry without a result before it");
+        debug_assert_eq!(
+            self.arrived.get(),
+            Arrived::Result,
+            "I5: a last entry without a result before it"
+        );
         self.result.get()
     }
 
     /// Whether a cancel of the op can still have an effect. It has none once the result has
-    /// arrived, although the kernel still uses the op's memory.
+    /// arrived, although the kernel still uses the op's memory or its file.
     pub(super) fn is_cancellable(&self) -> bool {
-        self.state.get() == OpState::InFlight && !self.has_early_result.get()
+        self.state.get() == OpState::InFlight && self.arrived.get() != Arrived::Result
     }
 
     pub(super) fn waiter_ref(&self) -> &Waiter {

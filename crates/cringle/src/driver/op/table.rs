@@ -206,6 +206,30 @@ impl Op {
         self.row().waits_for_peer
     }
 
+    /// Whether a ring may have a kernel thread perform the op. The thread releases the op's file
+    /// some time after the completion, so that for a while `close` would close nothing: the file's
+    /// locks, its leases and its writers would last (`ETXTBSY`, `EBUSY` of `umount`).
+    ///
+    /// Reads are not among them: the file systems that programs are written for answer them
+    /// without a thread, and reads are what a database does most.
+    #[inline(always)]
+    pub(crate) fn may_keep_file(&self) -> bool {
+        matches!(
+            self,
+            Op::Write { .. }
+                | Op::WriteFixed { .. }
+                | Op::WriteVectored { .. }
+                | Op::Sync { .. }
+                | Op::SetLen { .. }
+                | Op::Allocate { .. }
+                | Op::Advise { .. }
+                | Op::SyncRange { .. }
+                | Op::GetXattr(_)
+                | Op::SetXattr(_)
+                | Op::Close { .. }
+        )
+    }
+
     /// Whether a ring with these features performs the op.
     pub(crate) fn fits_ring(&self, features: Features) -> bool {
         match self.row().ring {

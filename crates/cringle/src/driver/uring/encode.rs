@@ -1,5 +1,6 @@
 //! The encoding of an [`Op`] as a submission queue entry.
 
+use super::RELEASE_TAG;
 use crate::driver::syscall::XattrCall;
 use crate::driver::{Op, Target};
 use io_uring::squeue::{Entry, Flags};
@@ -96,6 +97,16 @@ pub(super) fn entry(op: &Op) -> Entry {
         // SAFETY: I1. The entry lies in the frame that waits for this op.
         Op::Raw(entry) => unsafe { (*entry).clone() },
     }
+}
+
+/// Returns the entries of an op whose end waits until the kernel has released its file: the op, and
+/// a no-op that the kernel starts once the op's request is freed.
+///
+/// The link is a hard one: the no-op runs also after an op that has failed.
+#[inline(always)]
+pub(super) fn with_release(op: &Op, user_data: u64) -> [Entry; 2] {
+    let release = opcode::Nop::new().build().user_data(user_data | RELEASE_TAG);
+    [entry(op).flags(Flags::IO_HARDLINK).user_data(user_data), release]
 }
 
 /// The flags of `futex2(2)` for a futex of 32 bits.

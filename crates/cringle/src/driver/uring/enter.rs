@@ -109,13 +109,15 @@ impl Uring {
     /// Submits the queued entries. Records whether the transfers among them ended within the call.
     pub(super) fn submit(&mut self) {
         let transfers = std::mem::take(&mut self.unsubmitted_disk);
-        let in_flight_before = self.in_flight.saturating_sub(self.unsubmitted) as usize;
+        let releases = self.unsubmitted_releases;
+        let ops = self.unsubmitted.saturating_sub(releases);
+        let in_flight_before = self.in_flight.saturating_sub(ops) as usize;
         let ended_before = self.ring.completion().len();
         self.call_enter(0, ENTER_GETEVENTS, None);
         // With other ops in flight, these completions could be theirs.
         if transfers > 0 && in_flight_before <= ended_before {
             let ended = self.ring.completion().len() - ended_before;
-            self.disk_answers = ended < transfers.div_ceil(2) as usize;
+            self.disk_answers = ended < (transfers + releases).div_ceil(2) as usize;
         }
     }
 
@@ -136,6 +138,7 @@ impl Uring {
             // After a short count the rest stays queued, in order, for the next call.
             Ok(taken) => {
                 self.unsubmitted = queued - taken.min(queued);
+                self.unsubmitted_releases = self.unsubmitted_releases.min(self.unsubmitted / 2);
                 self.counts.entered(taken);
             }
             // The time is up or a signal arrived: the caller reaps and decides again.

@@ -6,6 +6,8 @@
 //! - Every sqe is answered exactly once towards its frame (**I5**). Entries that `io_uring_enter`
 //!   did not consume stay queued for the next call; this covers short submissions, `EINTR`,
 //!   `EAGAIN` and `EBUSY`. A cqe with `F_MORE` does not end its op; the cqe with `F_NOTIF` does.
+//! - An op that a kernel thread may perform ends when the kernel has released its file, so that a
+//!   `close` afterwards closes it. A linked no-op shows that: see `Op::may_keep_file`.
 //! - At most `limit` ops that end by themselves are in the kernel, and the completion queue has
 //!   room for all of them, for cancels and for wake-ups (**I7**). Ops that wait for a peer are
 //!   bounded only by the fibers that wait for them. If they all end at once, the kernel keeps the
@@ -49,6 +51,10 @@ pub(crate) use setup::UringOptions;
 /// The low bit of `user_data`: the entry answers the op's cancel, not the op.
 const CANCEL_TAG: u64 = 1;
 
+/// The second bit of `user_data`: the kernel has released the op's file. See
+/// [`Op::may_keep_file`](super::Op::may_keep_file).
+const RELEASE_TAG: u64 = 2;
+
 /// The bit of `user_data` that marks entries without a frame. No address of user space has it.
 const INTERNAL: u64 = 1 << 63;
 /// The read of the eventfd has ended.
@@ -77,6 +83,8 @@ pub(crate) struct Uring {
     unsubmitted: u32,
     /// Positioned reads and writes among them.
     unsubmitted_disk: u32,
+    /// Releases among them, each linked to an op.
+    unsubmitted_releases: u32,
     /// Whether the last of those did not end within the submitting call, or a later plain call
     /// found that it would wait: a disk answers them, not the page cache.
     disk_answers: bool,
@@ -138,6 +146,7 @@ impl Uring {
             limit: options.in_flight_limit,
             unsubmitted: 0,
             unsubmitted_disk: 0,
+            unsubmitted_releases: 0,
             disk_answers: false,
             unreaped: false,
             turns_unseen: 0,

@@ -57,10 +57,14 @@ impl Uring {
                 let op = Op::Send { fd, buf, len, flags };
                 self.push_entry(|| encode::entry(&op).user_data(user_data))
             }
+            ref op if op.may_keep_file() => self.push_with_release(op, user_data),
             ref op => self.push_any(op, user_data),
         }?;
         completion.start(op, waiter);
         completion.keep_description(op);
+        if op.may_keep_file() {
+            completion.await_release();
+        }
         self.count_in(waits_for_peer);
         if op.is_positioned_transfer() {
             self.unsubmitted_disk += 1;
@@ -85,16 +89,16 @@ impl Uring {
         let mut pushed = 0;
         while pushed < slots.len() && self.room() > 0 {
             let space = self.space();
-            if space == 0 {
-                break;
-            }
             // A disk gets the first group early.
             let most = if self.disk_answers { DISK_GROUP as usize } else { slots.len() };
-            let count = (slots.len() - pushed).min(self.room() as usize).min(space).min(most);
-            let group = &slots[pushed..pushed + count];
+            let most = (slots.len() - pushed).min(self.room() as usize).min(most);
+            let group = fitting(&slots[pushed..pushed + most], space);
+            if group.is_empty() {
+                break;
+            }
             // SAFETY: I1, by this function's contract.
             unsafe { self.push_group(group, waiter) };
-            pushed += count;
+            pushed += group.len();
             if self.disk_answers && self.unsubmitted_disk >= DISK_GROUP {
                 self.keep_disk_busy();
             }
@@ -102,21 +106,27 @@ impl Uring {
         pushed
     }
 
-    /// The number of free entries in the submission queue. Submits first if there is none.
+    /// The number of free entries in the submission queue. Submits first if they are too few for
+    /// an op with its release.
     pub(super) fn space(&mut self) -> usize {
-        if self.ring.submission().is_full() {
+        if self.free_entries() < 2 {
             self.make_space();
         }
+        self.free_entries()
+    }
+
+    fn free_entries(&mut self) -> usize {
         let queue = self.ring.submission();
         queue.capacity() - queue.len()
     }
 
-    /// Queues ops for which the caller has checked the room.
+    /// Queues ops for which the caller has checked the room and the space.
     ///
     /// # Safety
     ///
     /// As for [`push`](Self::push), for each.
     pub(super) unsafe fn push_group(&mut self, slots: &[OpSlot], waiter: &Waiter) {
+        let mut releases = 0;
         let mut queue = self.ring.submission();
         for OpSlot { op, completion } in slots {
             let user_data = std::ptr::from_ref(completion) as u64;
@@ -131,11 +141,18 @@ impl Uring {
                     Op::ReadFixed { target, buf, len, offset, index } => {
                         queue.push(&entry(&Op::ReadFixed { target, buf, len, offset, index }))
                     }
+                    ref op if op.may_keep_file() => {
+                        releases += 1;
+                        queue.push_multiple(&encode::with_release(op, user_data))
+                    }
                     ref op => queue.push(&entry(op)),
                 }
             };
             debug_assert!(pushed.is_ok(), "I5: an op was started without an entry");
             completion.start(op, waiter);
+            if op.may_keep_file() {
+                completion.await_release();
+            }
             let waits_for_peer = op.waits_for_peer();
             self.in_flight += u32::from(!waits_for_peer);
             self.waiting += u32::from(waits_for_peer);
@@ -143,7 +160,8 @@ impl Uring {
         }
         drop(queue);
         debug_assert!(self.in_flight <= self.limit, "I7: more ops in flight than the limit");
-        self.unsubmitted += slots.len() as u32;
+        self.unsubmitted += slots.len() as u32 + releases;
+        self.unsubmitted_releases += releases;
     }
 
     #[inline(always)]
@@ -158,6 +176,20 @@ impl Uring {
     #[inline(never)]
     pub(super) fn push_any(&mut self, op: &Op, user_data: u64) -> Result<(), Full> {
         self.push_entry(|| encode::entry(op).user_data(user_data))
+    }
+
+    /// Queues an op and its release in one submission: a link does not reach from one into the
+    /// next.
+    #[inline(never)]
+    fn push_with_release(&mut self, op: &Op, user_data: u64) -> Result<(), Full> {
+        debug_assert!(self.ring.submission().capacity() >= 2, "the queue cannot hold a link");
+        self.space();
+        let entries = encode::with_release(op, user_data);
+        // SAFETY: I1, by the contract of `push`; the release points to nothing.
+        unsafe { self.ring.submission().push_multiple(&entries) }.map_err(|_| Full)?;
+        self.unsubmitted += 2;
+        self.unsubmitted_releases += 1;
+        Ok(())
     }
 
     /// Queues an entry. Submits first if the queue is full.
@@ -176,7 +208,8 @@ impl Uring {
 
     #[cold]
     pub(super) fn keep_disk_busy(&mut self) {
-        if self.in_flight.saturating_sub(self.unsubmitted) < DISK_BUSY {
+        let ops = self.unsubmitted.saturating_sub(self.unsubmitted_releases);
+        if self.in_flight.saturating_sub(ops) < DISK_BUSY {
             self.enter_amid(Self::submit);
         }
     }
@@ -193,4 +226,14 @@ impl Uring {
         enter(self);
         Recorder::with(Recorder::entered);
     }
+}
+
+/// The ops from the front whose entries fit into this much space of the submission queue.
+fn fitting(slots: &[OpSlot], space: usize) -> &[OpSlot] {
+    let mut used = 0;
+    let fits = |slot: &&OpSlot| {
+        used += 1 + usize::from(slot.op.may_keep_file());
+        used <= space
+    };
+    &slots[..slots.iter().take_while(fits).count()]
 }

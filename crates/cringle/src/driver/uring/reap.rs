@@ -1,7 +1,9 @@
 //! Completions from the completion queue to their frames.
 
 use super::cancel::Cancels;
-use super::{CANCEL_TAG, INTERNAL, Uring, WAKE_CANCELLED, WAKE_MESSAGE, WAKE_READ, WakeRead};
+use super::{
+    CANCEL_TAG, INTERNAL, RELEASE_TAG, Uring, WAKE_CANCELLED, WAKE_MESSAGE, WAKE_READ, WakeRead,
+};
 use crate::driver::Token;
 use crate::driver::completion::{CancelState, Completion, prefetch};
 use io_uring::cqueue;
@@ -38,13 +40,8 @@ impl Uring {
             }
             // SAFETY: I1. `push` stored the address of a completion that by its contract stays in
             // place until nothing is owed to its frame, and this cqe is owed.
-            let completion = unsafe { &*(user_data as *const Completion) };
-            if cqueue::more(cqe.flags()) {
-                completion.set_early_result(cqe.result());
-                continue;
-            }
-            let is_notif = cqueue::notif(cqe.flags());
-            let result = if is_notif { completion.early_result() } else { cqe.result() };
+            let completion = unsafe { &*((user_data & !RELEASE_TAG) as *const Completion) };
+            let Some(result) = take(completion, &cqe) else { continue };
             if completion.counts_against_limit() {
                 self.in_flight -= 1;
             } else {
@@ -60,6 +57,22 @@ impl Uring {
         }
         self.counts.in_flight.set(u64::from(self.in_flight + self.waiting));
     }
+}
+
+/// Takes an entry of an op. Returns the op's result with its last entry.
+#[inline]
+fn take(completion: &Completion, cqe: &cqueue::Entry) -> Option<i32> {
+    if cqe.user_data() & RELEASE_TAG != 0 {
+        return completion.take_release();
+    }
+    if cqueue::more(cqe.flags()) {
+        completion.set_early_result(cqe.result());
+        return None;
+    }
+    if cqueue::notif(cqe.flags()) {
+        return Some(completion.early_result());
+    }
+    completion.take_result(cqe.result())
 }
 
 /// Handles an entry that does not end an op. Returns the token of a frame that it settles.

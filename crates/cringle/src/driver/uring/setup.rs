@@ -32,10 +32,11 @@ pub(super) const RESERVED_CQES: u32 = 64;
 const MAX_CQ_ENTRIES: u32 = 65_536;
 
 impl UringOptions {
-    /// The entries of the completion queue.
+    /// The entries of the completion queue: two for each op within the limit, its result and its
+    /// release. (If the largest queue holds fewer, the kernel keeps the others.)
     pub(crate) fn cq_entries(&self) -> u32 {
         let reserve = RESERVED_CQES.min(self.in_flight_limit);
-        (self.in_flight_limit + reserve).next_power_of_two().clamp(2, MAX_CQ_ENTRIES)
+        (2 * self.in_flight_limit + reserve).next_power_of_two().clamp(2, MAX_CQ_ENTRIES)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The ring without fibers, with errors injected into `io_uring_enter`.
 
+mod release;
+
 use super::enter::*;
 use super::reap::special;
 use super::*;

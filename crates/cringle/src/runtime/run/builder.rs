@@ -171,7 +171,8 @@ impl Builder {
     }
 
     /// Sets the number of entries in each ring's submission queue, 1 to 32768 (default: 256). The
-    /// kernel rounds it up to a power of two. A full queue is submitted at once.
+    /// kernel rounds it up to a power of two. A full queue is submitted at once. An operation that
+    /// a kernel thread may perform (a write, a sync) takes two entries.
     ///
     /// ```
     /// use cringle::{block::Batch, fs::File};
@@ -195,8 +196,8 @@ impl Builder {
     }
 
     /// Sets the number of operations that each worker may have in the kernel at once, 1 to 65535
-    /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue holds as
-    /// many entries. Operations that wait for a peer do not count: a read of a pipe or a socket,
+    /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue holds twice
+    /// as many entries. Operations that wait for a peer do not count: a read of a pipe or a socket,
     /// [`io::ready`](crate::io::ready).
     ///
     /// ```
@@ -216,6 +217,9 @@ impl Builder {
 
     /// Lets a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`). The thread sleeps
     /// after it has been idle for this time. It pays off only with a core of its own.
+    ///
+    /// That thread may hold a file for some microseconds after an operation has ended, also beyond
+    /// the file's close: until then its locks last, and running it as a program is `ETXTBSY`.
     ///
     /// ```
     /// use std::time::Duration;
