@@ -3,14 +3,15 @@
 
 mod child;
 
-use cringle::block::{Batch, BlockIo};
+use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::File;
 use cringle::net::{TcpListener, TcpStream};
 use cringle::runtime::{self, Driver, DriverChoice};
 use cringle::{Builder, fiber, io};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
@@ -297,6 +298,42 @@ fn run_works_with_few_open_files() {
     in_child("run_works_with_few_open_files", || {
         child::limit(libc::RLIMIT_NOFILE, 64).unwrap();
         is_rings_or_because(&exercise_everything(), "RLIMIT_NOFILE");
+    });
+}
+
+/// The kernel performs these calls on threads that it cannot start here.
+#[test]
+fn syncs_end_without_kernel_threads() {
+    in_child("syncs_end_without_kernel_threads", || {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
+        let appended = std::fs::File::options().append(true).open(&path).unwrap();
+        let (file, mut appended) = (File::from(file), File::from(appended));
+        // The limit does not bind root.
+        drop_privileges();
+        child::limit(libc::RLIMIT_NPROC, 0).unwrap();
+        if std::thread::Builder::new().spawn(|| ()).is_ok() {
+            return println!("skipped: the limit does not bind this user");
+        }
+        let calls = || {
+            let (fixed, mut bufs) = (FixedFile::register(&file)?, FixedBufs::new(1, 4)?);
+            bufs[0].copy_from_slice(b"rope");
+            let mut batch = Batch::new();
+            batch.write_all(&file, b"strand", 8);
+            batch.write_fixed(&fixed, &bufs[0], 0);
+            batch.submit().into_iter().sum::<std::io::Result<usize>>()?;
+            file.set_len(4)?;
+            appended.write_all(b"s")?;
+            file.sync_all()?;
+            file.sync_data()
+        };
+        // The calls of a fiber that is alone are plain ones.
+        let other = || loop {
+            fiber::yield_now_cancellable()?;
+        };
+        Builder::new().workers(1).run(|| fiber::race(calls, other)).unwrap().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"ropes");
     });
 }
 

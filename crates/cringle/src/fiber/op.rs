@@ -88,22 +88,44 @@ pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 }
 
 /// Returns whether the kernel cancelled an op on its own. It does so if it needs a kernel thread
-/// for the op, has none yet, and a pending signal keeps it from starting one. The op has not begun
-/// then.
+/// for the op, has none yet, and cannot start one: because of a pending signal, or because threads
+/// are scarce (`RLIMIT_NPROC`, `pids.max`). The op has not begun then.
 #[inline]
 pub(crate) fn was_dropped(worker: Here, fiber: FiberRef, result: i32) -> bool {
     result == -libc::ECANCELED && !worker.is_interrupted(fiber)
 }
 
+/// Performs an op that the kernel has dropped once. If the kernel drops it again, threads are
+/// scarce, and the plain call performs it.
 #[cold]
 fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+    let mut plain = None;
     loop {
         worker.yield_now(fiber);
+        if let Some(op) = plain {
+            // SAFETY: I1. The frame that waits for the op holds what its pointers point to.
+            return unsafe { perform_on_pool(op) };
+        }
         let result = worker.perform_one(fiber, op);
         if !was_dropped(worker, fiber, result) {
             return result;
         }
+        plain = plain_of(worker, op);
     }
+}
+
+/// The op as the plain call may perform it: it has a descriptor and waits for no peer. (A write at
+/// the cursor of a regular file appends.)
+fn plain_of(worker: Here, op: Op) -> Option<Op> {
+    if worker.is_simulated() {
+        return None;
+    }
+    let op = match op.describe().fixed() {
+        Some(slot) => op.on_descriptor(worker.driver().borrow().regular_file(slot)?),
+        None => op,
+    };
+    let is_regular = || sys::mode(op.describe().file) & libc::S_IFMT == libc::S_IFREG;
+    (!op.waits_for_peer() || is_regular()).then_some(op)
 }
 
 /// Turns an op's result into that of the fiber's call.

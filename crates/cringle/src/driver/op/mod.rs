@@ -238,6 +238,18 @@ impl Op {
         )
     }
 
+    /// The same op on a file that has a descriptor.
+    pub(crate) fn on_descriptor(mut self, fd: RawFd) -> Op {
+        if let Op::Read { target, .. }
+        | Op::Write { target, .. }
+        | Op::ReadFixed { target, .. }
+        | Op::WriteFixed { target, .. } = &mut self
+        {
+            *target = Target::fd(fd);
+        }
+        self
+    }
+
     /// The same op, marked as one that no ring may perform.
     pub(crate) fn off_ring(mut self) -> Op {
         if let Op::Read { target, .. }
