@@ -438,3 +438,30 @@ fn failed_output_leaves_no_zombie() {
         });
     });
 }
+
+/// The writer has the program open at the first attempt, and closes it in one of the next turns.
+#[test]
+fn program_starts_once_its_writer_closes() {
+    // In a child of its own: the children of other tests inherit what is open.
+    child::must_succeed("program_starts_once_its_writer_closes", || {
+        on_one_worker(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("program");
+            std::fs::copy("/bin/true", &path).unwrap();
+            let start = |path: &std::path::Path| Command::new(path).status();
+            let writer = std::fs::File::options().write(true).open(&path).unwrap();
+            fiber::scope(|s| {
+                let started = s.spawn_local(|| start(&path));
+                for _ in 0..4 {
+                    fiber::yield_now();
+                }
+                assert!(!started.is_finished(), "the program is open");
+                drop(writer);
+                assert!(started.join().unwrap().unwrap().success());
+            });
+            let _writer = std::fs::File::options().write(true).open(&path).unwrap();
+            let error = start(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ExecutableFileBusy);
+        });
+    });
+}

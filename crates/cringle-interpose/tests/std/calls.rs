@@ -387,3 +387,29 @@ fn child_of_a_fiber_is_a_plain_process() {
         assert_eq!(output.unwrap().stdout, b"\n");
     });
 }
+
+/// The writer has the program open at the first attempt, and closes it in one of the next turns.
+#[test]
+fn program_starts_once_its_writer_closes() {
+    // In a child of its own: the children of other tests inherit what is open.
+    let Some(program) = std::env::var_os("CRINGLE_TEST_PROGRAM") else {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        std::fs::copy("/bin/true", &program).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "calls::program_starts_once_its_writer_closes", "--nocapture"]);
+        return assert!(child.env("CRINGLE_TEST_PROGRAM", program).status().unwrap().success());
+    };
+    on_both_drivers(|| {
+        let writer = File::options().write(true).open(&program).unwrap();
+        fiber::scope(|s| {
+            let started = s.spawn(|| Command::new(&program).status());
+            for _ in 0..4 {
+                fiber::yield_now();
+            }
+            assert!(!started.is_finished(), "the program is open");
+            drop(writer);
+            assert!(started.join().unwrap().unwrap().success());
+        });
+    });
+}

@@ -1,14 +1,52 @@
-//! Waiting for children, for signals and for threads.
+//! Starting children, and waiting for children, for signals and for threads.
 
 use super::call::{Call, OnFiber, Readiness};
+use super::next;
 use super::ready::duration;
-use crate::process::wait_for_end;
+use crate::process::{repeat_while_busy, wait_for_end};
 use crate::sys::syscall;
-use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t, sigset_t, timespec};
-use std::ffi::c_int;
+use libc::{
+    id_t, idtype_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, rusage, siginfo_t,
+    sigset_t, timespec,
+};
+use std::ffi::{c_char, c_int};
 
 const NO_CHILD: isize = -(libc::ECHILD as isize);
 const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
+
+macro_rules! spawns {
+    ($($name:ident),*) => {$(
+        /// Starts a child as the next definition does, again while its program is open for
+        /// writing.
+        ///
+        /// # Safety
+        ///
+        /// As libc's.
+        pub unsafe fn $name(
+            on: OnFiber,
+            pid: *mut pid_t,
+            program: *const c_char,
+            actions: *const posix_spawn_file_actions_t,
+            attributes: *const posix_spawnattr_t,
+            arguments: *const *mut c_char,
+            environment: *const *mut c_char,
+        ) -> c_int {
+            spawn(on, || {
+                // SAFETY: by the contract.
+                unsafe { next::$name(pid, program, actions, attributes, arguments, environment) }
+            })
+        }
+    )*};
+}
+
+spawns!(posix_spawn, posix_spawnp);
+
+fn spawn(on: OnFiber, start: impl Fn() -> c_int) -> c_int {
+    let is_busy = |&code: &c_int| code == libc::ETXTBSY;
+    on.call_for_code(|call| {
+        -repeat_while_busy(call.worker(), call.fiber(), is_busy, start) as isize
+    })
+}
 
 /// # Safety
 ///

@@ -135,6 +135,16 @@ macro_rules! __interposed_calls {
             fn waitid(
                 kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int
             ) -> c_int;
+            fn posix_spawn(
+                pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+                environment: *const *mut c_char
+            ) -> c_int;
+            fn posix_spawnp(
+                pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t,
+                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+                environment: *const *mut c_char
+            ) -> c_int;
             fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
             fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
             fn sigtimedwait(

@@ -1,5 +1,6 @@
 //! The configuration of a child process.
 
+use super::busy::repeat_while_busy;
 use super::child::Child;
 use crate::runtime::worker::Worker;
 use crate::sys::plainly;
@@ -218,6 +219,10 @@ impl Command {
     /// another thread: see
     /// [`unblock`](crate::fiber::unblock).
     ///
+    /// While the program is open for writing (`ETXTBSY`), it is started again up to 20 times, for
+    /// 63 ms and the worker's other work: a child that was forked while a fiber wrote the program
+    /// has it open for a moment after the fiber has closed it.
+    ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
     /// use cringle::process::Command;
@@ -250,7 +255,9 @@ impl Command {
         if worker.refuses(fiber) {
             return Err(fiber.cancel_error());
         }
-        worker.shared().unpinned(|| plainly(|| self.std.spawn())).map(Child::new)
+        let start = || worker.shared().unpinned(|| plainly(|| self.std.spawn()));
+        let is_busy = |started: &io::Result<_>| matches!(started, Err(e) if e.raw_os_error() == Some(libc::ETXTBSY));
+        repeat_while_busy(worker, fiber, is_busy, start).map(Child::new)
     }
 
     /// Starts the program, waits for its end, and returns its status and its output. An output

@@ -19,12 +19,15 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod busy;
 mod child;
 mod command;
 pub(crate) mod unix;
 mod wait;
 
 pub use crate::io::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
+#[cfg(feature = "interpose")]
+pub(crate) use busy::repeat_while_busy;
 pub use child::Child;
 pub use command::Command;
 pub use std::process::{

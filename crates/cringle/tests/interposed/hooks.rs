@@ -118,7 +118,7 @@ interpose! {
     nanosleep clock_nanosleep usleep sleep sched_yield sigwait sigtimedwait sigwaitinfo
     open open64 openat openat64 __open_2 __open64_2 __openat_2 __openat64_2
     close fsync fdatasync flock fcntl fcntl64 lockf lockf64
-    wait waitpid wait3 wait4 waitid
+    wait waitpid wait3 wait4 waitid posix_spawn posix_spawnp
     getaddrinfo getnameinfo gethostbyname_r gethostbyname2_r gethostbyaddr_r
     syscall
     pthread_join pthread_timedjoin_np pthread_clockjoin_np
