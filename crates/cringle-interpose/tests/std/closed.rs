@@ -7,7 +7,7 @@ use libc::*;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, Ordering::SeqCst};
 
 /// Calls `f` on a thread, and waits for it.
 fn on_a_thread(f: impl FnOnce() + Send) {
@@ -197,5 +197,34 @@ fn receive_ends_whenever_its_number_is_closed() {
                 });
             });
         }
+    });
+}
+
+/// The kernel waits for all who use marks before it frees one.
+#[test]
+fn slow_close_waits_only_the_fiber() {
+    on_both_drivers(|| {
+        let (turns, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        fiber::scope(|s| {
+            s.spawn(|| {
+                while !over.load(SeqCst) {
+                    turns.fetch_add(1, SeqCst);
+                    fiber::yield_now();
+                }
+            });
+            fiber::yield_now();
+            // SAFETY: the path is a C string, and the descriptor is closed once.
+            let turns_of_close = || unsafe {
+                let inotify = inotify_init1(IN_CLOEXEC);
+                assert!(inotify_add_watch(inotify, c"/".as_ptr(), IN_CREATE) >= 0);
+                let before = turns.load(SeqCst);
+                assert_eq!(close(inotify), 0);
+                turns.load(SeqCst) - before
+            };
+            // A close that ends before its fiber is suspended gives the others no turn.
+            let turns_of_closes = (0..10).map(|_| turns_of_close()).sum::<usize>();
+            over.store(true, SeqCst);
+            assert!(turns_of_closes > 0, "the closes held the worker");
+        });
     });
 }

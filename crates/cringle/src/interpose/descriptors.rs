@@ -77,15 +77,17 @@ pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
     closing_range(first.max(0) as c_uint, c_uint::MAX, || unsafe { next::closefrom(first) });
 }
 
-/// Closes on this thread, as a destructor of the library does, unless that may wait: for a socket
-/// that lingers, for a server, for a device.
+/// Closes on this thread, as a destructor of the library does, unless that may wait. (A signal
+/// handler that has interrupted the library finds its driver in use, and must not suspend.)
 ///
 /// # Safety
 ///
 /// As libc's.
 unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
     let result = on.call(|call| {
-        if close_waits(fd) && !call.worker().is_simulated() {
+        let may_suspend =
+            || call.worker().driver().try_borrow_mut().is_ok_and(|d| !d.is_simulated());
+        if sys::close_waits(fd) && may_suspend() {
             // SAFETY: by the contract.
             return unsafe { call.system_call_on_thread(libc::SYS_close, [fd as usize]) };
         }
@@ -93,23 +95,4 @@ unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
         unsafe { syscall!(SYS_close, fd) }
     });
     result as c_int
-}
-
-fn close_waits(fd: RawFd) -> bool {
-    match sys::mode(fd) & libc::S_IFMT {
-        libc::S_IFSOCK => lingers(fd),
-        libc::S_IFREG => modes::is_remote(fd),
-        libc::S_IFCHR => sys::is_terminal(fd),
-        libc::S_IFBLK => true,
-        _ => false,
-    }
-}
-
-fn lingers(fd: RawFd) -> bool {
-    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
-    let mut len = size_of::<libc::linger>() as libc::socklen_t;
-    let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
-    // SAFETY: the variables are borrowed for the call.
-    unsafe { syscall!(SYS_getsockopt, fd, level, option, &raw mut linger, &raw mut len) };
-    linger.l_onoff != 0 && linger.l_linger > 0
 }

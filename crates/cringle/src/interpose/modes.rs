@@ -9,7 +9,7 @@
 //! was closed within libc. That harms no result; a call would wait for the disk on the worker's
 //! thread, a few times at most.
 
-use crate::sys::{self, syscall};
+use crate::sys::{self, file_system};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -74,49 +74,11 @@ pub(super) fn takes_plain_writes(fd: RawFd) -> bool {
         return true;
     }
     let is_synchronous = sys::status_flags(fd) & (libc::O_DIRECT | libc::O_DSYNC) != 0;
-    let takes = !is_synchronous && !waits_for_server(&file_system(fd), libc::ST_SYNCHRONOUS);
+    let takes = !is_synchronous && !file_system(fd).waits_for_server(libc::ST_SYNCHRONOUS);
     if takes {
         keep(&PLAIN, fd, KEPT);
     }
     takes
-}
-
-/// Whether a server answers the calls on the file.
-pub(super) fn is_remote(fd: RawFd) -> bool {
-    waits_for_server(&file_system(fd), 0)
-}
-
-/// The kernel's `struct statfs` of 64-bit machines, of which `libc` lacks the flags.
-#[repr(C)]
-struct FileSystem {
-    kind: u64,
-    sizes: [u64; 9],
-    flags: u64,
-    spare: [u64; 4],
-}
-
-fn file_system(fd: RawFd) -> FileSystem {
-    const { assert!(size_of::<FileSystem>() == size_of::<libc::statfs>()) };
-    let mut out = FileSystem { kind: 0, sizes: [0; 9], flags: 0, spare: [0; 4] };
-    // SAFETY: the structure is borrowed for the call, and has the size of libc's.
-    unsafe { syscall!(SYS_fstatfs, fd, &raw mut out) };
-    out
-}
-
-/// Whether the file system is that of a server, or is mounted with one of these flags.
-fn waits_for_server(system: &FileSystem, flags: u64) -> bool {
-    /// 9P, AFS, Ceph, CIFS (two numbers), FUSE, NFS, SMB.
-    const MAGICS: [u32; 8] = [
-        0x0102_1997,
-        0x5346_414f,
-        0x00c3_6400,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x6573_5546,
-        0x6969,
-        0x517b,
-    ];
-    MAGICS.contains(&(system.kind as u32)) || system.flags & flags != 0
 }
 
 /// Forgets the answers for a number that is closed.

@@ -2,7 +2,8 @@
 //!
 //! The writer may have closed it already: a child that was forked meanwhile has a copy, until it
 //! executes its own program. A fiber that waits in a call between its `open` and its `close` makes
-//! that as frequent as many threads would. So a start is attempted again, a bounded number of times.
+//! that as frequent as many threads would. So a start is attempted again, a bounded number of
+//! times.
 
 use crate::fiber::backoff::Backoff;
 use crate::runtime::fiber::FiberRef;

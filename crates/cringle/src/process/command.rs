@@ -256,7 +256,10 @@ impl Command {
             return Err(fiber.cancel_error());
         }
         let start = || worker.shared().unpinned(|| plainly(|| self.std.spawn()));
-        let is_busy = |started: &io::Result<_>| matches!(started, Err(e) if e.raw_os_error() == Some(libc::ETXTBSY));
+        let is_busy = |started: &io::Result<_>| {
+            let error = started.as_ref().err();
+            error.is_some_and(|e| e.kind() == io::ErrorKind::ExecutableFileBusy)
+        };
         repeat_while_busy(worker, fiber, is_busy, start).map(Child::new)
     }
 

@@ -16,7 +16,8 @@ fn closed_file_holds_no_lock() {
         |fd, _| Op::SyncRange { fd, flags: 0, offset: 0, len: 1 },
     ];
     let mut rig = Rig::new(8, 8);
-    // SAFETY: the name is a C string, and the new descriptor has no other owner.
+    // SAFETY: the contract of `from_raw_fd`: the new descriptor has no other owner. The name is a
+    // C string.
     let file = unsafe {
         File::from_raw_fd(sys::result_of(libc::memfd_create(c"lock".as_ptr(), 0)).unwrap() as i32)
     };
