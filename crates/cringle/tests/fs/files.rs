@@ -1141,3 +1141,37 @@ fn appending_fibers_lose_no_record() {
     }
     assert_eq!(next, [RECORDS; FIBERS]);
 }
+
+// ----- closing -----
+
+/// Returns how often the calling thread has slept.
+fn sleeps() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the structure is borrowed for the call, which fills it.
+    let usage = unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()), 0);
+        usage.assume_init()
+    };
+    usage.ru_nvcsw as i64
+}
+
+/// The kernel waits for all who use marks before it frees one: each such close sleeps once.
+#[test]
+fn slow_close_waits_only_the_fiber() {
+    const CLOSES: i64 = 40;
+    // The other fiber is always ready, so that the worker itself does not sleep.
+    let slept = in_company(|| {
+        let before = sleeps();
+        for _ in 0..CLOSES {
+            // SAFETY: the path is a C string, and the new descriptor has no other owner.
+            let inotify = unsafe {
+                let inotify = OwnedFd::from_raw_fd(libc::inotify_init1(libc::IN_CLOEXEC));
+                libc::inotify_add_watch(inotify.as_raw_fd(), c"/".as_ptr(), libc::IN_CREATE);
+                inotify
+            };
+            File::from(inotify).close().unwrap();
+        }
+        sleeps() - before
+    });
+    assert!(slept < CLOSES, "the worker slept {slept} times in {CLOSES} closes");
+}

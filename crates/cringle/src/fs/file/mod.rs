@@ -27,6 +27,7 @@ use super::perform::perform;
 use super::{Metadata, OpenOptions, stat};
 use crate::driver::{Op, Target};
 use crate::fiber::op::perform_to_the_end;
+use crate::fiber::unblock::unblock_or_here;
 use crate::runtime::worker::Worker;
 use crate::sys::lock::OnceLock;
 use crate::sys::{self, FileKind, Owned, WaitsFor};
@@ -261,6 +262,10 @@ impl File {
         let ring = self.ring().filter(|&(worker, fiber)| !worker.refuses(fiber));
         let fd = self.std.into_fd();
         let Some((worker, fiber)) = ring else { return sys::close(fd) };
+        // The ring would make the call on this thread.
+        if !worker.is_simulated() && sys::close_waits(fd) {
+            return unblock_or_here(|| sys::close(fd));
+        }
         match perform_to_the_end(worker, fiber, Op::Close { fd }) {
             // The op was cancelled before it began, so the descriptor is still open. After any
             // other error it is closed, and its number may belong to another file by now.
