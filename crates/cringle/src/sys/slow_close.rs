@@ -132,7 +132,7 @@ mod tests {
 
     /// `None` where this process may not have such a file.
     fn opened(fd: c_int) -> Option<OwnedFd> {
-        // SAFETY: the descriptor has just been opened, and has no other owner.
+        // SAFETY: the contract of `from_raw_fd`: it was just opened, and has no other owner.
         (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
