@@ -76,7 +76,7 @@ pub struct WorkerStats {
     /// Calls of the driver into the kernel, to submit, to wait, or both.
     pub enters: u64,
     /// The number of entries that each of these calls submitted. Wake-ups and cancels are entries
-    /// too.
+    /// too; a write or a sync is two.
     pub entries: EntryCounts,
     /// Now: operations in flight when the worker last looked.
     pub in_flight: u64,
