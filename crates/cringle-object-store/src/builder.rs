@@ -148,6 +148,7 @@ impl LocalStoreBuilder {
             }
         };
         let limits = Limits { gap: self.gap, longest: LONGEST_BYTES };
-        Ok(LocalStore::from_parts(files, Engine::new(io), self.fsync, limits, self.chunk_bytes))
+        let flags = (self.fsync, self.automatic_cleanup);
+        Ok(LocalStore::from_parts(files, Engine::new(io), flags, limits, self.chunk_bytes))
     }
 }

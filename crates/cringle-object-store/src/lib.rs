@@ -10,9 +10,10 @@
 //! - `get_opts` streams an object in chunks, of which two are read at once. A short range is read
 //!   when the object is opened, with one wait for both.
 //! - The parts of a multipart upload are written by fibers.
-//! - Every future works on any executor, and none of these calls uses tokio's blocking threads.
-//!   Calls that carry no bytes (`list`, `copy`, `rename`, `delete`) are those of `LocalFileSystem`,
-//!   which uses tokio's blocking threads on tokio, and elsewhere blocks the caller.
+//! - Every future works on any executor, and none of these calls uses tokio's blocking threads;
+//!   nor do `copy` and `rename`, which run on fibers. `list` and `delete` are those of
+//!   `LocalFileSystem`, which uses tokio's blocking threads on tokio, and elsewhere blocks the
+//!   caller.
 //!
 //! ```
 //! use cringle_object_store::LocalStore;
@@ -55,6 +56,17 @@
 //! - If the completion of an upload fails, its staging file is removed.
 //! - The parts of an upload may be written at the same time.
 //! - A read for which there is no memory is an error, and does not end the process.
+//! - A call ends, whatever the file system answers. Where `open` says of a new file that it does not
+//!   exist although its directory does, as in `/proc`, and on exfat for names that it refuses,
+//!   `LocalFileSystem` tries for ever.
+//! - File systems without hard links, as vfat and exfat, do. There a copy copies the bytes, and
+//!   `PutMode::Create`, `copy_if_not_exists` and `rename_if_not_exists` need
+//!   [`rename_noreplace`](cringle::fs::rename_noreplace); on a file system that has neither, they
+//!   fail. (With hard links, `rename_if_not_exists` links and then removes the old name: after a
+//!   crash between the two, the object has both.)
+//! - Copies to another file system copy the bytes.
+//! - `rename` onto a copy of the object removes the old name: `rename(2)` does nothing to two names
+//!   of one file.
 //! - FIFOs, devices and sockets are no objects, as in `list`: `get` returns `NotFound`, and does
 //!   not wait for the writer of a FIFO.
 
@@ -64,11 +76,13 @@ mod builder;
 mod engine;
 mod error;
 mod meta;
+mod names;
 mod plan;
 mod read;
 mod staging;
 mod store;
 mod stream;
+mod transfer;
 mod upload;
 mod write;
 

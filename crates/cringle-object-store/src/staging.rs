@@ -4,8 +4,11 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::names::{Named, Repairs, name_anew, sync_directory};
 use cringle::fs::{self, File};
+use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number that a staging file tries whose first number is taken. If each tried them one after
 /// the other, many uploads of one object would take a time that grows with their square.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(2);
+
+/// The number of names that a staging file tries. A file system that says of every name that it
+/// exists would have it try for ever.
+const NAMES: u32 = 1000;
 
 /// The name of a staging file. Dropping it removes the file, if nothing else has.
 #[derive(Debug)]
@@ -37,27 +44,60 @@ impl Staging {
         engine: Engine,
         fsync: bool,
     ) -> Result<(Staging, File), Error> {
-        let (mut number, mut is_short) = (1, false);
-        loop {
+        let open = |path: &Path| File::options().read(true).write(true).create_new(true).open(path);
+        Staging::claim(dest, 1, engine, fsync, open)
+    }
+
+    /// Makes the staging file another name of an existing file.
+    ///
+    /// The name is removed after a rename that has no effect. So no other copy may use it: its
+    /// number is random.
+    pub(crate) fn link(
+        from: &Path,
+        dest: &Path,
+        engine: Engine,
+        fsync: bool,
+    ) -> Result<Staging, Error> {
+        let link = |path: &Path| fs::hard_link(from, path);
+        Staging::claim(dest, random_number(), engine, fsync, link).map(|(staging, ())| staging)
+    }
+
+    /// Makes a file by a call that fails if the name exists. The first name has this number.
+    fn claim<T>(
+        dest: &Path,
+        first: u64,
+        engine: Engine,
+        fsync: bool,
+        make: impl Fn(&Path) -> io::Result<T>,
+    ) -> Result<(Staging, T), Error> {
+        let (mut number, mut is_short) = (first, false);
+        let mut repairs = Repairs::new(fsync);
+        for _ in 0..NAMES {
             let path = staging_path(dest, number);
-            let opened = File::options().read(true).write(true).create_new(true).open(&path);
-            match opened {
-                Ok(file) => return Ok((Staging { path: Some(path), engine }, file)),
-                Err(e) => match e.kind() {
-                    io::ErrorKind::AlreadyExists if is_short => number += 1,
-                    io::ErrorKind::AlreadyExists => {
-                        number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // The file system limits the name, mostly to 255 bytes: the digits may be too
-                    // many, although those of a small number are not.
-                    io::ErrorKind::InvalidFilename if number > 9 && !is_short => {
-                        (number, is_short) = (2, true);
-                    }
-                    io::ErrorKind::NotFound => create_parents(&path, e, fsync)?,
-                    _ => return Err(Error::Io { action: "open it", path, source: e }),
-                },
+            let e = match make(&path) {
+                Ok(made) => return Ok((Staging { path: Some(path), engine }, made)),
+                Err(e) => e,
+            };
+            match e.kind() {
+                io::ErrorKind::AlreadyExists if is_short => number += 1,
+                io::ErrorKind::AlreadyExists => {
+                    number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+                }
+                // The file system limits the name, mostly to 255 bytes: the digits may be too
+                // many, although those of a small number are not.
+                io::ErrorKind::InvalidFilename if number > 9 && !is_short => {
+                    (number, is_short) = (2, true);
+                }
+                io::ErrorKind::NotFound => repairs.create_parents(&path, e)?,
+                _ => return Err(Error::Io { action: "open it", path, source: e }),
             }
         }
+        let source = io::ErrorKind::AlreadyExists.into();
+        Err(Error::Io { action: "find a name for its staging file", path: dest.into(), source })
+    }
+
+    pub(crate) fn path<'a>(&'a self, dest: &'a Path) -> &'a Path {
+        self.path.as_deref().unwrap_or(dest)
     }
 
     /// Closes the file and gives it the object's name. With `fsync`, its bytes and its name are
@@ -83,7 +123,7 @@ impl Staging {
         how: Publish,
         fsync: bool,
     ) -> Result<(), Error> {
-        let staged = self.path.as_deref().unwrap_or(dest);
+        let staged = self.path(dest);
         if fsync {
             file.sync_all().map_err(Error::io("sync it", staged))?;
         }
@@ -93,13 +133,17 @@ impl Staging {
                 fs::rename(staged, dest).map_err(Error::io("rename its staging file", dest))?;
                 self.path = None;
             }
-            Publish::Create => fs::hard_link(staged, dest).map_err(|source| {
-                if source.kind() == io::ErrorKind::AlreadyExists {
-                    Error::AlreadyExists { path: dest.into(), source }
-                } else {
-                    Error::Io { action: "link its staging file", path: dest.into(), source }
+            Publish::Create => match name_anew(staged, dest) {
+                Ok(Named::Linked) => {}
+                Ok(Named::Renamed) => self.path = None,
+                Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(Error::AlreadyExists { path: dest.into(), source });
                 }
-            })?,
+                Err(source) => {
+                    let action = "name its staging file without replacing another";
+                    return Err(Error::Io { action, path: dest.into(), source });
+                }
+            },
         }
         if fsync {
             sync_directory(dest.parent()).map_err(Error::io("sync its directory", dest))?;
@@ -127,38 +171,14 @@ impl Drop for Staging {
     }
 }
 
-fn staging_path(dest: &Path, number: u64) -> PathBuf {
+/// Returns the name that a staging file of this number has.
+pub(crate) fn staging_path(dest: &Path, number: u64) -> PathBuf {
     let mut path = OsString::from(dest);
     path.push(format!("#{number}"));
     path.into()
 }
 
-/// Creates the directories above `path`. With `fsync`, their names are durable when it returns.
-fn create_parents(path: &Path, missing: io::Error, fsync: bool) -> Result<(), Error> {
-    let Some(parent) = path.parent() else {
-        return Err(Error::Io { action: "create it", path: path.into(), source: missing });
-    };
-    // The deepest directory that exists: the names below it are new.
-    let mut existing = parent;
-    while fsync && !fs::exists(existing).unwrap_or(false) {
-        let Some(above) = existing.parent() else { break };
-        existing = above;
-    }
-    fs::create_dir_all(parent).map_err(Error::io("create the directory", parent))?;
-    if fsync {
-        for directory in parent.ancestors() {
-            sync_directory(Some(directory)).map_err(Error::io("sync the directory", directory))?;
-            if directory == existing {
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn sync_directory(directory: Option<&Path>) -> io::Result<()> {
-    match directory {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
+/// Returns a number that no other process uses, either.
+pub(crate) fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

@@ -7,6 +7,7 @@ use crate::meta::{self, Metadata};
 use crate::read::{IsWanted, Limits, check_ranges, read_range, read_ranges};
 use crate::staging::{Publish, Staging};
 use crate::stream::chunks;
+use crate::transfer::Transfer;
 use crate::upload::Upload;
 use crate::write::write_payload;
 use async_trait::async_trait;
@@ -16,9 +17,9 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
-    Result,
+    CopyMode, CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    RenameOptions, RenameTargetMode, Result,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ pub struct LocalStore {
     files: LocalFileSystem,
     engine: Engine,
     fsync: bool,
+    automatic_cleanup: bool,
     limits: Limits,
     chunk_bytes: usize,
 }
@@ -117,11 +119,21 @@ impl LocalStore {
     pub(crate) fn from_parts(
         files: LocalFileSystem,
         engine: Engine,
-        fsync: bool,
+        (fsync, automatic_cleanup): (bool, bool),
         limits: Limits,
         chunk_bytes: usize,
     ) -> LocalStore {
-        LocalStore { files, engine, fsync, limits, chunk_bytes }
+        LocalStore { files, engine, fsync, automatic_cleanup, limits, chunk_bytes }
+    }
+
+    fn transfer(&self, from: &Path, to: &Path, how: Publish) -> Result<Transfer> {
+        Ok(Transfer {
+            from: self.files.path_to_filesystem(from)?,
+            to: self.files.path_to_filesystem(to)?,
+            how,
+            engine: self.engine.clone(),
+            fsync: self.fsync,
+        })
     }
 
     fn not_implemented<T>(&self, operation: &str) -> Result<T> {
@@ -266,10 +278,22 @@ impl ObjectStore for LocalStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.files.copy_opts(from, to, options).await
+        let how = match options.mode {
+            CopyMode::Overwrite => Publish::Replace,
+            CopyMode::Create => Publish::Create,
+        };
+        let transfer = self.transfer(from, to, how)?;
+        self.engine.run(move |_| Ok(transfer.copy()?)).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.files.rename_opts(from, to, options).await
+        let how = match options.target_mode {
+            RenameTargetMode::Overwrite => Publish::Replace,
+            RenameTargetMode::Create => Publish::Create,
+        };
+        let cleanup =
+            if self.automatic_cleanup { from.parts().count().saturating_sub(1) } else { 0 };
+        let transfer = self.transfer(from, to, how)?;
+        self.engine.run(move |_| Ok(transfer.rename(cleanup)?)).await
     }
 }

@@ -4,8 +4,13 @@
 mod conditions;
 mod dropped;
 mod durable;
+mod endless;
+#[expect(dead_code, reason = "the tests of `cringle cp` use more of it")]
+#[path = "../../../cringle-cli/tests/cp/faulty/mod.rs"]
+mod faulty;
 mod names;
 mod reads;
+mod transfers;
 mod uploads;
 
 use cringle::block::BlockIo;

@@ -114,7 +114,7 @@ impl Dir {
         to: Q,
     ) -> io::Result<()> {
         let (from, to) = (self.resolve(from.as_ref())?, to_dir.resolve(to.as_ref())?);
-        rename_at((from.dir(), &from.with_slash()), (to.dir(), &to.with_slash()))
+        rename_at((from.dir(), &from.with_slash()), (to.dir(), &to.with_slash()), 0)
     }
 
     /// Creates a hard link, below `link_dir`, to a file below this directory.

@@ -9,6 +9,12 @@
 //! the file system, such as `exists` and `metadata`, block the worker: use the functions of this
 //! module.
 //!
+//! # Interrupted calls
+//!
+//! As std's functions, those of this module repeat a call that a signal interrupts (`EINTR`). A
+//! file system in user space (FUSE) that answers `EINTR` for ever keeps the caller for ever, there
+//! as here. Every other answer ends the call.
+//!
 //! # Direct I/O
 //!
 //! If the kernel refuses a read or write because the file is opened with `O_DIRECT` and the request
@@ -32,7 +38,8 @@
 //! - the disk space of a file: [`File::allocate`], [`File::punch_hole`], [`File::seek_data`];
 //! - flags of a single read or write: [`File::read_at_with`], [`File::write_at_with`];
 //! - the page cache: [`File::advise`], [`File::sync_range`];
-//! - copies within the kernel: [`copy_range`], [`File::reflink_from`].
+//! - copies within the kernel: [`copy_range`], [`File::reflink_from`];
+//! - a rename that replaces nothing: [`rename_noreplace`].
 
 #[cfg(feature = "interpose")]
 mod borrowed;
@@ -84,7 +91,9 @@ pub use lock::TryLockError;
 pub use metadata::{FileType, Metadata};
 #[expect(deprecated, reason = "it is in std")]
 pub use names::soft_link;
-pub use names::{canonicalize, hard_link, read_link, remove_dir, remove_file, rename};
+pub use names::{
+    canonicalize, hard_link, read_link, remove_dir, remove_file, rename, rename_noreplace,
+};
 pub use open::OpenOptions;
 pub use permissions::set_permissions;
 pub use read_dir::{DirEntry, ReadDir, read_dir};

@@ -83,7 +83,46 @@ pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// As [`remove_file`].
 pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> {
     let (from, to) = (c_path(from.as_ref())?, c_path(to.as_ref())?);
-    rename_at((CWD, &from), (CWD, &to))
+    rename_at((CWD, &from), (CWD, &to), 0)
+}
+
+/// Renames a file or directory, unless the new name exists. Of several calls for one new name at
+/// most one succeeds, as with [`hard_link`], and no moment exists at which the file has both names
+/// (`renameat2` with `RENAME_NOREPLACE`).
+///
+/// File systems without hard links, such as vfat and exfat, support it; ext4, XFS, btrfs, tmpfs and
+/// overlayfs, too. NFS does not, nor does a FUSE server without `rename2`.
+///
+/// ```
+/// use cringle::fs;
+/// use std::io::ErrorKind;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let at = |name| directory.path().join(name);
+/// cringle::run(|| -> std::io::Result<()> {
+///     fs::write(at("mine"), "first")?;
+///     fs::write(at("other"), "second")?;
+///     fs::rename_noreplace(at("mine"), at("lock"))?;
+///     let refused = fs::rename_noreplace(at("other"), at("lock")).unwrap_err();
+///     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+///     assert_eq!(fs::read(at("lock"))?, b"first");
+///     Ok(())
+/// })
+/// # ?; std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// As [`rename`]; `AlreadyExists` if `to` exists, also if it is a dangling symbolic link or another
+/// name of the same file; and `InvalidInput` if the file system does not support the call. There,
+/// `hard_link` and then `remove_file` do the same in two steps.
+///
+/// # Cancellation
+///
+/// As [`remove_file`].
+pub fn rename_noreplace<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> {
+    let (from, to) = (c_path(from.as_ref())?, c_path(to.as_ref())?);
+    rename_at((CWD, &from), (CWD, &to), libc::RENAME_NOREPLACE)
 }
 
 /// Creates a hard link: another name for the same file.
@@ -185,12 +224,15 @@ pub(super) fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
     unsafe { perform(Op::Unlink { dir, path: path.as_ptr(), flags }) }.map(drop)
 }
 
-pub(super) fn rename_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
+pub(super) fn rename_at(
+    (from_dir, from): At<'_>,
+    (to_dir, to): At<'_>,
+    flags: u32,
+) -> io::Result<()> {
     let (from, second) = (from.as_ptr(), to);
     let to = to.as_ptr();
     // SAFETY: I1. The paths outlive the call.
-    unsafe { perform_two_paths(Op::Rename { from_dir, from, to_dir, to, flags: 0 }, second) }
-        .map(drop)
+    unsafe { perform_two_paths(Op::Rename { from_dir, from, to_dir, to, flags }, second) }.map(drop)
 }
 
 pub(super) fn link_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {

@@ -23,6 +23,9 @@ use std::path::Path;
 
 /// The number of directories open at once, each with a buffer of entries.
 const OPEN_LEVELS: usize = 16;
+/// The number of directories that may still exist after their removal. A level that was closed is
+/// listed again from its beginning, so such a directory would be emptied for ever.
+const MOST_STUBBORN: usize = 16;
 
 /// Removes a directory with all of its contents. A symbolic link is removed itself.
 ///
@@ -48,6 +51,7 @@ const OPEN_LEVELS: usize = 16;
 ///
 /// As `std::fs::remove_dir_all`; and [`Cancelled`](crate::Cancelled). After an error, a part of the
 /// tree may have been removed. A name that another process removes first is not an error.
+/// `DirectoryNotEmpty` if the removal of a directory succeeds without effect, again and again.
 pub fn remove_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     remove_tree(libc::AT_FDCWD, &c_path(path.as_ref())?)
 }
@@ -58,7 +62,8 @@ pub(super) fn remove_tree(dir: RawFd, path: &CStr) -> io::Result<()> {
     if metadata.is_symlink() {
         return unlink(dir, path, 0);
     }
-    let mut tree = Tree { levels: vec![Level::new(enter(dir, path)?, path)], closed: 0 };
+    let mut tree =
+        Tree { levels: vec![Level::new(enter(dir, path)?, path)], closed: 0, stubborn: 0 };
     while let Some(name) = tree.clear_till_directory()? {
         match tree.descend(name)? {
             Some(level) => tree.levels.push(level),
@@ -75,6 +80,8 @@ struct Tree {
     levels: Vec<Level>,
     /// The number of closed levels, which are the uppermost.
     closed: usize,
+    /// The number of directories that still existed after their removal.
+    stubborn: usize,
 }
 
 struct Level {
@@ -149,6 +156,7 @@ impl Tree {
     fn ascend(&mut self) -> io::Result<()> {
         let emptied = self.levels.pop().expect("there are two levels");
         let above = self.levels.last_mut().expect("there were two levels");
+        let mut is_listed_again = false;
         if let LevelState::Closed { device, inode } = above.state {
             let LevelState::Open(below, _) = &emptied.state else {
                 unreachable!("the lowest level is open")
@@ -162,9 +170,19 @@ impl Tree {
             }
             above.state = LevelState::Open(fd, Listing::new());
             self.closed -= 1;
+            is_listed_again = true;
         }
         let (directory, _) = self.lowest();
-        ignore_missing(unlink(directory, &emptied.name, libc::AT_REMOVEDIR))
+        ignore_missing(unlink(directory, &emptied.name, libc::AT_REMOVEDIR))?;
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        if is_listed_again && stat(directory, &emptied.name, flags, stat::ALL).is_ok() {
+            self.stubborn += 1;
+            if self.stubborn > MOST_STUBBORN {
+                let text = "a directory of the tree exists again after each removal";
+                return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, text));
+            }
+        }
+        Ok(())
     }
 
     /// Closes the uppermost open level if too many are open.

@@ -26,7 +26,7 @@ fn calls_of_a_cancelled_fiber_fail_without_effect() {
         let shared = File::from(std::fs::File::open(&file).unwrap());
         fiber::scope(|s| {
             s.cancel();
-            let refused: [(&str, io::Result<()>); 36] = [
+            let refused: [(&str, io::Result<()>); 37] = [
                 ("read at a shared cursor", (&shared).read(&mut [0; 4]).map(drop)),
                 ("write at a shared cursor", (&shared).write(b"text").map(drop)),
                 ("seek of a shared cursor", (&shared).rewind()),
@@ -35,6 +35,7 @@ fn calls_of_a_cancelled_fiber_fail_without_effect() {
                 ("write", fs::write(&new, "text")),
                 ("copy", fs::copy(&file, &new).map(drop)),
                 ("rename", fs::rename(&file, &new)),
+                ("rename_noreplace", fs::rename_noreplace(&file, &new)),
                 ("hard_link", fs::hard_link(&file, &new)),
                 ("symlink", symlink("x", &new)),
                 ("remove_file", fs::remove_file(&file)),

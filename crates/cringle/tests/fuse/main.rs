@@ -6,6 +6,10 @@
 
 #[path = "../disk/mod.rs"]
 mod disk;
+mod endless;
+#[expect(dead_code, reason = "the tests of `cringle cp` use more of it")]
+#[path = "../../../cringle-cli/tests/cp/faulty/mod.rs"]
+mod faulty;
 #[path = "../rng/mod.rs"]
 mod rng;
 mod server;

@@ -10,6 +10,7 @@
 //! `CRINGLE_FAULTS=all` runs every cell of the matrix, `CRINGLE_FAULTS=NAME` every cell of one
 //! fault; the default is a seeded sample, one in 80.
 
+mod endless;
 mod judge;
 mod table;
 

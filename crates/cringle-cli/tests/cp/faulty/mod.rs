@@ -5,6 +5,8 @@
 //! and when a file changes during its copy. They apply to *victims*: files whose name contains
 //! `victim`, and the temporary files of a copy. Every other file is served without faults.
 //!
+//! The tests of other crates include this module: it names nothing of `cringle cp`'s.
+//!
 //! An open directory lists the names that it had when its listing began. Its positions are valid
 //! only for that handle, as in POSIX: a position of another handle fails with `EINVAL`.
 
@@ -39,6 +41,8 @@ pub(crate) enum Op {
     Readdir,
     Mkdir,
     Unlink,
+    Rmdir,
+    Link,
     /// Reads and lists of extended attributes, of which there are none.
     Xattr,
 }

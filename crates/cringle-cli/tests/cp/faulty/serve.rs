@@ -247,8 +247,23 @@ impl Filesystem for Server {
         reply.ok();
     }
 
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let mut state = self.shared.lock();
+        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
+        let children = state.nodes.get(&number).and_then(|node| node.children.as_ref());
+        let is_full = children.is_some_and(|children| !children.is_empty());
+        let failed = state.fails(Op::Rmdir, number, 0).or(is_full.then_some(libc::ENOTEMPTY));
+        if failed.is_none() {
+            unlink(&mut state, parent.0, name);
+        }
+        done(failed, reply);
+    }
+
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut state = self.shared.lock();
+        if let Some(errno) = state.fails(Op::Link, ino.0, 0) {
+            return reply.error(error(errno));
+        }
         if is_taken(&mut state, parent.0, name) {
             return reply.error(Errno::EEXIST);
         }

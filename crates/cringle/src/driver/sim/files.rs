@@ -249,11 +249,16 @@ impl Files {
         }
     }
 
-    /// `rename(2)` of a file: durable at once if the file is.
-    pub(super) fn rename(&mut self, from: &CStr, to: &CStr) -> i32 {
-        match self.names.remove(&name_of(from.to_bytes())) {
+    /// `rename(2)` of a file: durable at once if the file is. If it `keeps` a file of the new name,
+    /// that is an error.
+    pub(super) fn rename(&mut self, from: &CStr, to: &CStr, keeps: bool) -> i32 {
+        let (from, to) = (name_of(from.to_bytes()), name_of(to.to_bytes()));
+        if keeps && self.names.contains_key(&from) && self.names.contains_key(&to) {
+            return -libc::EEXIST;
+        }
+        match self.names.remove(&from) {
             Some(node) => {
-                self.names.insert(name_of(to.to_bytes()), node);
+                self.names.insert(to, node);
                 0
             }
             None => -libc::ENOENT,

@@ -1,0 +1,107 @@
+//! Copies and renames, and conditional calls where the file system has no hard links.
+
+use crate::Fixture;
+use crate::faulty::{ALWAYS, Faulty, Op, Rules};
+use cringle_object_store::LocalStore;
+use futures_executor::block_on;
+use futures_util::future::{join, join_all};
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn conditional_calls_need_no_hard_links() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let store = LocalStore::new_with_prefix(&faulty.at).unwrap();
+    let location = |name: &str| Path::from(format!("victims/{name}"));
+    let [one, two, three, four] = ["victim1", "victim2", "victim3", "victim4"].map(location);
+    for errno in [libc::EPERM, libc::EOPNOTSUPP, libc::EMLINK] {
+        faulty.set(Rules::failing(Op::Link, errno, 0, ALWAYS));
+        faulty.clear();
+        block_on(async {
+            let create =
+                |text: &'static str| store.put_opts(&one, text.into(), PutMode::Create.into());
+            let exists = |e: Error| matches!(e, Error::AlreadyExists { .. });
+            create("strand").await.unwrap();
+            assert!(exists(create("rope").await.unwrap_err()));
+            store.copy_if_not_exists(&one, &two).await.unwrap();
+            assert!(exists(store.copy_if_not_exists(&one, &two).await.unwrap_err()));
+            store.rename_if_not_exists(&one, &three).await.unwrap();
+            assert!(exists(store.rename_if_not_exists(&two, &three).await.unwrap_err()));
+            store.copy(&two, &four).await.unwrap();
+            store.copy(&three, &four).await.unwrap();
+            store.rename(&three, &four).await.unwrap();
+        });
+        assert_eq!(faulty.names("victims"), ["victim2", "victim4"]);
+        for name in ["victims/victim2", "victims/victim4"] {
+            assert_eq!(faulty.get(name).unwrap().0, b"strand");
+        }
+    }
+}
+
+#[test]
+fn rename_onto_a_copy_removes_the_old_name() {
+    let fixture = Fixture::new(|builder| builder);
+    let (one, two) = (Path::from("a/one"), Path::from("b/two"));
+    block_on(async {
+        fixture.store.put(&one, "strand".into()).await.unwrap();
+        fixture.store.copy(&one, &two).await.unwrap();
+        // Onto itself it changes nothing.
+        fixture.store.rename(&one, &one).await.unwrap();
+        assert_eq!(fixture.files(), ["a/one", "b/two"]);
+        fixture.store.rename(&one, &two).await.unwrap();
+    });
+    assert_eq!(fixture.files(), ["b/two"]);
+    let two = fixture.directory.path().join("b/two");
+    assert_eq!(std::fs::read(&two).unwrap(), b"strand");
+    assert_eq!(std::fs::metadata(&two).unwrap().nlink(), 1);
+}
+
+#[test]
+fn copies_at_once_leave_no_staging_file() {
+    let fixture = Fixture::new(|builder| builder);
+    let store = &fixture.store;
+    let (one, other, to) = (Path::from("one"), Path::from("other"), Path::from("new/copy"));
+    block_on(async {
+        store.put(&one, "strand".into()).await.unwrap();
+        store.put(&other, "rope".into()).await.unwrap();
+        for _ in 0..20 {
+            let from = |n| if n % 3 == 0 { &other } else { &one };
+            let copies = join_all((0..30).map(|n| store.copy(from(n), &to))).await;
+            copies.into_iter().for_each(Result::unwrap);
+        }
+        let bytes = store.get(&to).await.unwrap().bytes().await.unwrap();
+        assert!(bytes == "strand" || bytes == "rope");
+    });
+    assert_eq!(fixture.files(), ["new/copy", "one", "other"]);
+}
+
+#[test]
+fn puts_succeed_beside_deletes_of_the_prefix() {
+    let fixture = Fixture::new(|builder| builder.automatic_cleanup(true));
+    let store = &fixture.store;
+    block_on(async {
+        let (kept, deleted) = (Path::from("a/b/c/kept"), Path::from("a/b/c/deleted"));
+        for _ in 0..1000 {
+            store.put(&deleted, "strand".into()).await.unwrap();
+            let (put, delete) = join(store.put(&kept, "rope".into()), store.delete(&deleted)).await;
+            (put.unwrap(), delete.unwrap());
+            store.delete(&kept).await.unwrap();
+        }
+    });
+    assert!(fixture.files().is_empty());
+}
+
+#[test]
+fn renames_that_create_remove_empty_directories() {
+    for cleanup in [false, true] {
+        let fixture = Fixture::new(|builder| builder.automatic_cleanup(cleanup).fsync(true));
+        block_on(async {
+            fixture.store.put(&"a/b/c".into(), "strand".into()).await.unwrap();
+            fixture.store.rename_if_not_exists(&"a/b/c".into(), &"d/e".into()).await.unwrap();
+        });
+        assert_eq!(fixture.directory.path().join("a").exists(), !cleanup);
+        assert_eq!(fixture.files(), ["d/e"]);
+    }
+}

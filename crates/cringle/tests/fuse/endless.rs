@@ -1,0 +1,116 @@
+//! A file system that gives one answer for ever: each call ends.
+
+use crate::DRIVERS;
+use crate::faulty::{Faulty, Op, Rules};
+use cringle::fs::{self, Dir, File};
+use cringle::{Builder, fiber};
+use std::io;
+use std::path::Path;
+
+/// The number of times that a call may get the same errno.
+const LIMIT: usize = 5000;
+
+const OPS: &[Op] = &[
+    Op::Lookup,
+    Op::Getattr,
+    Op::Truncate,
+    Op::Setattr,
+    Op::Open,
+    Op::Create,
+    Op::Read,
+    Op::Write,
+    Op::Flush,
+    Op::Fsync,
+    Op::Rename,
+    Op::CopyRange,
+    Op::Readdir,
+    Op::Mkdir,
+    Op::Unlink,
+    Op::Rmdir,
+    Op::Link,
+];
+
+const ERRNOS: &[i32] = &[
+    libc::EPERM,
+    libc::ENOENT,
+    libc::EIO,
+    libc::EAGAIN,
+    libc::EEXIST,
+    libc::EXDEV,
+    libc::ENXIO,
+    libc::ENOTDIR,
+    libc::EISDIR,
+    libc::EINVAL,
+    libc::EOPNOTSUPP,
+];
+
+/// A directory deeper than the number of levels that `remove_dir_all` keeps open.
+const DEEP: usize = 20;
+
+type Call = (&'static str, fn(&Path) -> io::Result<()>);
+
+const CALLS: &[Call] = &[
+    ("read", |at| fs::read(at.join("victim")).map(drop)),
+    ("write", |at| fs::write(at.join("victim"), "rope")),
+    ("set_len and sync", |at| {
+        let file = File::options().write(true).open(at.join("victim"))?;
+        file.set_len(1)?;
+        file.sync_all()
+    }),
+    ("copy", |at| fs::copy(at.join("victim"), at.join("victim2")).map(drop)),
+    ("rename", |at| fs::rename(at.join("victim"), at.join("victim3"))),
+    ("rename_noreplace", |at| fs::rename_noreplace(at.join("victim3"), at.join("victim"))),
+    ("hard_link", |at| fs::hard_link(at.join("victim"), at.join("victim4"))),
+    ("create_dir_all", |at| fs::create_dir_all(at.join("victims/victims/victims"))),
+    ("read_dir", |at| fs::read_dir(at)?.try_for_each(|entry| entry?.metadata().map(drop))),
+    ("set_permissions", |at| {
+        let permissions = fs::metadata(at.join("victim"))?.permissions();
+        fs::set_permissions(at.join("victim"), permissions)
+    }),
+    ("Dir", |at| Dir::open(at)?.open_file("../victims/victim").map(drop)),
+    ("Dir::create_dir", |at| Dir::open(at)?.create_dir("victim5")),
+    ("exists", |at| fs::exists(at.join("victim6")).map(drop)),
+    ("remove_file", |at| fs::remove_file(at.join("victim"))),
+    ("remove_dir_all", |at| fs::remove_dir_all(at)),
+];
+
+fn prepare(faulty: &Faulty) {
+    faulty.set(Rules::default());
+    faulty.clear();
+    let mut path = String::from("victims");
+    faulty.mkdir(&path);
+    faulty.put("victims/victim", b"strand");
+    for _ in 0..DEEP {
+        path.push_str("/victims");
+        faulty.mkdir(&path);
+    }
+}
+
+#[test]
+fn one_errno_for_ever_ends_each_call() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let at = faulty.at.join("victims");
+    for driver in DRIVERS {
+        let try_all = || {
+            for (&op, &errno) in OPS.iter().flat_map(|op| ERRNOS.iter().map(move |e| (op, e))) {
+                for (name, call) in CALLS {
+                    prepare(&faulty);
+                    faulty.set(Rules::failing(op, errno, 0, LIMIT));
+                    let outcome = call(&at);
+                    let answers = faulty.fired().len();
+                    assert!(answers < LIMIT, "{name}, {op:?}, {errno}: {answers}, {outcome:?}");
+                }
+            }
+        };
+        // Beside another fiber, so that calls go through the ring.
+        let run = || {
+            fiber::scope(|s| {
+                let other = s.spawn_local(fiber::park);
+                try_all();
+                other.thread().unpark();
+            });
+        };
+        Builder::new().workers(1).driver(driver).run(run).unwrap();
+    }
+}
