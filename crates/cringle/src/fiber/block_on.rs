@@ -52,7 +52,11 @@ use std::task::{Context, Poll, Wake};
 ///
 /// # Panics
 ///
-/// If the future panics, with its payload.
+/// If the future panics, with its payload. tokio's sockets and timers panic with "there is no
+/// reactor running, must be called from the context of a Tokio 1.x runtime" (as they do on any
+/// thread without one): spawn the future on a runtime, and await its handle, as above. Spawn it as
+/// `async { … }` that *makes* the socket or timer; `handle.spawn(tokio::time::sleep(limit))` makes
+/// it here, and panics too.
 ///
 /// # Cancellation
 ///

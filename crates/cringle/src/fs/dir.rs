@@ -76,6 +76,21 @@ impl Dir {
 
     /// Opens a file below this directory for reading.
     ///
+    /// The path is relative: an absolute one is refused with `CrossesDevices`, also if it leads to a
+    /// file below this directory. Strip the directory from it, or use
+    /// [`File::open`](crate::fs::File::open), which may lead anywhere.
+    ///
+    /// ```
+    /// use cringle::fs::Dir;
+    /// use std::{io::ErrorKind, path::Path};
+    ///
+    /// let (root, path) = (Path::new("/proc/self"), Path::new("/proc/self/status"));
+    /// let dir = Dir::open(root)?;
+    /// assert_eq!(dir.open_file(path).unwrap_err().kind(), ErrorKind::CrossesDevices);
+    /// dir.open_file(path.strip_prefix(root).unwrap())?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// ```
     /// let status = cringle::fs::Dir::open("/proc/self")?.open_file("status")?;
     /// assert!(std::io::read_to_string(status)?.contains("Pid:"));

@@ -29,6 +29,21 @@ pub struct Metadata {
 /// assert!(file_type.is_dir() && !file_type.is_file());
 /// # std::io::Result::Ok(())
 /// ```
+///
+/// Types compare equal whether they are from a directory's entry, from [`metadata`](super::metadata)
+/// or from an open file. They differ from `std::fs::FileType`, which only std can make:
+///
+/// ```
+/// use cringle::fs;
+///
+/// for entry in fs::read_dir("/proc/self/task")? {
+///     let entry = entry?;
+///     assert_eq!(entry.file_type()?, entry.metadata()?.file_type());
+///     assert_eq!(entry.file_type()?, fs::metadata("/proc/self")?.file_type());
+///     assert_ne!(entry.file_type()?, fs::symlink_metadata("/proc/self")?.file_type());
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileType {
     mode: u32,

@@ -358,3 +358,17 @@ fn fiber_can_await_a_submission() {
         assert_eq!(results.get(read).1, b"rope");
     });
 }
+
+#[test]
+fn tokio_needs_its_runtime_as_documented() {
+    let tokio = tokio();
+    let nap = Duration::from_millis(1);
+    on_one_worker(|| {
+        let payload = fiber::catch_unwind(|| block_on(async { tokio::time::sleep(nap).await }));
+        let text = *payload.unwrap_err().downcast::<String>().unwrap();
+        // The book quotes it.
+        assert!(text.contains("there is no reactor running, must be called from"), "{text}");
+        assert!(fiber::catch_unwind(|| tokio.spawn(tokio::time::sleep(nap))).is_err());
+        block_on(tokio.spawn(async move { tokio::time::sleep(nap).await })).unwrap();
+    });
+}

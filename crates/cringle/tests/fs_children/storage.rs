@@ -352,6 +352,9 @@ fn paths_cannot_leave_their_directory() {
             let beyond = |result: io::Result<()>, path: &str| {
                 assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EXDEV), "{path}");
             };
+            // An absolute path is refused also if it leads into the directory.
+            let inside = root.join("file");
+            beyond(dir.open_file(&inside).map(drop), inside.to_str().unwrap());
             for path in outside {
                 beyond(dir.open_dir(path).map(drop), path);
                 beyond(dir.open_file(path).map(drop), path);
