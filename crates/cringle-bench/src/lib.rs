@@ -33,6 +33,7 @@ use cringle_report::failure::Failure;
 use cringle_report::machine::storage::Storage;
 use cringle_report::{CommandFiles, interrupt};
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 
 pub use alloc::CountingAllocator;
@@ -139,6 +140,26 @@ fn unless_interrupted(result: Result<(), Failure>) -> Result<(), Failure> {
 /// Returns the value of a thread or fiber that was joined, or resumes its panic.
 fn joined<T>(result: std::thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Explains that a thread was refused.
+fn no_thread(error: &io::Error, fewer: &str) -> io::Error {
+    cannot_start("a thread", error, fewer)
+}
+
+/// Explains that a thread or process was refused: limits do so by `EAGAIN`, a seccomp filter mostly
+/// by `EPERM`.
+fn cannot_start(what: &str, error: &io::Error, fewer: &str) -> io::Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            format!("; {fewer}raise `ulimit -u`, or pids.max of the control group")
+        }
+        Some(libc::EPERM) => {
+            "; a seccomp filter denies clone or clone3: run with one that allows them".to_owned()
+        }
+        _ => String::new(),
+    };
+    io::Error::new(error.kind(), format!("cannot start {what}: {error}{remedy}"))
 }
 
 /// Describes the driver that fibers use on this machine, and the reason, for `--verbose`.

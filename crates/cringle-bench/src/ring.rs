@@ -77,7 +77,12 @@ fn first_of(all: &[Configure], entries: usize, completions: usize) -> io::Result
         configure(&mut builder);
         builder.setup_cqsize(completions);
         match builder.build(entries) {
-            Ok(ring) => return Ok(ring),
+            Ok(ring) => {
+                // A filter may allow a ring to be made and not to be entered.
+                // SAFETY: the argument is of size 0, and nothing is submitted.
+                let entered = unsafe { ring.submitter().enter::<()>(0, 0, 0, None) };
+                return entered.map(|_| ring).map_err(explained);
+            }
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = Some(error),
             Err(error) => return Err(explained(error)),
         }
@@ -91,7 +96,8 @@ fn explained(error: io::Error) -> io::Error {
         Some(libc::ENOSYS) => "this kernel has no io_uring",
         Some(libc::EPERM | libc::EACCES) => {
             "seccomp (a container's default profile) or the sysctl kernel.io_uring_disabled \
-            forbids it"
+            forbids it: allow io_uring_setup, io_uring_enter and io_uring_register; `cringle \
+            doctor` names which of them is denied, and how to allow it"
         }
         Some(libc::ENOMEM) => "the limit of locked memory is too low: raise `ulimit -l`",
         _ => return error,

@@ -50,6 +50,8 @@ fn every_strategy_reads_the_same_directly() {
     let place = place("direct");
     let report = json(small_disk(&place).args(["--strategies", OURS]));
     check_runs(&report);
+    assert!(report["load_average"].is_number());
+    assert!(runs(&report).iter().all(|run| run["spread"].as_f64().unwrap() >= 0.0));
     let names: HashSet<_> = runs(&report).iter().map(|run| run["strategy"].to_string()).collect();
     assert_eq!(names.len(), 7);
     for run in runs(&report) {
@@ -150,6 +152,82 @@ fn writes_are_verified_in_the_temporary_file() {
         }
     }
     assert!(is_empty(&place));
+}
+
+#[test]
+fn notes_on_writes_speak_of_writes() {
+    let place = place("write-notes");
+    std::fs::File::create(place.join("data")).unwrap().set_len(1 << 20).unwrap();
+    let args = ["--rw", "write", "--destroy", "--strategies", "sync,uring", "data"];
+    for profile in ["direct", "cached"] {
+        let output = small_disk(&place).args(args).args(["--profile", profile]).output().unwrap();
+        let (out, err) = texts(&output);
+        assert!(output.status.success() && out.contains("smaller than --size"), "{out}{err}");
+        let words = out.split(|c: char| !c.is_alphabetic());
+        let of_reads: Vec<_> = words.filter(|word| ["read", "reads"].contains(word)).collect();
+        assert!(of_reads.is_empty(), "{out}");
+    }
+}
+
+#[test]
+fn direct_writes_through_the_cache_are_noted() {
+    if !is_root() {
+        return eprintln!("skipped: only root mounts file systems");
+    }
+    let base = tempfile::tempdir_in(place("btrfs")).unwrap();
+    let Some(mount) = mounts::Mount::new(base.path(), "btrfs", 256) else { return };
+    let without = mount.0.join("without-checksums");
+    std::fs::create_dir(&without).unwrap();
+    if let Err(why) = mounts::done_by("chattr", &["+C", without.to_str().unwrap()]) {
+        return eprintln!("skipped: {why}");
+    }
+    for (directory, rw, is_noted) in
+        [(&mount.0, "write", true), (&mount.0, "read", false), (&without, "write", false)]
+    {
+        let report = json(small_disk(directory).args(["--strategies", "sync", "--rw", rw]));
+        let notes = notes(&report);
+        assert_eq!(notes.contains("go through the page cache"), is_noted, "{rw}: {notes}");
+        assert_eq!(notes.contains("chattr +C"), is_noted, "{rw}: {notes}");
+    }
+    for (directory, is_noted) in [(&mount.0, true), (&without, false)] {
+        let report = json(cringle(directory).args(["doctor", "--no-measure"]));
+        let direct = report["paths"][0]["direct"]["words"].as_str().unwrap();
+        assert_eq!(direct.contains("chattr +C"), is_noted, "{direct}");
+    }
+}
+
+/// Makes the command run under a filter that refuses these calls with `EPERM`.
+fn denying(mut command: std::process::Command, calls: &[i64]) -> std::process::Command {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    use std::os::unix::process::CommandExt;
+    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
+    let (action, arch) = (SeccompAction::Errno(libc::EPERM as u32), std::env::consts::ARCH);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch.try_into().unwrap());
+    let program = BpfProgram::try_from(filter.unwrap()).unwrap();
+    let install = move || seccompiler::apply_filter(&program).map_err(std::io::Error::other);
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(install) };
+    command
+}
+
+#[test]
+fn denied_calls_have_their_own_remedy() {
+    let place = place("disk-denied");
+    let strategies = ["--strategies", "uring", "--profile", "cached"];
+    let mut command = small_disk(&place);
+    command.args(strategies);
+    let output = denying(command, &[libc::SYS_io_uring_enter]).output().unwrap();
+    let (_, err) = texts(&output);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    for word in ["seccomp", "io_uring_enter", "cringle doctor"] {
+        assert!(err.contains(word), "{word}: {err}");
+    }
+    let mut command = small_disk(&place);
+    command.args(["--strategies", "threads", "--profile", "cached"]);
+    let output = denying(command, &[libc::SYS_clone, libc::SYS_clone3]).output().unwrap();
+    let (_, err) = texts(&output);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("Operation not permitted") && !err.contains("ulimit -u"), "{err}");
 }
 
 #[test]
@@ -255,7 +333,7 @@ fn the_report_has_a_table_and_sentences() {
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
     for text in
-        ["strategy", "IOPS", "× sync", "CPU µs/op", "ctx/op", "p99 µs", "fibers", "O_DIRECT"]
+        ["strategy", "IOPS", "spread", "× sync", "CPU µs/op", "p99 µs", "O_DIRECT", "load average"]
     {
         assert!(out.contains(text), "{text} in {out}");
     }

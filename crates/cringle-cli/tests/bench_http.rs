@@ -387,3 +387,21 @@ fn the_limit_of_open_files_is_named() {
     assert_eq!(output.status.code(), Some(1), "{err}");
     assert!(err.contains("3000 connections") && err.contains("ulimit -n"), "{err}");
 }
+
+#[test]
+fn refused_threads_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    for server in ["threads", "epoll", "fibers"] {
+        for count in (2..10).chain([25]) {
+            let Some(mut command) = with_few_threads(place.path(), count) else { return };
+            command.args(["bench", "http", "--servers", server, "--connections", "20"]);
+            command.args(["--requests", "100", "--repeat", "1", "--keepalive"]);
+            let output = command.output().unwrap();
+            let (_, err) = texts(&output);
+            assert!(!err.contains("panicked"), "{server}, {count}: {err}");
+            let is_named = ["a thread", "a process"].iter().any(|what| err.contains(what))
+                && err.contains("ulimit -u");
+            assert!(output.status.success() || is_named, "{server}, {count}: {err}");
+        }
+    }
+}

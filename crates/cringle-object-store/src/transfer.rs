@@ -75,10 +75,10 @@ impl Transfer {
             Err(Error::Io { source, .. }) if is_no_link(&source) => return self.copy_bytes(),
             linked => linked?,
         };
-        fs::rename(staging.path(&self.to), &self.to)
-            .map_err(Error::io("rename its staging file", &self.to))?;
-        // It still exists if the object was the same file already.
+        let renamed = fs::rename(staging.path(&self.to), &self.to);
+        // It still exists after an error, and if the object was the same file already.
         drop(staging.remove());
+        renamed.map_err(Error::io("rename its staging file", &self.to))?;
         self.sync(&self.to)
     }
 
@@ -102,6 +102,10 @@ impl Transfer {
         if metadata.is_dir() {
             let source = io::ErrorKind::IsADirectory.into();
             return Err(Error::Io { action: "copy it", path: self.from.clone(), source });
+        }
+        if self.how == Publish::Create && fs::symlink_metadata(&self.to).is_ok() {
+            let source = io::ErrorKind::AlreadyExists.into();
+            return Err(Error::AlreadyExists { path: self.to.clone(), source });
         }
         let (mut staging, file) = Staging::create(&self.to, self.engine.clone(), self.fsync)?;
         if let Err(e) = fs::copy(&self.from, staging.path(&self.to)) {
@@ -139,7 +143,7 @@ impl Transfer {
         }
         let aside = staging_path(to, random_number());
         fs::rename(from, &aside)?;
-        fs::rename(&aside, to)?;
+        fs::rename(&aside, to).inspect_err(|_| drop(fs::rename_noreplace(&aside, from)))?;
         // It still exists if it was the same file.
         drop(fs::remove_file(&aside));
         Ok(())

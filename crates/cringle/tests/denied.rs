@@ -196,7 +196,8 @@ fn losing_a_ring_aborts_with_an_explanation() {
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
     assert!(!text.contains("it continued"), "{text}");
     let sentence = text.lines().find(|line| line.contains("io_uring_enter failed")).expect(&text);
-    for words in ["Operation not permitted", "seccomp", "aborting, because"] {
+    let remedy = "Allow io_uring_enter in that filter";
+    for words in ["Operation not permitted", "seccomp", remedy, "aborting, because"] {
         assert!(sentence.contains(words), "{text}");
     }
 }

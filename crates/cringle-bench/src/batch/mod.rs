@@ -157,8 +157,7 @@ fn results_of(threads: Vec<io::Result<Thread<'_>>>) -> io::Result<Vec<ThreadResu
         }
     }
     if let Some(error) = not_started {
-        let remedy = "choose fewer --workers, or raise `ulimit -u`";
-        return Err(io::Error::other(format!("cannot start a thread: {error}; {remedy}")));
+        return Err(crate::no_thread(&error, "choose fewer --workers, or "));
     }
     results.into_iter().collect()
 }

@@ -12,6 +12,7 @@ pub(super) fn of(findings: &Findings) -> Value {
         "benchmark": "disk",
         "machine": findings.machine,
         "rw": findings.direction,
+        "load_average": findings.load,
         "runs": findings.runs.iter().map(|run| disk_run(run, &findings.runs)).collect::<Vec<_>>(),
         "words": super::sentences::groups(findings)
             .into_iter()
@@ -34,6 +35,7 @@ fn disk_run(run: &Run, all: &[Run]) -> Value {
         "ops": run.ops() as u64,
         "seconds": run.seconds(),
         "iops": run.iops(),
+        "spread": run.spread(),
         "bytes_per_second": run.bytes_per_second(),
         "cpu_us_per_op": run.cpu_us_per_op(),
         "context_switches_per_op": run.context_switches_per_op(),

@@ -46,6 +46,8 @@ pub struct Findings {
     direction: Direction,
     pub runs: Vec<Run>,
     notes: Vec<String>,
+    /// The load average of the last minute before the first run.
+    load: Option<f64>,
 }
 
 pub(crate) fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
@@ -75,6 +77,7 @@ struct Bench<'a> {
     /// Whether `--iopoll` is given and the device has polled queues.
     iopoll: bool,
     runs: Vec<Run>,
+    load: Option<f64>,
     /// The number of the latest run, which its writes leave in their blocks.
     generation: u64,
 }
@@ -89,10 +92,11 @@ impl<'a> Bench<'a> {
             storage: crate::storage_under(&args.path)?,
             pinning: Pinning::new(args.pin),
             progress: Progress::new(!args.quiet),
-            notes,
             data: None,
             iopoll: false,
             runs: Vec::new(),
+            load: sanity::note_load(&mut notes),
+            notes,
             generation: 0,
         })
     }
@@ -103,6 +107,7 @@ impl<'a> Bench<'a> {
             direction: self.args.rw,
             runs: self.runs,
             notes: self.notes.all().to_vec(),
+            load: self.load,
         }
     }
 
@@ -112,7 +117,8 @@ impl<'a> Bench<'a> {
         let direction = self.direction(profile);
         let block = self.args.block_of(profile);
         if profile.is_direct() {
-            sanity::require_direct(&target, block, &self.storage)?;
+            let (storage, notes) = (&self.storage, &mut self.notes);
+            sanity::require_direct(&target, block, direction, storage, notes)?;
             self.iopoll = self.args.iopoll && sanity::can_poll(&target, &mut self.notes)?;
         }
         let mut strategies = self.strategies.clone();
@@ -219,12 +225,13 @@ impl<'a> Bench<'a> {
             stop: AtomicBool::new(false),
             gate: gate(cell, target, writes),
         });
-        let named =
-            |error: Failure| Failure::failed(format!("`{}` failed: {error}", cell.described()));
+        let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.described()));
         let outcome = within_limit(&job, || cell.strategy.run(&job))
-            .map_err(|error| named(with_remedy(&error)))?;
+            .map_err(|error| named(with_remedy(error)))?;
         let result = check_and_sample(&job, cell, outcome)?;
-        sanity::note_fallback_to_cache(cell, target, plan, resident, &mut self.notes)?;
+        let direction = self.direction(cell.profile);
+        let subject = (cell, direction);
+        sanity::note_fallback_to_cache(subject, target, plan, resident, &mut self.notes)?;
         if cell.strategy == Strategy::Fio && self.args.rw == Direction::RandRw {
             // fio has written other content than later reads expect.
             target.fill(&Progress::new(false))?;
@@ -233,13 +240,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Returns the failure of a run; the lack of threads has a remedy.
-fn with_remedy(error: &io::Error) -> Failure {
-    let remedy = match error.raw_os_error() {
-        Some(libc::EAGAIN) => "; choose a lower --qd or --threads, or raise `ulimit -u`",
-        _ => "",
-    };
-    Failure::failed(format!("{error}{remedy}"))
+/// Explains the failure of a run: of those that it makes, only the call that starts a thread fails
+/// with `EAGAIN`. The rings have explained theirs.
+fn with_remedy(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => crate::no_thread(&error, "choose a lower --qd or --threads, or "),
+        _ => error,
+    }
 }
 
 /// Returns the chosen strategies that this machine has. Fails if the command line names one that is
@@ -270,11 +277,12 @@ fn gate(cell: &Cell, target: &Arc<Target>, writes: bool) -> Gate {
 }
 
 /// Runs `work`, with a thread that stops it if the run is limited by time.
-fn within_limit<T>(job: &Job, work: impl FnOnce() -> T) -> T {
+fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     match job.plan.limit {
         Limit::Ops(_) => work(),
         Limit::Seconds(seconds) => std::thread::scope(|scope| {
-            scope.spawn(|| job.gate.stop_after(Duration::from_secs_f64(seconds), &job.stop));
+            let limit = || job.gate.stop_after(Duration::from_secs_f64(seconds), &job.stop);
+            std::thread::Builder::new().spawn_scoped(scope, limit)?;
             work()
         }),
     }

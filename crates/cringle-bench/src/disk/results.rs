@@ -4,7 +4,7 @@ use super::job::Profile;
 use super::strategies::Strategy;
 use crate::latency::Latencies;
 use crate::meter::Usage;
-use cringle_report::stats::median;
+use cringle_report::stats::{median, range};
 
 /// One row of the table: a strategy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +88,18 @@ impl Run {
 
     pub fn iops(&self) -> f64 {
         self.median(Sample::iops)
+    }
+
+    /// Returns the lowest and the highest rate of the rounds.
+    pub(super) fn range(&self) -> (f64, f64) {
+        range(self.samples.iter().map(Sample::iops)).unwrap_or((0.0, 0.0))
+    }
+
+    /// Returns the difference of the highest and the lowest rate as a part of the median; `None`
+    /// for a single round.
+    pub(super) fn spread(&self) -> Option<f64> {
+        let (low, high) = self.range();
+        (self.samples.len() > 1).then(|| (high - low) / self.iops())
     }
 
     pub(super) fn ops(&self) -> f64 {

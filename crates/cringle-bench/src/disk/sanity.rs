@@ -2,7 +2,7 @@
 //! and after each run, and explains them in a note or a failure.
 
 use super::job::Profile;
-use super::plan::Plan;
+use super::plan::{Direction, Plan};
 use super::results::Cell;
 use super::strategies::Strategy;
 use crate::notes::Notes;
@@ -15,6 +15,22 @@ use cringle_report::units;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+
+/// Notes how busy the machine is before the first run, and returns its load average.
+pub(super) fn note_load(notes: &mut Notes) -> Option<f64> {
+    /// The part of the processors from which other programs compete noticeably.
+    const BUSY: f64 = 0.3;
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    let processors = cringle_report::machine::cpus::allowed().len();
+    let advice = match load > BUSY * processors as f64 {
+        true => ": other programs compete with this one, so the figures are too low and spread",
+        false => "",
+    };
+    let processors = units::counted(processors, "processor");
+    notes.add(format!("the load average was {load:.2} on {processors} at the start{advice}"));
+    Some(load)
+}
 
 /// Examines the storage and the file before anything runs.
 pub(super) fn examine_target(
@@ -30,7 +46,7 @@ pub(super) fn examine_target(
     }
     if target.missing_bytes > 0 {
         notes.add(format!(
-            "{path} is {} smaller than --size: only {} are read, and a cache of the device may \
+            "{path} is {} smaller than --size: only {} are used, and a cache of the device may \
              hold a larger part of them",
             units::size(target.missing_bytes),
             units::size(target.file_bytes)
@@ -40,7 +56,8 @@ pub(super) fn examine_target(
         let metadata = target.files[0].0.metadata()?;
         if metadata.blocks() * 512 < target.file_bytes {
             notes.add(format!(
-                "{path} has holes ({} of {} are allocated): reading a hole needs no disk access",
+                "{path} has holes ({} of {} are allocated): reading a hole needs no disk access, \
+                 and writing one allocates blocks",
                 units::size(metadata.blocks() * 512),
                 units::size(target.file_bytes)
             ));
@@ -70,11 +87,14 @@ pub(super) fn can_poll(target: &Target, notes: &mut Notes) -> Result<bool, Failu
     Ok(matches!(polling, Polling::Polled(_)))
 }
 
-/// Checks that the file can be opened with `O_DIRECT`, and that the flag is in effect.
+/// Checks that the file can be opened with `O_DIRECT`, and that the flag is in effect. Adds a note
+/// if writes do not heed it.
 pub(super) fn require_direct(
     target: &Target,
     block: usize,
+    direction: Direction,
     storage: &Storage,
+    notes: &mut Notes,
 ) -> Result<(), Failure> {
     let alignment = storage.direct_alignment();
     if !(block as u64).is_multiple_of(alignment) {
@@ -95,6 +115,11 @@ pub(super) fn require_direct(
             "{}: the kernel dropped O_DIRECT at open; use --profile cached",
             target.path.display()
         ));
+    }
+    if direction.writes()
+        && let Some(cached) = storage.direct_writes_are_cached(&file)
+    {
+        notes.add(format!("{}: {cached}", target.path.display()));
     }
     Ok(())
 }
@@ -139,7 +164,7 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     let after = resident(target)?;
     if after < 1.0 - NEGLIGIBLE / 10.0 {
         notes.add(format!(
-            "the `cached` runs read partly from the device: only {:.1} % of the file stays in \
+            "the `cached` runs wait for the device in part: only {:.1} % of the file stays in \
              memory (choose a smaller --size)",
             after * 100.0
         ));
@@ -164,7 +189,7 @@ fn empty_cache(profile: Profile, target: &Target, notes: &mut Notes) -> Result<f
 
 /// Adds a note if a direct run left pages in the cache, as reads without `O_DIRECT` do.
 pub(super) fn note_fallback_to_cache(
-    cell: &Cell,
+    (cell, direction): (&Cell, Direction),
     target: &Target,
     plan: &Plan,
     resident_before: f64,
@@ -178,9 +203,10 @@ pub(super) fn note_fallback_to_cache(
     let grown = resident(target)? - resident_before;
     if grown > touched.min(1.0) / 2.0 {
         notes.add(format!(
-            "O_DIRECT fell back to the page cache in `{}`: its reads left {:.0} % of the file \
-             there, so its figures are not those of the device",
+            "O_DIRECT fell back to the page cache in `{}`: its {} left {:.0} % of the file there, \
+             so its figures are not those of the device",
             cell.label(),
+            direction.noun(),
             grown * 100.0
         ));
     }

@@ -15,6 +15,28 @@ const NOISE: f64 = 0.03;
 /// The device is saturated at the depth that reaches this part of the highest rate.
 const SATURATED: f64 = 0.95;
 
+/// Whether the rates of two runs differ by more than the noise, but by less than the rounds of each
+/// do.
+fn is_unclear(one: &Run, other: &Run) -> bool {
+    let ((low, high), (lowest, highest)) = (one.range(), other.range());
+    (one.iops() / other.iops() - 1.0).abs() > NOISE && low <= highest && lowest <= high
+}
+
+/// Says that two runs cannot be compared.
+fn no_verdict(one: &Run, other: &Run) -> String {
+    let (one, other) = if one.iops() < other.iops() { (one, other) } else { (other, one) };
+    let rates = |run: &Run| {
+        let (low, high) = run.range();
+        format!("{} has {} to {}", named(run), count(low), count(high))
+    };
+    format!(
+        "The rounds differ by more than the strategies do ({} IOPS, {}): no verdict. Repeat it on \
+         a quiet machine, or with a higher --repeat.",
+        rates(one),
+        rates(other)
+    )
+}
+
 /// The runs of one profile, with their title and sentences.
 pub(super) struct Group<'f> {
     pub(super) title: String,
@@ -66,7 +88,10 @@ pub(super) fn sentences(runs: &[Run], direction: Direction) -> Vec<String> {
         Profile::BufferedSeq => [readahead(runs, direction), None, None],
         Profile::Wal => [commits(runs), group_commit(runs), None],
     };
-    all.into_iter().flatten().collect()
+    let mut all: Vec<String> = all.into_iter().flatten().collect();
+    // Two questions may have the same lack of an answer.
+    all.dedup();
+    all
 }
 
 /// Returns the run with the highest rate.
@@ -103,6 +128,10 @@ fn saturation(runs: &[Run]) -> Option<String> {
     if depths.len() == 1 {
         return Some(format!("The highest rate is {} IOPS, by {}.", count(limit), named(top)));
     }
+    let lower = depths.iter().copied().filter(|depth| *depth < enough).max();
+    if let Some(lower) = lower.and_then(most_at).filter(|lower| is_unclear(lower, top)) {
+        return Some(no_verdict(lower, top));
+    }
     if enough == deepest {
         return Some(format!(
             "The device does not saturate at {deepest} in flight: {} reaches {} IOPS, and a deeper \
@@ -135,6 +164,9 @@ fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
         matches!(run.cell.strategy, Strategy::Fibers | Strategy::Batch | Strategy::Uring)
     }))?;
     let ratio = ours.iops() / sync.iops();
+    if is_unclear(ours, sync) {
+        return Some(no_verdict(ours, sync));
+    }
     if ratio < 1.0 + NOISE {
         return Some(format!(
             "A plain loop of {} is as fast as any way here: {} has {:.2} × its rate.",
@@ -174,6 +206,18 @@ fn against_ring(runs: &[Run]) -> Option<String> {
         .into_iter()
         .filter_map(|strategy| {
             let run = beside(runs, &ring.cell, strategy)?;
+            if is_unclear(run, ring) {
+                let (low, high) = run.range();
+                let (lowest, highest) = ring.range();
+                return Some(format!(
+                    "no verdict on `{}`, whose rounds have {} to {} IOPS and the ring's {} to {}",
+                    run.cell.label(),
+                    count(low),
+                    count(high),
+                    count(lowest),
+                    count(highest)
+                ));
+            }
             Some(format!(
                 "`{}` has {:.2} × its rate for {:.2} × its CPU time",
                 run.cell.label(),
@@ -199,6 +243,9 @@ fn overhead(runs: &[Run]) -> Option<String> {
     let top = best(runs.iter().filter(|run| run.cell.threads == 1))?;
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync)?;
     let ratio = top.iops() / sync.iops();
+    if is_unclear(top, sync) {
+        return Some(no_verdict(top, sync));
+    }
     let why = "In the page cache no operation waits: this is pure overhead";
     if top.cell.strategy == Strategy::Mmap && ratio > 1.0 + NOISE {
         return Some(format!(
@@ -229,13 +276,17 @@ fn second_core(runs: &[Run]) -> Option<String> {
             )
         };
         let (one, many) = (of(false)?, of(true)?);
-        Some((many.cell.threads, many.iops() / one.iops()))
+        let ratio = match is_unclear(many, one) {
+            true => "no verdict within the spread of the rounds".to_owned(),
+            false => format!("{:.2} ×", many.iops() / one.iops()),
+        };
+        Some((many.cell.threads, ratio))
     };
     let (count, ours) = scaling(Strategy::Fibers)?;
     let theirs = scaling(Strategy::Threads)
-        .map(|(count, ratio)| format!("; `threads` with {count}: {ratio:.2} ×"));
+        .map(|(count, ratio)| format!("; `threads` with {count}, compared with one: {ratio}"));
     Some(format!(
-        "`fibers` on {count} workers: {ours:.2} × one worker{}.",
+        "`fibers` on {count} workers, compared with one: {ours}{}.",
         theirs.unwrap_or_default()
     ))
 }
@@ -248,6 +299,9 @@ fn readahead(runs: &[Run], direction: Direction) -> Option<String> {
         return Some(format!("The fastest is {} with {}.", named(top), rate(top)));
     };
     let ratio = top.iops() / sync.iops();
+    if is_unclear(top, sync) {
+        return Some(no_verdict(top, sync));
+    }
     if ratio < 1.0 + 2.0 * NOISE {
         let why = if direction.writes() { "writes back" } else { "reads ahead" };
         return Some(format!(
@@ -263,9 +317,10 @@ fn commits(runs: &[Run]) -> Option<String> {
     let top = best(runs.iter().filter(|run| run.cell.strategy != Strategy::Batch))?;
     let p99 = top.p99_us().map(|us| format!(", 99 % of them within {} µs", figure(us)));
     let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync);
-    let ratio = sync
-        .filter(|sync| sync.cell != top.cell)
-        .map(|sync| format!(": {:.2} × a single committer", top.iops() / sync.iops()));
+    let ratio = sync.filter(|sync| sync.cell != top.cell).map(|sync| match is_unclear(top, sync) {
+        true => "; within the spread of its rounds, a single committer is as fast".to_owned(),
+        false => format!(": {:.2} × a single committer", top.iops() / sync.iops()),
+    });
     Some(format!(
         "{} commits {} times per second{}{}.",
         named(top),
@@ -280,7 +335,7 @@ fn group_commit(runs: &[Run]) -> Option<String> {
     let groups = [Strategy::Batch, Strategy::Log];
     let other = best(runs.iter().filter(|run| !groups.contains(&run.cell.strategy)))?;
     let ratio = batch.iops() / other.iops();
-    (ratio > 1.0 + NOISE).then(|| {
+    (ratio > 1.0 + NOISE && !is_unclear(batch, other)).then(|| {
         format!(
             "With one fdatasync for {} appends, {} does {} per second, {ratio:.1} × the best that \
              syncs each append.",

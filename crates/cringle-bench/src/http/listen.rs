@@ -5,7 +5,7 @@
 use super::args::{HttpArgs, Variant};
 use super::served_page::ServedPage;
 use super::{open_files, servers};
-use crate::meter;
+use crate::{meter, no_thread};
 use cringle_report::failure::{Failure, fail};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -45,11 +45,8 @@ fn announce(variant: Variant, addr: SocketAddr) {
     cringle_report::complain(&text);
 }
 
-/// Prints the address, and then for each byte of input the resources that the process has used.
+/// Prints the address, once it can answer, and then for each byte of input the resources that the process has used.
 fn serve_controller(addr: SocketAddr) {
-    if reply(&addr.to_string()).is_err() {
-        std::process::exit(i32::from(cringle_report::failure::FAILED));
-    }
     let answers = || {
         let mut byte = [0];
         while io::stdin().read_exact(&mut byte).is_ok() {
@@ -62,8 +59,9 @@ fn serve_controller(addr: SocketAddr) {
         // The controller has ended, or needs the server no longer.
         std::process::exit(0);
     };
-    if let Err(error) = thread::Builder::new().spawn(answers) {
-        cringle_report::complain(&format!("cannot start a thread: {error}; raise `ulimit -u`"));
+    let started = thread::Builder::new().spawn(answers).map_err(|error| no_thread(&error, ""));
+    if let Err(error) = started.and_then(|_| reply(&addr.to_string())) {
+        cringle_report::complain(&format!("cringle: {error}"));
         std::process::exit(i32::from(cringle_report::failure::FAILED));
     }
 }

@@ -7,14 +7,14 @@
 
 use super::args::Extent;
 use super::exchange::{self, Expected, ResponseReader};
-use crate::joined;
 use crate::latency::Latencies;
+use crate::{joined, no_thread};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,36 +67,43 @@ pub(super) fn drive<T>(
     ended: impl FnOnce(T) -> io::Result<()>,
 ) -> io::Result<LoadResult> {
     let threads = plan.cpus.len().clamp(1, plan.connections);
-    let (gate, failed) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let warmup = Quota::requests(plan.warmup());
-    let quota = std::sync::OnceLock::new();
+    let quota = OnceLock::new();
     thread::scope(|s| {
-        let worker = |thread: usize| {
-            let (gate, failed, warmup, quota) = (&gate, &failed, &warmup, &quota);
-            move || {
+        let (ready, prepared) = mpsc::channel();
+        let start = |thread: usize| {
+            let (ready, warmup, quota) = (ready.clone(), &warmup, &quota);
+            let (go, begins) = mpsc::channel::<()>();
+            let work = move || {
                 let prepared = Load::prepare(plan, thread, threads, warmup);
-                failed.fetch_or(prepared.is_err(), Relaxed);
-                gate.wait();
-                gate.wait();
+                let _ = ready.send(prepared.is_ok());
+                drop(ready);
                 let mut load = prepared?;
                 let mut result = LoadResult::new();
-                match quota.get() {
-                    Some(quota) if !failed.load(Relaxed) => load.run(quota, &mut result)?,
-                    _ => {}
+                // It does not begin if another thread has failed.
+                if let (Ok(()), Some(quota)) = (begins.recv(), quota.get()) {
+                    load.run(quota, &mut result)?;
                 }
                 Ok((result, load))
-            }
+            };
+            let started = thread::Builder::new().spawn_scoped(s, work);
+            started.map(|thread| (thread, go)).map_err(|error| no_thread(&error, ""))
         };
-        let all: Vec<_> = (0..threads).map(|thread| s.spawn(worker(thread))).collect();
-        gate.wait();
-        let begun = started();
+        let (all, goes): (Vec<_>, Vec<_>) =
+            (0..threads).map(start).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+        drop(ready);
+        let is_ready = prepared.iter().filter(|ready| *ready).count() == threads;
+        let begun = is_ready.then(started).transpose();
         let _ = quota.set(Quota::new(plan.extent));
-        failed.fetch_or(begun.is_err(), Relaxed);
-        gate.wait();
+        if let Ok(Some(_)) = begun {
+            // A thread that has panicked no longer receives.
+            goes.iter().for_each(|go| go.send(()).unwrap_or_default());
+        }
+        drop(goes);
         // The connections stay open until `ended` has read the server's use: closing them is work.
         let results: Vec<io::Result<(LoadResult, Load<'_>)>> =
             all.into_iter().map(|thread| joined(thread.join())).collect();
-        ended(begun?)?;
+        begun?.map(ended).transpose()?;
         let mut sum = LoadResult::new();
         for result in results {
             let (result, _load) = result?;

@@ -6,7 +6,7 @@ use super::exchange::{self, Expected, ResponseReader};
 use super::process_tree::ProcessTree;
 use super::server_process::{ServerProcess, ServerUse};
 use crate::child::Stderr;
-use crate::joined;
+use crate::{joined, no_thread};
 use cringle_report::failure::Failure;
 use cringle_report::interrupt;
 use cringle_report::machine::cpus;
@@ -93,7 +93,10 @@ fn on<T: Send>(cpus: &[usize], f: impl FnOnce() -> io::Result<T> + Send) -> io::
         }
         f()
     };
-    joined(thread::scope(|s| s.spawn(pinned).join()))
+    thread::scope(|s| {
+        let started = thread::Builder::new().spawn_scoped(s, pinned);
+        joined(started.map_err(|error| no_thread(&error, ""))?.join())
+    })
 }
 
 struct Process {

@@ -1,6 +1,7 @@
 //! A server as a child process.
 
 use super::args::{Cell, Feature, HttpArgs, Variant};
+use crate::cannot_start;
 use crate::child::Stderr;
 use cringle_report::interrupt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -63,7 +64,8 @@ impl OwnServer {
             .stdout(Stdio::piped())
             .stderr(errors.writer()?)
             .process_group(0)
-            .spawn()?;
+            .spawn()
+            .map_err(|error| cannot_start("a process", &error, ""))?;
         interrupt::kill_group_on_interrupt(child.id());
         let (Some(requests), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes")
@@ -110,6 +112,12 @@ impl ServerProcess for OwnServer {
     }
 
     fn failure(&mut self) -> Option<String> {
+        // A server that has refused a connection may be about to end: then it closes its pipe
+        // instead of a reply, and `read_line` waits for its end.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.requests.write_all(b"?").and_then(|()| self.requests.flush());
+            let _ = self.read_line();
+        }
         let status = self.child.try_wait().ok()??;
         interrupt::forget_child();
         Some(self.errors.describe(status))

@@ -18,6 +18,38 @@ pub(crate) fn cringle(place: &Path) -> Command {
     command
 }
 
+/// The command as another user, who may have only this number of threads, in a directory that this
+/// user can reach. Returns `None`, and prints why, unless this is root.
+pub(crate) fn with_few_threads(place: &Path, count: libc::rlim_t) -> Option<Command> {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    if !is_root() {
+        eprintln!("skipped: only root is another user");
+        return None;
+    }
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (built, program) = (env!("CARGO_BIN_EXE_cringle"), place.join("cringle"));
+    if !program.exists() && std::fs::hard_link(built, &program).is_err() {
+        std::fs::copy(built, &program).unwrap();
+    }
+    heed_interrupts();
+    let mut command = Command::new(program);
+    // The limit counts all processes of a user: no other test, and no service, has this one.
+    let user = 1_000_000 + std::process::id();
+    command.current_dir(place).uid(user).gid(user);
+    // SAFETY: the closure only makes a system call.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
+            match libc::setrlimit(libc::RLIMIT_NPROC, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+    Some(command)
+}
+
 /// Makes this program, and what it starts, heed an interrupt. A background job of a shell ignores
 /// it, and its children inherit that.
 pub(crate) fn heed_interrupts() {

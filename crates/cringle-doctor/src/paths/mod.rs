@@ -179,12 +179,17 @@ fn direct(storage: &Storage, subject: &Subject) -> (Capability, Option<Alignment
         alignment = found;
         tried
     });
-    match (storage.in_memory(), direct.support) {
-        (Some(memory), Support::Yes) => {
-            (Capability::yes(format!("accepted, but this is {memory}")), alignment)
-        }
-        _ => (direct, alignment),
+    if direct.support != Support::Yes {
+        return (direct, alignment);
     }
+    let file = subject.file.as_ref().ok();
+    let detail = match (storage.in_memory(), file.and_then(|f| storage.direct_writes_are_cached(f)))
+    {
+        (Some(memory), _) => format!("accepted, but this is {memory}"),
+        (None, Some(writes)) => format!("{}, but only reads: {writes}", direct.detail),
+        _ => return (direct, alignment),
+    };
+    (Capability::yes(detail), alignment)
 }
 
 /// Reports whether the device has queues that are polled instead of raising interrupts, which some

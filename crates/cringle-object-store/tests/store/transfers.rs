@@ -71,6 +71,7 @@ fn copies_at_once_leave_no_staging_file() {
             let copies = join_all((0..30).map(|n| store.copy(from(n), &to))).await;
             copies.into_iter().for_each(Result::unwrap);
         }
+        store.copy(&one, &"new".into()).await.unwrap_err();
         let bytes = store.get(&to).await.unwrap().bytes().await.unwrap();
         assert!(bytes == "strand" || bytes == "rope");
     });

@@ -1,9 +1,10 @@
 //! The file system and the device that hold a path.
 
 use std::ffi::{CString, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ pub struct Storage {
     pub filesystem: String,
     /// `None` for a block device, and if the mount table cannot be read.
     pub mount_point: Option<PathBuf>,
+    /// Whether the file system keeps checksums of the data of files: btrfs, unless it is mounted
+    /// with `nodatasum` or `nodatacow`.
+    pub checksums: bool,
     pub device: Option<Device>,
 }
 
@@ -57,7 +61,8 @@ impl Storage {
         let metadata = fs::metadata(path)?;
         if metadata.file_type().is_block_device() {
             let device = Device::numbered(metadata.rdev());
-            return Ok(Storage { filesystem: "block device".into(), mount_point: None, device });
+            let filesystem = "block device".into();
+            return Ok(Storage { filesystem, mount_point: None, checksums: false, device });
         }
         let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let mount = mount_of(&table, &fs::canonicalize(path)?);
@@ -66,11 +71,12 @@ impl Storage {
             let source = fs::metadata(&mount.as_ref()?.source).ok()?;
             Device::numbered(source.rdev())
         });
+        let checksums = mount.as_ref().is_some_and(|mount| mount.checksums);
         let (filesystem, mount_point) = match mount {
             Some(mount) => (mount.kind, Some(mount.point)),
             None => ("unknown".into(), None),
         };
-        Ok(Storage { filesystem, mount_point, device })
+        Ok(Storage { filesystem, mount_point, checksums, device })
     }
 
     /// If this storage is memory, returns the middle of a sentence that says so.
@@ -85,6 +91,20 @@ impl Storage {
         Some(match kind {
             "pmem" => format!("on {name}, which is persistent memory"),
             _ => format!("on {name}, a block device in memory"),
+        })
+    }
+
+    /// If direct writes to the file go through the page cache, because its data has checksums,
+    /// returns the sentence that says so. (A program may change the data of a direct write after
+    /// its checksum was computed, so newer kernels copy the data first.)
+    pub fn direct_writes_are_cached(&self, file: &File) -> Option<String> {
+        (self.checksums && !is_nocow(file)).then(|| {
+            format!(
+                "{} keeps checksums of this file's data, so since about Linux 6.15 writes with \
+                 O_DIRECT go through the page cache; `chattr +C` on the empty file or its \
+                 directory, or the mount option nodatasum, makes them direct, without checksums",
+                self.filesystem
+            )
         })
     }
 
@@ -143,10 +163,21 @@ fn selected(schedulers: &str) -> String {
     selected.unwrap_or(schedulers).to_string()
 }
 
+/// Whether the file has the attribute `C` of `chattr`: its blocks have no checksums on btrfs.
+fn is_nocow(file: &File) -> bool {
+    const NOCOW: libc::c_int = 0x0080_0000;
+    let mut flags: libc::c_int = 0;
+    // SAFETY: the call writes an `int` to `flags`, which outlives it.
+    let result =
+        unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS as _, &raw mut flags) };
+    result == 0 && flags & NOCOW != 0
+}
+
 struct Mount {
     point: PathBuf,
     kind: String,
     source: PathBuf,
+    checksums: bool,
 }
 
 /// Returns the innermost mount that holds `path`. The table is `/proc/self/mountinfo`, whose paths
@@ -162,7 +193,10 @@ fn mount_of(table: &[u8], path: &Path) -> Option<Mount> {
         // Later lines are mounted over earlier ones.
         if path.starts_with(&point) && best.as_ref().is_none_or(|(other, _)| length >= *other) {
             let kind = String::from_utf8_lossy(kind).into_owned();
-            best = Some((length, Mount { point, kind, source: unescape(source) }));
+            let mut options = right.next().unwrap_or_default().split(|&byte| byte == b',');
+            let checksums =
+                kind == "btrfs" && !options.any(|it| it == b"nodatasum" || it == b"nodatacow");
+            best = Some((length, Mount { point, kind, source: unescape(source), checksums }));
         }
     }
     best.map(|(_, mount)| mount)
@@ -208,10 +242,20 @@ mod tests {
     }
 
     #[test]
+    fn checksums_are_btrfs_without_nodatasum() {
+        let checksums = |line: &[u8]| mount_of(line, Path::new("/srv/a")).unwrap().checksums;
+        assert!(checksums(b"41 40 0:40 / /srv rw - btrfs /dev/sdb rw,space_cache=v2"));
+        assert!(!checksums(b"41 40 0:40 / /srv rw - btrfs /dev/sdb rw,nodatasum,subvolid=5"));
+        assert!(!checksums(b"41 40 0:40 / /srv rw - btrfs /dev/sdb rw,nodatacow"));
+        assert!(!checksums(b"40 27 259:1 / /srv rw - xfs /dev/nvme0n1p1 rw"));
+    }
+
+    #[test]
     fn storage_in_memory_is_recognised() {
         let on = |filesystem: &str, name: &str| Storage {
             filesystem: filesystem.into(),
             mount_point: None,
+            checksums: false,
             device: Some(Device {
                 name: name.into(),
                 model: None,

@@ -40,8 +40,7 @@ pub(super) fn run(job: &Job) -> io::Result<Outcome> {
 }
 
 fn no_thread(error: io::Error) -> io::Error {
-    let remedy = "choose fewer --fibers, or raise `ulimit -u`";
-    io::Error::new(error.kind(), format!("cannot start a thread: {error}; {remedy}"))
+    crate::no_thread(&error, "choose fewer --fibers, or ")
 }
 
 struct Threads<'a> {

@@ -21,6 +21,42 @@ fn run(strategy: Strategy, profile: Profile, depth: usize, iops: f64, cpu_us: f6
     Run { cell, samples: vec![sample], latencies: Latencies::new() }
 }
 
+/// A run with a sample for each rate.
+fn rounds(strategy: Strategy, profile: Profile, depth: usize, rates: &[f64]) -> Run {
+    let mut all = rates.iter().map(|&iops| run(strategy, profile, depth, iops, 2.0));
+    let mut first = all.next().unwrap();
+    first.samples.extend(all.flat_map(|run| run.samples));
+    first
+}
+
+#[test]
+fn no_verdict_is_within_the_spread() {
+    let wide = [20_000.0, 60_000.0, 90_000.0];
+    let direct = |strategy, depth, rates: &[f64]| rounds(strategy, Profile::Direct, depth, rates);
+    let text = all(&[
+        direct(Strategy::Sync, 1, &[9_000.0, 10_000.0, 30_000.0]),
+        direct(Strategy::Uring, 1, &[10_000.0, 12_000.0, 40_000.0]),
+        direct(Strategy::Uring, 32, &wide),
+        direct(Strategy::Batch, 32, &[5_000.0, 11_000.0, 25_000.0]),
+        direct(Strategy::Fibers, 32, &[100.0, 110.0, 120.0]),
+    ]);
+    assert!(text.contains("no verdict on `batch`, whose rounds have 5,000 to 25,000"), "{text}");
+    assert!(text.contains("`fibers` has 0.00 × its rate"), "{text}");
+    assert_eq!(text.matches("no verdict. Repeat it on a quiet machine").count(), 2, "{text}");
+    for claim in ["saturate", "× the rate of one thread", "as fast as any"] {
+        assert!(!text.contains(claim), "{text}");
+    }
+    for profile in [Profile::Cached, Profile::BufferedSeq, Profile::Wal] {
+        let text = all(&[
+            rounds(Strategy::Sync, profile, 1, &[10_000.0, 40_000.0, 70_000.0]),
+            rounds(Strategy::Fibers, profile, 32, &wide),
+            rounds(Strategy::Batch, profile, 32, &[30_000.0, 65_000.0, 95_000.0]),
+        ]);
+        let claims = ["least", "fastest is", "clearly faster", "× a single", "the best that syncs"];
+        assert!(claims.iter().all(|claim| !text.contains(claim)), "{text}");
+    }
+}
+
 fn all(runs: &[Run]) -> String {
     sentences(runs, Direction::Read).join("\n")
 }

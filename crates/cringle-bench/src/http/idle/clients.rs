@@ -3,7 +3,7 @@
 
 use crate::http::exchange::{self, ResponseReader};
 use crate::http::load::Plan;
-use crate::joined;
+use crate::{joined, no_thread};
 use cringle_report::machine::cpus;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
@@ -63,13 +63,14 @@ fn on_each<T: Send, F: FnOnce() -> io::Result<T> + Send>(
     thread::scope(|s| {
         let spawn = |(thread, f): (usize, F)| {
             let cpu = plan.cpus.get(thread).copied();
-            s.spawn(move || {
+            thread::Builder::new().spawn_scoped(s, move || {
                 cpu.map_or(Ok(()), |cpu| cpus::pin_to(&[cpu]))?;
                 f()
             })
         };
         let threads: Vec<_> = all.enumerate().map(spawn).collect();
-        threads.into_iter().map(|thread| joined(thread.join())).collect()
+        let started = |thread: io::Result<_>| thread.map_err(|error| no_thread(&error, ""));
+        threads.into_iter().map(|thread| joined(started(thread)?.join())).collect()
     })
 }
 

@@ -8,6 +8,7 @@ mod uring;
 
 use super::args::{Feature, Server, Variant};
 use super::served_page::{READ_BYTES, RequestCounter, ServedPage};
+use crate::no_thread;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
@@ -66,12 +67,17 @@ fn on_each(
     let addr = first.local_addr()?;
     let others = (1..config.workers).map(|_| bind(addr, true)).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|s| {
-        let spawn = |listener| s.spawn(move || fatal(work(listener)));
-        others.into_iter().map(spawn).for_each(drop);
+        for listener in others {
+            let started = thread::Builder::new().spawn_scoped(s, move || fatal(work(listener)));
+            // The workers that have started would serve for ever.
+            fatal(started.map(drop).map_err(|error| no_thread(&error, FEWER)));
+        }
         ready(addr);
         work(first)
     })
 }
+
+const FEWER: &str = "choose fewer --workers, or ";
 
 /// Ends the process if a worker fails: the other workers alone would give a wrong figure.
 fn fatal(result: io::Result<()>) {

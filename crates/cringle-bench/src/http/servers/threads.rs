@@ -1,6 +1,7 @@
 //! `threads`: std's sockets, with a thread for each connection.
 
 use super::{ServedPage, converse};
+use crate::no_thread;
 use std::io;
 use std::net::TcpListener;
 use std::thread;
@@ -10,10 +11,8 @@ pub(super) fn run(listener: TcpListener, page: &'static ServedPage) -> io::Resul
         let stream = stream?;
         // The thread ends with its connection; an error of the connection ends it, too.
         let serve = move || converse(&stream, page);
-        if let Err(error) = thread::Builder::new().spawn(serve) {
-            let text = format!("cannot start a thread for a connection: {error}; see `ulimit -u`");
-            return Err(io::Error::new(error.kind(), text));
-        }
+        let started = thread::Builder::new().spawn(serve);
+        started.map_err(|error| no_thread(&error, "choose fewer --connections, or "))?;
     }
     Ok(())
 }

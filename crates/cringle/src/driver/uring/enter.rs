@@ -214,8 +214,9 @@ pub(super) fn broken_ring(errno: i32) -> ! {
     let error = io::Error::from_raw_os_error(errno);
     crate::sys::report(format_args!(
         "io_uring_enter failed: {error}. The worker's ring is unusable (was its descriptor \
-         closed by something else, or a seccomp filter installed after start?); aborting, because \
-         the kernel may still write into buffers of waiting fibers"
+         closed by something else, or a seccomp filter installed after start? Allow io_uring_enter \
+         in that filter, or install it before the runtime starts, which then does without a ring); \
+         aborting, because the kernel may still write into buffers of waiting fibers"
     ));
     std::process::abort()
 }
