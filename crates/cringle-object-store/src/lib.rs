@@ -56,8 +56,8 @@
 //! - If the completion of an upload fails, its staging file is removed.
 //! - The parts of an upload may be written at the same time.
 //! - A read for which there is no memory is an error, and does not end the process.
-//! - A call ends, whatever the file system answers. Where `open` says of a new file that it does not
-//!   exist although its directory does, as in `/proc`, and on exfat for names that it refuses,
+//! - A call ends, whatever the file system answers. Where `open` says of a new file that it does
+//!   not exist although its directory does, as in `/proc`, and on exfat for names that it refuses,
 //!   `LocalFileSystem` tries for ever.
 //! - File systems without hard links, as vfat and exfat, do. There a copy copies the bytes, and
 //!   `PutMode::Create`, `copy_if_not_exists` and `rename_if_not_exists` need

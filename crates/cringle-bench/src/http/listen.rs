@@ -45,7 +45,8 @@ fn announce(variant: Variant, addr: SocketAddr) {
     cringle_report::complain(&text);
 }
 
-/// Prints the address, once it can answer, and then for each byte of input the resources that the process has used.
+/// Prints the address, once it can answer, and then for each byte of input the resources that the
+/// process has used.
 fn serve_controller(addr: SocketAddr) {
     let answers = || {
         let mut byte = [0];

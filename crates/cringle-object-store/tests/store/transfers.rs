@@ -87,7 +87,8 @@ fn puts_succeed_beside_deletes_of_the_prefix() {
         for _ in 0..1000 {
             store.put(&deleted, "strand".into()).await.unwrap();
             let (put, delete) = join(store.put(&kept, "rope".into()), store.delete(&deleted)).await;
-            (put.unwrap(), delete.unwrap());
+            put.unwrap();
+            delete.unwrap();
             store.delete(&kept).await.unwrap();
         }
     });

@@ -76,8 +76,8 @@ impl Dir {
 
     /// Opens a file below this directory for reading.
     ///
-    /// The path is relative: an absolute one is refused with `CrossesDevices`, also if it leads to a
-    /// file below this directory. Strip the directory from it, or use
+    /// The path is relative: an absolute one is refused with `CrossesDevices`, also if it leads to
+    /// a file below this directory. Strip the directory from it, or use
     /// [`File::open`](crate::fs::File::open), which may lead anywhere.
     ///
     /// ```

@@ -30,8 +30,8 @@ pub struct Metadata {
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// Types compare equal whether they are from a directory's entry, from [`metadata`](super::metadata)
-/// or from an open file. They differ from `std::fs::FileType`, which only std can make:
+/// Types compare equal whether they are from a directory's entry, from
+/// [`metadata`](super::metadata) or from an open file. They differ from `std::fs::FileType`, which only std can make:
 ///
 /// ```
 /// use cringle::fs;

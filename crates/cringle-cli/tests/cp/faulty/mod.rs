@@ -13,7 +13,7 @@
 mod bytes;
 mod serve;
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL, TimeOrNow};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -246,6 +246,13 @@ fn unlink(state: &mut State, parent: u64, name: &OsStr) {
     // Open files stay: a real server keeps the file until its last release.
     if let Some(node) = state.nodes.get_mut(&number) {
         node.links = node.links.saturating_sub(1);
+    }
+}
+
+fn time(of: TimeOrNow) -> SystemTime {
+    match of {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server: answers each request from the state, under the rules.
 
 use super::bytes::{read, seek, write};
-use super::{Node, Op, Shared, State, is_taken, is_victim, names, unlink};
+use super::{Node, Op, Shared, State, is_taken, is_victim, names, time, unlink};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
@@ -96,6 +96,18 @@ impl Server {
         if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
     }
 
+    fn remove(&self, op: Op, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let mut state = self.shared.lock();
+        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
+        let children = state.nodes.get(&number).and_then(|node| node.children.as_ref());
+        let is_full = children.is_some_and(|children| !children.is_empty());
+        let failed = state.fails(op, number, 0).or(is_full.then_some(libc::ENOTEMPTY));
+        if failed.is_none() {
+            unlink(&mut state, parent.0, name);
+        }
+        done(failed, reply);
+    }
+
     fn stall(&self, number: u64, offset: u64) {
         let mut state = self.shared.lock();
         let stalls = |state: &State| {
@@ -107,13 +119,6 @@ impl Server {
             state = self.shared.released.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.stalled -= 1;
-    }
-}
-
-fn time(of: TimeOrNow) -> SystemTime {
-    match of {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
     }
 }
 
@@ -202,13 +207,11 @@ impl Filesystem for Server {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let mut state = self.shared.lock();
-        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
-        let failed = state.fails(Op::Unlink, number, 0);
-        if failed.is_none() {
-            unlink(&mut state, parent.0, name);
-        }
-        done(failed, reply);
+        self.remove(Op::Unlink, parent, name, reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.remove(Op::Rmdir, parent, name, reply);
     }
 
     fn rename(
@@ -245,18 +248,6 @@ impl Filesystem for Server {
             }
         }
         reply.ok();
-    }
-
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let mut state = self.shared.lock();
-        let Some(number) = state.child(parent.0, name) else { return reply.error(Errno::ENOENT) };
-        let children = state.nodes.get(&number).and_then(|node| node.children.as_ref());
-        let is_full = children.is_some_and(|children| !children.is_empty());
-        let failed = state.fails(Op::Rmdir, number, 0).or(is_full.then_some(libc::ENOTEMPTY));
-        if failed.is_none() {
-            unlink(&mut state, parent.0, name);
-        }
-        done(failed, reply);
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

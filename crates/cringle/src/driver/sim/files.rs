@@ -249,11 +249,13 @@ impl Files {
         }
     }
 
-    /// `rename(2)` of a file: durable at once if the file is. If it `keeps` a file of the new name,
-    /// that is an error.
-    pub(super) fn rename(&mut self, from: &CStr, to: &CStr, keeps: bool) -> i32 {
+    /// `renameat2(2)` of a file: durable at once if the file is.
+    pub(super) fn rename(&mut self, from: &CStr, to: &CStr, flags: u32) -> i32 {
+        if flags & !libc::RENAME_NOREPLACE != 0 {
+            return -libc::ENOSYS;
+        }
         let (from, to) = (name_of(from.to_bytes()), name_of(to.to_bytes()));
-        if keeps && self.names.contains_key(&from) && self.names.contains_key(&to) {
+        if flags != 0 && self.names.contains_key(&from) && self.names.contains_key(&to) {
             return -libc::EEXIST;
         }
         match self.names.remove(&from) {

@@ -221,9 +221,7 @@ impl Core {
         let of = |path| unsafe { std::ffi::CStr::from_ptr(path) };
         match *op {
             Op::Unlink { path, .. } => self.files.unlink(of(path)),
-            Op::Rename { from, to, flags: flags @ (0 | libc::RENAME_NOREPLACE), .. } => {
-                self.files.rename(of(from), of(to), flags != 0)
-            }
+            Op::Rename { from, to, flags, .. } => self.files.rename(of(from), of(to), flags),
             Op::MakeDir { path, .. } => match self.files.make_directory(of(path)) {
                 Ok(()) => 0,
                 Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
