@@ -31,7 +31,8 @@ pub struct Metadata {
 /// ```
 ///
 /// Types compare equal whether they are from a directory's entry, from
-/// [`metadata`](super::metadata) or from an open file. They differ from `std::fs::FileType`, which only std can make:
+/// [`metadata`](super::metadata) or from an open file. They differ from `std::fs::FileType`, which
+/// only std can make:
 ///
 /// ```
 /// use cringle::fs;
