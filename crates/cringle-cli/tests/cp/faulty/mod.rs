@@ -11,6 +11,7 @@
 //! only for that handle, as in POSIX: a position of another handle fails with `EINVAL`.
 
 mod bytes;
+mod replies;
 mod serve;
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL, TimeOrNow};

@@ -1,12 +1,13 @@
 //! The server: answers each request from the state, under the rules.
 
 use super::bytes::{read, seek, write};
+use super::replies::{AT_ONCE, FIRST, attr, attributes, done, entry, error, fsync, linked};
 use super::{Node, Op, Shared, State, is_taken, is_victim, names, time, unlink};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,80 +15,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
     pub(super) writeback: bool,
-}
-
-const AT_ONCE: Duration = Duration::ZERO;
-const FIRST: Generation = Generation(0);
-
-fn error(errno: i32) -> Errno {
-    Errno::from_i32(errno)
-}
-
-fn attributes(state: &State, number: u64) -> Option<FileAttr> {
-    let node = state.nodes.get(&number)?;
-    let (kind, mut size) = match (&node.children, &node.leads_to) {
-        (Some(_), _) => (FileType::Directory, 4096),
-        (None, Some(text)) => (FileType::Symlink, text.len() as u64),
-        (None, None) => (FileType::RegularFile, node.bytes.len() as u64),
-    };
-    let mut blocks = size.div_ceil(512);
-    if node.victim && node.children.is_none() {
-        size = state.rules.claims.unwrap_or(size);
-        if state.rules.no_blocks {
-            blocks = 0;
-        }
-    }
-    Some(FileAttr {
-        ino: INodeNo(number),
-        size,
-        blocks,
-        atime: node.times.0,
-        mtime: node.times.1,
-        ctime: node.times.1,
-        crtime: node.times.1,
-        kind,
-        perm: node.perm,
-        nlink: node.links,
-        uid: node.owner.0,
-        gid: node.owner.1,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    })
-}
-
-fn entry(state: &State, number: u64, reply: ReplyEntry) {
-    match attributes(state, number) {
-        Some(attr) => reply.entry(&AT_ONCE, &attr, FIRST),
-        None => reply.error(Errno::ENOENT),
-    }
-}
-
-/// Answers the request for a new link.
-fn linked(state: &State, (number, name): (u64, &OsStr), reply: ReplyEntry) {
-    match state.rules.links_despite_errors.filter(|_| is_victim(name)) {
-        Some(errno) => reply.error(error(errno)),
-        None => entry(state, number, reply),
-    }
-}
-
-fn attr(state: &State, number: u64, reply: ReplyAttr) {
-    match attributes(state, number) {
-        Some(attr) => reply.attr(&AT_ONCE, &attr),
-        None => reply.error(Errno::ENOENT),
-    }
-}
-
-fn done(failed: Option<i32>, reply: ReplyEmpty) {
-    match failed {
-        Some(errno) => reply.error(error(errno)),
-        None => reply.ok(),
-    }
 }
 
 impl Server {
@@ -495,12 +427,4 @@ impl Filesystem for Server {
             Err(errno) => reply.error(error(errno)),
         }
     }
-}
-
-fn fsync(state: &mut State, number: u64, reply: ReplyEmpty) {
-    let failed = state.fails(Op::Fsync, number, 0);
-    if let Some(node) = state.nodes.get_mut(&number).filter(|_| failed.is_none()) {
-        node.unsynced = false;
-    }
-    done(failed, reply);
 }
