@@ -12,7 +12,7 @@ use super::dump::{Dump, FiberReport, FiberState, Holder, WaitsFor, dump_of_only}
 use crate::driver::OpName;
 use crate::runtime::fiber::Wait;
 use crate::runtime::shared::Shared;
-use crate::sys::plainly;
+use crate::sys::{self, plainly};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ impl Stall {
         if self.is_reported {
             return;
         }
-        let now = Instant::now();
+        let now = sys::now();
         let turns = shared.peers.iter().map(|peer| peer.counters.turns.get()).sum();
         // The answers took turns, too.
         let has_run = turns != self.turns && self.looks != Some(0);

@@ -121,7 +121,7 @@ impl Drop for Watchdog {
 fn watch(shared: &Arc<Shared>, limit: Duration, stop: &Signal) {
     let shortest = (limit / LOOKS).max(SHORTEST_PAUSE);
     let mut observed: Vec<Observed> = shared.peers.iter().map(|_| Observed::default()).collect();
-    let (mut pause, mut stall, begun) = (shortest, Stall::default(), Instant::now());
+    let (mut pause, mut stall, begun) = (shortest, Stall::default(), sys::now());
     loop {
         let before = sys::now();
         if stop.wait_timeout(pause) {
