@@ -79,6 +79,8 @@ pub(crate) struct Uring {
     /// Ops in flight that wait for a peer.
     waiting: u32,
     limit: u32,
+    /// The most entries that a submission takes; 1 admits one op, also if it has a release.
+    capacity: usize,
     /// Entries queued since the last submission.
     unsubmitted: u32,
     /// Positioned reads and writes among them.
@@ -134,6 +136,10 @@ impl Uring {
         }
         let polled = options.iopoll.then(|| PolledRing::make(options)).transpose();
         let polled = polled.map_err(setup_error::explain)?.map(Box::new);
+        let capacity = match options.entries {
+            1 => 1,
+            _ => ring.params().sq_entries() as usize,
+        };
         let mut uring = Uring {
             ring,
             id: DriverId::new(),
@@ -144,6 +150,7 @@ impl Uring {
             in_flight: 0,
             waiting: 0,
             limit: options.in_flight_limit,
+            capacity,
             unsubmitted: 0,
             unsubmitted_disk: 0,
             unsubmitted_releases: 0,

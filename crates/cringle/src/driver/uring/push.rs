@@ -92,6 +92,7 @@ impl Uring {
             // A disk gets the first group early.
             let most = if self.disk_answers { DISK_GROUP as usize } else { slots.len() };
             let most = (slots.len() - pushed).min(self.room() as usize).min(most);
+            let most = most.min(self.capacity);
             let group = fitting(&slots[pushed..pushed + most], space);
             if group.is_empty() {
                 break;
@@ -195,7 +196,7 @@ impl Uring {
     /// Queues an entry. Submits first if the queue is full.
     #[inline(always)]
     pub(super) fn push_entry(&mut self, entry: impl FnOnce() -> Entry) -> Result<(), Full> {
-        if self.ring.submission().is_full() {
+        if self.ring.submission().len() >= self.capacity {
             self.make_space();
         }
         // SAFETY: what the entry points to outlives its last cqe. For an op of a fiber that is I1,

@@ -43,7 +43,8 @@ impl UringOptions {
 /// Makes the ring. Returns it with those of the wanted features that it has.
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     let mut features = compatible(options.features, options.sqpoll.is_some());
-    let (sq, cq) = (options.entries, options.cq_entries());
+    // An op and its release are submitted together.
+    let (sq, cq) = (options.entries.max(2), options.cq_entries());
     let ring = match make_when_freed(sq, cq, features, options.sqpoll) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
             features = probe_setup(features, options.sqpoll);

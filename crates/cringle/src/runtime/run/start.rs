@@ -195,10 +195,9 @@ impl WorkerSetup<'_> {
             return Ok(Driver::Sim(Box::new(sim)));
         }
         if self.shared.no_ring().is_none() {
-            // An op and its release are submitted together.
-            let entries = self.run.ring.entries.max(2);
-            let options = UringOptions { entries, ..self.run.ring.clone() };
-            return Uring::new(&options, self.bell).map(Driver::Uring).map_err(StartError::Ring);
+            return Uring::new(&self.run.ring, self.bell)
+                .map(Driver::Uring)
+                .map_err(StartError::Ring);
         }
         let (storage, unbounded) = (&self.shared.call_pool, &self.shared.unblock_pool);
         let pools = Pools { storage: Arc::clone(storage), unbounded: Arc::clone(unbounded) };
