@@ -118,7 +118,7 @@ impl Uring {
 
     fn free_entries(&mut self) -> usize {
         let queue = self.ring.submission();
-        queue.capacity() - queue.len()
+        if queue.len() < self.capacity { queue.capacity() - queue.len() } else { 0 }
     }
 
     /// Queues ops for which the caller has checked the room and the space.
@@ -198,6 +198,9 @@ impl Uring {
     pub(super) fn push_entry(&mut self, entry: impl FnOnce() -> Entry) -> Result<(), Full> {
         if self.ring.submission().len() >= self.capacity {
             self.make_space();
+            if self.free_entries() == 0 {
+                return Err(Full);
+            }
         }
         // SAFETY: what the entry points to outlives its last cqe. For an op of a fiber that is I1,
         // by `push`'s contract. For the driver's own read it is I4: the buffer is a box of the
