@@ -31,11 +31,16 @@ impl Repairs {
         };
         self.left -= 1;
         match create_directories(parent, self.fsync) {
-            // Another process has removed one of them meanwhile.
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(Error::Io { source, .. }) if self.left > 0 && is_removed(&source) => Ok(()),
             created => created,
         }
     }
+}
+
+/// Whether the creation of directories may have failed because another process has removed one of
+/// them meanwhile. `AlreadyExists`: it existed for `mkdir`, but not for the look that follows.
+fn is_removed(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
 fn create_directories(parent: &Path, fsync: bool) -> Result<(), Error> {

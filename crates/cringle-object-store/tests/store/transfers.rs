@@ -7,7 +7,7 @@ use futures_executor::block_on;
 use futures_util::future::{join, join_all};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 #[test]
 fn conditional_calls_need_no_hard_links() {
@@ -93,6 +93,45 @@ fn puts_succeed_beside_deletes_of_the_prefix() {
         }
     });
     assert!(fixture.files().is_empty());
+}
+
+/// `mkdir` finds a directory, and the look that follows does not: a delete has removed it.
+#[test]
+fn directory_that_is_removed_meanwhile_is_created_again() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let store = LocalStore::new_with_prefix(&faulty.at).unwrap();
+    let (from, to) = (Path::from("victims/victim"), Path::from("victims/victims/victim"));
+    for call in 0..6 {
+        faulty.set(Rules::default());
+        faulty.clear();
+        faulty.mkdir("victims");
+        faulty.put("victims/victim", b"strand");
+        faulty.set(Rules::failing(Op::Mkdir, libc::EEXIST, 0, 3));
+        let outcome = block_on(async {
+            let create = PutMode::Create.into();
+            match call {
+                0 => store.put(&to, "strand".into()).await.map(drop),
+                1 => store.put_opts(&to, "strand".into(), create).await.map(drop),
+                2 => store.copy(&from, &to).await,
+                3 => store.copy_if_not_exists(&from, &to).await,
+                4 => store.rename(&from, &to).await,
+                _ => store.rename_if_not_exists(&from, &to).await,
+            }
+        });
+        outcome.unwrap();
+        assert_eq!(faulty.fired(), [Op::Mkdir; 3], "{call}");
+        assert_eq!(faulty.get("victims/victims/victim").unwrap().0, b"strand", "{call}");
+    }
+}
+
+#[test]
+fn dangling_link_is_named_as_no_directory() {
+    let fixture = Fixture::new(|builder| builder);
+    symlink("nowhere", fixture.directory.path().join("link")).unwrap();
+    let put = block_on(fixture.store.put(&"link/object".into(), "strand".into()));
+    let text = put.unwrap_err().to_string();
+    assert!(text.contains("/link: cannot create the directory: File exists"), "{text}");
 }
 
 #[test]
