@@ -60,13 +60,17 @@
 //!   not exist although its directory does, as in `/proc`, and on exfat for names that it refuses,
 //!   `LocalFileSystem` tries for ever.
 //! - File systems without hard links, as vfat and exfat, do. There a copy copies the bytes, and
-//!   `PutMode::Create`, `copy_if_not_exists` and `rename_if_not_exists` need
+//!   `PutMode::Create` and `copy_if_not_exists` need
 //!   [`rename_noreplace`](cringle::fs::rename_noreplace); on a file system that has neither, they
-//!   fail. (With hard links, `rename_if_not_exists` links and then removes the old name: after a
-//!   crash between the two, the object has both.)
+//!   fail.
+//! - `rename_if_not_exists` is one step, by `rename_noreplace`. File systems without it (NFS, FUSE
+//!   servers without `rename2`) get a hard link, and then lose the old name. There the object has
+//!   both names after a crash between the two; and if several calls rename one object to different
+//!   names at once, one succeeds, but the names of the others may remain, too.
 //! - Copies to another file system copy the bytes.
 //! - `rename` onto a copy of the object removes the old name: `rename(2)` does nothing to two names
-//!   of one file.
+//!   of one file. (If another caller copies one of the names onto the other at the same time, the
+//!   old name may remain.)
 //! - FIFOs, devices and sockets are no objects, as in `list`: `get` returns `NotFound`, and does
 //!   not wait for the writer of a FIFO.
 

@@ -78,13 +78,11 @@ pub(crate) enum Named {
     Renamed,
 }
 
-/// Gives a file a name that does not exist yet: by a hard link, or where the file system has none
-/// by a rename.
+/// Gives a staging file a name that does not exist yet: by a hard link, or where the file system
+/// has none by a rename.
 pub(crate) fn name_anew(from: &Path, to: &Path) -> io::Result<Named> {
     match fs::hard_link(from, to) {
-        Err(e) if is_no_link(&e) && !is_directory(from) => {
-            fs::rename_noreplace(from, to).map(|()| Named::Renamed)
-        }
+        Err(e) if is_no_link(&e) => fs::rename_noreplace(from, to).map(|()| Named::Renamed),
         linked => linked.map(|()| Named::Linked),
     }
 }
@@ -97,7 +95,9 @@ pub(crate) fn is_no_link(e: &io::Error) -> bool {
     errno.is_some_and(|errno| [EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV].contains(&errno))
 }
 
-/// `linkat` refuses directories by `EPERM`, too.
-fn is_directory(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+/// Whether the error of `rename_noreplace` may mean that the file system does not support it.
+pub(crate) fn is_no_noreplace(e: &io::Error) -> bool {
+    use Errno::{EINVAL, ENOSYS, EOPNOTSUPP};
+    let errno = e.raw_os_error().map(Errno::from_raw);
+    errno.is_some_and(|errno| [EINVAL, ENOSYS, EOPNOTSUPP].contains(&errno))
 }

@@ -5,7 +5,7 @@
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::meta::open_file;
-use crate::names::{Named, Repairs, is_no_link, name_anew, sync_directory};
+use crate::names::{Repairs, is_no_link, is_no_noreplace, sync_directory};
 use crate::staging::{Publish, Staging, random_number, staging_path};
 use cringle::fs;
 use std::io;
@@ -36,10 +36,7 @@ impl Transfer {
         self.explain(self.is_there().and_then(|()| match self.how {
             Publish::Replace => self.rename_with(|| self.rename_over()),
             Publish::Create => {
-                self.rename_with(|| match name_anew(&self.from, &self.to)? {
-                    Named::Linked => fs::remove_file(&self.from),
-                    Named::Renamed => Ok(()),
-                })?;
+                self.rename_with(|| self.rename_anew())?;
                 let above = self.from.ancestors().skip(1).take(cleanup);
                 above.map(fs::remove_dir).find(Result::is_err);
                 Ok(())
@@ -130,16 +127,40 @@ impl Transfer {
         if self.from.parent() == self.to.parent() { Ok(()) } else { self.sync(&self.from) }
     }
 
+    /// One step, so that of several renames of one object one succeeds, and the others leave
+    /// nothing. Where the file system has no such call, there are two steps.
+    fn rename_anew(&self) -> io::Result<()> {
+        let (from, to) = (&self.from, &self.to);
+        if fs::symlink_metadata(from)?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        match fs::rename_noreplace(from, to) {
+            Err(e) if is_no_noreplace(&e) => {
+                fs::hard_link(from, to).map_err(|link| if is_no_link(&link) { e } else { link })?;
+                fs::remove_file(from)
+            }
+            renamed => renamed,
+        }
+    }
+
     /// `rename(2)` does nothing if both names are of one file, which they are after a copy. Then
     /// the old name is taken away first, by another rename: what is put there meanwhile is not
     /// lost.
+    ///
+    /// The look comes before the rename. A look behind it could not distinguish an old name that
+    /// the rename has left from one that another caller has copied back, which has to stay. So if
+    /// another caller makes a copy from one name to the other between the look and the rename, the
+    /// old name remains.
     fn rename_over(&self) -> io::Result<()> {
         let (from, to) = (&self.from, &self.to);
-        fs::rename(from, to)?;
+        match fs::rename_noreplace(from, to) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists || is_no_noreplace(&e) => {}
+            renamed => return renamed,
+        }
         let identity = |path| fs::symlink_metadata(path).map(|m| (m.dev(), m.ino(), m.nlink() > 1));
-        let (Ok(left), Ok(renamed)) = (identity(from), identity(to)) else { return Ok(()) };
-        if from == to || left != renamed || !left.2 {
-            return Ok(());
+        let (one, other) = (identity(from)?, identity(to).ok());
+        if from == to || Some(one) != other || !one.2 {
+            return fs::rename(from, to);
         }
         let aside = staging_path(to, random_number());
         fs::rename(from, &aside)?;

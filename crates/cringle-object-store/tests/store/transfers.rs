@@ -7,7 +7,9 @@ use futures_executor::block_on;
 use futures_util::future::{join, join_all};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 #[test]
 fn conditional_calls_need_no_hard_links() {
@@ -132,6 +134,89 @@ fn dangling_link_is_named_as_no_directory() {
     let put = block_on(fixture.store.put(&"link/object".into(), "strand".into()));
     let text = put.unwrap_err().to_string();
     assert!(text.contains("/link: cannot create the directory: File exists"), "{text}");
+}
+
+#[test]
+fn one_of_several_renames_of_an_object_succeeds() {
+    let fixture = Fixture::new(|builder| builder);
+    let store = &fixture.store;
+    block_on(async {
+        for _ in 0..100 {
+            store.put(&"one".into(), "strand".into()).await.unwrap();
+            let rename = async |n: u32| {
+                store.rename_if_not_exists(&"one".into(), &format!("{n}/new").into()).await
+            };
+            let renames = join_all((0..6).map(rename)).await;
+            let is_done: Vec<_> = (0..6).filter(|&n| renames[n].is_ok()).collect();
+            assert_eq!(fixture.files(), [format!("{}/new", is_done[0])]);
+            assert_eq!(is_done.len(), 1);
+            let errors = renames.iter().filter_map(|rename| rename.as_ref().err());
+            assert!(errors.into_iter().all(|e| matches!(e, Error::NotFound { .. })));
+            store.delete(&format!("{}/new", is_done[0]).into()).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn renames_need_no_call_that_replaces_nothing() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let store = LocalStore::new_with_prefix(&faulty.at).unwrap();
+    let [one, two, three] =
+        ["victims/victim1", "victims/victim2", "victims/victim3"].map(Path::from);
+    block_on(async {
+        for errno in [libc::EINVAL, libc::EOPNOTSUPP] {
+            faulty.set(Rules::default());
+            faulty.clear();
+            faulty.mkdir("victims");
+            faulty.put("victims/victim1", b"strand");
+            faulty.put("victims/victim2", b"rope");
+            faulty.set(Rules::failing(Op::Rename, errno, 0, ALWAYS));
+            let refused = store.rename_if_not_exists(&one, &two).await.unwrap_err();
+            assert!(matches!(refused, Error::AlreadyExists { .. }), "{refused}");
+            store.rename_if_not_exists(&one, &three).await.unwrap();
+            assert_eq!(faulty.names("victims"), ["victim2", "victim3"]);
+            // The first of the two renames is the one that is refused.
+            faulty.set(Rules::failing(Op::Rename, errno, 0, 1));
+            store.rename(&three, &one).await.unwrap();
+            assert_eq!(faulty.fired(), [Op::Rename]);
+            assert_eq!(faulty.names("victims"), ["victim1", "victim2"]);
+        }
+    });
+}
+
+#[test]
+fn directories_are_not_renamed_as_objects() {
+    let fixture = Fixture::new(|builder| builder);
+    block_on(async {
+        fixture.store.put(&"a/object".into(), "strand".into()).await.unwrap();
+        fixture.store.rename_if_not_exists(&"a".into(), &"b".into()).await.unwrap_err();
+    });
+    assert_eq!(fixture.files(), ["a/object"]);
+}
+
+/// A hard link is the copy of another process, which finds the rename between two of its calls.
+#[test]
+fn copy_made_back_during_a_rename_stays() {
+    let fixture = Fixture::new(|builder| builder);
+    let path = |name| fixture.directory.path().join(name);
+    for _ in 0..300 {
+        block_on(fixture.store.put(&"one".into(), "strand".into())).unwrap();
+        let is_renamed = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while let Err(e) = std::fs::hard_link(path("two"), path("one")) {
+                    assert_eq!(e.kind(), ErrorKind::NotFound);
+                    assert!(!is_renamed.load(SeqCst) || !path("one").exists());
+                }
+            });
+            let renamed = block_on(fixture.store.rename(&"one".into(), &"two".into()));
+            is_renamed.store(true, SeqCst);
+            renamed.unwrap();
+        });
+        assert_eq!(fixture.files(), ["one", "two"]);
+        block_on(fixture.store.delete(&"two".into())).unwrap();
+    }
 }
 
 #[test]
