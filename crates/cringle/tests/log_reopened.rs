@@ -1,12 +1,46 @@
 //! A `block::Log` that is opened again after its process or its disk has failed: what the kernel
 //! still holds then. `tests/log.rs` has the rest.
 
+mod child;
 mod disk;
 
 use cringle::block::Log;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+
+/// SIGXFSZ would end the process.
+#[test]
+fn log_beyond_the_limit_of_file_sizes_is_read() {
+    child::must_succeed("log_beyond_the_limit_of_file_sizes_is_read", || {
+        let directory = disk::directory();
+        let path = directory.path().join("log");
+        let log = Log::open(&path, |_, _| Ok(())).unwrap();
+        for n in 0..100 {
+            log.append(&[n; 100]).unwrap();
+        }
+        drop(log);
+        let bytes = std::fs::read(&path).unwrap();
+        // SAFETY: no pointers are passed.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        child::limit(libc::RLIMIT_FSIZE, 1000).unwrap();
+        let read = || {
+            let mut firsts = Vec::new();
+            let replay = |_, record: &[u8]| {
+                firsts.push(record[0]);
+                Ok(())
+            };
+            let log = Log::open(&path, replay).unwrap();
+            assert_eq!(firsts, Vec::from_iter(0..100));
+            assert_eq!(log.check().unwrap_err().kind(), ErrorKind::FileTooLarge);
+            assert_eq!(log.append(b"more").unwrap_err().kind(), ErrorKind::FileTooLarge);
+        };
+        read();
+        cringle::run(read);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    });
+}
 
 /// The kernel releases the locks of a killed process some milliseconds after its end.
 #[test]

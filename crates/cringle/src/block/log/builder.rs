@@ -74,6 +74,9 @@ impl LogBuilder {
     /// [`Log::end`] is before them. Make space, and open the log again. (An empty file cannot
     /// become a log without space: that is an error of `open`.)
     ///
+    /// The same holds for a log that is larger than the process may make files (`RLIMIT_FSIZE`),
+    /// if the program ignores SIGXFSZ: that signal ends a process that writes beyond its limit.
+    ///
     /// The log has an exclusive lock ([`File::try_lock`]) where the file system has locks: drop a
     /// log that has failed before you open it again. The log is the file that has this name once
     /// the lock is acquired, so the owner of the lock may rename or remove the file.

@@ -30,8 +30,9 @@
 //! # Refused writes
 //!
 //! The cut comes first, because it frees space. If the file system refuses any of the writes and
-//! syncs for want of space, or because it is read-only, then the log is open for reading only. The
-//! next recovery repeats everything.
+//! syncs for want of space, or because it is read-only, or the file is larger than the process may
+//! write (`RLIMIT_FSIZE`), then the log is open for reading only. The next recovery repeats
+//! everything.
 //!
 //! # The page cache
 //!
@@ -141,14 +142,14 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Returns the error if the file system has refused a write for want of space, or all writes.
+/// Returns the error if a write was refused for want of space or by a limit, or all writes are.
 fn refused(result: io::Result<()>) -> io::Result<Option<io::Error>> {
-    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let is_refusal =
+        |kind| matches!(kind, FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull);
     match result {
         Ok(()) => Ok(None),
-        Err(e) if matches!(e.kind(), QuotaExceeded | ReadOnlyFilesystem | StorageFull) => {
-            Ok(Some(e))
-        }
+        Err(e) if is_refusal(e.kind()) => Ok(Some(e)),
         Err(e) => Err(e),
     }
 }
