@@ -99,8 +99,9 @@ const THREADS_SLICE: Duration = Duration::from_millis(1);
 ///
 /// # Dropping
 ///
-/// Dropped on a fiber, the file is unmapped and closed by one of these threads, soon after;
-/// elsewhere by the calling thread.
+/// Dropped on a fiber, the file is unmapped and closed by one of these threads, soon after: until
+/// then its locks last, and its file system is in use. Dropped elsewhere, it is unmapped and closed
+/// by the calling thread.
 pub struct MappedFile {
     /// `None` only while it is dropped.
     inner: Option<Arc<Inner>>,
