@@ -1,10 +1,9 @@
-//! Timed waits of a cancelled fiber, and the clock by which their callers go. Each waits for an
+//! Timed waits of a cancelled fiber. Each waits for an
 //! hour: a test that returns shows that the wait was ended.
 
 use crate::common::on_both_drivers;
 use cringle::{fiber, time};
 use libc::*;
-use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
@@ -12,6 +11,8 @@ use std::sync::mpsc;
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+mod clock;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_millis(2);
@@ -69,6 +70,11 @@ fn after_the_deadline(f: impl FnOnce()) {
         Ok(())
     })
     .unwrap();
+}
+
+/// Whether the next read of the clock is far from the right time.
+fn is_ahead() -> bool {
+    Instant::now() > time::now() + HOUR / 2
 }
 
 /// In an hour, by a clock.
@@ -308,6 +314,32 @@ fn event_loop_of_a_late_fiber_sees_no_error() {
     });
 }
 
+/// The timers of the loop may be those of other fibers.
+#[test]
+fn event_loop_does_not_pass_the_clock_on() {
+    on_both_drivers(|| {
+        let (instance, waker) = (Descriptor::epoll(), Descriptor::event(EFD_NONBLOCK));
+        instance.watch(&waker);
+        let mut event = epoll_event { events: 0, u64: 0 };
+        fiber::scope(|s| {
+            s.spawn(|| {
+                time::sleep(Duration::from_millis(50)).unwrap();
+                assert_eq!(waker.write(&1u64.to_ne_bytes()), 8);
+            });
+            after_the_deadline(|| {
+                let mut rounds = 0;
+                // SAFETY: the structure lives.
+                while unsafe { epoll_wait(instance.0, &mut event, 1, 3_600_000) } == 0 {
+                    assert!(!is_ahead());
+                    rounds += 1;
+                    assert!(rounds < 2000, "it spins");
+                }
+                assert_eq!({ event.u64 }, 5);
+            });
+        });
+    });
+}
+
 #[test]
 fn late_fiber_writes_a_byte_to_its_pipe() {
     on_both_drivers(|| {
@@ -337,83 +369,6 @@ fn poll_without_a_timeout_reports_the_cancel() {
             wait()
         });
         assert_eq!(cancelled, ECANCELED);
-    });
-}
-
-#[test]
-fn callers_that_read_their_clock_converge() {
-    on_both_drivers(|| {
-        let (_sender, receiver) = mpsc::channel::<()>();
-        let (nothing, never) = (Mutex::new(()), Condvar::new());
-        let waits = Cell::new(0);
-        for _ in 0..2 {
-            assert_eq!(
-                late(|| receiver.recv_timeout(HOUR)),
-                [Err(mpsc::RecvTimeoutError::Timeout); 2]
-            );
-            let outlasts = || {
-                let wait = never.wait_timeout_while(nothing.lock().unwrap(), HOUR, |()| true);
-                wait.unwrap().1.timed_out()
-            };
-            assert_eq!(late(outlasts), [true; 2]);
-            // As parking_lot waits.
-            late(|| {
-                let end = Instant::now() + HOUR;
-                while let Some(left) = end.checked_duration_since(Instant::now()) {
-                    thread::park_timeout(left);
-                    waits.set(waits.get() + 1);
-                }
-            });
-        }
-        assert!(waits.get() <= 4 * 2, "{} waits", waits.get());
-    });
-}
-
-#[test]
-fn clock_is_right_once_the_caller_has_seen_the_end() {
-    on_both_drivers(|| {
-        let (_sender, receiver) = mpsc::channel::<()>();
-        after_the_deadline(|| {
-            for _ in 0..3 {
-                receiver.recv_timeout(HOUR).unwrap_err();
-                // As the due time of a job for another fiber.
-                let due = Instant::now();
-                assert!(due < time::now() + HOUR / 2, "it is {:?} ahead", due - time::now());
-                thread::sleep(Duration::from_millis(3));
-                time::sleep(LIMIT).unwrap_err();
-            }
-            // A caller that goes by the result needs no clock.
-            let (nothing, never) = (Mutex::new(()), Condvar::new());
-            drop(never.wait_timeout(nothing.lock().unwrap(), 2 * HOUR).unwrap());
-            assert!(Instant::now() < time::now() + HOUR / 2);
-        });
-    });
-}
-
-#[test]
-fn loop_of_short_waits_reaches_its_end() {
-    on_both_drivers(|| {
-        after_the_deadline(|| {
-            let begun = Instant::now();
-            while begun.elapsed() < HOUR {
-                thread::sleep(Duration::from_secs(10));
-            }
-            assert!(time::now() < begun + HOUR, "it has waited");
-        });
-        // The region is left.
-        assert!(Instant::now() < time::now() + HOUR / 2);
-    });
-}
-
-#[test]
-fn waits_without_end_overflow_no_clock() {
-    on_both_drivers(|| {
-        after_the_deadline(|| {
-            for _ in 0..500 {
-                thread::sleep(Duration::from_millis(u64::MAX));
-                assert!(Instant::now() + HOUR > time::now());
-            }
-        });
     });
 }
 

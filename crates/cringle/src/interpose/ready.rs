@@ -11,7 +11,8 @@
 //! `poll` and `select` fail as other calls do: std, libpq and libmariadb report that. Event loops
 //! do not: tokio panics on any error of `epoll_wait` but `EINTR`, libuv and libzmq abort, and libuv
 //! does not take 0 for an answer there. So `epoll_wait` fails with `EINTR`; and if the loop only
-//! calls again, it waits.
+//! calls again, it waits. With a timeout, too, it leaves the clock alone: the timers of the loop may
+//! be those of other fibers, which would all be due.
 
 use super::call::{Call, OnFiber, Readiness};
 use super::held::LONGEST_WAIT;
@@ -121,7 +122,9 @@ fn wait_for_any(
     }
     match wait_for_event(call, set, deadline, attempt) {
         code if call.is_refusal(code) && deadline.is_some() => {
-            call.pass_until(deadline);
+            if late.is_none() {
+                call.pass_until(deadline);
+            }
             0
         }
         code if call.is_refusal(code) => late.unwrap_or(code),

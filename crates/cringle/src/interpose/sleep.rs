@@ -9,7 +9,8 @@ use super::call::{Call, OnFiber};
 use super::next;
 use super::ready::duration;
 use super::threads::is_own_clock;
-use crate::runtime::worker::Worker;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::worker::{Here, Worker};
 use crate::sys::{self, syscall};
 use libc::{clockid_t, timespec};
 use std::ffi::{c_int, c_uint};
@@ -118,7 +119,8 @@ pub(super) fn time_of(clock: clockid_t) -> Duration {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is borrowed for the call.
     unsafe { syscall!(SYS_clock_gettime, clock, &raw mut now) };
-    let lead = Worker::current().filter(|_| is_monotonic(clock));
+    let is_late = |(worker, fiber): &(Here, FiberRef)| !worker.surely_unwinds(*fiber);
+    let lead = Worker::current().filter(|_| is_monotonic(clock)).filter(is_late);
     let lead = lead.map_or(Duration::ZERO, |(_, fiber)| fiber.lead());
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32) + lead
 }
@@ -132,7 +134,8 @@ pub unsafe fn clock_gettime(on: OnFiber, clock: clockid_t, time: *mut timespec) 
     let result = unsafe { next::clock_gettime(clock, time) };
     if result == 0 && is_monotonic(clock) && !sys::is_own_look() {
         let lead = on.fiber().take_lead();
-        if !lead.is_zero() {
+        // No cancel ends the waits of a fiber that unwinds.
+        if !lead.is_zero() && !on.worker().surely_unwinds(on.fiber()) {
             // SAFETY: by the contract; libc has written it.
             let time = unsafe { &mut *time };
             let nsec = time.tv_nsec + libc::c_long::from(lead.subsec_nanos() as i32);

@@ -204,6 +204,10 @@ impl Worker {
         let scopes = fiber.regions().cancel(region, reason);
         if !was_cancelled {
             fiber.update_cancelled();
+            if fiber.is_cancelled() {
+                // A region around a shield may have left some.
+                fiber.reset_refusals();
+            }
             self.disturb(fiber);
         }
         for members in scopes {

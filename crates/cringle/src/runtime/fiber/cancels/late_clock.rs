@@ -2,15 +2,17 @@
 //!
 //! A cancel ends a timed wait of libc at once, as timed out. A caller that goes by this result
 //! sees the right time. A caller that reads its clock instead (`parking_lot`, std's channels) finds
-//! that it is too early, and waits for the rest. When a fiber waits *again* until about the same
-//! time, its next read of the clock shows the end of that wait; after the second repetition, and
-//! later ones, the next two reads do: std's channels read the clock twice. Then the time is right
-//! again. An `Instant` that reached another fiber or a thread, as the due time of a job, would
-//! delay it there by the length of the wait.
+//! that it is too early, and waits for the rest. When a fiber has read its clock and waits *again*
+//! until about the same time, its next read shows the end of that wait; after the second
+//! repetition, and later ones, the next two reads do: std's channels read the clock twice. Then the
+//! time is right again. An `Instant` that reached another fiber or a thread, as the due time of a
+//! job, would delay it there by the length of the wait.
 //!
 //! A loop of short waits until a far time does not end so. After [`PATIENCE`] refused calls the
 //! clock stays ahead, by the sum of the waits that were ended since, until the fiber leaves the
-//! cancelled region.
+//! cancelled region. A wait after a read counts as at least the sum before, until that is
+//! [`DOUBLED`]: a loop that reads its clock ends after few waits, at the cost of a lead of less
+//! than twice its time. Waits whose caller goes by the result count for their length only.
 
 use crate::runtime::fiber::Fiber;
 use std::time::{Duration, Instant};
@@ -21,17 +23,27 @@ const PATIENCE: u32 = 64;
 const READS: u32 = 2;
 /// Two waits end at about the same time if they differ by less: `poll` counts milliseconds.
 const SAME: Duration = Duration::from_millis(2);
-/// The farthest that a clock is ahead: a century, beyond which callers' sums may overflow.
+/// The lead until which waits double it.
+const DOUBLED: Duration = Duration::from_secs(3600);
+/// The farthest that the clock stays ahead: a century, beyond which callers' sums of nanoseconds
+/// may overflow.
 const FARTHEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// The farthest that the end of a wait is ahead: half of what the kernel's seconds can say. Only a
+/// caller that waits for so long sees it.
+const FARTHEST_END: Duration = Duration::from_secs(1 << 62);
 
 /// See the module.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LateClock {
+    /// By how much it stays ahead.
+    stays: Duration,
+    /// By how much the next reads are ahead.
     lead: Duration,
-    stays: bool,
-    /// The next reads that are ahead, if the clock does not stay so.
+    /// The number of these reads.
     reads: u32,
     repetitions: u32,
+    /// Whether the clock was read since the last ended wait.
+    was_read: bool,
     /// When the last ended wait would have ended.
     end: Option<Instant>,
 }
@@ -39,31 +51,29 @@ pub(super) struct LateClock {
 impl LateClock {
     fn end_wait(&mut self, now: Instant, end: Instant, refusals: u32) {
         let left = end.saturating_duration_since(now);
-        if self.stays || refusals > PATIENCE {
-            let before = if self.stays { self.lead } else { Duration::ZERO };
-            self.lead = before.saturating_add(left).min(FARTHEST);
-            self.stays = true;
-            return;
-        }
         let is_same = |before: Instant| {
             end.saturating_duration_since(before).max(before.saturating_duration_since(end)) < SAME
         };
-        let repeats = self.end.replace(end).is_some_and(is_same);
+        let was_read = std::mem::take(&mut self.was_read);
+        let repeats = self.end.replace(end).is_some_and(is_same) && was_read;
         self.repetitions = if repeats { self.repetitions + 1 } else { 0 };
         self.reads = self.repetitions.min(READS);
-        self.lead = left.min(FARTHEST);
+        self.lead = self.stays.saturating_add(left).min(FARTHEST_END);
+        if !self.stays.is_zero() || refusals > PATIENCE {
+            let least = self.stays.min(DOUBLED.saturating_sub(self.stays));
+            let step = if was_read { left.max(least) } else { left };
+            self.stays = self.stays.saturating_add(step).min(FARTHEST);
+        }
     }
 
     fn read(&mut self) -> Duration {
-        if self.stays {
-            return self.lead;
-        }
+        self.was_read = true;
         match self.reads.checked_sub(1) {
             Some(left) => {
                 self.reads = left;
-                self.lead
+                self.lead.max(self.stays)
             }
-            None => Duration::ZERO,
+            None => self.stays,
         }
     }
 }
@@ -76,8 +86,8 @@ impl Fiber {
         self.refusals.clock.set(clock);
     }
 
-    /// Returns by how much a read of the clock is ahead, for the one read that follows. A signal
-    /// handler may call it in the middle of a change of the regions.
+    /// Returns by how much a read of the clock is ahead, for the one read that follows, unless the
+    /// fiber unwinds. A signal handler may call it in the middle of a change of the regions.
     #[inline]
     pub(crate) fn take_lead(&self) -> Duration {
         if self.cancelled.get() { self.take_late_lead() } else { Duration::ZERO }
@@ -91,10 +101,9 @@ impl Fiber {
         lead
     }
 
-    /// Returns by how much the clock stays ahead.
+    /// Returns by how much the clock stays ahead, unless the fiber unwinds.
     pub(crate) fn lead(&self) -> Duration {
-        let clock = self.refusals.clock.get();
-        if clock.stays && self.cancelled.get() { clock.lead } else { Duration::ZERO }
+        if self.cancelled.get() { self.refusals.clock.get().stays } else { Duration::ZERO }
     }
 }
 
@@ -120,21 +129,53 @@ mod tests {
     }
 
     #[test]
+    fn waits_without_a_read_repeat_nothing() {
+        let (mut clock, begun) = (LateClock::default(), Instant::now());
+        for _ in 0..5 {
+            clock.end_wait(begun, begun + WAIT, 1);
+        }
+        assert_eq!([clock.read(), clock.read()], [Duration::ZERO; 2]);
+    }
+
+    #[test]
     fn clock_stays_ahead_after_many_refusals() {
         let (mut clock, begun) = (LateClock::default(), Instant::now());
         for waits in 1..10 {
             clock.end_wait(begun, begun + WAIT, PATIENCE + 1);
-            assert_eq!([clock.read(), clock.read(), clock.read()], [WAIT * waits; 3]);
+            assert_eq!(clock.stays, WAIT * waits);
         }
+        assert_eq!([clock.read(), clock.read(), clock.read()], [WAIT * 9; 3]);
+    }
+
+    #[test]
+    fn waits_after_reads_double_the_lead_to_an_hour() {
+        let (mut clock, begun) = (LateClock::default(), Instant::now());
+        let mut lead_after = |wait| {
+            clock.end_wait(begun, begun + wait, PATIENCE + 1);
+            clock.read()
+        };
+        let short = Duration::from_millis(1);
+        for doubled in 0..21 {
+            assert_eq!(lead_after(short), short * (1 << doubled));
+        }
+        let leads = [(); 4].map(|()| lead_after(short));
+        assert_eq!(leads, [short * (1 << 21), DOUBLED, DOUBLED + short, DOUBLED + 2 * short]);
     }
 
     #[test]
     fn lead_has_a_limit() {
         let (mut clock, begun) = (LateClock::default(), Instant::now());
-        let far = begun + Duration::from_secs(1 << 55);
+        let wait = Duration::from_millis(u64::MAX);
         for refusals in 0..PATIENCE + 500 {
-            clock.end_wait(begun, far, refusals);
+            clock.end_wait(begun, begun + wait, refusals);
         }
-        assert_eq!(clock.read(), FARTHEST);
+        assert_eq!([clock.read(), clock.read()], [FARTHEST; 2]);
+        // A caller that waits beyond it sees the end.
+        clock.end_wait(begun, begun + wait, PATIENCE + 1);
+        assert_eq!([clock.read(), clock.read()], [FARTHEST + wait, FARTHEST]);
+        clock.end_wait(begun, begun + Duration::from_secs(1 << 62), PATIENCE + 1);
+        clock.read();
+        clock.end_wait(begun, begun + Duration::from_secs(1 << 62), PATIENCE + 1);
+        assert_eq!([clock.read(), clock.read()], [FARTHEST_END, FARTHEST]);
     }
 }
