@@ -1,5 +1,5 @@
-//! Timed waits of a cancelled fiber. Each waits for an
-//! hour: a test that returns shows that the wait was ended.
+//! Timed waits of a cancelled fiber. Each waits for an hour: a test that returns shows that the
+//! wait was ended.
 
 use crate::common::on_both_drivers;
 use cringle::{fiber, time};
