@@ -413,3 +413,31 @@ fn program_starts_once_its_writer_closes() {
         });
     });
 }
+
+/// The action finds the file that the attempt before it has created.
+#[test]
+fn busy_program_is_busy_whatever_an_action_finds() {
+    on_both_drivers(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name| directory.path().join(name);
+        std::fs::copy("/bin/true", path("program")).unwrap();
+        let _writer = std::fs::File::options().write(true).open(path("program")).unwrap();
+        let text = |name| CString::new(path(name).as_os_str().as_bytes()).unwrap();
+        let (program, out) = (text("program"), text("out"));
+        let arguments = [program.as_ptr().cast_mut(), null_mut()];
+        // SAFETY: the contracts of the calls: all memory is this function's.
+        let code = unsafe {
+            let actions: *mut posix_spawn_file_actions_t = &mut zeroed();
+            posix_spawn_file_actions_init(actions);
+            let flags = O_CREAT | O_EXCL | O_WRONLY;
+            posix_spawn_file_actions_addopen(actions, 1, out.as_ptr(), flags, 0o600);
+            let (mut child, none) = (0, [null_mut()]);
+            let (attributes, argv) = (null(), arguments.as_ptr());
+            let started =
+                posix_spawn(&mut child, program.as_ptr(), actions, attributes, argv, none.as_ptr());
+            posix_spawn_file_actions_destroy(actions);
+            started
+        };
+        assert_eq!((code, path("out").exists()), (ETXTBSY, true));
+    });
+}

@@ -43,8 +43,13 @@ spawns!(posix_spawn, posix_spawnp);
 
 fn spawn(on: OnFiber, start: impl Fn() -> c_int) -> c_int {
     let is_busy = |&code: &c_int| code == libc::ETXTBSY;
+    let start = || match start() {
+        0 => Ok(()),
+        code => Err(code),
+    };
     on.call_for_code(|call| {
-        -repeat_while_busy(call.worker(), call.fiber(), is_busy, start) as isize
+        let started = repeat_while_busy(call.worker(), call.fiber(), is_busy, start);
+        started.map_or_else(|code| -code as isize, |()| 0)
     })
 }
 

@@ -12,19 +12,28 @@ use crate::runtime::worker::Here;
 /// The pauses before the start fails: 8 turns of the worker, and 12 sleeps of 63 ms altogether.
 const PAUSES: u32 = 20;
 
-/// Attempts to start a program until its result is not busy, or the fiber is cancelled.
-pub(crate) fn repeat_while_busy<T>(
+/// Attempts to start a program until it is not busy, or the fiber is cancelled.
+///
+/// An attempt has effects, which may fail the next one: an action that creates a file does not find
+/// it absent twice. So if an attempt after a busy one fails otherwise, the program was busy.
+pub(crate) fn repeat_while_busy<T, E>(
     worker: Here,
     fiber: FiberRef,
-    is_busy: impl Fn(&T) -> bool,
-    mut start: impl FnMut() -> T,
-) -> T {
+    is_busy: impl Fn(&E) -> bool,
+    mut start: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let mut backoff = Backoff::default();
+    let mut busy = None;
     for _ in 0..PAUSES {
-        let started = start();
-        if !is_busy(&started) || backoff.pause(worker, fiber).is_err() {
-            return started;
+        match start() {
+            Err(e) if is_busy(&e) => {
+                if backoff.pause(worker, fiber).is_err() {
+                    return Err(e);
+                }
+                busy = Some(e);
+            }
+            result => return result.map_err(|e| busy.unwrap_or(e)),
         }
     }
-    start()
+    start().map_err(|e| busy.unwrap_or(e))
 }

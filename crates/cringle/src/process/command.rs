@@ -256,10 +256,7 @@ impl Command {
             return Err(fiber.cancel_error());
         }
         let start = || worker.shared().unpinned(|| plainly(|| self.std.spawn()));
-        let is_busy = |started: &io::Result<_>| {
-            let error = started.as_ref().err();
-            error.is_some_and(|e| e.kind() == io::ErrorKind::ExecutableFileBusy)
-        };
+        let is_busy = |e: &io::Error| e.kind() == io::ErrorKind::ExecutableFileBusy;
         repeat_while_busy(worker, fiber, is_busy, start).map(Child::new)
     }
 
