@@ -115,6 +115,7 @@ fn joins_have_their_errors() {
             assert_eq!(pthread_timedjoin_np(thread, null_mut(), &past), ETIMEDOUT);
             assert_eq!(pthread_clockjoin_np(thread, null_mut(), CLOCK_MONOTONIC, &past), ETIMEDOUT);
             assert_eq!(pthread_join(pthread_self(), null_mut()), EDEADLK);
+            assert_eq!(pthread_tryjoin_np(pthread_self(), null_mut()), EBUSY);
             assert_eq!(pthread_cancel(thread), ENOTSUP);
             let kill = |signal| pthread_kill(thread, signal);
             assert_eq!([0, SIGUSR1, 65, -1].map(kill), [0, ENOTSUP, EINVAL, EINVAL]);

@@ -191,7 +191,10 @@ unsafe fn join(
         Some(thread) if matches!(patience, Patience::None) && !is_over(&thread) => {
             return libc::EBUSY;
         }
-        _ if is_own => return libc::EDEADLK,
+        _ if is_own => {
+            // It has not ended: it calls this.
+            return if matches!(patience, Patience::None) { libc::EBUSY } else { libc::EDEADLK };
+        }
         Some(thread) => thread,
         // Of another fiber there is no end to wait for.
         None => return libc::EINVAL,
