@@ -4,7 +4,7 @@
 //! [`KEEP_ALIVE`], or with the pool.
 
 use crate::sys::lock::{Condvar, Mutex, MutexGuard};
-use crate::sys::plainly;
+use crate::sys::{LibraryThread, plainly};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ impl Pool {
     fn work(&self) {
         // A failure is ignored: on the core that the thread inherited it is slower, but correct.
         let _ = crate::sys::set_affinity(&self.cpus);
+        let _thread = LibraryThread::begin();
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {

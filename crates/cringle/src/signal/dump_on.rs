@@ -56,6 +56,7 @@ fn dump_into(signals: &[Signal], path: Option<PathBuf>) -> io::Result<DumpGuard>
     let printer = path.is_none().then(|| Printer::new(signals));
     let number = printer.as_ref().map(|printer| printer.number);
     let watcher = Watcher::start("cringle-dump", listener, move |watch| {
+        let _thread = sys::LibraryThread::begin();
         while let Ok(Some(signal)) = watch.wait(Listener::take) {
             match (&path, number) {
                 (Some(path), _) => append(path, &text_of(signal, &dump_all())),

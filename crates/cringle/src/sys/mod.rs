@@ -17,6 +17,7 @@ pub(crate) mod debug_info;
 mod explained;
 mod file_kind;
 pub(crate) mod fork;
+mod library_threads;
 pub(crate) mod lock;
 pub(crate) mod mapped_copy;
 pub(crate) mod mapping;
@@ -39,6 +40,7 @@ pub(crate) use file_kind::{
     Description, FileKind, ReadTiming, Refusals, WaitsFor, description, direct_alignment,
     file_kind, file_kind_of_described, file_kind_with, read_timing, refusals,
 };
+pub(crate) use library_threads::{LibraryThread, is_library_thread};
 pub(crate) use memory::read_own;
 pub(crate) use owned::Owned;
 #[cfg(feature = "interpose")]

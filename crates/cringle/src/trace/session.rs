@@ -196,7 +196,10 @@ impl Session {
             writer: Signal::new(),
         });
         let writer_session = Arc::clone(&session);
-        let work = move || Writer::new(file, writer_session).run();
+        let work = move || {
+            let _thread = sys::LibraryThread::begin();
+            Writer::new(file, writer_session).run()
+        };
         let thread = std::thread::Builder::new().name("cringle-trace".into()).spawn(work);
         let thread = thread.map_err(|e| {
             io::Error::new(e.kind(), format!("cannot start the writer thread of the trace: {e}"))

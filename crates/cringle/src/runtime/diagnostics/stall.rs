@@ -90,28 +90,30 @@ fn all_wait(shared: &Shared) -> bool {
 /// Whether the process has threads that are neither workers nor known to wake no fiber; also if
 /// that cannot be read.
 fn has_other_threads(shared: &Shared) -> bool {
-    /// By the names that the kernel has. A pool's thread acts for a fiber, which waits for it. The
-    /// kernel makes the last ones for rings.
-    const HARMLESS: [&str; 7] = [
-        "cringle-watch",
-        "cringle-trace",
-        "cringle-dump",
-        "cringle-unblock",
-        "cringle-call",
-        "cringle-map",
-        "iou-",
-    ];
     let is_other = |entry: std::io::Result<std::fs::DirEntry>| {
-        let entry = entry.ok()?;
-        let thread = entry.file_name().to_str()?.parse().ok()?;
-        let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+        let thread = entry.ok()?.file_name().to_str()?.parse().ok()?;
         let is_worker = shared.peers.iter().any(|peer| peer.counters.is_thread(thread));
-        Some(!is_worker && !HARMLESS.iter().any(|harmless| name.starts_with(harmless)))
+        Some(!is_worker && !is_harmless(thread)?)
     };
     plainly(|| match std::fs::read_dir("/proc/self/task") {
         Ok(mut entries) => entries.any(|entry| is_other(entry).unwrap_or(true)),
         Err(_) => true,
     })
+}
+
+/// Whether a thread wakes no fiber by itself. (That of a pool acts for a fiber, which waits for it.)
+fn is_harmless(thread: i32) -> Option<bool> {
+    Some(sys::is_library_thread(thread) || is_of_a_ring(thread)?)
+}
+
+/// Whether the kernel has made the thread for a ring.
+fn is_of_a_ring(thread: i32) -> Option<bool> {
+    /// The kernel's `PF_IO_WORKER`. (Another flag, before such threads were those of a process.)
+    const IO_WORKER: u32 = 0x10;
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    let (name, state) = stat.rsplit_once(") ")?;
+    let flags: u32 = state.split_whitespace().nth(6)?.parse().ok()?;
+    Some(name.contains("(iou-") && flags & IO_WORKER != 0)
 }
 
 /// Whether each fiber waits for something that only another fiber could do.
@@ -186,6 +188,22 @@ mod tests {
         ];
         assert!(suspected(waits.into_iter().map(fiber).collect()));
         assert!(!suspected(Vec::new()));
+    }
+
+    #[test]
+    fn only_threads_of_the_library_are_harmless() {
+        let is_harmless_here = || is_harmless(sys::thread_number());
+        let harmless = |name: Option<&str>| {
+            let thread = std::thread::Builder::new();
+            let thread = name.map_or(thread, |name| std::thread::Builder::new().name(name.into()));
+            thread.spawn(is_harmless_here).unwrap().join().unwrap()
+        };
+        // A thread without a name has its creator's.
+        let in_pool = || (is_harmless_here(), harmless(None));
+        let found = crate::run(|| crate::fiber::unblock(in_pool));
+        assert_eq!(found, (Some(true), Some(false)));
+        let others = [Some("cringle-callback"), Some("cringle-unblock"), Some("iou-wrk-1")];
+        assert_eq!(others.map(harmless), [Some(false); 3]);
     }
 
     #[test]

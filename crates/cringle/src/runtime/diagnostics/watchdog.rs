@@ -100,9 +100,12 @@ impl Watchdog {
         let stop = Arc::new(Signal::new());
         let (theirs, shared) = (Arc::clone(&stop), Arc::clone(shared));
         let thread = std::thread::Builder::new().name("cringle-watch".into());
-        let watch = move || match watched {
-            Watched::Running(limit) => watch(&shared, limit, &theirs),
-            Watched::Locks => watch_locks(&shared, &theirs),
+        let watch = move || {
+            let _thread = sys::LibraryThread::begin();
+            match watched {
+                Watched::Running(limit) => watch(&shared, limit, &theirs),
+                Watched::Locks => watch_locks(&shared, &theirs),
+            }
         };
         let thread = thread.spawn(watch).ok()?;
         Some(Watchdog { stop, thread: Some(thread) })
