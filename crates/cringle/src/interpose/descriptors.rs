@@ -88,8 +88,8 @@ unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
         let may_suspend =
             || call.worker().driver().try_borrow_mut().is_ok_and(|d| !d.is_simulated());
         if sys::close_waits(fd) && may_suspend() {
-            // SAFETY: by the contract.
-            return unsafe { call.system_call_on_thread(libc::SYS_close, [fd as usize]) };
+            let closed = call.on_thread(|| sys::close_slowly(fd));
+            return closed.map_or_else(|e| call.code(&e), |()| 0);
         }
         // SAFETY: by the contract.
         unsafe { syscall!(SYS_close, fd) }

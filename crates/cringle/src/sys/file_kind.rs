@@ -124,18 +124,21 @@ fn file_kind_of(fd: RawFd, flags: c_int, description: Description) -> FileKind {
     }
 }
 
+/// Attributes that file systems on disks and in memory report, and those of servers do not.
+pub(super) const DESCRIBED: u64 =
+    libc::STATX_ATTR_IMMUTABLE as u64 | libc::STATX_ATTR_APPEND as u64;
+
 /// Describes a file.
 ///
 /// File systems on disks and in memory report attributes, and FUSE does not. So one `statx`, at the
 /// cost of an `fstat`, shows that an ordinary file is not on FUSE.
 pub(crate) fn description(fd: RawFd) -> Description {
-    let described = libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND;
     let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
     match statx(fd, c"", libc::AT_EMPTY_PATH, libc::STATX_TYPE | libc::STATX_MODE, &mut out) {
         Ok(()) => {
             // SAFETY: an all-zero structure is valid, and the call has filled it.
             let out = unsafe { out.assume_init() };
-            let describes = out.stx_attributes_mask & described as u64 != 0;
+            let describes = out.stx_attributes_mask & DESCRIBED != 0;
             Description {
                 mode: out.stx_mode.into(),
                 describes_attributes: describes,

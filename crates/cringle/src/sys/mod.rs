@@ -50,9 +50,9 @@ pub(crate) use raw::syscall;
 #[cfg(feature = "sim")]
 pub(crate) use report::set_simulation_seed;
 pub(crate) use report::{report, with_process_number, write_to_stderr};
-pub(crate) use slow_close::close_waits;
 #[cfg(feature = "interpose")]
 pub(crate) use slow_close::file_system;
+pub(crate) use slow_close::{close_slowly, close_waits};
 #[cfg(feature = "sim")]
 pub(crate) use socket::is_unix_socket;
 pub(crate) use socket::{

@@ -14,11 +14,19 @@
 //!
 //! Other devices and other anonymous files of the kernel are taken for slow ones. Directories,
 //! pipes, other sockets, and the anonymous files that are named here do not wait.
+//!
+//! The worker asks no server. File systems on disks and in memory describe a file's attributes in
+//! its `statx`, and those of servers do not; others are asked for their kind where the file is
+//! closed, on a thread of the pool. The answer is kept for the device: for a second or two, because
+//! the next file system that is mounted gets the device's number.
 
-use super::{fstat, status_flags, syscall};
+use super::file_kind::DESCRIBED;
+use super::raw::result_of;
+use super::{coarse_ns, status_flags, statx, syscall};
 use std::ffi::c_int;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The anonymous files whose close does not wait.
 const QUICK: [&[u8]; 6] = [
@@ -30,22 +38,106 @@ const QUICK: [&[u8]; 6] = [
     b"anon_inode:[timerfd]",
 ];
 
+/// The kinds of file systems whose files have not [`DESCRIBED`] attributes.
+mod kind {
+    pub(super) const LOCAL: u64 = 1;
+    /// See [`has_triggers`](super::FileSystem::has_triggers).
+    pub(super) const WITH_TRIGGERS: u64 = 2;
+    pub(super) const OF_A_SERVER: u64 = 3;
+    pub(super) const MASK: u64 = 3;
+}
+
+/// What is known of devices: the device, the second, and the kind. Devices that share a place
+/// replace each other.
+static KNOWN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
 pub(crate) fn close_waits(fd: RawFd) -> bool {
-    let Some(stat) = fstat(fd) else { return false };
-    match stat.st_mode & libc::S_IFMT {
+    let Some(stat) = own_stat(fd) else { return false };
+    match u32::from(stat.stx_mode) & libc::S_IFMT {
         libc::S_IFSOCK => option(fd, libc::SO_DOMAIN) == libc::AF_PACKET || lingers(fd),
-        libc::S_IFREG => {
-            let system = file_system(fd);
-            system.waits_for_server(0)
-                || stat.st_nlink == 0 && stat.st_blocks > 0
-                || system.has_triggers() && status_flags(fd) & libc::O_ACCMODE != libc::O_RDONLY
-        }
+        libc::S_IFREG if stat.stx_nlink == 0 && stat.stx_blocks > 0 => true,
+        libc::S_IFREG => match is_described(&stat).then_some(kind::LOCAL).or(known(&stat)) {
+            Some(kind::LOCAL) => false,
+            Some(kind::WITH_TRIGGERS) => status_flags(fd) & libc::O_ACCMODE != libc::O_RDONLY,
+            _ => true,
+        },
         // Memory devices, as `/dev/null` and `/dev/urandom`, have the number 1.
-        libc::S_IFCHR => libc::major(stat.st_rdev) != 1,
+        libc::S_IFCHR => stat.stx_rdev_major != 1,
         libc::S_IFBLK => true,
         0 => !is_quick(fd),
         _ => false,
     }
+}
+
+/// Closes a file for which [`close_waits`], on a thread that may wait.
+pub(crate) fn close_slowly(fd: RawFd) -> io::Result<()> {
+    ask(fd);
+    // SAFETY: no pointers. The caller gives the descriptor up.
+    result_of(unsafe { syscall!(SYS_close, fd) }).map(drop)
+}
+
+/// What this machine knows of the file.
+fn own_stat(fd: RawFd) -> Option<libc::statx> {
+    const AT_STATX_DONT_SYNC: c_int = 0x4000;
+    let flags = libc::AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+    let mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK | libc::STATX_BLOCKS;
+    let mut out = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    statx(fd, c"", flags, mask, &mut out).ok()?;
+    // SAFETY: an all-zero structure is valid, and the call has filled it.
+    Some(unsafe { out.assume_init() })
+}
+
+fn is_described(stat: &libc::statx) -> bool {
+    stat.stx_attributes_mask & DESCRIBED != 0
+}
+
+/// The kernel's numbers have 12 and 20 bits.
+fn device(stat: &libc::statx) -> u64 {
+    u64::from(stat.stx_dev_major) << 20 | u64::from(stat.stx_dev_minor)
+}
+
+/// Seconds, nearly, of which 30 bits are used.
+fn second() -> u64 {
+    coarse_ns() >> 30
+}
+
+/// Returns the kind of a device that was asked not long ago.
+fn known(stat: &libc::statx) -> Option<u64> {
+    let device = device(stat);
+    let word = KNOWN[device as usize % KNOWN.len()].load(Ordering::Relaxed);
+    kind_in(word, device, second())
+}
+
+fn word_of(device: u64, second: u64, kind: u64) -> u64 {
+    device << 32 | second << 2 | kind
+}
+
+/// The kind of a server remains: a thread closes its files in any case.
+fn kind_in(word: u64, device: u64, now: u64) -> Option<u64> {
+    let (since, kind) = (word % (1 << 32) >> 2, word & kind::MASK);
+    let is_recent = kind == kind::OF_A_SERVER || now.wrapping_sub(since) < 2;
+    (word >> 32 == device && kind != 0 && is_recent).then_some(kind)
+}
+
+/// Asks for the kind of a file's device, if it is not known. May wait for a server.
+fn ask(fd: RawFd) {
+    let is_unknown = |stat: &libc::statx| {
+        u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFREG
+            && !is_described(stat)
+            && known(stat).is_none()
+    };
+    let Some(stat) = own_stat(fd).filter(is_unknown) else { return };
+    let system = file_system(fd);
+    let kind = match system.kind {
+        // No answer.
+        0 => return,
+        _ if system.waits_for_server(0) => kind::OF_A_SERVER,
+        _ if system.has_triggers() => kind::WITH_TRIGGERS,
+        _ => kind::LOCAL,
+    };
+    let device = device(&stat);
+    let word = word_of(device, second(), kind);
+    KNOWN[device as usize % KNOWN.len()].store(word, Ordering::Relaxed);
 }
 
 /// Reads what `/proc` calls the file. Allocates nothing.
@@ -156,14 +248,44 @@ mod tests {
         assert!(pressure.is_ok_and(waits) || !std::path::Path::new("/proc/pressure/cpu").exists());
     }
 
+    /// Whether the close of a file waits when its file system is known. That lasts for a second.
+    fn waits_when_known(file: &File) -> bool {
+        (0..100).all(|_| {
+            ask(file.as_raw_fd());
+            waits(file)
+        })
+    }
+
+    #[test]
+    fn kind_of_a_device_is_known_for_a_moment() {
+        let (device, other) = (7 << 20 | 3, 7 << 20 | 67);
+        let known = |kind, age: u64| kind_in(word_of(device, 1000, kind), device, 1000 + age);
+        for kind in [kind::LOCAL, kind::WITH_TRIGGERS] {
+            assert_eq!([0, 1, 2].map(|age| known(kind, age)), [Some(kind), Some(kind), None]);
+        }
+        assert_eq!(known(kind::OF_A_SERVER, 1 << 20), Some(kind::OF_A_SERVER));
+        assert_eq!(kind_in(word_of(device, 1000, kind::LOCAL), other, 1000), None);
+        assert_eq!((kind_in(0, 0, 0), kind_in(0, device, 0)), (None, None));
+    }
+
+    #[test]
+    fn undescribed_file_is_quick_once_its_kind_is_known() {
+        let stat = File::open("/proc/self/stat").unwrap();
+        assert!(!is_described(&own_stat(stat.as_raw_fd()).unwrap()));
+        assert!(!waits_when_known(&stat));
+        let (reader, _writer) = std::io::pipe().unwrap();
+        ask(reader.as_raw_fd());
+        ask(-1);
+    }
+
     #[test]
     fn quick_kinds_are_closed_in_place() {
         let (reader, writer) = std::io::pipe().unwrap();
         assert!(!waits(reader) && !waits(writer));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(!waits(listener));
-        for path in ["/", "/proc/self/exe", "/proc/self/stat", "/dev/null", "/dev/urandom"] {
-            assert!(!waits(File::open(path).unwrap()), "{path}");
+        for path in ["/", "/proc/self/exe", "/dev/null", "/dev/urandom"] {
+            assert!(!waits_when_known(&File::open(path).unwrap()), "{path}");
         }
         // SAFETY: no pointers are passed.
         unsafe {

@@ -293,6 +293,31 @@ fn block_io_reads_the_right_offsets() {
     });
 }
 
+/// A server may take long to answer.
+#[test]
+fn close_on_a_worker_asks_no_server() {
+    let Some(mounted) = Mounted::new(CACHED) else { return };
+    for driver in DRIVERS {
+        let worker = || {
+            // A fiber alone on its worker might be treated otherwise.
+            fiber::scope(|s| {
+                s.spawn_daemon_local(fiber::park);
+                fiber::yield_now();
+                for _ in 0..2 {
+                    let file = File::open(mounted.path(0)).unwrap();
+                    mounted.take_askers();
+                    file.close().unwrap();
+                    // SAFETY: the call takes no pointer.
+                    let worker = unsafe { libc::gettid() } as u32;
+                    let askers = mounted.take_askers();
+                    assert!(!askers.contains(&worker), "{worker} in {askers:?}");
+                }
+            });
+        };
+        Builder::new().workers(1).driver(driver).run(worker).unwrap();
+    }
+}
+
 #[test]
 fn overlay_on_fuse_reads_at_right_offsets() {
     with_both(|mounted, text, _, _| {

@@ -4,7 +4,7 @@
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData,
-    ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, WriteFlags,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -30,8 +30,11 @@ pub(crate) struct Mounted {
     session: Option<BackgroundSession>,
     directory: TempDir,
     files: Files,
+    askers: Askers,
 }
 
+/// The kernel's numbers of the threads that asked for attributes, of a file or of the file system.
+type Askers = Arc<Mutex<Vec<u32>>>;
 type Files = Arc<Mutex<[Vec<u8>; 10]>>;
 
 impl Mounted {
@@ -40,10 +43,11 @@ impl Mounted {
     pub(crate) fn new(manner: Manner) -> Option<Mounted> {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let files = Files::default();
-        let served = Served { manner, files: Arc::clone(&files) };
+        let askers = Askers::default();
+        let served = Served { manner, files: Arc::clone(&files), askers: Arc::clone(&askers) };
         let session = Session::new(served, directory.path(), &Config::default());
         match session.and_then(Session::spawn) {
-            Ok(session) => Some(Mounted { session: Some(session), directory, files }),
+            Ok(session) => Some(Mounted { session: Some(session), directory, files, askers }),
             Err(e) => {
                 println!("skipped: no FUSE file system can be mounted (/dev/fuse): {e}");
                 None
@@ -58,6 +62,11 @@ impl Mounted {
     /// Returns the contents of a file from the server.
     pub(crate) fn bytes(&self, file: usize) -> Vec<u8> {
         self.files.lock().unwrap()[file].clone()
+    }
+
+    /// Returns the threads that have asked for attributes since the last call.
+    pub(crate) fn take_askers(&self) -> Vec<u32> {
+        std::mem::take(&mut self.askers.lock().unwrap())
     }
 
     pub(crate) fn fill(&self, file: usize, bytes: &[u8]) {
@@ -76,6 +85,7 @@ impl Drop for Mounted {
 struct Served {
     manner: Manner,
     files: Files,
+    askers: Askers,
 }
 
 /// Attributes are not cached, because sizes change at any time.
@@ -130,7 +140,13 @@ impl Filesystem for Served {
         }
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        self.askers.lock().unwrap().push(request.pid());
+        reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
+    }
+
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.askers.lock().unwrap().push(request.pid());
         match self.attr(ino) {
             Some(attr) => reply.attr(&NO_TIME, &attr),
             None => reply.error(Errno::ENOENT),

@@ -264,7 +264,7 @@ impl File {
         let Some((worker, fiber)) = ring else { return sys::close(fd) };
         // The ring would make the call on this thread.
         if !worker.is_simulated() && sys::close_waits(fd) {
-            return unblock_or_here(|| sys::close(fd));
+            return unblock_or_here(|| sys::close_slowly(fd));
         }
         match perform_to_the_end(worker, fiber, Op::Close { fd }) {
             // The op was cancelled before it began, so the descriptor is still open. After any
