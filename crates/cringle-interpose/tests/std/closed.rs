@@ -5,6 +5,7 @@ use crate::common::{on_both_drivers, on_one_and_two_workers, waits_for};
 use cringle::fiber;
 use libc::*;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, Ordering::SeqCst};
@@ -226,5 +227,49 @@ fn slow_close_waits_only_the_fiber() {
             over.store(true, SeqCst);
             assert!(turns_of_closes > 0, "the closes held the worker");
         });
+    });
+}
+
+/// A socket whose sends wait for its peer to read.
+fn full_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    set_option(&listener, SO_RCVBUF, 4096);
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    while (&ours).write(&[1; 4096]).is_ok() {}
+    ours.set_nonblocking(false).unwrap();
+    (ours, theirs)
+}
+
+fn set_option<T>(socket: &impl AsRawFd, option: c_int, value: T) {
+    let len = size_of::<T>() as socklen_t;
+    // SAFETY: the value is borrowed for the call.
+    let code = unsafe {
+        setsockopt(socket.as_raw_fd(), SOL_SOCKET, option, (&raw const value).cast(), len)
+    };
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn lingering_last_holder_waits_only_its_fiber() {
+    on_both_drivers(|| {
+        let (ours, mut theirs) = full_pair();
+        set_option(&ours, SO_LINGER, linger { l_onoff: 1, l_linger: 60 });
+        let fd = far_away(ours, 540);
+        let drains = AtomicBool::new(false);
+        let receive = || {
+            let text = receive(fd);
+            assert!(drains.load(SeqCst), "the close held the worker");
+            text
+        };
+        let release = || {
+            close_number(fd);
+            theirs.write_all(b"now").unwrap();
+            (0..5).for_each(|_| fiber::sleep(std::time::Duration::from_millis(1)));
+            drains.store(true, SeqCst);
+            theirs.read_to_end(&mut Vec::new()).unwrap();
+        };
+        assert_eq!(waits_for(receive, release), b"now");
     });
 }

@@ -10,6 +10,7 @@
 //! waiting, and while the thread that closes marks the calls. So no call uses the next file.
 
 use super::call::{Call, Readiness};
+use crate::fiber::unblock::unblock_or_here;
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::{self, Owned, syscall};
 use std::os::fd::{AsRawFd, RawFd};
@@ -140,9 +141,16 @@ impl Drop for Held {
         let mut part = part(self.fd).lock();
         let place = part.calls.iter().position(|entry| entry.key == self.key);
         let entry = place.map(|place| part.calls.swap_remove(place));
-        // The last call closes the duplicate, which may take long.
         drop(part);
-        drop(entry);
+        // The last call closes the duplicate. Its fiber is still in the call, and may wait.
+        if let Some(Entry { place: Place::Duplicate(file), .. }) = entry
+            && let Some(file) = Arc::into_inner(file)
+            && sys::close_waits(file.as_raw_fd())
+        {
+            let fd = file.into_fd();
+            // As the drop of a descriptor, it ignores the error.
+            let _ = unblock_or_here(|| sys::close_slowly(fd));
+        }
     }
 }
 
