@@ -114,7 +114,7 @@ fn word_of(device: u64, second: u64, kind: u64) -> u64 {
 
 /// The kind of a server remains: a thread closes its files in any case.
 fn kind_in(word: u64, device: u64, now: u64) -> Option<u64> {
-    let (since, kind) = (word % (1 << 32) >> 2, word & kind::MASK);
+    let (since, kind) = ((word >> 2) % (1 << 30), word & kind::MASK);
     let is_recent = kind == kind::OF_A_SERVER || now.wrapping_sub(since) < 2;
     (word >> 32 == device && kind != 0 && is_recent).then_some(kind)
 }
