@@ -101,7 +101,7 @@ fn has_other_threads(shared: &Shared) -> bool {
     })
 }
 
-/// Whether a thread wakes no fiber by itself. (That of a pool acts for a fiber, which waits for it.)
+/// Whether a thread wakes no fiber by itself. (A pool's acts for a fiber, which waits for it.)
 fn is_harmless(thread: i32) -> Option<bool> {
     Some(sys::is_library_thread(thread) || is_of_a_ring(thread)?)
 }
@@ -137,6 +137,7 @@ fn waits_for_others(fiber: &FiberReport) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::driver::pool::Pool;
     use crate::runtime::diagnostics::Who;
 
     fn fiber(for_what: WaitsFor) -> FiberReport {
@@ -193,15 +194,18 @@ mod tests {
     #[test]
     fn only_threads_of_the_library_are_harmless() {
         let is_harmless_here = || is_harmless(sys::thread_number());
-        let harmless = |name: Option<&str>| {
+        let harmless = move |name: Option<&str>| {
             let thread = std::thread::Builder::new();
             let thread = name.map_or(thread, |name| std::thread::Builder::new().name(name.into()));
             thread.spawn(is_harmless_here).unwrap().join().unwrap()
         };
         // A thread without a name has its creator's.
-        let in_pool = || (is_harmless_here(), harmless(None));
-        let found = crate::run(|| crate::fiber::unblock(in_pool));
-        assert_eq!(found, (Some(true), Some(false)));
+        let pool = Arc::new(Pool::new("cringle-unblock", 1, &sys::allowed_cpus()));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let job = move || sender.send((is_harmless_here(), harmless(None))).unwrap();
+        assert!(pool.run(Box::new(job)).is_ok());
+        assert_eq!(receiver.recv(), Ok((Some(true), Some(false))));
+        pool.close();
         let others = [Some("cringle-callback"), Some("cringle-unblock"), Some("iou-wrk-1")];
         assert_eq!(others.map(harmless), [Some(false); 3]);
     }
