@@ -2,6 +2,7 @@
 //! gives the same results, and reports what it lacks.
 
 mod child;
+mod terminal;
 
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::File;
@@ -306,18 +307,11 @@ fn run_works_with_few_open_files() {
 #[test]
 fn syncs_end_without_kernel_threads() {
     in_child("syncs_end_without_kernel_threads", || {
-        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let path = writable_file();
         let file = std::fs::File::create(&path).unwrap();
         let appended = std::fs::File::options().append(true).open(&path).unwrap();
         let (file, mut appended) = (File::from(file), File::from(appended));
-        // The limit does not bind root.
-        drop_privileges();
-        child::limit(libc::RLIMIT_NPROC, 0).unwrap();
-        if std::thread::Builder::new().spawn(|| ()).is_ok() {
-            return println!("skipped: the limit does not bind this user");
-        }
-        let calls = || {
+        beside_another_without_threads(|| {
             let (fixed, mut bufs) = (FixedFile::register(&file)?, FixedBufs::new(1, 4)?);
             bufs[0].copy_from_slice(b"rope");
             let mut batch = Batch::new();
@@ -327,15 +321,94 @@ fn syncs_end_without_kernel_threads() {
             file.set_len(4)?;
             appended.write_all(b"s")?;
             file.sync_all()?;
-            file.sync_data()
-        };
-        // The calls of a fiber that is alone are plain ones.
-        let other = || loop {
-            fiber::yield_now_cancellable()?;
-        };
-        Builder::new().workers(1).run(|| fiber::race(calls, other)).unwrap().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"ropes");
+            file.sync_data()?;
+            assert_eq!(std::fs::read(&path)?, b"ropes");
+            Ok(())
+        });
     });
+}
+
+#[test]
+fn devices_are_written_without_kernel_threads() {
+    in_child("devices_are_written_without_kernel_threads", uses_devices_without_threads);
+}
+
+/// A ring that is made under this limit never begins an op on a device that needs a thread.
+#[test]
+fn devices_are_written_by_users_without_threads() {
+    in_child("devices_are_written_by_users_without_threads", || {
+        child::limit(libc::RLIMIT_NPROC, 0).unwrap();
+        uses_devices_without_threads();
+    });
+}
+
+fn uses_devices_without_threads() {
+    let (ours, theirs) = terminal::raw_terminal();
+    let file = |fd| File::from(std::fs::File::from(fd));
+    let (mut reader, mut writer) = (file(ours), file(theirs));
+    beside_another_without_threads(|| {
+        let mut full = File::options().read(true).write(true).open("/dev/full")?;
+        let no_space = Some(libc::ENOSPC);
+        assert_eq!(full.write(b"x").unwrap_err().raw_os_error(), no_space);
+        assert_eq!(full.write_at(b"x", 0).unwrap_err().raw_os_error(), no_space);
+        assert_eq!(full.read(&mut [1; 8])?, 8);
+        let mut batch = Batch::new();
+        batch.write(&full, b"x", 0);
+        let written = batch.submit().into_iter().next().unwrap();
+        assert_eq!(written.unwrap_err().raw_os_error(), no_space);
+        // More than the terminal takes: the writer waits, and the reader runs meanwhile.
+        let mut all = vec![0; 100_000];
+        let (written, read) =
+            fiber::join(move || writer.write_all(&[7; 100_000]), || reader.read_exact(&mut all));
+        written.and(read)?;
+        assert!(all == [7; 100_000]);
+        Ok(())
+    });
+}
+
+/// The kernel takes long to find out, each time.
+#[test]
+fn lack_of_kernel_threads_is_remembered() {
+    in_child("lack_of_kernel_threads_is_remembered", || {
+        let path = writable_file();
+        let file = File::from(std::fs::File::create(&path).unwrap());
+        beside_another_without_threads(|| {
+            let entries = || runtime::stats().unwrap().total().entries.sum();
+            let before = entries();
+            for _ in 0..100 {
+                file.sync_data()?;
+                cringle::fs::metadata(&path)?;
+            }
+            let tried = entries() - before;
+            assert!(tried < 100, "{tried} entries for 200 calls");
+            Ok(())
+        });
+    });
+}
+
+fn writable_file() -> tempfile::TempPath {
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    path
+}
+
+/// Calls `f` beside another fiber, as a user who has no thread left. The calls of a fiber that is
+/// alone are plain ones.
+fn beside_another_without_threads(f: impl FnOnce() -> std::io::Result<()>) {
+    // The limit does not bind root.
+    drop_privileges();
+    let calls = || {
+        child::limit(libc::RLIMIT_NPROC, 0)?;
+        if std::thread::Builder::new().spawn(|| ()).is_ok() {
+            println!("skipped: the limit does not bind this user");
+            return Ok(());
+        }
+        f()
+    };
+    let other = || loop {
+        fiber::yield_now_cancellable()?;
+    };
+    Builder::new().workers(1).run(|| fiber::race(calls, other)).unwrap().unwrap();
 }
 
 fn drop_privileges() {

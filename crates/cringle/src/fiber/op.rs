@@ -76,9 +76,23 @@ pub(crate) fn perform_reviewed(
     }
 }
 
+/// The number of times that an op without a plain call is tried. It waits for a socket or a pipe,
+/// so the kernel needs a thread for it only if others take what it waits for again and again.
+const MOST_TRIES: u32 = 16;
+
+/// The most bytes of a plain write to a terminal. One that is ready takes them without a wait, even
+/// if each is a line feed that becomes two bytes: a pseudoterminal has room for 256 then.
+const TERMINAL_BYTES: u32 = 128;
+
 /// Performs `op`, again if the kernel dropped it, and returns its result.
 #[inline(always)]
 pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+    if op.may_need_thread()
+        && worker.lacks_threads()
+        && let Some(result) = perform_plainly(worker, fiber, op)
+    {
+        return result;
+    }
     let result = worker.perform_one(fiber, op);
     if was_dropped(worker, fiber, result) && !matches!(op, Op::Raw(_)) {
         repeat(worker, fiber, op)
@@ -99,23 +113,54 @@ pub(crate) fn was_dropped(worker: Here, fiber: FiberRef, result: i32) -> bool {
 /// scarce, and the plain call performs it.
 #[cold]
 fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
-    let mut plain = None;
-    loop {
-        worker.yield_now(fiber);
-        if let Some(op) = plain {
-            // SAFETY: I1. The frame that waits for the op holds what its pointers point to.
-            return unsafe { perform_on_pool(op) };
+    let mut tries = 1;
+    while tries < MOST_TRIES || worker.is_simulated() {
+        if worker.lacks_threads()
+            && let Some(result) = perform_plainly(worker, fiber, op)
+        {
+            return result;
         }
+        worker.yield_now(fiber);
         let result = worker.perform_one(fiber, op);
         if !was_dropped(worker, fiber, result) {
             return result;
         }
-        plain = plain_of(worker, op);
+        worker.note_lack_of_threads();
+        tries += 1;
     }
+    -libc::ECANCELED
 }
 
-/// The op as the plain call may perform it: it has a descriptor and waits for no peer. (A write at
-/// the cursor of a regular file appends.)
+/// Performs an op by its plain call, where that is right: see [`plain_of`]. A device may wait for a
+/// peer, so the fiber waits until it is ready; a poll needs no thread.
+#[cold]
+#[inline(never)]
+fn perform_plainly(worker: Here, fiber: FiberRef, op: Op) -> Option<i32> {
+    let mut op = plain_of(worker, op)?;
+    // The call may be made on this thread.
+    worker.yield_now(fiber);
+    if !op.waits_for_peer() {
+        // SAFETY: I1. The frame that waits for the op holds what its pointers point to.
+        return Some(unsafe { perform_on_pool(op) });
+    }
+    let fd = op.describe().file;
+    let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
+    let events = if reads { libc::POLLIN } else { libc::POLLOUT };
+    let ready = worker.perform_one(fiber, Op::Poll { fd, events: events as u32 });
+    if ready == -libc::ECANCELED {
+        return Some(ready);
+    }
+    if let Op::Write { len, .. } = &mut op
+        && sys::is_terminal(fd)
+    {
+        *len = (*len).min(TERMINAL_BYTES);
+    }
+    // SAFETY: as above.
+    Some(unsafe { perform_off_ring(worker, op) })
+}
+
+/// The op as the plain call may perform it: it has a descriptor, and waits for no peer or only for
+/// a device. (A write at the cursor of a regular file appends.)
 fn plain_of(worker: Here, op: Op) -> Option<Op> {
     if worker.is_simulated() {
         return None;
@@ -124,8 +169,11 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
         Some(slot) => op.on_descriptor(worker.driver().borrow().regular_file(slot)?),
         None => op,
     };
-    let is_regular = || sys::mode(op.describe().file) & libc::S_IFMT == libc::S_IFREG;
-    (!op.waits_for_peer() || is_regular()).then_some(op)
+    let is_file = || {
+        let kind = sys::mode(op.describe().file) & libc::S_IFMT;
+        matches!(kind, libc::S_IFREG | libc::S_IFCHR | libc::S_IFBLK)
+    };
+    (!op.waits_for_peer() || is_file()).then_some(op)
 }
 
 /// Turns an op's result into that of the fiber's call.

@@ -210,6 +210,13 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
     unsafe { libc::isatty(fd) == 1 }
 }
 
+/// Whether the user of the process may have no threads at all (`RLIMIT_NPROC`).
+pub(crate) fn may_have_no_threads() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+    // SAFETY: the structure is borrowed for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut limit) == 0 && limit.rlim_cur == 0 }
+}
+
 /// Returns the status flags (`fcntl(F_GETFL)`), or 0 for an invalid descriptor.
 pub(crate) fn status_flags(fd: RawFd) -> c_int {
     // SAFETY: `F_GETFL` takes no pointer.

@@ -230,6 +230,26 @@ impl Op {
         )
     }
 
+    /// Whether a ring may have a kernel thread perform the op. Reads at an offset are left out, as
+    /// above.
+    #[inline(always)]
+    pub(crate) fn may_need_thread(&self) -> bool {
+        self.may_keep_file()
+            || matches!(
+                self,
+                Op::Read { offset: AT_CURSOR, .. }
+                    | Op::ReadVectored { offset: AT_CURSOR, .. }
+                    | Op::Open { .. }
+                    | Op::OpenHow { .. }
+                    | Op::Stat { .. }
+                    | Op::Unlink { .. }
+                    | Op::Rename { .. }
+                    | Op::MakeDir { .. }
+                    | Op::Symlink { .. }
+                    | Op::Link { .. }
+            )
+    }
+
     /// Whether a ring with these features performs the op.
     pub(crate) fn fits_ring(&self, features: Features) -> bool {
         match self.row().ring {

@@ -120,6 +120,8 @@ pub(crate) struct Worker {
     lifecycle: Lifecycle,
     spin_policy: SpinPolicy,
     trim: Trim,
+    /// When the kernel is next asked to start a thread for an op, if it lately could not.
+    lacks_threads_until: Cell<Option<Instant>>,
     events: Events,
     #[cfg(feature = "tracing")]
     outer_spans: spans::OuterSpans,
@@ -212,7 +214,6 @@ impl Worker {
             mailbox: Arc::clone(&me.mailbox),
             mail: RefCell::default(),
             events: Events::new(Arc::clone(&me.counters), &driver),
-            driver: RefCell::new(driver),
             table: FiberTable::new(index, shared.home_bits()),
             current: Current::default(),
             schedule: Schedule::default(),
@@ -227,6 +228,8 @@ impl Worker {
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
             trim: Trim::default(),
+            lacks_threads_until: Cell::new(perform::lack_at_start(&driver)),
+            driver: RefCell::new(driver),
             #[cfg(feature = "tracing")]
             outer_spans: spans::OuterSpans::default(),
         }

@@ -5,11 +5,12 @@
 //! unwinds out of that frame meanwhile (**I12**). Inlining is as in [`suspend`](super::suspend).
 
 use super::{Here, Worker};
-use crate::driver::{Completion, Op, OpSlot, Waiter};
+use crate::driver::{Completion, Driver, Op, OpSlot, Waiter};
 use crate::runtime::fiber::{FiberRef, RunState, Wait, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
-use std::time::Instant;
+use crate::sys;
+use std::time::{Duration, Instant};
 
 impl Here {
     /// Performs one op, and returns its result: a count, or a negated errno.
@@ -47,19 +48,25 @@ impl Here {
         completion.result()
     }
 
-    /// Performs these ops, and returns when all of them have ended.
+    /// Performs these ops, and returns when all of them have ended. Where threads are scarce, ops
+    /// that may need one are answered as the kernel answers them, for the caller to repeat.
     pub(crate) fn perform(self, fiber: FiberRef, slots: &[OpSlot]) {
         let waiter = Waiter::new(fiber.token());
         let lent = LentFrame::begin();
         // As many at once as there is room for, the others one by one, in line with other fibers.
-        let pushed = if self.room.is_empty() {
+        let lacks_threads = self.lacks_threads();
+        let pushed = if self.room.is_empty() && !lacks_threads {
             // SAFETY: I1, I12. The slots and the waiter stay until nothing is owed to the waiter.
             unsafe { self.driver.borrow_mut().push_many(slots, &waiter) }
         } else {
             0
         };
         for slot in &slots[pushed..] {
-            self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
+            if lacks_threads && slot.op.may_need_thread() {
+                slot.completion.refuse(-libc::ECANCELED);
+            } else {
+                self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
+            }
         }
         self.settle(fiber, &waiter, WaitedOps::slots(slots));
         lent.end();
@@ -126,7 +133,45 @@ impl Here {
     }
 }
 
+/// Returns until when a ring lacks threads: for good, if it is made where the user may have none
+/// (`RLIMIT_NPROC` is 0). The kernel takes the limit as the ring's own, and never begins a transfer
+/// on a device that needs a thread, nor drops it.
+pub(super) fn lack_at_start(driver: &Driver) -> Option<Instant> {
+    let lacks = driver.is_ring() && sys::may_have_no_threads();
+    sys::now().checked_add(FOR_GOOD).filter(|_| lacks)
+}
+
+/// Longer than a process lasts.
+const FOR_GOOD: Duration = Duration::from_secs(1 << 32);
+
+/// How long the kernel is not asked again for a thread. It takes up to 50 ms to refuse one.
+const LACK_LASTS: Duration = Duration::from_secs(1);
+
 impl Worker {
+    /// Notes that the kernel can start no thread for an op.
+    #[cold]
+    pub(crate) fn note_lack_of_threads(&self) {
+        if !self.is_simulated() {
+            let until = sys::now().checked_add(LACK_LASTS);
+            self.lacks_threads_until.set(self.lacks_threads_until.get().max(until));
+        }
+    }
+
+    /// Whether the kernel lately could start no thread for an op.
+    #[inline(always)]
+    pub(crate) fn lacks_threads(&self) -> bool {
+        self.lacks_threads_until.get().is_some() && self.still_lacks_threads()
+    }
+
+    #[cold]
+    fn still_lacks_threads(&self) -> bool {
+        let lacks = self.lacks_threads_until.get() > Some(sys::now());
+        if !lacks {
+            self.lacks_threads_until.set(None);
+        }
+        lacks
+    }
+
     /// Asks the kernel to end the ops that a fiber waits for.
     #[cold]
     pub(super) fn give_up_ops(&self, fiber: FiberRef) {
