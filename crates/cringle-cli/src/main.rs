@@ -31,6 +31,12 @@ fn disable_watchdog_by_default() {
     }
 }
 
+// SAFETY: glibc and musl call every function in this section once before `main`. This one makes
+// system calls and stores to atomics, which need none of std's set-up.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = startup::replace_closed_before_main;
+
 #[global_allocator]
 static ALLOCATOR: cringle_bench::CountingAllocator = cringle_bench::CountingAllocator;
 
@@ -39,7 +45,6 @@ fn main() -> ExitCode {
     if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
         return cringle_cp::run(program, arguments);
     }
-    startup::replace_closed();
     let cli = Cli::of_process();
     report::set_color(cli.color);
     run(&cli).unwrap_or_else(|failure| {

@@ -22,7 +22,8 @@ extern "C" fn record() {
     IGNORES_SIGPIPE.store(is_ignored(libc::SIGPIPE), Relaxed);
     // SAFETY: a system call with no pointers.
     let is_closed = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } < 0;
-    CLOSED.store((0..=2).filter(is_closed).fold(0, |bits, fd| bits | 1 << fd), Relaxed);
+    // A socket may already be in the place of a descriptor.
+    CLOSED.fetch_or((0..=2).filter(is_closed).fold(0, |bits, fd| bits | 1 << fd), Relaxed);
 }
 
 /// Returns whether a signal is ignored now. Std changes only SIGPIPE.
@@ -54,18 +55,27 @@ pub fn is_closed(fd: RawFd) -> bool {
 /// opens of `/dev/stdin` and the like fail. Call it first in `main`, while no other thread uses
 /// these descriptors.
 ///
-/// A program that merely links this crate keeps std's `/dev/null`: its `println!` would panic.
+/// A program that merely links this crate keeps std's `/dev/null`: its `println!` would panic. Where
+/// std cannot open that, it aborts before `main`: see [`replace_closed_before_main`].
 pub fn replace_closed() {
     for fd in closed() {
-        // SAFETY: system calls with no pointers. No object owns what they close: the `/dev/null`
-        // that std has opened for the closed descriptor, and the socket's first number.
+        // SAFETY: system calls with no pointers. No object owns what they close: what std or this
+        // function has opened for the closed descriptor, and the socket's first number.
         unsafe {
             let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
             // Where sockets are denied, `/dev/null` stays.
-            if socket >= 0 {
+            if socket >= 0 && socket != fd {
                 libc::dup2(socket, fd);
                 libc::close(socket);
             }
         }
     }
+}
+
+/// As [`replace_closed`], for the `.init_array` of a command's own program: std then opens no
+/// `/dev/null`, which a `chroot` may lack.
+pub extern "C" fn replace_closed_before_main() {
+    // The loader may call this function before that of this module.
+    record();
+    replace_closed();
 }

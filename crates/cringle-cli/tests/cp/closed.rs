@@ -86,6 +86,30 @@ fn closed_standard_descriptors_are_no_files() {
     assert_same(differences);
 }
 
+/// Std opens `/dev/null` for a closed descriptor, and aborts if it cannot.
+#[test]
+fn a_closed_descriptor_needs_no_null_device() {
+    let place = place("cp-closed-without-dev");
+    fs::write(place.join("a"), "text of a").unwrap();
+    let hidden = |script: &str| {
+        let mut command = Command::new("unshare");
+        let hide = "mount -t tmpfs none /dev && test ! -e /dev/null && ";
+        command.args(["--mount", "sh", "-c", &format!("{hide}{script}"), "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_cringle"));
+        output_of(command, &place, b"")
+    };
+    if !has("unshare") || !hidden("true").status.success() {
+        eprintln!("skipped: /dev cannot be hidden here");
+        return;
+    }
+    for redirections in ["<&-", ">&-", "<&- >&- 2>&-"] {
+        let output = hidden(&format!("exec \"$1\" cp a c {redirections}"));
+        assert!(output.status.success(), "{redirections}: {output:?}");
+        assert_eq!(fs::read(place.join("c")).unwrap(), b"text of a");
+        fs::remove_file(place.join("c")).unwrap();
+    }
+}
+
 /// A link in a tree that leads to a closed descriptor is copied, as any other link.
 #[test]
 fn links_to_closed_descriptors_are_copied() {
