@@ -103,13 +103,14 @@ impl Failure {
     }
 }
 
-/// Copies all extended attributes except ACLs. Returns whether the source has ACLs, and the
-/// failures.
+/// Copies all extended attributes except ACLs. Returns whether the source may have ACLs, and
+/// the failures.
 pub(crate) fn copy(copied: &Copied<'_>) -> (bool, Vec<Failure>) {
     let Copied { source, target, .. } = *copied;
     let names = match sys::list_xattrs(source) {
         Ok(names) => names,
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return (false, Vec::new()),
+        // A file system without lists may still have ACLs.
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return (true, Vec::new()),
         Err(e) => return (true, vec![Step::List.failed(e)]),
     };
     let (mut acl, mut failures) = (false, Vec::new());

@@ -1,7 +1,8 @@
 //! ACLs: those of the source if the mode is preserved, else those of the directory.
 
+use crate::faulty::{Faulty, Rules};
 use crate::support::*;
-use crate::trees::{ACCESS, DEFAULT, acl, describe, mkfifo, set_xattr};
+use crate::trees::{ACCESS, DEFAULT, acl, describe, mkfifo, set_xattr, xattrs};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -73,6 +74,23 @@ fn an_archive_has_only_its_sources_acls() {
     copies(base.path(), &["-a", "tree", "there"]);
     let of = |name: &str| describe(&base.path().join(name), true);
     assert_eq!(of("there/tree"), of("tree"));
+}
+
+#[test]
+fn acls_that_no_list_contains_are_copied() {
+    let base = tempfile::tempdir_in(crate::common::place("cp-acl-unlisted")).unwrap();
+    let given = acl(6, 4, 2, 6, 0);
+    let expected = base.path().join("expected");
+    fs::write(&expected, "text").unwrap();
+    if !set_xattr(&expected, ACCESS, &given) {
+        eprintln!("skipped: no ACLs here");
+        return;
+    }
+    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    faulty.put("file", b"text");
+    faulty.set(Rules { unlisted_acl: Some(given), ..Rules::default() });
+    copies(base.path(), &["-a", "faulty/file", "copy"]);
+    assert_eq!(xattrs(&base.path().join("copy")), xattrs(&expected));
 }
 
 #[test]

@@ -101,6 +101,8 @@ pub(crate) struct Rules {
     pub(crate) rivals: usize,
     /// Links, hard or symbolic, are made, and this error is returned.
     pub(crate) links_despite_errors: Option<i32>,
+    /// The access ACL of every file. Attributes cannot be listed then.
+    pub(crate) unlisted_acl: Option<Vec<u8>>,
 }
 
 impl Rules {

@@ -304,14 +304,23 @@ impl Filesystem for Server {
         }
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        let failed = self.shared.lock().fails(Op::Xattr, ino.0, 0);
-        reply.error(failed.map_or(Errno::EOPNOTSUPP, error));
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let mut state = self.shared.lock();
+        let failed = state.fails(Op::Xattr, ino.0, 0);
+        match &state.rules.unlisted_acl {
+            Some(acl) if failed.is_none() && name == "system.posix_acl_access" => match size {
+                0 => reply.size(acl.len() as u32),
+                _ => reply.data(acl),
+            },
+            _ => reply.error(failed.map_or(Errno::EOPNOTSUPP, error)),
+        }
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        match self.shared.lock().fails(Op::Xattr, ino.0, 0) {
+        let mut state = self.shared.lock();
+        match state.fails(Op::Xattr, ino.0, 0) {
             Some(errno) => reply.error(error(errno)),
+            None if state.rules.unlisted_acl.is_some() => reply.error(Errno::EOPNOTSUPP),
             None if size == 0 => reply.size(0),
             None => reply.data(&[]),
         }
