@@ -79,7 +79,9 @@ fn end(message: &clap::Error) -> ! {
     match flush().and_then(|()| message.print()).and_then(|()| flush()) {
         Err(error) if !message.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
             let why = stdout::describe(&error);
-            cringle_command::complain(&format!("cringle: cannot write the help: {why}"));
+            let is_version = message.kind() == clap::error::ErrorKind::DisplayVersion;
+            let what = if is_version { "version" } else { "help" };
+            cringle_command::complain(&format!("cringle: cannot write the {what}: {why}"));
             process::exit(FAILED.into())
         }
         _ => process::exit(message.exit_code()),

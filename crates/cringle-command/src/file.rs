@@ -202,7 +202,8 @@ fn temporary_beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
 }
 
 fn persist(mut file: NamedTempFile, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    file.write_all(bytes)?;
+    // An error of `NamedTempFile::write_all` would name the temporary file.
+    file.as_file_mut().write_all(bytes)?;
     file.as_file().sync_all()?;
     let _: File = file.persist(path).map_err(|error| error.error)?;
     Ok(())

@@ -32,7 +32,8 @@ impl Workspace {
         };
         let absolute = fs::canonicalize(parent).map_err(cannot)?;
         let made = tempfile::Builder::new().prefix("cringle-cp-").tempdir_in(absolute);
-        let path = made.map_err(cannot)?.keep();
+        // The whole error would name the directory that does not exist.
+        let path = made.map_err(|error| cannot(error.kind().into()))?.keep();
         let directory = File::open(&path).map_err(cannot);
         let workspace = directory.map(|directory| Workspace { path: path.clone(), directory });
         if workspace.is_err() {
