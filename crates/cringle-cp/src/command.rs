@@ -111,6 +111,7 @@ fn copy(mut request: Request) -> ExitCode {
         Some(Err(failure)) => return usage_error(&reporter, &Usage::plain(failure.to_string())),
     };
     let start = Instant::now();
+    let results = results::existing(&request);
     let json = request.json.take();
     if json.as_deref() == Some(OsStr::new("-")) {
         reporter.reserve_stdout();
@@ -119,7 +120,7 @@ fn copy(mut request: Request) -> ExitCode {
         dry_run::run(&request.options, &copies);
         (Summary::default(), false)
     } else {
-        perform(request, resume, &copies)
+        perform(request, resume, results, &copies)
     };
     if recording.is_some_and(|recording| !recording.finish()) {
         reporter.fail_silently();
@@ -157,8 +158,14 @@ fn copy_to_own_backup(request: &mut Request, copies: &mut [Copy]) {
 }
 
 /// Copies; returns the summary and whether a signal stopped the copy.
-fn perform(request: Request, resume: Option<Resume>, copies: &[Copy]) -> (Summary, bool) {
-    let shared = Shared::resuming(request.options, resume);
+fn perform(
+    request: Request,
+    resume: Option<Resume>,
+    results: Vec<(&'static str, (u64, u64))>,
+    copies: &[Copy],
+) -> (Summary, bool) {
+    let mut shared = Shared::resuming(request.options, resume);
+    shared.results = results;
     let shows_progress = shared.options.replace != Replace::Ask;
     if let Err(e) = stop_on_signals(&shared.stop) {
         shared.options.reporter.fail_with("cannot start", &e);
@@ -173,7 +180,8 @@ fn perform(request: Request, resume: Option<Resume>, copies: &[Copy]) -> (Summar
     if let Some(progress) = progress {
         progress.finish(shared.stopped());
     }
-    let interrupted = shared.stopped() && !shared.stop.has_failed();
+    // From now on each signal ends the process: a FIFO of `--json` may have no reader.
+    let interrupted = shared.stop.request() && !shared.stop.has_failed();
     (shared.counters.summary(), interrupted)
 }
 

@@ -191,10 +191,9 @@ impl Worker<'_> {
                 return Err(());
             }
         };
-        if sys::stat_of(&file).is_ok_and(|stat| self.is_manifest(&stat)) {
+        if let Some(what) = sys::stat_of(&file).ok().and_then(|stat| self.own_file(&stat)) {
             let name = item.quoted(Side::Target);
-            self.reporter()
-                .fail(&format!("{name} is the manifest of this copy; it is not replaced"));
+            self.reporter().fail(&format!("{name} is {what}; it is not replaced"));
             return Err(());
         }
         if options.attributes_only {

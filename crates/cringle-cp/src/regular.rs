@@ -87,9 +87,16 @@ impl Worker<'_> {
         read: Option<usize>,
     ) -> Outcome {
         let likely = matches!(target, Target::LikelyNew);
-        if self.is_manifest(stat) {
+        if let Some(what) = self.own_file(stat) {
             let name = item.quoted(Side::Source);
-            self.reporter().fail(&format!("{name} is the manifest of this copy; it is not copied"));
+            self.reporter().fail(&format!("{name} is {what}; it is not copied"));
+            return Outcome::Failed;
+        }
+        // GNU's open of a FIFO waits for a writer; an existing target keeps its bytes until then.
+        if sys::kind(stat) == libc::S_IFIFO
+            && !self.shared.options.attributes_only
+            && !self.shared.stop.wait_readable(source.as_fd())
+        {
             return Outcome::Failed;
         }
         self.source = (sys::kind(stat) == libc::S_IFREG).then(|| sys::id(stat));

@@ -12,22 +12,36 @@ use cringle_command::outputs::{CommandFiles, Identity};
 use cringle_command::recording;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Fails before anything is opened if a result would destroy a file, or cannot be written.
 pub(crate) fn check(request: &Request, copies: &[Copy]) -> Result<(), Usage> {
     let options = &request.options;
-    // Without `--fsync`, no fiber runs.
-    let environment = recording::environment_file().filter(|_| options.fsync);
-    let files = CommandFiles::default()
-        .result("--json", request.json.as_deref())
-        .result("--trace", request.trace.as_deref())
-        .result(recording::VARIABLE, environment.filter(|_| request.trace.is_none()));
+    let files = files(request);
     for (option, path) in files.named_results() {
         copies.iter().try_for_each(|copy| check_one(options, (option, &path), copy))?;
     }
     let all = copies.iter().fold(files, |files, copy| files.uses(&copy.source).uses(&copy.target));
     all.check().map_err(|failure| Usage::plain(failure.message))
+}
+
+fn files(request: &Request) -> CommandFiles {
+    // Without `--fsync`, no fiber runs.
+    let environment = recording::environment_file().filter(|_| request.options.fsync);
+    CommandFiles::default()
+        .result("--json", request.json.as_deref())
+        .result("--trace", request.trace.as_deref())
+        .result(recording::VARIABLE, environment.filter(|_| request.trace.is_none()))
+}
+
+/// Returns the results that are existing regular files. The copy may still find them through links
+/// within a tree.
+pub(crate) fn existing(request: &Request) -> Vec<(&'static str, (u64, u64))> {
+    let named = files(request).named_results().into_iter();
+    let found = named.filter_map(|(option, path)| Some((option, path.metadata().ok()?)));
+    let found = found.filter(|(_, found)| found.is_file());
+    found.map(|(option, found)| (option, (found.dev(), found.ino()))).collect()
 }
 
 fn check_one(options: &Options, (option, path): (&str, &Path), copy: &Copy) -> Result<(), Usage> {

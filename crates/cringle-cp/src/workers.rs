@@ -80,6 +80,8 @@ pub(crate) struct Shared {
     is_finished: AtomicBool,
     pub(crate) temporaries: Temporaries,
     pub(crate) resume: Option<Resume>,
+    /// The files of `--json` and `--trace`, which are neither copied nor replaced.
+    pub(crate) results: Vec<(&'static str, (u64, u64))>,
     pub(crate) file_locks: Arc<FileLocks>,
     /// The start of the copy, in seconds since 1970.
     pub(crate) started: i64,
@@ -118,6 +120,7 @@ impl Shared {
             is_finished: AtomicBool::new(false),
             temporaries: Temporaries::of(resume.as_ref().map(Resume::numbers)),
             resume,
+            results: Vec::new(),
             file_locks,
             started: now(),
         }

@@ -4,7 +4,8 @@
 use crate::common::*;
 use crate::support::*;
 use crate::trees::{mkfifo, set_times};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -317,7 +318,9 @@ fn a_swapped_parent_gets_no_attributes() {
         let mut command = ours();
         command.args(["-p", "--parents", "--copy-contents", "-r", "s/b/fifo", "d"]);
         let mut child = command.current_dir(&place).stderr(Stdio::piped()).spawn().unwrap();
-        // The copy waits for a writer, after it has created the directories.
+        let mut writer = File::options().write(true).open(&fifo).unwrap();
+        writer.write_all(b"te").unwrap();
+        // The copy waits for the rest, after it has created the directories and the file.
         while !place.join("d/s/b/fifo").exists() {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::yield_now();
@@ -328,7 +331,8 @@ fn a_swapped_parent_gets_no_attributes() {
             fs::create_dir(place.join("victim/b")).unwrap();
             fs::set_permissions(place.join("victim/b"), fs::Permissions::from_mode(0o700)).unwrap();
         }
-        fs::write(&fifo, "text").unwrap();
+        writer.write_all(b"xt").unwrap();
+        drop(writer);
         let output = finish(child, "a copy whose parents are swapped");
         let stderr = texts(&output).1;
         assert_eq!(output.status.code(), Some(1), "{stderr}");

@@ -80,15 +80,72 @@ fn an_interrupt_ends_waits() {
         let hold = || fs::OpenOptions::new().read(true).write(true).open(place.join("fifo"));
         let _writer = held.then(|| hold().unwrap());
         let mut waiting = start(&["-r", "--copy-contents", "fifo", "copy"]);
-        while !place.join("copy").exists() {
-            assert!(waiting.try_wait().unwrap().is_none());
-            std::thread::yield_now();
-        }
+        wait_until_open(&mut waiting, &place.join("fifo"));
         interrupt(&waiting);
         let output = finish(waiting, "a FIFO that is interrupted");
         assert_eq!(output.status.code(), Some(130), "{output:?}");
         assert!(!place.join("copy").exists());
     }
+}
+
+/// Waits until the program has opened the file, after which it catches signals.
+fn wait_until_open(child: &mut Child, file: &Path) {
+    let file = fs::canonicalize(file).unwrap();
+    let has_opened = |child: &Child| {
+        let open = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten();
+        open.flatten().any(|open| fs::read_link(open.path()).is_ok_and(|open| open == file))
+    };
+    while !has_opened(child) {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+}
+
+/// Like GNU's, which waits in the open of the FIFO.
+#[test]
+fn a_fifo_without_writer_keeps_the_target() {
+    let place = place("cp-fifo-without-writer");
+    let fifo = place.join("fifo");
+    mkfifo(&fifo);
+    fs::write(place.join("old"), "old").unwrap();
+    for name in ["old", "new"] {
+        let mut command = ours();
+        command.args(["fifo", name]).current_dir(&place).stderr(Stdio::piped());
+        let mut waiting = command.spawn().unwrap();
+        wait_until_open(&mut waiting, &fifo);
+        interrupt(&waiting);
+        let output = finish(waiting, "a FIFO that is interrupted");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert_eq!(texts(&output).1.lines().count(), 1, "{output:?}");
+    }
+    assert_eq!(fs::read(place.join("old")).unwrap(), b"old");
+    assert!(!place.join("new").exists());
+    // A writer that writes nothing ends the wait, too.
+    let mut command = ours();
+    command.args(["fifo", "old"]).current_dir(&place);
+    let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
+    wait_until_open(&mut waiting, &fifo);
+    drop(fs::OpenOptions::new().write(true).open(&fifo).unwrap());
+    assert!(finish(waiting, "an empty FIFO").status.success());
+    assert_eq!(fs::read(place.join("old")).unwrap(), b"");
+}
+
+/// The first signal after the copy ends the process.
+#[test]
+fn a_signal_ends_the_wait_for_a_summarys_reader() {
+    let place = place("cp-interrupt-summary");
+    mkfifo(&place.join("fifo"));
+    fs::write(place.join("source"), "text").unwrap();
+    let mut command = ours();
+    command.args(["--trace", "trace", "--json", "fifo", "source", "to"]).current_dir(&place);
+    let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
+    // The line about the trace is printed after the copy.
+    let mut line = [0; 256];
+    assert!(waiting.stderr.as_mut().unwrap().read(&mut line).unwrap() > 0);
+    interrupt(&waiting);
+    let output = finish(waiting, "a summary without a reader");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(fs::read(place.join("to")).unwrap(), b"text");
 }
 
 const FILES: u64 = 100;
@@ -178,7 +235,9 @@ fn started(place: &Path, ignored: Option<i32>) -> (Child, fs::File) {
     if !fifo.exists() {
         mkfifo(&fifo);
     }
-    let held = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    let mut held = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    // The target is created when the FIFO can be read.
+    held.write_all(b"te").unwrap();
     let mut command = ours();
     command.args(["-r", "--copy-contents", "fifo", "copy"]).current_dir(place);
     if let Some(signal) = ignored {
@@ -204,7 +263,7 @@ fn an_ignored_signal_does_not_interrupt() {
     let place = place("cp-interrupt-ignored");
     let (child, mut held) = started(&place, Some(libc::SIGINT));
     interrupt(&child);
-    held.write_all(b"text").unwrap();
+    held.write_all(b"xt").unwrap();
     drop(held);
     let output = finish(child, "a copy that ignores SIGINT");
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -99,6 +99,55 @@ fn names_within_a_copied_tree_are_no_result() {
     assert_eq!(fs::read(place.join("to/tree/sub/b")).unwrap(), b"b");
 }
 
+/// A name that the check does not know leads to the open trace or to an earlier summary.
+#[test]
+fn results_behind_links_are_neither_read_nor_written() {
+    for (option, before) in [("--trace", ""), ("--json", JSON)] {
+        for hard in [false, true] {
+            let base = place_in_memory("cp-outputs-links");
+            let at = |name: &str| base.path().join(name);
+            for directory in ["tree", "from", "to"] {
+                fs::create_dir(at(directory)).unwrap();
+            }
+            fs::write(at("tree/file"), "bytes").unwrap();
+            fs::write(at("result"), before).unwrap();
+            for link in ["from/link", "to/file"] {
+                match hard {
+                    true => fs::hard_link(at("result"), at(link)).unwrap(),
+                    false => symlink("../result", at(link)).unwrap(),
+                }
+            }
+            for (arguments, words) in [
+                (["-rT", "tree", "to"], "'to/file' is the file of {}; it is not replaced"),
+                (["-rLT", "from", "copy"], "'from/link' is the file of {}; it is not copied"),
+            ] {
+                let (status, _, err) =
+                    run(base.path(), &[&["--fsync", option, "result"], &arguments[..]].concat());
+                assert_eq!(status, Some(1), "{option}: {err}");
+                assert!(err.contains(&words.replace("{}", option)), "{option}: {err}");
+                assert!(!at("copy/link").exists());
+                let bytes = fs::read(at("result")).unwrap();
+                assert!(bytes.len() > 60 && bytes != b"bytes", "{option}: {bytes:?}");
+            }
+        }
+    }
+}
+
+/// The temporary file of the summary is no name of the user's.
+#[test]
+fn an_unwritten_summary_is_named() {
+    let place = place("cp-outputs-limit");
+    fs::write(place.join("empty"), "").unwrap();
+    let mut command = Command::new("sh");
+    // A file of 0 bytes is the longest.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" cp --json out.json empty to";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_cringle")]);
+    let output = output_of(command, &place, b"");
+    let err = texts(&output).1;
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot write out.json: File too large") && !err.contains(".cringle-"));
+}
+
 #[test]
 fn a_backup_is_no_result() {
     let place = place("cp-outputs-backup");

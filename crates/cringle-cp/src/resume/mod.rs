@@ -46,6 +46,7 @@ mod whole;
 use crate::messages::{quote, reason};
 use crate::plan::{Copy, Usage, plan};
 use crate::request::Request;
+use crate::results;
 use crate::sys::{self, Statx};
 use crate::workers::Shared;
 use cringle::block::Log;
@@ -97,7 +98,9 @@ pub(crate) fn open(request: &Request) -> Result<(Option<Resume>, Vec<Copy>), Usa
     manifest::check_options(request)?;
     if std::fs::metadata(path).is_err() {
         // A refused manifest is not created.
-        place::check(path, request, &plan(request)?)?;
+        let copies = plan(request)?;
+        place::check(path, request, &copies)?;
+        results::check(request, &copies)?;
     }
     let mut contents = Contents::default();
     let log =
@@ -111,6 +114,7 @@ pub(crate) fn open(request: &Request) -> Result<(Option<Resume>, Vec<Copy>), Usa
         None => (Header::of(request, plan(request)?)?, plan(request)?),
     };
     let id = place::check(path, request, &copies)?;
+    results::check(request, &copies)?;
     if !contents.has_header {
         for record in header.encode() {
             log.append(&record).map_err(|e| cannot_use(path, &e))?;

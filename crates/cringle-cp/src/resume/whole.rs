@@ -27,9 +27,14 @@ impl<'a> Worker<'a> {
         self.shared.resume.as_ref()
     }
 
-    /// Returns whether this file is the manifest of the copy.
-    pub(crate) fn is_manifest(&self, stat: &Stat) -> bool {
-        self.resume().is_some_and(|resume| resume.id() == sys::id(stat))
+    /// Returns what this file is if the command writes it for itself: its manifest, or a result.
+    pub(crate) fn own_file(&self, stat: &Stat) -> Option<String> {
+        let id = sys::id(stat);
+        if self.resume().is_some_and(|resume| resume.id() == id) {
+            return Some("the manifest of this copy".into());
+        }
+        let (option, _) = self.shared.results.iter().find(|result| result.1 == id)?;
+        Some(format!("the file of {option}"))
     }
 
     /// Returns the key of a name in the manifest, or 0 without a manifest.

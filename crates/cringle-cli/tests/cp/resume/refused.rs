@@ -172,6 +172,25 @@ fn manifest_is_neither_source_nor_target() {
     assert!(text.contains("'t/file' is the manifest of this copy; it is not replaced"), "{text}");
 }
 
+/// The corrected command line uses the same manifest, whether it is new or empty.
+#[test]
+fn refused_result_does_not_occupy_the_manifest() {
+    let place = place("cp-resume-result");
+    small_source(&place);
+    fs::write(place.join("image"), "bytes").unwrap();
+    fs::write(place.join("empty"), "").unwrap();
+    for manifest in ["--resume=new", "--resume=empty"] {
+        for option in ["--json", "--trace"] {
+            let text = refused(&place, &["-rT", manifest, option, "image", "s", "d"]);
+            assert!(text.contains("name another file"), "{text}");
+        }
+        assert!(!place.join("new").exists());
+        copies(&place, &["-r", manifest, "s/file", "to"]);
+        fs::remove_file(place.join("to")).unwrap();
+        let _ = fs::remove_file(place.join("new"));
+    }
+}
+
 #[test]
 fn two_copies_cannot_share_a_manifest() {
     let place = place("cp-resume-shared");
