@@ -55,8 +55,8 @@ pub fn is_closed(fd: RawFd) -> bool {
 /// opens of `/dev/stdin` and the like fail. Call it first in `main`, while no other thread uses
 /// these descriptors.
 ///
-/// A program that merely links this crate keeps std's `/dev/null`: its `println!` would panic. Where
-/// std cannot open that, it aborts before `main`: see [`replace_closed_before_main`].
+/// A program that merely links this crate keeps std's `/dev/null`: its `println!` would panic.
+/// Where std cannot open that, it aborts before `main`: see [`replace_closed_before_main`].
 pub fn replace_closed() {
     for fd in closed() {
         // SAFETY: system calls with no pointers. No object owns what they close: what std or this
