@@ -205,8 +205,8 @@ impl Worker<'_> {
     /// Opens the source and copies its content.
     fn copy_file(&mut self, item: &Item<'_>, stat: &Stat, new: bool) -> bool {
         let follow = self.shared.options.follows(item.is_top());
-        // Opening a FIFO does not wait; `copy_regular` does, before it opens the target. The open of
-        // a device waits as its driver decides.
+        // Opening a FIFO does not wait; `copy_regular` does, before it opens the target. The open
+        // of a device waits as its driver decides.
         let opened = if matches!(sys::kind(stat), libc::S_IFREG | libc::S_IFIFO) {
             open_source(item, follow)
         } else {

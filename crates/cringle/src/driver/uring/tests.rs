@@ -416,20 +416,26 @@ fn flush_leaves_nothing_queued() {
     assert!(rig.uring.ring.submission().is_empty());
 }
 
+/// Runs a test of this module in a process of its own, and returns its output; `None` within it.
+fn in_child(test: &str) -> Option<std::process::Output> {
+    const CHILD: &str = "CRINGLE_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return None;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("driver::uring::tests::{test}"), "--nocapture"]);
+    Some(command.env(CHILD, "1").output().unwrap())
+}
+
 #[test]
 fn closing_a_ring_with_ops_aborts() {
-    const CHILD: &str = "CRINGLE_TEST_CHILD";
-    let name = "driver::uring::tests::closing_a_ring_with_ops_aborts";
-    if std::env::var_os(CHILD).is_some() {
+    let Some(output) = in_child("closing_a_ring_with_ops_aborts") else {
         let mut rig = Rig::new(8, 8);
         let (reader, _writer) = io::pipe().unwrap();
         rig.read(&reader).unwrap();
         rig.enter(Wait::No);
         return drop(rig);
-    }
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture"]).env(CHILD, "1");
-    let output = command.output().unwrap();
+    };
     assert_eq!(output.status.signal(), Some(libc::SIGABRT));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("a ring was closed with 1 ops in flight"), "{stderr}");
