@@ -3,6 +3,7 @@
 mod kernels;
 mod long;
 mod ring;
+mod suite;
 mod switches;
 mod tidy;
 
@@ -24,6 +25,8 @@ enum Task {
     Kernels(kernels::Args),
     /// Run the test suite's generators with their full counts, for hours
     Long(long::Args),
+    /// Build all tests, and run their programs side by side
+    Test(suite::Args),
     /// Check sizes, imports between rooms and the reasons of `unsafe`
     Tidy(tidy::Args),
     /// Check the machine code of the switch to a fiber's stack
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Kernels(args) => kernels::run(&args),
         Task::Long(args) => long::run(&args),
+        Task::Test(args) => suite::run(&args),
         Task::Tidy(args) => tidy::run(&args),
         Task::Switches(args) => switches::run(&args),
         Task::Ring => ring::describe(),

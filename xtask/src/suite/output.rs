@@ -1,0 +1,204 @@
+//! What the test harness prints, line by line.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The harness says so much later that a test still runs.
+const SLOW: Duration = Duration::from_secs(60);
+/// The number of lines that are shown of a program that ended without a result.
+const LAST_LINES: usize = 60;
+
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: usize,
+    pub(super) failed: usize,
+    /// Tests that are marked `#[ignore]`, or that passed and printed `skipped: …`.
+    pub(super) skipped: usize,
+    /// Why tests were skipped.
+    pub(super) reasons: Vec<String>,
+}
+
+/// The lines that a program has printed so far.
+pub(super) struct Lines {
+    limit: Duration,
+    partial: Vec<u8>,
+    all: Vec<String>,
+    counts: Counts,
+    /// The number of results: the examples of each package have one.
+    pub(super) results: usize,
+    /// Since when the tests run that the harness has called slow.
+    slow: HashMap<String, Instant>,
+    /// When a line was printed last.
+    active: Instant,
+    section: Section,
+}
+
+/// The part of the harness's output that the next line belongs to.
+#[derive(PartialEq)]
+enum Section {
+    Tests,
+    /// The output of tests that passed, with the test's name, and whether it was skipped.
+    Successes {
+        was_skipped: bool,
+    },
+    Failures,
+}
+
+impl Lines {
+    pub(super) fn new(limit: Duration) -> Lines {
+        Lines {
+            limit,
+            partial: Vec::new(),
+            all: Vec::new(),
+            counts: Counts::default(),
+            results: 0,
+            slow: HashMap::new(),
+            active: Instant::now(),
+            section: Section::Tests,
+        }
+    }
+
+    /// Adds bytes that the program has printed.
+    pub(super) fn add(&mut self, bytes: &[u8], now: Instant) {
+        self.partial.extend_from_slice(bytes);
+        while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.partial.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line[..end]).into_owned();
+            self.line(&line, now);
+            self.all.push(line);
+            self.active = now;
+        }
+    }
+
+    fn line(&mut self, line: &str, now: Instant) {
+        if let Some((name, _)) = test_and(line, " has been running for over ") {
+            self.slow.insert(name.to_owned(), now.checked_sub(SLOW).unwrap_or(now));
+        } else if let Some((name, _)) = test_and(line, " ... ") {
+            self.slow.remove(name);
+        } else if line == "successes:" {
+            self.section = Section::Successes { was_skipped: true };
+        } else if line == "failures:" {
+            self.section = Section::Failures;
+        } else if let Some(counts) = result(line) {
+            self.results += 1;
+            self.section = Section::Tests;
+            self.counts.passed += counts.passed;
+            self.counts.failed += counts.failed;
+            self.counts.skipped += counts.skipped;
+        } else if let Section::Successes { was_skipped } = &mut self.section {
+            if line.starts_with("---- ") && line.ends_with(" stdout ----") {
+                *was_skipped = false;
+            } else if let (Some(reason), false) = (line.strip_prefix("skipped: "), &was_skipped) {
+                *was_skipped = true;
+                self.counts.reasons.push(reason.to_owned());
+            }
+        }
+    }
+
+    /// What the tests have come to so far.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        counts.passed -= counts.reasons.len().min(counts.passed);
+        counts.skipped += counts.reasons.len();
+        counts
+    }
+
+    /// Says which test takes too long, if one does.
+    pub(super) fn stuck(&self, now: Instant) -> Option<String> {
+        let limit = self.limit.as_secs();
+        let exceeds = |since: &Instant| now.saturating_duration_since(*since) > self.limit;
+        if let Some((name, _)) = self.slow.iter().find(|(_, since)| exceeds(since)) {
+            return Some(format!("stuck: the test {name} runs for more than {limit} s"));
+        }
+        // The harness calls no test slow if it runs one at a time.
+        exceeds(&self.active).then(|| format!("stuck: it has printed nothing for {limit} s"))
+    }
+
+    /// The lines that say why the program failed.
+    pub(super) fn failure(&self) -> String {
+        let failures = self.all.iter().position(|line| line == "failures:");
+        let start = match (failures, self.results) {
+            (Some(start), 1..) => start,
+            _ => self.all.len().saturating_sub(LAST_LINES),
+        };
+        self.all[start..].join("\n")
+    }
+}
+
+/// Splits a line such as `test NAME ... ok`.
+fn test_and<'a>(line: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix("test ")?.split_once(separator)
+}
+
+/// Reads the numbers of `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+fn result(line: &str) -> Option<Counts> {
+    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut counts = Counts::default();
+    for part in numbers.split("; ") {
+        let (number, what) = part.split_once(' ')?;
+        match what {
+            "passed" => counts.passed = number.parse().ok()?,
+            "failed" => counts.failed = number.parse().ok()?,
+            "ignored" => counts.skipped = number.parse().ok()?,
+            _ => break,
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+
+    fn lines(text: &str) -> Lines {
+        let mut lines = Lines::new(LIMIT);
+        // In pieces, as they come from a program.
+        text.as_bytes().chunks(7).for_each(|bytes| lines.add(bytes, Instant::now()));
+        lines
+    }
+
+    #[test]
+    fn results_and_skipped_tests_are_counted() {
+        let lines = lines(
+            "running 4 tests\ntest a ... ok\ntest b ... ok\ntest c ... ignored\ntest d ... ok\n\n\
+             successes:\n\n---- a stdout ----\nskipped: no redis\nskipped: no curl\n\n\
+             ---- b stdout ----\nnothing was skipped: all is well\n\n\
+             successes:\n    a\n    b\n    d\n\n\
+             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n",
+        );
+        let reasons = vec!["no redis".to_owned()];
+        assert_eq!(lines.counts(), Counts { passed: 2, failed: 0, skipped: 2, reasons });
+        assert_eq!(lines.results, 1);
+    }
+
+    #[test]
+    fn failures_are_shown_from_their_section_on() {
+        let failed = lines(
+            "test a ... FAILED\n\nsuccesses:\n\nsuccesses:\n\nfailures:\n\n---- a stdout ----\nwhy\n\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored\n",
+        );
+        assert_eq!(failed.counts().failed, 1);
+        assert!(failed.failure().starts_with("failures:\n\n---- a stdout ----\nwhy\n"));
+        let crashed = lines("test a ... ok\nthread 'b' has overflowed its stack\n");
+        assert_eq!((crashed.results, crashed.counts().passed), (0, 0));
+        assert!(crashed.failure().ends_with("overflowed its stack"));
+    }
+
+    #[test]
+    fn a_test_is_stuck_after_the_limit() {
+        let mut lines = lines("");
+        let start = Instant::now();
+        lines.add(b"test a has been running for over 60 seconds\ntest b ... ok\n", start);
+        let later = start + LIMIT - SLOW;
+        lines.add(b"test c ... ok\n", later);
+        assert_eq!(lines.stuck(later), None);
+        let later = later + Duration::from_secs(1);
+        assert_eq!(lines.stuck(later).unwrap(), "stuck: the test a runs for more than 600 s");
+        lines.add(b"test a ... ok\n", later);
+        assert_eq!(lines.stuck(later + LIMIT), None);
+        let silent = lines.stuck(later + LIMIT + SLOW).unwrap();
+        assert_eq!(silent, "stuck: it has printed nothing for 600 s");
+    }
+}

@@ -1,0 +1,121 @@
+//! One program of tests, from its start to its end.
+
+use super::output::{Counts, Lines};
+use super::{Settings, build, stuck};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the runner looks at a program.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+pub(super) struct Program {
+    pub(super) name: String,
+    pub(super) how: How,
+}
+
+pub(super) enum How {
+    /// A program, and the directory in which it runs.
+    Executable { path: PathBuf, directory: PathBuf },
+    /// The examples in the documentation, by cargo.
+    Documentation,
+}
+
+/// How a program ended.
+pub(super) struct Outcome {
+    pub(super) counts: Counts,
+    /// Why the program failed, with what a person needs to see.
+    pub(super) failure: Option<String>,
+    pub(super) took: Duration,
+}
+
+impl Program {
+    pub(super) fn named(name: &str) -> Program {
+        Program { name: name.to_owned(), how: How::Documentation }
+    }
+
+    /// The file in the directory of the logs that has this program's output.
+    pub(super) fn log(&self, logs: &Path) -> PathBuf {
+        logs.join(self.name.replace(':', "-")).with_extension("log")
+    }
+
+    /// Runs the program to its end.
+    pub(super) fn run(&self, settings: &Settings) -> Outcome {
+        let started = Instant::now();
+        let ended = self.watch(settings);
+        let took = started.elapsed();
+        ended.map(|(counts, failure)| Outcome { counts, failure, took }).unwrap_or_else(|error| {
+            let failure = Some(format!("cannot be run: {error}"));
+            Outcome { counts: Counts::default(), failure, took }
+        })
+    }
+
+    fn watch(&self, settings: &Settings) -> io::Result<(Counts, Option<String>)> {
+        let path = self.log(&settings.logs);
+        // A file, and no pipe: a process that a test leaves behind would hold a pipe open. Each writer
+        // appends, so that none overwrites the other's lines.
+        let _ = fs::remove_file(&path);
+        let log = OpenOptions::new().create(true).append(true).open(&path)?;
+        let mut child = self.command(settings).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let mut lines = Lines::new(settings.limit);
+        let mut output = File::open(&path)?;
+        let status = loop {
+            let status = child.try_wait()?;
+            let mut new = Vec::new();
+            output.read_to_end(&mut new)?;
+            lines.add(&new, Instant::now());
+            if status.is_some() {
+                break status;
+            }
+            if let Some(why) = lines.stuck(Instant::now()) {
+                let text = format!("{why}\n{}", stuck::show(child.id()));
+                stuck::kill(child.id());
+                child.wait()?;
+                return Ok((lines.counts(), Some(text)));
+            }
+            thread::sleep(INTERVAL);
+        };
+        Ok(self.judge(status.expect("it has ended"), lines, &path))
+    }
+
+    fn judge(&self, status: ExitStatus, lines: Lines, log: &Path) -> (Counts, Option<String>) {
+        let mut counts = lines.counts();
+        // A program without the usual harness says it by its status alone.
+        if lines.results == 0 && status.success() {
+            counts.passed += 1;
+        }
+        if status.success() && counts.failed == 0 {
+            return (counts, None);
+        }
+        if counts.failed == 0 {
+            counts.failed += 1;
+        }
+        (
+            counts,
+            Some(format!("{status}\n{}\n(all of its output: {})", lines.failure(), log.display())),
+        )
+    }
+
+    fn command(&self, settings: &Settings) -> Command {
+        let mut command = match &self.how {
+            How::Executable { path, directory } => {
+                let mut command = Command::new(path);
+                command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
+                command
+            }
+            How::Documentation => {
+                let mut command = build::documentation();
+                command.arg("--");
+                command
+            }
+        };
+        command.args(&settings.names);
+        // What a test that passes has printed shows whether it was skipped.
+        command.args(["--show-output", "--test-threads", &settings.threads.to_string()]);
+        command.stdin(Stdio::null());
+        command
+    }
+}

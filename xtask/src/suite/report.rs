@@ -1,0 +1,122 @@
+//! What all programs come to.
+
+use super::output::Counts;
+use super::program::{Outcome, Program};
+use crate::Result;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) struct Report {
+    /// The file that keeps how long each program took.
+    times: PathBuf,
+    seconds: BTreeMap<String, f64>,
+    total: Counts,
+    failed: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn open(logs: &Path) -> Report {
+        let times = logs.join("seconds.json");
+        let text = fs::read_to_string(&times).unwrap_or_default();
+        let seconds = serde_json::from_str(&text).unwrap_or_default();
+        Report { times, seconds, total: Counts::default(), failed: Vec::new() }
+    }
+
+    /// Sorts the programs, so that those that took longest the last time start first. Unknown ones
+    /// precede all.
+    pub(super) fn sort(&self, programs: &mut [Program]) {
+        let seconds =
+            |program: &Program| self.seconds.get(&program.name).copied().unwrap_or(f64::INFINITY);
+        programs.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
+    }
+
+    /// Prints how a program ended.
+    pub(super) fn add(&mut self, program: &Program, outcome: Outcome) {
+        let Outcome { counts, failure, took } = outcome;
+        let took = took.as_secs_f64();
+        println!("{:<32} {} in {took:.1} s", program.name, sentence(&counts));
+        if let Some(failure) = failure {
+            println!("---- {}: {failure}\n----", program.name);
+            self.failed.push(program.name.clone());
+        }
+        self.seconds.insert(program.name.clone(), took);
+        self.total.passed += counts.passed;
+        self.total.failed += counts.failed;
+        self.total.skipped += counts.skipped;
+        self.total.reasons.extend(counts.reasons);
+    }
+
+    /// Prints the sum of all. Returns whether nothing failed.
+    pub(super) fn finish(mut self, took: Duration) -> Result<bool> {
+        fs::write(&self.times, serde_json::to_string(&self.seconds)?)?;
+        let mut text = String::new();
+        self.total.reasons.sort();
+        for same in self.total.reasons.chunk_by(|a, b| a == b) {
+            let _ = writeln!(text, "skipped {}: {}", same.len(), same[0]);
+        }
+        for name in &self.failed {
+            let _ = writeln!(text, "failed: {name}");
+        }
+        println!("\n{text}after {} s:\n{}", took.as_secs(), sentence_of_all(&self.total));
+        if self.total.passed + self.total.failed == 0 {
+            println!("no test has one of these names");
+        }
+        Ok(self.failed.is_empty() && self.total.passed > 0)
+    }
+}
+
+fn sentence(counts: &Counts) -> String {
+    let Counts { passed, failed, skipped, .. } = counts;
+    let mut text = format!("{passed:>5} passed");
+    for (number, what) in [(failed, "failed"), (skipped, "skipped")] {
+        if *number > 0 {
+            let _ = write!(text, ", {number} {what}");
+        }
+    }
+    text
+}
+
+/// The line that other programs read.
+fn sentence_of_all(counts: &Counts) -> String {
+    format!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(passed: usize, failure: Option<&str>) -> Outcome {
+        let counts = Counts { passed, failed: failure.iter().count(), ..Counts::default() };
+        Outcome {
+            counts,
+            failure: failure.map(str::to_owned),
+            took: Duration::from_secs(passed as u64),
+        }
+    }
+
+    #[test]
+    fn the_longest_program_starts_first_the_next_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut report = Report::open(directory.path());
+        report.add(&Program::named("a"), outcome(3, None));
+        report.add(&Program::named("b"), outcome(9, None));
+        assert!(report.finish(Duration::ZERO).unwrap());
+        let mut programs = ["a", "b", "new"].map(Program::named);
+        Report::open(directory.path()).sort(&mut programs);
+        assert_eq!(programs.map(|program| program.name), ["new", "b", "a"]);
+    }
+
+    #[test]
+    fn a_failure_or_no_test_at_all_fails_the_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut report = Report::open(directory.path());
+        report.add(&Program::named("a"), outcome(3, None));
+        report.add(&Program::named("b"), outcome(9, Some("why")));
+        assert_eq!(sentence_of_all(&report.total), "12 passed, 1 failed, 0 skipped");
+        assert!(!report.finish(Duration::ZERO).unwrap());
+        assert!(!Report::open(directory.path()).finish(Duration::ZERO).unwrap());
+    }
+}
