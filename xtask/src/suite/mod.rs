@@ -5,9 +5,9 @@
 
 mod build;
 mod output;
+mod processes;
 mod program;
 mod report;
-mod stuck;
 
 use crate::Result;
 use program::Program;

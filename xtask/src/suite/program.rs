@@ -1,7 +1,7 @@
 //! One program of tests, from its start to its end.
 
 use super::output::{Counts, Lines};
-use super::{Settings, build, stuck};
+use super::{Settings, build, processes};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,8 @@ pub(super) struct Outcome {
     /// Why the program failed, with what a person needs to see.
     pub(super) failure: Option<String>,
     pub(super) took: Duration,
+    /// The time of all cores that the program and its children took.
+    pub(super) busy: Duration,
 }
 
 impl Program {
@@ -45,15 +47,18 @@ impl Program {
     /// Runs the program to its end.
     pub(super) fn run(&self, settings: &Settings) -> Outcome {
         let started = Instant::now();
-        let ended = self.watch(settings);
-        let took = started.elapsed();
-        ended.map(|(counts, failure)| Outcome { counts, failure, took }).unwrap_or_else(|error| {
-            let failure = Some(format!("cannot be run: {error}"));
-            Outcome { counts: Counts::default(), failure, took }
-        })
+        let mut busy = Duration::ZERO;
+        let (counts, failure) = self
+            .watch(settings, &mut busy)
+            .unwrap_or_else(|error| (Counts::default(), Some(format!("cannot be run: {error}"))));
+        Outcome { counts, failure, took: started.elapsed(), busy }
     }
 
-    fn watch(&self, settings: &Settings) -> io::Result<(Counts, Option<String>)> {
+    fn watch(
+        &self,
+        settings: &Settings,
+        busy: &mut Duration,
+    ) -> io::Result<(Counts, Option<String>)> {
         let path = self.log(&settings.logs);
         // A file, and no pipe: a process that a test leaves behind would hold a pipe open. Each writer
         // appends, so that none overwrites the other's lines.
@@ -62,26 +67,28 @@ impl Program {
         let mut child = self.command(settings).stdout(log.try_clone()?).stderr(log).spawn()?;
         let mut lines = Lines::new(settings.limit);
         let mut output = File::open(&path)?;
-        let status = loop {
-            let status = child.try_wait()?;
+        loop {
+            *busy = processes::busy(child.id()).unwrap_or(*busy);
+            let ended = child.try_wait()?;
             let mut new = Vec::new();
             output.read_to_end(&mut new)?;
             lines.add(&new, Instant::now());
-            if status.is_some() {
-                break status;
+            if let Some(status) = ended {
+                return Ok(self.judge(status, &lines, &path));
             }
             if let Some(why) = lines.stuck(Instant::now()) {
-                let text = format!("{why}\n{}", stuck::show(child.id()));
-                stuck::kill(child.id());
+                let text = format!("{why}\n{}", processes::show(child.id()));
+                processes::kill(child.id());
                 child.wait()?;
-                return Ok((lines.counts(), Some(text)));
+                let mut counts = lines.counts();
+                counts.failed += 1;
+                return Ok((counts, Some(text)));
             }
             thread::sleep(INTERVAL);
-        };
-        Ok(self.judge(status.expect("it has ended"), lines, &path))
+        }
     }
 
-    fn judge(&self, status: ExitStatus, lines: Lines, log: &Path) -> (Counts, Option<String>) {
+    fn judge(&self, status: ExitStatus, lines: &Lines, log: &Path) -> (Counts, Option<String>) {
         let mut counts = lines.counts();
         // A program without the usual harness says it by its status alone.
         if lines.results == 0 && status.success() {

@@ -35,9 +35,10 @@ impl Report {
 
     /// Prints how a program ended.
     pub(super) fn add(&mut self, program: &Program, outcome: Outcome) {
-        let Outcome { counts, failure, took } = outcome;
-        let took = took.as_secs_f64();
-        println!("{:<32} {} in {took:.1} s", program.name, sentence(&counts));
+        let Outcome { counts, failure, took, busy } = outcome;
+        let (took, busy) = (took.as_secs_f64(), busy.as_secs_f64());
+        let sentence = sentence(&counts);
+        println!("{:<32} {sentence} in {took:.1} s (busy: {busy:.1} s)", program.name);
         if let Some(failure) = failure {
             println!("---- {}: {failure}\n----", program.name);
             self.failed.push(program.name.clone());

@@ -1,9 +1,10 @@
-//! A program that takes too long: where each of its threads stands, and its end.
+//! The processes of a program: how busy they are, where the threads of a stuck one stand, their end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Describes the threads of a program and of all processes below it. Tests often wait for a child,
 /// and the child is what hangs.
@@ -70,16 +71,47 @@ fn family(ancestor: u32) -> Vec<u32> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may contain spaces and parentheses.
-    let (_, after_name) = status.rsplit_once(") ")?;
-    after_name.split(' ').nth(1)?.parse().ok()
+    status(pid)?.get(1)?.parse().ok()
+}
+
+/// The time of all cores that a process and its ended children took.
+pub(super) fn busy(pid: u32) -> Option<Duration> {
+    /// The kernel's `USER_HZ`.
+    const TICKS_A_SECOND: u64 = 100;
+    let ticks: u64 = status(pid)?.get(11..15)?.iter().flat_map(|ticks| ticks.parse::<u64>()).sum();
+    Some(Duration::from_millis(ticks * 1000 / TICKS_A_SECOND))
+}
+
+/// The fields of a process's `stat`, from the one that follows its name. The name may contain spaces
+/// and parentheses.
+fn status(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(") ")?;
+    Some(fields.split(' ').map(str::to_owned).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn children_that_have_ended_count_as_busy() {
+        let mut shell = Command::new("sh");
+        // A child that works, and then one that waits until the test has looked.
+        let work = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+        let mut shell = shell
+            .args(["-c", &format!("sh -c '{work}'; read line")])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while busy(shell.id()).unwrap() == Duration::ZERO {
+            std::thread::yield_now();
+        }
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!(busy(shell.id()), None);
+    }
 
     #[test]
     fn a_program_is_shown_and_killed_with_its_children() {
@@ -91,8 +123,10 @@ mod tests {
         assert!(show(shell.id()).contains(&format!("-- process {child}: ")));
         kill(shell.id());
         assert_eq!(shell.wait().unwrap().signal(), Some(9));
-        // Whoever inherits it may still have to wait for it.
-        let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z ") || state.contains(") X "), "{state}");
+        // The signal has been sent, and whoever inherits the child may still have to wait for it.
+        let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        while !(state().is_empty() || state().contains(") Z ") || state().contains(") X ")) {
+            std::thread::yield_now();
+        }
     }
 }
