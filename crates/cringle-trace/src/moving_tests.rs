@@ -6,17 +6,22 @@ use super::{json, text};
 use cringle::runtime::{self, Balance};
 use cringle::{Builder, fiber, time, trace};
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const FIBERS: u64 = 20;
 const STEPS: u64 = 20;
 
+/// Locks out the other tests that write a trace: a process writes one at a time.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The summary of a traced program of [`FIBERS`] fibers, a picture of all of it, and the number of
 /// moves that the runtime has counted. `None` where fibers cannot move: the reason is printed.
 fn traced(balance: Balance) -> Option<(Summary, Window, u64)> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let file = tempfile::NamedTempFile::new().unwrap();
     let trace = trace::start(file.path()).unwrap();
     let moves = Builder::new().workers(3).balance(balance).run(|| {

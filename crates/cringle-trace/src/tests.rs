@@ -227,6 +227,7 @@ fn only_fibers_that_the_library_spawns_are_hidden() {
     use cringle::{fiber, net};
     const NAMES: [&str; 3] = ["a/b.rs:5", "cringle acceptor 0", "net/server/accept.rs:50"];
     let file = tempfile::NamedTempFile::new().unwrap();
+    let _alone = super::moving_tests::alone();
     let trace = cringle::trace::start(file.path()).unwrap();
     cringle::run(|| {
         for name in NAMES {

@@ -95,6 +95,7 @@ mod tests {
             counts,
             failure: failure.map(str::to_owned),
             took: Duration::from_secs(passed as u64),
+            busy: Duration::ZERO,
         }
     }
 
