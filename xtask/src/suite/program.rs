@@ -121,7 +121,7 @@ impl Program {
         };
         command.args(&settings.names);
         // What a test that passes has printed shows whether it was skipped.
-        command.args(["--show-output", "--test-threads", &settings.threads.to_string()]);
+        command.args(["--show-output", &format!("--test-threads={}", settings.threads)]);
         command.stdin(Stdio::null());
         command
     }
