@@ -2,19 +2,18 @@
 //! stacks; gdb also those of a core file. A test without its debugger prints that; without gdb it
 //! fails with `CRINGLE_TOOLS=required`.
 
-mod child;
 #[path = "debugger/damaged.rs"]
 mod damaged;
-mod tools;
 
 use cringle::runtime::{self, Dump, FiberReport, FiberState};
 use cringle::sync::{Barrier, Mutex, RwLock, Semaphore, mpsc};
 use cringle::{Builder, fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::{let_others_wait, pipe, tcp_pair};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::process::Command;
 use std::time::Duration;
-use tools::{let_others_wait, pipe, tcp_pair};
 
 /// One row of a list: the fiber, its worker, its state, and the object of its wait.
 type Row = (String, String, String, String);

@@ -1,14 +1,12 @@
 //! Hosts that deny rings, locked memory, descriptors or `/proc`. A run starts there nevertheless,
 //! gives the same results, and reports what it lacks.
 
-mod child;
-mod terminal;
-
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::File;
 use cringle::net::{TcpListener, TcpStream};
 use cringle::runtime::{self, Driver, DriverChoice};
 use cringle::{Builder, fiber, io};
+use cringle_testing::{child, terminal};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};

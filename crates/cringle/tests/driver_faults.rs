@@ -1,18 +1,16 @@
 //! The driver under stress: queues of one entry, limits of one operation, storms of signals,
 //! missing features, thousands of cancels at once.
 
-mod child;
-mod tools;
-
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::{File, OpenOptions};
 use cringle::runtime::{self, Driver, Feature};
 use cringle::{Builder, Cancelled, fiber};
+use cringle_testing::child;
+use cringle_testing::tools::pipe;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tools::pipe;
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
@@ -23,7 +21,7 @@ struct Blocks(tempfile::NamedTempFile);
 impl Blocks {
     fn new() -> Blocks {
         // Not in /tmp, which may be in memory: the test needs O_DIRECT.
-        let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut file = tempfile::NamedTempFile::new_in(cringle_testing::disk::place()).unwrap();
         for block in 0..BLOCKS {
             file.write_all(&[Blocks::byte(block); BLOCK]).unwrap();
         }
@@ -346,7 +344,7 @@ fn syncs() {
     Builder::new()
         .workers(1)
         .run(|| {
-            let file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let file = tempfile::tempfile_in(cringle_testing::disk::place()).unwrap();
             let file = File::from(file);
             fiber::scope(|s| {
                 for n in 0..4 {

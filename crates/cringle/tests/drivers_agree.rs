@@ -3,21 +3,18 @@
 //!
 //! `CRINGLE_PROGRAMS=10000` runs that number of programs.
 
-mod rng;
-mod tools;
-
 use cringle::fs::{File, OpenOptions};
 use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, Shutdown, TcpListener, TcpStream};
 use cringle::os::unix::net::{UnixDatagram, UnixStream};
 use cringle::runtime::{self, Driver, DriverChoice};
 use cringle::{Builder, cancel, fiber, io, time};
-use rng::Rng;
+use cringle_testing::tools::readable_bytes;
+use fastrand::Rng;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-use tools::readable_bytes;
 
 const CALLS: usize = 60;
 /// The timeout of calls that would wait without end.
@@ -31,7 +28,7 @@ fn programs() -> u64 {
 fn ring_and_epoll_give_the_same_results() {
     let driver = Builder::new().workers(1).driver(DriverChoice::Uring).run(runtime::driver);
     let Ok(Driver::Uring(_)) = driver else { return println!("skipped: rings are not available") };
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = cringle_testing::disk::directory();
     for seed in 0..programs() {
         let [ring, epoll] = [DriverChoice::Uring, DriverChoice::Epoll]
             .map(|driver| log_of(seed, driver, &directory.path().join("file")));
@@ -57,7 +54,7 @@ fn log_of(seed: u64, driver: DriverChoice, path: &Path) -> Vec<String> {
 
 /// Draws at most `limit` bytes.
 fn bytes(rng: &mut Rng, limit: usize) -> Vec<u8> {
-    (0..rng.below(limit + 1)).map(|_| rng.below(256) as u8).collect()
+    (0..rng.usize(..limit + 1)).map(|_| rng.usize(..256) as u8).collect()
 }
 
 /// A pipe or a pair of sockets: one end is written to, the other read from.
@@ -91,13 +88,13 @@ impl World {
     fn new(seed: u64, path: &Path) -> io::Result<World> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         let append = OpenOptions::new().append(true).open(path)?;
-        Ok(World { rng: Rng::new(seed), file, append, channels: channels()? })
+        Ok(World { rng: Rng::with_seed(seed), file, append, channels: channels()? })
     }
 
     fn call(&mut self) -> String {
         // With other fibers ready, the call goes to the driver.
-        let company = (self.rng.below(2) == 0).then(|| fiber::spawn_local(fiber::yield_now));
-        let result = match self.rng.below(3) {
+        let company = (self.rng.usize(..2) == 0).then(|| fiber::spawn_local(fiber::yield_now));
+        let result = match self.rng.usize(..3) {
             0 => self.call_on_file(),
             _ => self.call_on_channel(),
         };
@@ -108,9 +105,9 @@ impl World {
     fn call_on_file(&mut self) -> String {
         let offset = self.offset();
         let bytes = bytes(&mut self.rng, 5000);
-        let mut buf = vec![0; self.rng.below(6000)];
+        let mut buf = vec![0; self.rng.usize(..6000)];
         let file = &self.file;
-        match self.rng.below(10) {
+        match self.rng.usize(..10) {
             0 => describe("write_at", file.write_at(&bytes, offset)),
             1 => describe_read("read_at", file.read_at(&mut buf, offset), &buf),
             2 => describe("append", (&mut &self.append).write(&bytes)),
@@ -134,18 +131,18 @@ impl World {
     }
 
     fn offset(&mut self) -> u64 {
-        match self.rng.below(10) {
+        match self.rng.usize(..10) {
             0 => u64::MAX,
             1 => i64::MAX as u64,
-            _ => self.rng.below(10_000) as u64,
+            _ => self.rng.usize(..10_000) as u64,
         }
     }
 
     fn call_on_channel(&mut self) -> String {
-        let index = self.rng.below(self.channels.len());
+        let index = self.rng.usize(..self.channels.len());
         let channel = &mut self.channels[index];
         let full = channel.unread.iter().sum::<usize>() > 4000 || channel.unread.len() > 5;
-        let result = match self.rng.below(20) {
+        let result = match self.rng.usize(..20) {
             0 => channel.shut_down(),
             1..10 if !full => channel.write(&mut self.rng),
             _ => channel.read(&mut self.rng),
@@ -192,7 +189,7 @@ impl Channel {
     fn write(&mut self, rng: &mut Rng) -> String {
         let bytes = bytes(rng, 1000);
         let slices = [IoSlice::new(&bytes), IoSlice::new(b"!")];
-        let way = rng.below(4);
+        let way = rng.usize(..4);
         let none = SendAncillary::default();
         let result = match (&self.writer, way) {
             (Writer::File(file), 0) => (&mut &*file).write_vectored(&slices),
@@ -217,8 +214,8 @@ impl Channel {
     }
 
     fn read(&mut self, rng: &mut Rng) -> String {
-        let mut buf = vec![0; rng.below(2000)];
-        let (way, readable) = (rng.below(5), self.readable());
+        let mut buf = vec![0; rng.usize(..2000)];
+        let (way, readable) = (rng.usize(..5), self.readable());
         if !self.has_messages {
             self.wait_for_arrival(readable);
         }

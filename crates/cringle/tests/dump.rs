@@ -1,17 +1,15 @@
 //! A dump shows which fiber waits for what, and disturbs no fiber.
 
-mod disk;
-mod tools;
-
 use cringle::runtime::{self, Dump, FiberReport, FiberState, Holder, WaitsFor};
 use cringle::{Builder, fiber, fs, io, net, process, sync, time};
+use cringle_testing::disk;
+use cringle_testing::tools::on_one_worker;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tools::on_one_worker;
 
 fn named(name: &str) -> fiber::Builder {
     fiber::Builder::new().name(name.into())

@@ -1,7 +1,5 @@
 //! The programs of `examples/` work as documented.
 
-mod disk;
-
 #[path = "../examples/cache.rs"]
 mod cache;
 #[path = "../examples/chat.rs"]
@@ -33,7 +31,7 @@ mod race;
 #[path = "../examples/random.rs"]
 mod random;
 
-use disk::{directory, pattern};
+use cringle_testing::disk::{directory, pattern};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

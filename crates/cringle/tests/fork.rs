@@ -3,14 +3,12 @@
 //! The children call only functions that are safe after a `fork` in a program with threads, and
 //! `_exit`.
 
-mod child;
-mod disk;
-
 use cringle::block::{Batch, BlockIo};
 use cringle::fiber;
 use cringle::fs::{Direct, File, OpenOptions};
 use cringle::runtime::DriverChoice;
-use disk::in_company;
+use cringle_testing::disk::in_company;
+use cringle_testing::{child, disk};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,13 +1,12 @@
 //! The key-value server of `examples/`: its protocol, its changes after a loss of power, and real
 //! clients.
 
-mod disk;
-
 #[path = "../examples/kv/main.rs"]
 mod kv;
 
 use cringle::block::Log;
 use cringle::net::{Served, Stopper};
+use cringle_testing::disk;
 use kv::resp::{self, Reply};
 use kv::store::Store;
 use std::io::{ErrorKind, Read, Write};

@@ -1,10 +1,8 @@
 //! A `block::Log` that is opened again after its process or its disk has failed: what the kernel
 //! still holds then. `tests/log.rs` has the rest.
 
-mod child;
-mod disk;
-
 use cringle::block::Log;
+use cringle_testing::{child, disk};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;

@@ -3,11 +3,10 @@
 //! Each test runs in a process of its own, because it measures the whole process, and they run one
 //! after the other, because each takes much memory.
 
-mod child;
-
-use child::{Footprint, field_kib, scaled, status_kib};
 use cringle::runtime::Balance;
 use cringle::{Builder, fiber};
+use cringle_testing::child;
+use cringle_testing::child::{Footprint, field_kib, scaled, status_kib};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Mutex;

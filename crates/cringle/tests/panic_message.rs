@@ -1,8 +1,7 @@
 //! The default panic message names the fiber.
 
-mod child;
-
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 
 fn panic_on_fibers() {
     let builder = Builder::new().workers(2);

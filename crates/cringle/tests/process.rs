@@ -1,18 +1,15 @@
 //! Child processes behave as with std, and waiting for one suspends only the fiber.
 
-mod child;
-mod disk;
-mod tools;
-
 use cringle::fs::File;
 use cringle::os::unix::process::{ChildExt, CommandExt, ExitStatusExt};
 use cringle::process::{Child, Command, Stdio};
 use cringle::{fiber, time};
+use cringle_testing::tools::*;
+use cringle_testing::{child, disk};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
-use tools::*;
 
 /// Starts a child that copies its input to its output, and exits at the end of its input.
 fn cat() -> Child {

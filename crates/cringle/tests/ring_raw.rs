@@ -202,7 +202,7 @@ fn notification_ends_an_op_and_keeps_its_result() {
 fn opens_that_block_io_wq_are_all_cancelled() {
     const FIBERS: u64 = 48;
     const ROUNDS: u64 = 1000;
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = cringle_testing::disk::directory();
     let path = directory.path().join("fifo");
     let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
     // SAFETY: the path is a C string, which is borrowed for the call.

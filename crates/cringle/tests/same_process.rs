@@ -1,9 +1,7 @@
 //! Processes behave as with std (promise 1), also with invalid programs, arguments and streams.
 
-mod disk;
-mod same;
-
-use same::Log;
+use cringle_testing::same::Log;
+use cringle_testing::{disk, same};
 
 same::programs! {
     use it::io::{self, Read, Write};

@@ -1,11 +1,10 @@
 //! Signals cancel a program's fibers, reach every listener, and leave no handler behind. Each test
 //! runs in its own process, which sends itself real signals.
 
-mod child;
-
-use child::Footprint;
 use cringle::signal::{self, Signal, Signals};
 use cringle::{Builder, Cancelled, cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::child::Footprint;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;

@@ -1,14 +1,13 @@
 //! The simulation: the same library in virtual time, over files in memory, with faults; the same
 //! seed gives the same run.
 
-mod child;
-
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::Interest;
 use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use cringle::sim::{self, Checker, Fault, Faults, Options, Stats, World};
 use cringle::{fiber, runtime, time};
+use cringle_testing::child;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;

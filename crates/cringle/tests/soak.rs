@@ -5,21 +5,18 @@
 //! CRINGLE_SOAK_CANCELS=1000000 cargo test --release -p cringle --test soak -- --nocapture
 //! ```
 
-mod child;
-mod disk;
-mod tools;
-
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::{File, OpenOptions};
 use cringle::io::{Interest, ready};
 use cringle::{Builder, cancel, fiber, time};
+use cringle_testing::tools::*;
+use cringle_testing::{child, disk};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tools::*;
 
 const CANCELS: u64 = 20_000;
 const WORKERS: usize = 2;

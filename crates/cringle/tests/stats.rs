@@ -1,13 +1,11 @@
 //! The counters agree with what the program did.
 
-mod disk;
-mod tools;
-
 use cringle::runtime::{self, Stats, WorkerStats};
 use cringle::{Builder, fiber, fs, io, sync};
+use cringle_testing::disk;
+use cringle_testing::tools::on_one_worker;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tools::on_one_worker;
 
 fn now() -> Stats {
     runtime::stats().expect("called within a run")

@@ -1,10 +1,9 @@
 //! Reports on standard error: the dump at a signal, and the line of the watchdog. Each test runs in
 //! its own process, which reads its own standard error.
 
-mod child;
-
 use cringle::signal::{self, Signal};
 use cringle::{Builder, fiber, sync};
+use cringle_testing::child;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::process::Output;

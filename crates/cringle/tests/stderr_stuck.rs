@@ -2,10 +2,9 @@
 //! nor keep a program from its end. And the report of a program that is stuck itself. Each test
 //! runs in its own process.
 
-mod child;
-
 use cringle::signal::{self, Signal};
 use cringle::{Builder, fiber, sync};
+use cringle_testing::child;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;

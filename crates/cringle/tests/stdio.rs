@@ -1,16 +1,14 @@
 //! The standard streams. Each test runs in its own process, whose descriptors it replaces.
 
-mod child;
-mod disk;
-mod terminal;
-mod tools;
-
 use cringle::io::{self, BufRead, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use cringle::{fiber, time};
+use cringle_testing::terminal::{raw_terminal, set_timing, terminal};
+use cringle_testing::tools::{
+    assert_cancelled, assert_elapsed, let_others_wait, on_one_worker, readable_bytes,
+};
+use cringle_testing::{child, disk};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
-use terminal::{raw_terminal, set_timing, terminal};
-use tools::{assert_cancelled, assert_elapsed, let_others_wait, on_one_worker, readable_bytes};
 
 const SHORT: Duration = Duration::from_millis(1);
 

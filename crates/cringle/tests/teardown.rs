@@ -63,7 +63,7 @@ fn assert_unwritten() {
 
 /// Ends a run with hundreds of reads in flight, many times.
 fn end_while_reading(workers: usize, end: impl Fn()) {
-    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = tempfile::NamedTempFile::new_in(cringle_testing::disk::place()).unwrap();
     make(file.path());
     let (completed, cancelled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for round in 0..4 {
@@ -115,7 +115,7 @@ fn buffers_are_free_after_other_fiber_panics() {
 
 /// Calls `cancel` several times: it starts the reads of all blocks, and cancels them after a delay.
 fn cancel_while_reading(workers: usize, cancel: impl Fn(Duration, &(dyn Fn(usize) + Sync))) {
-    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = tempfile::NamedTempFile::new_in(cringle_testing::disk::place()).unwrap();
     make(file.path());
     let (completed, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let run = Builder::new().workers(workers).run(|| {

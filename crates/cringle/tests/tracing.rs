@@ -1,12 +1,11 @@
 //! Spans of the `tracing` crate stay with the fiber that entered them, and the library emits
 //! events.
 
-mod child;
-mod tools;
-
 use cringle::fiber;
 use cringle::fs::File;
 use cringle::sync::mpsc;
+use cringle_testing::child;
+use cringle_testing::tools::on_one_worker;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,7 +13,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tools::on_one_worker;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Id, Level, Metadata, Subscriber, info, info_span};
 use tracing_subscriber::filter::filter_fn;

@@ -1,11 +1,10 @@
 //! Fibers that unwind: their destructors may wait for other fibers of the worker, and each fiber
 //! knows whether it unwinds itself (**I8**).
 
-mod child;
-mod tools;
-
 use cringle::fs::File;
 use cringle::{cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::cell::{Cell, RefCell};
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,7 +12,6 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::Duration;
-use tools::*;
 
 /// Runs `f` in a destructor of a fiber that unwinds by a panic, under a hook of the program.
 fn while_unwinding(f: impl FnMut()) {

@@ -1,12 +1,11 @@
 //! The web server of `examples/`, tested with `curl`, `wrk`, `ab` and `h2load`. A test without its
 //! tool prints that; with `CRINGLE_TOOLS=required` it fails.
 
-mod disk;
-
 #[path = "../examples/web.rs"]
 mod web;
 
 use cringle::net::{Served, Stopper};
+use cringle_testing::disk;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! The script for debuggers where something is wrong: damaged memory, full disks, bad arguments.
 
-use crate::{child, dump_and_stop, gdb, has_gdb, named, part, run_until_stop, with_waiting_fibers};
+use crate::{dump_and_stop, gdb, has_gdb, named, part, run_until_stop, with_waiting_fibers};
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use std::os::unix::process::CommandExt;
 
 /// `damage.py` replaces each word that the script reads of some fibers, and of the workers. The

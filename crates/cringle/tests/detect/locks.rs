@@ -1,8 +1,9 @@
 //! Locks of `detect::Mutex`.
 
-use crate::{assert_names, assert_one, child, lines_with, named, output, place, reports, shared};
+use crate::{assert_names, assert_one, lines_with, named, output, place, reports, shared};
 use cringle::detect::Mutex;
 use cringle::{Builder, fiber, sync};
+use cringle_testing::child;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,14 +2,13 @@
 //! test runs in a child process, whose standard error it reads.
 
 mod cells;
-#[path = "../child/mod.rs"]
-mod child;
 mod locks;
 mod std_locks;
 
 use cringle::detect::RefCell;
 use cringle::runtime::ThreadLocals;
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use std::io;
 use std::process::{Command, Output};
 

@@ -1,7 +1,8 @@
 //! Locks of std that block a worker.
 
-use crate::{assert_one, child, lines_with, named, output};
+use crate::{assert_one, lines_with, named, output};
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;

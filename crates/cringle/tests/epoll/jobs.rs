@@ -1,6 +1,7 @@
 //! Jobs of the pool: their cancels, their limit, and a pool without threads.
 
 use super::*;
+use cringle_testing::child;
 
 /// Jobs that no thread has started are cancelled at once, and their memory is not touched.
 #[test]

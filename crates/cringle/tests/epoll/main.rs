@@ -1,12 +1,8 @@
 //! The epoll driver: several fibers that wait for one descriptor, sockets that are non-blocking for
 //! a while, files without `RWF_NOWAIT`, cancelled jobs of the pool.
 
-#[path = "../child/mod.rs"]
-mod child;
 mod jobs;
 mod messages;
-#[path = "../terminal/mod.rs"]
-mod terminal;
 
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fs::File;
@@ -14,11 +10,11 @@ use cringle::net::{MsgFlags, RecvAncillary, SendAncillary, TcpListener, TcpStrea
 use cringle::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, cancel, fiber, io, time};
+use cringle_testing::terminal::terminal;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
-use terminal::terminal;
 
 fn on_epoll<T>(workers: usize, f: impl FnOnce() -> T) -> T {
     Builder::new().workers(workers).driver(DriverChoice::Epoll).run(f).unwrap()

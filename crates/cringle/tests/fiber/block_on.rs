@@ -1,11 +1,11 @@
 //! `fiber::block_on`, tokio beside fibers, and batches as futures.
 
-use crate::disk;
-use crate::tools::*;
 use cringle::block::{BlockIo, OwnedBatch};
 use cringle::fiber::{self, block_on, block_on_cancellable};
 use cringle::fs::File;
 use cringle::time;
+use cringle_testing::disk;
+use cringle_testing::tools::*;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn, ready};
 use std::pin::Pin;

@@ -1,10 +1,10 @@
 //! The end of `run` cancels the remaining fibers: the effect on each call.
 
-use crate::child;
-use crate::tools::{is_cancelled, on_one_worker, yield_times};
 use cringle::fs::File;
 use cringle::io::{Interest, ready};
 use cringle::{Builder, Cancelled, fiber};
+use cringle_testing::child;
+use cringle_testing::tools::{is_cancelled, on_one_worker, yield_times};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! A crash on a fiber prints the fiber, its stack and its frames, and then ends the process as it
 //! would have without a text.
 
-use crate::child;
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 

@@ -1,8 +1,8 @@
 //! Deadlines: which one ends a wait, when it fires, which fibers it reaches, and what it costs.
 
-use crate::child;
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

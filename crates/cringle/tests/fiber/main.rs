@@ -1,15 +1,5 @@
 //! Fibers, scopes, cancels and deadlines. One program, so that tests that wait do so side by side.
 
-#[path = "../child/mod.rs"]
-mod child;
-#[path = "../disk/mod.rs"]
-mod disk;
-#[macro_use]
-#[path = "../same/mod.rs"]
-mod same;
-#[path = "../tools/mod.rs"]
-mod tools;
-
 mod block_on;
 mod cancel;
 mod cancel_calls;

@@ -1,8 +1,8 @@
 //! A stack overflow is reported with the fiber, the size of its stack and the remedy. Other faults
 //! are unchanged.
 
-use crate::child;
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use std::os::unix::process::ExitStatusExt;
 
 /// Recurses until the stack overflows.

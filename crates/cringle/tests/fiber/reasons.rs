@@ -1,7 +1,7 @@
 //! The reason behind errors that other crates have made.
 
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! `run` starts, ends, and leaves nothing behind.
 
-use crate::child;
-use crate::child::Footprint;
 use cringle::{Builder, fiber};
+use cringle_testing::child;
+use cringle_testing::child::Footprint;
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};

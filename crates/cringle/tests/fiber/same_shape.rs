@@ -4,9 +4,9 @@
 //! [`api`] is compiled with std and with the library, so a missing item is a compile error. A new
 //! item of std's needs a line here. The docs of each module name the items that it leaves out.
 
-use crate::disk;
-use crate::same;
-use crate::same::Log;
+use cringle_testing::disk;
+use cringle_testing::same;
+use cringle_testing::same::Log;
 
 /// Compiles uses of std's API with std and with the library.
 macro_rules! api {

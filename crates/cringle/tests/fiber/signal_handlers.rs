@@ -1,7 +1,7 @@
 //! Signal stacks and handlers of the program remain as they are beside those of the library.
 
-use crate::child;
 use cringle::Builder;
+use cringle_testing::child;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 

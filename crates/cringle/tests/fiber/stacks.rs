@@ -1,8 +1,8 @@
 //! The address space of stacks, and fibers that cannot get a stack. Each test lowers a limit or
 //! counts mappings, so it runs in its own process.
 
-use crate::child;
 use cringle::{Builder, fiber, sync, time};
+use cringle_testing::child;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};

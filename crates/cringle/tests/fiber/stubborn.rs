@@ -1,11 +1,11 @@
 //! Ops that the kernel does not cancel: the fiber waits for them past its deadline, and a line on
 //! standard error reports the fiber and its wait (**I1**).
 
-use crate::child;
-use crate::disk;
-use crate::tools::*;
 use cringle::fs::{File, OpenOptions};
 use cringle::{Builder, fiber, time};
+use cringle_testing::child;
+use cringle_testing::disk;
+use cringle_testing::tools::*;
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

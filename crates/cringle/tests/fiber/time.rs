@@ -1,9 +1,9 @@
 //! Ticks keep their times, and deadlines and cancels reach fibers that compute.
 
-use crate::child;
-use crate::tools::*;
 use cringle::io::{Interest, ready};
 use cringle::{Builder, cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 

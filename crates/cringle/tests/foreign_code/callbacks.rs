@@ -1,11 +1,11 @@
 //! Panic hooks, callbacks, and the end of the process.
 
 use crate::Bomb;
-use crate::child;
-use crate::tools::*;
 use cringle::block::{BlockIo, OwnedBatch};
 use cringle::fiber;
 use cringle::sync::mpsc;
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::cell::RefCell;
 use std::io::Write;
 use std::panic::panic_any;

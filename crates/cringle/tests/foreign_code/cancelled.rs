@@ -1,9 +1,9 @@
 //! Destructors of cancelled fibers, and unwindings without the library's hook.
 
 use crate::beside_waiting_destructor;
-use crate::child;
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::cell::{Cell, RefCell};
 use std::panic::{catch_unwind, resume_unwind};
 use std::rc::Rc;

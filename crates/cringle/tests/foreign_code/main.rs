@@ -4,16 +4,12 @@
 
 mod callbacks;
 mod cancelled;
-#[path = "../child/mod.rs"]
-mod child;
 mod payloads;
 mod poison;
-#[path = "../tools/mod.rs"]
-mod tools;
 
 use cringle::fiber;
+use cringle_testing::tools::OnDrop;
 use std::cell::Cell;
-use tools::OnDrop;
 
 /// A payload whose destructor panics.
 struct Bomb;

@@ -1,9 +1,9 @@
 //! Payloads that a scope drops at its end.
 
 use crate::Bomb;
-use crate::child;
-use crate::tools::*;
 use cringle::fiber;
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::rc::Rc;

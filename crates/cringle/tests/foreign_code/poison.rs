@@ -1,10 +1,10 @@
 //! Locks are poisoned by panics and not by cancels.
 
 use crate::beside_waiting_destructor;
-use crate::child;
-use crate::tools::*;
 use cringle::sync::{Mutex, RwLock};
 use cringle::{fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 

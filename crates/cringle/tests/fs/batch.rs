@@ -1,11 +1,13 @@
 //! Batches: any number of operations, with results in order and an error for each, under any limits
 //! and in any state of the submitting fiber.
 
-use crate::disk;
-use crate::disk::{directory, essence, everywhere, in_company, make_cold, pattern, solitary};
 use cringle::block::{Batch, FixedBufs, FixedFile};
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
+use cringle_testing::disk;
+use cringle_testing::disk::{
+    directory, essence, everywhere, in_company, make_cold, pattern, solitary,
+};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};

@@ -1,9 +1,9 @@
 //! `BlockIo`: batches for any thread, and for async programs.
 
-use crate::disk::{directory, pattern, solitary, unwinding};
 use cringle::block::{AlignedBuf, Batch, BlockIo, OwnedBatch};
 use cringle::fiber;
 use cringle::fs::File;
+use cringle_testing::disk::{directory, pattern, solitary, unwinding};
 use proptest::prelude::*;
 use std::future::Future;
 use std::io::ErrorKind;

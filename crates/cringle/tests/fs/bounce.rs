@@ -1,10 +1,12 @@
 //! Direct I/O at any offset, with any length and buffer (`Direct::Bounce`).
 
-use crate::disk::{alone, directory, everywhere, in_company, make_fifo, pattern, solitary};
-use crate::rng::Rng;
 use cringle::block::{Batch, BlockIo, Results};
 use cringle::fiber;
 use cringle::fs::{Direct, File, OpenOptions, copy_range};
+use cringle_testing::disk::{
+    alone, directory, everywhere, in_company, make_fifo, pattern, solitary,
+};
+use fastrand::Rng;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -34,20 +36,24 @@ struct Request {
 impl Request {
     /// Draws one near block boundaries or anywhere, small or large.
     fn draw(rng: &mut Rng, most: usize) -> Request {
-        let block = [512, 4096][rng.below(2)];
+        let block = [512, 4096][rng.usize(..2)];
         let near =
-            |rng: &mut Rng| (rng.below(most / block) * block + rng.below(3)).saturating_sub(1);
-        let offset = if rng.below(3) == 0 { rng.below(most) } else { near(rng) };
-        let len = match rng.below(6) {
-            0 => rng.below(20),
-            1 => rng.below(3 * block),
-            2 => (1 + rng.below(4)) * block,
+            |rng: &mut Rng| (rng.usize(..most / block) * block + rng.usize(..3)).saturating_sub(1);
+        let offset = if rng.usize(..3) == 0 { rng.usize(..most) } else { near(rng) };
+        let len = match rng.usize(..6) {
+            0 => rng.usize(..20),
+            1 => rng.usize(..3 * block),
+            2 => (1 + rng.usize(..4)) * block,
             3 => near(rng).saturating_sub(offset % block),
-            4 => rng.below(100_000),
+            4 => rng.usize(..100_000),
             // More than the largest buffer of the pool.
-            _ => 256 * 1024 + rng.below(100_000),
+            _ => 256 * 1024 + rng.usize(..100_000),
         };
-        Request { offset, len: len.min(most - offset), misaligned: rng.below(2) * rng.below(600) }
+        Request {
+            offset,
+            len: len.min(most - offset),
+            misaligned: rng.usize(..2) * rng.usize(..600),
+        }
     }
 }
 
@@ -74,7 +80,7 @@ impl Model<'_> {
             let Request { offset, len, misaligned } = Request::draw(&mut self.rng, MOST);
             let what = format!("step {step}: {len} bytes at {offset}, address {misaligned}");
             let buf = &mut memory[page + misaligned..][..len];
-            if self.rng.below(2) == 0 {
+            if self.rng.usize(..2) == 0 {
                 let byte = 1 + (step % 250) as u8;
                 buf.iter_mut().enumerate().for_each(|(n, b)| *b = byte.wrapping_add(n as u8));
                 self.write(buf, offset, &what);
@@ -93,7 +99,7 @@ impl Model<'_> {
 
     fn write(&mut self, bytes: &[u8], offset: usize, what: &str) {
         let (mut file, at, len) = (self.file, offset as u64, bytes.len());
-        match self.rng.below(4) {
+        match self.rng.usize(..4) {
             0 => file.write_all_at(bytes, at).unwrap(),
             1 => {
                 file.seek(SeekFrom::Start(at)).unwrap();
@@ -101,7 +107,7 @@ impl Model<'_> {
                 assert_eq!(file.stream_position().unwrap(), at + len as u64, "{what}");
             }
             2 => {
-                let (left, right) = bytes.split_at(self.rng.below(len + 1));
+                let (left, right) = bytes.split_at(self.rng.usize(..len + 1));
                 let slices = [IoSlice::new(left), IoSlice::new(right)];
                 let count = file.write_vectored_at(&slices, at).unwrap();
                 assert!(count > 0 || len == 0, "{what}");
@@ -123,7 +129,7 @@ impl Model<'_> {
     fn read(&mut self, buf: &mut [u8], offset: usize, what: &str) {
         let (mut file, at, len) = (self.file, offset as u64, buf.len());
         let left = self.bytes.len().saturating_sub(offset).min(len);
-        let count = match self.rng.below(4) {
+        let count = match self.rng.usize(..4) {
             0 => file.read_at(buf, at).unwrap(),
             1 => {
                 file.seek(SeekFrom::Start(at)).unwrap();
@@ -132,7 +138,7 @@ impl Model<'_> {
                 count
             }
             2 => {
-                let (left, right) = buf.split_at_mut(self.rng.below(len + 1));
+                let (left, right) = buf.split_at_mut(self.rng.usize(..len + 1));
                 let mut slices = [IoSliceMut::new(left), IoSliceMut::new(right)];
                 let count = file.read_vectored_at(&mut slices, at).unwrap();
                 count + file.read_at(&mut buf[count..], at + count as u64).unwrap()
@@ -166,7 +172,7 @@ fn any_request_returns_what_a_plain_one_returns() {
         for _ in 0..3 {
             seed.set(seed.get() + 1);
             println!("seed {}", seed.get());
-            let (bytes, rng) = (Vec::new(), Rng::new(seed.get()));
+            let (bytes, rng) = (Vec::new(), Rng::with_seed(seed.get()));
             Model { file: &file, io: &io, bytes, rng, step: 0 }.check(120);
         }
     });

@@ -2,10 +2,10 @@
 //! bytes transferred: also through the ring, uncached, with `O_DIRECT`, and if clones of the file
 //! are used on several workers.
 
-use crate::disk::{directory, everywhere, in_company, make_cold, pattern, solitary};
 use cringle::block::AlignedBuf;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
+use cringle_testing::disk::{directory, everywhere, in_company, make_cold, pattern, solitary};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};

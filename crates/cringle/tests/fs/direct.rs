@@ -1,8 +1,10 @@
 //! Direct I/O: aligned memory, and errors that explain why the kernel refused a request.
 
-use crate::disk::{alone, directory, everywhere, in_company, outside, solitary, unwinding};
 use cringle::block::{AlignedBuf, Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::{File, OpenOptions};
+use cringle_testing::disk::{
+    alone, directory, everywhere, in_company, outside, solitary, unwinding,
+};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

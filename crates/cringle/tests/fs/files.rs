@@ -2,15 +2,15 @@
 //! alone (which makes plain calls), on a fiber among others (which uses the ring), and in a
 //! destructor while a fiber unwinds.
 
-use crate::disk::{
-    alone, directory, essence, everywhere, in_company, make_fifo, outside, pattern, solitary,
-};
-use crate::disk::{status_flags, unwinding};
-use crate::terminal;
-use crate::tools::pipe;
 use cringle::block::Batch;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
+use cringle_testing::disk::{
+    alone, directory, essence, everywhere, in_company, make_fifo, outside, pattern, solitary,
+};
+use cringle_testing::disk::{status_flags, unwinding};
+use cringle_testing::terminal;
+use cringle_testing::tools::pipe;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IoSlice, IoSliceMut, Read, Seek};

@@ -1,10 +1,10 @@
 //! Reads and writes with flags of the kernel.
 
-use crate::disk::{
-    alone, directory, everywhere, in_company, make_cold, outside, pattern, solitary,
-};
 use cringle::block::AlignedBuf;
 use cringle::fs::{Direct, File, OpenOptions, ReadFlags, WriteFlags, copy_range};
+use cringle_testing::disk::{
+    alone, directory, everywhere, in_company, make_cold, outside, pattern, solitary,
+};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Seek};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;

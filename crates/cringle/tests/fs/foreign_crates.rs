@@ -1,9 +1,9 @@
 //! Crates written for `std::io`, over the library's files and pipes, on many fibers at once.
 
-use crate::disk;
 use cringle::fs::{self, File};
 use cringle::io::{self, BufReader, BufWriter, Read, Write, pipe};
 use cringle::{Builder, fiber};
+use cringle_testing::disk;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;

@@ -1,8 +1,8 @@
 //! Reads of cached bytes by several ready fibers.
 
-use crate::disk::{directory, make_cold, pattern};
 use cringle::fs::{Advice, File, ReadFlags};
 use cringle::{fiber, runtime};
+use cringle_testing::disk::{directory, make_cold, pattern};
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
 

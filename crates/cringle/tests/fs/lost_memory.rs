@@ -1,8 +1,8 @@
 //! Direct I/O with memory of the program that maps a file, of which pages are lost.
 
-use crate::disk::{directory, everywhere, pattern};
 use cringle::block::SigbusHandler;
 use cringle::fs::{Direct, OpenOptions};
+use cringle_testing::disk::{directory, everywhere, pattern};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 

@@ -1,17 +1,5 @@
 //! Files: calls, names, batches. One program, so that tests that wait do so side by side.
 
-#[path = "../disk/mod.rs"]
-mod disk;
-#[macro_use]
-#[path = "../same/mod.rs"]
-mod same;
-#[path = "../rng/mod.rs"]
-mod rng;
-#[path = "../terminal/mod.rs"]
-mod terminal;
-#[path = "../tools/mod.rs"]
-mod tools;
-
 mod batch;
 mod block_io;
 mod bounce;

@@ -1,9 +1,11 @@
 //! Mapped files: reads return what those of a `File` return, whatever is in memory or changes.
 
-use crate::disk::{directory, essence, everywhere, in_company, make_cold, pattern, solitary};
 use cringle::block::{Batch, BlockIo, MappedFile, SigbusHandler, Unmapped};
 use cringle::fs::{File, OpenOptions};
 use cringle::{fiber, runtime, sim};
+use cringle_testing::disk::{
+    directory, essence, everywhere, in_company, make_cold, pattern, solitary,
+};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

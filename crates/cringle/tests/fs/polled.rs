@@ -3,9 +3,9 @@
 //! With `CRINGLE_POLL_QUEUES=required`, which the machines of `cargo xtask kernels` set, a device
 //! without such queues is a failure.
 
-use crate::disk::{directory, pattern};
 use cringle::block::{AlignedBuf, Batch, BlockIo, OwnedBatch, Polling};
 use cringle::fs::{File, OpenOptions};
+use cringle_testing::disk::{directory, pattern};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, mpsc};
 

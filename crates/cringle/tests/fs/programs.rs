@@ -2,7 +2,7 @@
 //! compiled twice. Its output and files must be the same with std, with the library outside of
 //! `run`, on one worker, and on two.
 
-use crate::disk::directory;
+use cringle_testing::disk::directory;
 use std::path::Path;
 
 macro_rules! programs {

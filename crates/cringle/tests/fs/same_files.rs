@@ -1,9 +1,9 @@
 //! Files and pipes behave as with std (promise 1), for every kind of descriptor.
 
-use crate::disk;
-use crate::same;
-use crate::same::Log;
-use crate::terminal::{raw_terminal, set_timing};
+use cringle_testing::disk;
+use cringle_testing::same;
+use cringle_testing::same::Log;
+use cringle_testing::terminal::{raw_terminal, set_timing};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 

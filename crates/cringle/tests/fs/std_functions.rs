@@ -1,11 +1,11 @@
 //! Promise 1 for names and directories: `cringle::fs` behaves as `std::fs`, including the `errno`,
 //! outside of `run`, in each situation of a fiber, and on a ring without ops on names.
 
-use crate::disk;
-use crate::disk::{
+use cringle::runtime::Feature;
+use cringle_testing::disk;
+use cringle_testing::disk::{
     alone, directory, essence, everywhere, in_company, make_fifo, outside, solitary, unwinding,
 };
-use cringle::runtime::Feature;
 use proptest::prelude::*;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};

@@ -1,9 +1,9 @@
 //! `Batch::try_submit`: a batch either needs no wait, or is returned with the results that it has.
 
-use crate::disk::{directory, pattern};
 use cringle::block::{Batch, BlockIo, MappedFile, SigbusHandler};
 use cringle::fs::File;
 use cringle::runtime::{self, Driver, DriverChoice};
+use cringle_testing::disk::{directory, pattern};
 
 const PAGE: usize = 4096;
 /// More attempts than copies need on a busy machine: a look is used for a limited time.

@@ -1,11 +1,11 @@
 //! The SIGBUS handler of mapped files acts for their copies alone, and mapped files in processes
 //! with other users, handlers, and parents.
 
-use crate::child;
-use crate::disk::{directory, pattern, solitary};
 use cringle::block::{MappedFile, SigbusHandler, Unmapped};
 use cringle::fs::File;
 use cringle::runtime;
+use cringle_testing::child;
+use cringle_testing::disk::{directory, pattern, solitary};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};

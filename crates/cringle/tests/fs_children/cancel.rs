@@ -1,13 +1,13 @@
 //! Cancellation of file system calls: a cancelled fiber's calls fail, completed calls return their
 //! results, and no descriptor leaks.
 
-use crate::child;
-use crate::disk::{alone, directory};
-use crate::terminal;
-use crate::tools::readable_bytes;
 use cringle::fs::{self, Dir, File, Permissions};
 use cringle::os::unix::fs::{chown, symlink};
 use cringle::{cancel, fiber};
+use cringle_testing::child;
+use cringle_testing::disk::{alone, directory};
+use cringle_testing::terminal;
+use cringle_testing::tools::readable_bytes;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Hints for the device below a file.
 
-use crate::disk::{alone, directory, in_company, outside, pattern, solitary};
 use cringle::fs::{File, OpenOptions, WriteLife};
+use cringle_testing::disk::{alone, directory, in_company, outside, pattern, solitary};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;

@@ -3,18 +3,6 @@
 //! A child has every descriptor of the program for a moment, until it executes its own: the tests
 //! that notice when the other end of a pipe or socket is closed are in the program `fs`.
 
-#[path = "../child/mod.rs"]
-mod child;
-#[path = "../disk/mod.rs"]
-mod disk;
-#[macro_use]
-#[path = "../same/mod.rs"]
-mod same;
-#[path = "../terminal/mod.rs"]
-mod terminal;
-#[path = "../tools/mod.rs"]
-mod tools;
-
 mod bus_errors;
 mod cancel;
 mod device_hints;

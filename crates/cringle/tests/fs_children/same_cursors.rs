@@ -6,9 +6,9 @@
     reason = "where the program is std's, it is std's type already"
 )]
 
-use crate::disk;
-use crate::same;
-use crate::same::Log;
+use cringle_testing::disk;
+use cringle_testing::same;
+use cringle_testing::same::Log;
 use std::collections::HashMap;
 use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;

@@ -1,11 +1,11 @@
 //! The parts of `cringle::fs` beyond std: locks between processes, extended attributes, disk space
 //! and holes, copies within the kernel, and directories that paths cannot leave.
 
-use crate::child;
-use crate::disk;
-use crate::disk::{alone, directory, essence, in_company, outside, solitary, unwinding};
 use cringle::fs::{self, Advice, Dir, File, TryLockError};
 use cringle::{cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::disk;
+use cringle_testing::disk::{alone, directory, essence, in_company, outside, solitary, unwinding};
 use std::cell::Cell;
 use std::ffi::CString;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

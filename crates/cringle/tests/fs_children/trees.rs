@@ -1,10 +1,10 @@
 //! Directories that are large, deep, or changed concurrently: memory, descriptors and stack stay
 //! bounded, and nothing outside of a removed tree is affected.
 
-use crate::child;
-use crate::disk;
-use crate::disk::{alone, directory, in_company, outside, solitary, unwinding};
 use cringle::fs::{self, Dir};
+use cringle_testing::child;
+use cringle_testing::disk;
+use cringle_testing::disk::{alone, directory, in_company, outside, solitary, unwinding};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -4,22 +4,19 @@
 //!
 //! `CRINGLE_FUSE_CALLS=100000` makes that many calls for each kind of file.
 
-#[path = "../disk/mod.rs"]
-mod disk;
 mod endless;
 #[expect(dead_code, reason = "the tests of `cringle cp` use more of it")]
 #[path = "../../../cringle-cli/tests/cp/faulty/mod.rs"]
 mod faulty;
-#[path = "../rng/mod.rs"]
-mod rng;
 mod server;
 
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile, OwnedBatch};
 use cringle::fs::{File, OpenOptions};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, fiber};
-use disk::pattern;
-use rng::Rng;
+use cringle_testing::disk;
+use cringle_testing::disk::pattern;
+use fastrand::Rng;
 use server::{Manner, Mounted};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -67,7 +64,7 @@ fn compare_calls(mounted: &Mounted, manner: Manner) {
                 let ours = options.read(true).write(true).open(mounted.path(seed)).unwrap();
                 let mut options = std::fs::OpenOptions::new();
                 let theirs = options.read(true).write(true).open(mounted.path(seed + 4)).unwrap();
-                let mut pair = Pair { rng: Rng::new(seed as u64), ours, theirs };
+                let mut pair = Pair { rng: Rng::with_seed(seed as u64), ours, theirs };
                 for call in 0..calls() / 4 {
                     let (what, ours, theirs) = pair.call();
                     assert_eq!(
@@ -106,11 +103,11 @@ fn parts(buf: &mut [u8]) -> [IoSliceMut<'_>; 3] {
 
 impl Pair {
     fn call(&mut self) -> (&'static str, Moved, Moved) {
-        let (offset, len) = (self.rng.below(22_000) as u64, self.rng.below(9_000));
-        let mut data: Vec<u8> = (0..len).map(|_| self.rng.below(256) as u8).collect();
+        let (offset, len) = (self.rng.usize(..22_000) as u64, self.rng.usize(..9_000));
+        let mut data: Vec<u8> = (0..len).map(|_| self.rng.usize(..256) as u8).collect();
         let (mut a, mut b) = (vec![0; len], vec![0; len]);
         let (ours, theirs) = (&mut self.ours, &mut self.theirs);
-        match self.rng.below(14) {
+        match self.rng.usize(..14) {
             0 => (
                 "read_at",
                 moved2(&mut a, |buf| ours.read_at(buf, offset)),

@@ -2,12 +2,11 @@
 //! `tests/sim_log.rs` has the faults and losses of power.
 
 mod damage;
-#[path = "../disk/mod.rs"]
-mod disk;
 mod old_version;
 
 use cringle::block::Log;
 use cringle::{Builder, cancel, fiber};
+use cringle_testing::disk;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! Protocol crates written for `std::io`, over the library's sockets, on many fibers at once.
 
-use crate::tools::on_two_workers;
 use cringle::fiber;
 use cringle::io::{self, Read, Write};
 use cringle::net::{TcpListener, TcpStream};
+use cringle_testing::tools::on_two_workers;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use tungstenite::Message;

@@ -1,10 +1,10 @@
 //! UDP and Unix sockets: they behave as std's, and a cancel ends every wait.
 
 use super::observations::{Log, observes_the_same};
-use crate::tools::{ends_when_cancelled, on_one_worker};
 use cringle::fiber;
 use cringle::net::UdpSocket;
 use cringle::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use cringle_testing::tools::{ends_when_cancelled, on_one_worker};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;

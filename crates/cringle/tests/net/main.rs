@@ -1,13 +1,5 @@
 //! Sockets and pipes. One program, so that tests that wait do so side by side.
 
-#[path = "../disk/mod.rs"]
-mod disk;
-#[macro_use]
-#[path = "../same/mod.rs"]
-mod same;
-#[path = "../tools/mod.rs"]
-mod tools;
-
 mod foreign_crates;
 mod local;
 mod messages;

@@ -1,12 +1,12 @@
 //! `sendmsg` and `recvmsg` on and off fibers: slices, addresses and ancillary data.
 
-use crate::tools::on_one_worker;
 use cringle::net::{
     AncillaryMessage, MsgFlags, Received, RecvAncillary, SendAncillary, TcpListener, TcpStream,
     UdpSocket,
 };
 use cringle::os::unix::net::{UCred, UnixDatagram, UnixStream};
 use cringle::{cancel, fiber};
+use cringle_testing::tools::on_one_worker;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,11 +1,13 @@
 //! Pipes, `io::copy`, and the items of `std::io` in `cringle::io`.
 
-use crate::disk;
-use crate::tools::{assert_elapsed, let_others_wait, on_one_worker, on_two_workers, spawn_on};
 use cringle::fs::File;
 use cringle::io::{self, IsTerminal, PipeReader, PipeWriter, copy, pipe};
 use cringle::net::{TcpListener, TcpStream};
 use cringle::{fiber, time};
+use cringle_testing::disk;
+use cringle_testing::tools::{
+    assert_elapsed, let_others_wait, on_one_worker, on_two_workers, spawn_on,
+};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

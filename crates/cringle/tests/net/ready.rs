@@ -1,8 +1,8 @@
 //! `io::ready`: waits for the readiness of any descriptor.
 
-use crate::tools::{on_one_worker, yield_times};
 use cringle::io::{Interest, ready};
 use cringle::{Builder, fiber};
+use cringle_testing::tools::{on_one_worker, yield_times};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,11 +1,11 @@
 //! Sockets behave as with std (promise 1), also with unusual arguments and wrong descriptors.
 #![allow(clippy::useless_conversion, reason = "the same program runs with std's types")]
 
-use crate::disk;
-use crate::same;
-use crate::same::Log;
 use cringle::fiber;
 use cringle::runtime::{self, FiberReport, FiberState, WaitsFor};
+use cringle_testing::disk;
+use cringle_testing::same;
+use cringle_testing::same::Log;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

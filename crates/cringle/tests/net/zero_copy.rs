@@ -1,10 +1,10 @@
 //! `send_zc`: the kernel uses the buffer until the call returns, and no longer.
 
-use crate::tools::{on_one_worker, tcp_pair};
 use cringle::net::{TcpStream, UdpSocket};
 use cringle::os::unix::net::UnixStream;
 use cringle::runtime::{self, Driver, Feature};
 use cringle::{Builder, cancel, fiber};
+use cringle_testing::tools::{on_one_worker, tcp_pair};
 use std::io::{self, Read, Write};
 use std::time::Duration;
 

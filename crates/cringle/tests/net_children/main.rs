@@ -3,10 +3,5 @@
 //! A child has every descriptor of the program for a moment, until it executes its own: the tests
 //! that notice when the other end of a pipe or socket is closed are in the program `net`.
 
-#[path = "../child/mod.rs"]
-mod child;
-#[path = "../tools/mod.rs"]
-mod tools;
-
 mod server;
 mod tcp;

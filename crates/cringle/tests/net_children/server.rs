@@ -1,12 +1,12 @@
 //! `net::Server`: each connection is served, whatever the others do.
 
-use crate::child;
 use cringle::fiber;
 use cringle::net::{Served, Server, SocketAddr, Stopper, TcpListener, TcpStream};
 use cringle::runtime::Balance;
 use cringle::signal::{self, Signal};
 use cringle::sync::Barrier;
 use cringle::{Builder, cancel};
+use cringle_testing::child;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, Write};

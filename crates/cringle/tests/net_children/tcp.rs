@@ -1,10 +1,10 @@
 //! TCP sockets on fibers: a wait suspends only its fiber, and a cancel ends every wait.
 
-use crate::child;
-use crate::tools::{ends_when_cancelled, on_one_worker, tcp_pair};
 use cringle::io::{Interest, ready};
 use cringle::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use cringle::{Builder, Cancelled, cancel, fiber, time};
+use cringle_testing::child;
+use cringle_testing::tools::{ends_when_cancelled, on_one_worker, tcp_pair};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

@@ -1,12 +1,12 @@
 //! Cancelled waits of `cringle::sync`: each unwinds or returns an error, poisons nothing, and loses
 //! nothing.
 
-use crate::tools::{is_cancelled, on_one_worker, on_two_workers, yield_times};
 use cringle::sync::{
     Barrier, Condvar, Mutex, Once, OnceLock, RwLock, Semaphore, WaitGroup, mpmc, mpsc, oneshot,
     watch,
 };
 use cringle::{Cancelled, fiber, time};
+use cringle_testing::tools::{is_cancelled, on_one_worker, on_two_workers, yield_times};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Channels behave as std's, between fibers of any worker and threads.
 
-use crate::tools::{on_one_worker, yield_times};
 use cringle::sync::mpsc::{
     self, RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError,
 };
 use cringle::sync::{mpmc, oneshot, watch};
 use cringle::{Builder, fiber};
+use cringle_testing::tools::{on_one_worker, yield_times};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

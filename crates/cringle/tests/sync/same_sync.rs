@@ -2,8 +2,8 @@
 //! traits of std's.
 #![allow(clippy::readonly_write_lock, reason = "the guard itself is printed")]
 
-use crate::same;
-use crate::same::Log;
+use cringle_testing::same;
+use cringle_testing::same::Log;
 use std::time::Duration;
 
 same::programs! {

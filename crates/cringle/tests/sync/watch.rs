@@ -1,8 +1,8 @@
 //! `watch::Receiver::wait_for`.
 
-use crate::tools::on_one_worker;
 use cringle::fiber;
 use cringle::sync::watch;
+use cringle_testing::tools::on_one_worker;
 
 /// A caller that only waits must not have to use the value: this test must compile.
 #[test]

@@ -1,7 +1,8 @@
 //! `setuid` and its kin change the credentials of all threads of the kernel, also of workers.
 
-use super::{child, on_workers};
+use super::on_workers;
 use cringle::fiber;
+use cringle_testing::child;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Another group for the effective id, if this process may take it.

@@ -1,10 +1,10 @@
 //! Who shares thread-locals with whom.
 
 use super::{on_workers, with_private};
-use crate::tools::{let_others_wait, spawn_on};
 use cringle::fiber;
 use cringle::net::{Server, TcpStream};
 use cringle::runtime::{self, Balance, ThreadLocals};
+use cringle_testing::tools::{let_others_wait, spawn_on};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::rc::Rc;

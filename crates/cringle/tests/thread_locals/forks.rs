@@ -4,8 +4,9 @@
 #[path = "forks/first_run.rs"]
 mod first_run;
 
-use super::{child, on_workers};
+use super::on_workers;
 use cringle::fiber;
+use cringle_testing::child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

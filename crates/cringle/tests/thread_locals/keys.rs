@@ -1,7 +1,8 @@
 //! Values for keys of pthread's.
 
-use super::{child, with_private};
+use super::with_private;
 use cringle::fiber;
+use cringle_testing::child;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,8 @@
 //! Calls of libc that look at the thread they are made by.
 
-use super::{child, on_workers, with_private};
+use super::{on_workers, with_private};
 use cringle::fiber;
+use cringle_testing::child;
 use std::ffi::CStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -1,11 +1,6 @@
 //! Fibers with thread-locals of their own ([`ThreadLocals::Private`]) are threads to all code of
 //! the process.
 
-#[path = "../child/mod.rs"]
-mod child;
-#[path = "../tools/mod.rs"]
-mod tools;
-
 mod credentials;
 mod families;
 mod forks;

@@ -1,7 +1,8 @@
 //! Many fibers one after another leave nothing behind.
 
-use super::{child, on_workers};
+use super::on_workers;
 use cringle::fiber;
+use cringle_testing::child;
 use std::cell::RefCell;
 
 thread_local! {

@@ -1,8 +1,9 @@
 //! Libraries that are loaded and unloaded while blocks exist.
 
-use super::{child, on_workers};
-use crate::tools::let_others_wait;
+use super::on_workers;
 use cringle::fiber;
+use cringle_testing::child;
+use cringle_testing::tools::let_others_wait;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,19 +1,14 @@
 //! The web server of `examples/`, tested by correct, unusual and slow clients.
 
-#[path = "../child/mod.rs"]
-mod child;
-#[path = "../disk/mod.rs"]
-mod disk;
 mod judge;
-#[path = "../rng/mod.rs"]
-mod rng;
 
 #[path = "../../examples/web.rs"]
 mod web;
 
 use cringle::net::{Served, Stopper};
+use cringle_testing::{child, disk};
+use fastrand::Rng;
 use judge::{Verdict, judge};
-use rng::Rng;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
@@ -352,16 +347,16 @@ fn unusual_but_valid_requests_are_answered() {
 fn changed(request: &str, rng: &mut Rng) -> Vec<u8> {
     const BYTES: &[u8] = b"\r\n\0 \t:;,+-05aFx\"\x0b\x0c\x7f\x80";
     let mut bytes = request.as_bytes().to_vec();
-    for _ in 0..=rng.below(3) {
-        let (at, byte) = (rng.below(bytes.len()), BYTES[rng.below(BYTES.len())]);
-        match rng.below(5) {
+    for _ in 0..=rng.usize(..3) {
+        let (at, byte) = (rng.usize(..bytes.len()), BYTES[rng.usize(..BYTES.len())]);
+        match rng.usize(..5) {
             0 => bytes[at] = byte,
             1 => drop(bytes.remove(at)),
             2 => bytes.insert(at, byte),
             3 => bytes.splice(at..at, *b"\r\n").for_each(drop),
             _ => {
                 // Repeats a part, such as a field or a chunk.
-                let end = bytes.len().min(at + rng.below(40));
+                let end = bytes.len().min(at + rng.usize(..40));
                 let part = bytes[at..end].to_vec();
                 bytes.splice(at..at, part).for_each(drop);
             }
@@ -384,8 +379,8 @@ fn mutated_requests_are_handled_per_standard() {
     let server = Running::start(Limits::default());
     let mut seen = [0; 3];
     for seed in 0..count {
-        let mut rng = Rng::new(seed);
-        let request = requests[rng.below(requests.len())];
+        let mut rng = Rng::with_seed(seed);
+        let request = requests[rng.usize(..requests.len())];
         let bytes = [&changed(request, &mut rng), TAIL.as_bytes()].concat();
         let mut answers = statuses(&server.exchange(&bytes)).into_iter();
         let text = || format!("seed {seed}: {:?}", String::from_utf8_lossy(&bytes));

@@ -1,10 +1,10 @@
 //! Files and fibers that calls wait for.
 
-use crate::disk;
-use crate::tools::*;
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
+use cringle_testing::disk;
+use cringle_testing::tools::*;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;

@@ -4,13 +4,13 @@
 mod calls;
 mod fixture;
 
-use crate::tools::*;
 use calls::Effect::{Fails, Unwinds, Waits};
 use calls::{CALLS, Call, calls, until_released};
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::File;
 use cringle::io;
 use cringle::{Builder, fiber, time};
+use cringle_testing::tools::*;
 use fixture::Fixture;
 use std::io::Read;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! A completed wait wins over a cancel.
 
-use crate::tools::*;
 use cringle::runtime::Feature;
 use cringle::{Builder, fiber, time};
+use cringle_testing::tools::*;
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn cancel_that_races_completion_hits_no_later_op() {
 }
 
 fn race(builder: Builder, rounds: usize) {
-    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = tempfile::NamedTempFile::new_in(cringle_testing::disk::place()).unwrap();
     std::fs::write(file.path(), [7; 4096]).unwrap();
     let (completed, cancelled) = (Cell::new(0), Cell::new(0));
     let run = builder.workers(1).run(|| {

@@ -6,8 +6,8 @@ mod regions;
 mod runtimes;
 mod tree;
 
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::io::Read;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! A cancel is sticky, and stops at protected calls.
 
 use super::{FOREVER, LEAVES, LEVELS, grow};
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::sync::Mutex;

@@ -1,8 +1,8 @@
 //! Scopes of another runtime.
 
 use super::FOREVER;
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! Cancels of a tree of fibers on two workers.
 
 use super::{FOREVER, LEAVES, LEVELS, Leaves, grow};
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

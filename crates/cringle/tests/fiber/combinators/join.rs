@@ -1,8 +1,8 @@
 //! `join` and `join_all`.
 
 use super::{FOREVER, discard, is_cancel, panic_of, silent_pipe};
-use crate::tools::{on_one_worker, yield_times};
 use cringle::{Cancelled, fiber, time};
+use cringle_testing::tools::{on_one_worker, yield_times};
 use std::cell::{Cell, RefCell};
 use std::io::Read;
 use std::panic::{catch_unwind, panic_any, resume_unwind};

@@ -1,8 +1,8 @@
 //! `par_map`, `par_for_each`, and their fallible forms.
 
 use super::{FOREVER, discard, is_cancel, is_unwound, panic_of, silent_pipe};
-use crate::tools::{message, on_one_worker, yield_times};
 use cringle::{Cancelled, fiber, time};
+use cringle_testing::tools::{message, on_one_worker, yield_times};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read};
 use std::panic::{catch_unwind, panic_any};

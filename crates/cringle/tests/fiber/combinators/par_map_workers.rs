@@ -1,9 +1,9 @@
 //! `par_map_workers`, `par_for_each_workers`, and their fallible forms.
 
 use super::{FOREVER, discard, is_cancel, is_unwound, panic_of, silent_pipe};
-use crate::tools::{OnDrop, message, spawn_on, yield_times};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, Cancelled, cancel, fiber, runtime, time};
+use cringle_testing::tools::{OnDrop, message, spawn_on, yield_times};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};

@@ -1,8 +1,8 @@
 //! `race`, `race_with` and `any`.
 
 use super::{FOREVER, discard, is_cancel, is_unwound, panic_of, silent_pipe};
-use crate::tools::{on_one_worker, yield_times};
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::{on_one_worker, yield_times};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read};
 use std::panic::panic_any;

@@ -1,7 +1,7 @@
 //! Handles that outlive `run`.
 
-use crate::tools::on_two_workers;
 use cringle::{fiber, runtime};
+use cringle_testing::tools::on_two_workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]

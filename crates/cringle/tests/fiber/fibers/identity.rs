@@ -1,7 +1,7 @@
 //! Names, ids and stack sizes, inside and outside of `run`.
 
-use crate::tools::on_one_worker;
 use cringle::{fiber, runtime};
+use cringle_testing::tools::on_one_worker;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Spawning and joining: values, panics, detached fibers.
 
-use crate::tools::{on_one_worker, on_two_workers};
 use cringle::fiber;
+use cringle_testing::tools::{on_one_worker, on_two_workers};
 use std::panic::{panic_any, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! Fiber locals, and the destructors that run when a fiber ends.
 
-use crate::child;
-use crate::tools::{on_one_worker, on_two_workers};
 use cringle::fiber;
+use cringle_testing::child;
+use cringle_testing::tools::{on_one_worker, on_two_workers};
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;

@@ -1,7 +1,7 @@
 //! `park`, `unpark` and `sleep`.
 
-use crate::tools::{on_one_worker, on_two_workers};
 use cringle::fiber;
+use cringle_testing::tools::{on_one_worker, on_two_workers};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The worker and the order in which fibers run.
 
-use crate::tools::on_two_workers;
 use cringle::runtime::Balance;
 use cringle::{Builder, fiber, runtime};
+use cringle_testing::tools::on_two_workers;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Scoped fibers: what they borrow, and where their panics go.
 
-use crate::tools::{on_one_worker, on_two_workers};
 use cringle::fiber;
+use cringle_testing::tools::{on_one_worker, on_two_workers};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! `unblock`.
 
-use crate::tools::{on_one_worker, on_two_workers};
 use cringle::fiber;
+use cringle_testing::tools::{on_one_worker, on_two_workers};
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Barrier, mpsc};
 

@@ -1,7 +1,7 @@
 //! Fibers that unwind.
 
-use crate::tools::on_one_worker;
 use cringle::fiber;
+use cringle_testing::tools::on_one_worker;
 use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! std's behaviour, compared with std.
 
 use super::Log;
-use crate::tools::*;
 use cringle::{fiber, time};
+use cringle_testing::tools::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

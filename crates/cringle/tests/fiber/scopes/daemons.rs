@@ -1,8 +1,8 @@
 //! Daemons are cancelled when all other fibers have ended.
 
 use super::{FOREVER, Log};
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Functions that are called when a scope ends.
 
 use super::{FOREVER, Log, current_thread};
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! `try_scope` returns the first failure, which cancels the other fibers.
 
 use super::{FOREVER, Log};
-use crate::tools::*;
 use cringle::{cancel, fiber, time};
+use cringle_testing::tools::*;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

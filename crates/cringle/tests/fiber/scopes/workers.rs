@@ -1,8 +1,8 @@
 //! Fibers, results and exits stay on their workers.
 
 use super::{FOREVER, current_thread};
-use crate::tools::*;
 use cringle::{fiber, time};
+use cringle_testing::tools::*;
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};

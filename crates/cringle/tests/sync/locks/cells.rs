@@ -1,9 +1,9 @@
 //! `Once`, `OnceLock` and `LazyLock`.
 
 use super::everywhere;
-use crate::tools::{on_one_worker, on_two_workers, yield_times};
 use cringle::fiber;
 use cringle::sync::{LazyLock, Once, OnceLock};
+use cringle_testing::tools::{on_one_worker, on_two_workers, yield_times};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

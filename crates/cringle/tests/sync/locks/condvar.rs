@@ -1,9 +1,9 @@
 //! `Condvar`.
 
 use super::{LONG, SHORT};
-use crate::tools::{on_one_worker, on_two_workers, yield_times};
 use cringle::fiber;
 use cringle::sync::{Condvar, Mutex};
+use cringle_testing::tools::{on_one_worker, on_two_workers, yield_times};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::thread;

@@ -1,9 +1,9 @@
 //! `Barrier`, `WaitGroup` and `Semaphore`.
 
 use super::everywhere;
-use crate::tools::{on_one_worker, on_two_workers, yield_times};
 use cringle::fiber;
 use cringle::sync::{Barrier, Semaphore, WaitGroup};
+use cringle_testing::tools::{on_one_worker, on_two_workers, yield_times};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;

@@ -7,8 +7,8 @@ mod groups;
 mod mutex;
 mod rwlock;
 
-use crate::tools::on_two_workers;
 use cringle::fiber;
+use cringle_testing::tools::on_two_workers;
 use std::thread;
 use std::time::Duration;
 

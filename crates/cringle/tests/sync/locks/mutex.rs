@@ -1,9 +1,9 @@
 //! `Mutex` and poisoning.
 
 use super::everywhere;
-use crate::tools::{on_one_worker, yield_times};
 use cringle::fiber;
 use cringle::sync::{Condvar, Mutex, RwLock, TryLockError};
+use cringle_testing::tools::{on_one_worker, yield_times};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,9 +1,9 @@
 //! `RwLock`.
 
 use super::everywhere;
-use crate::tools::{on_one_worker, yield_times};
 use cringle::fiber;
 use cringle::sync::RwLock;
+use cringle_testing::tools::{on_one_worker, yield_times};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;

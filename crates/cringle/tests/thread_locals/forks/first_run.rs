@@ -2,7 +2,8 @@
 //!
 //! The check starts a thread, by a function that this program defines: it lets the fork happen.
 
-use super::{child, in_child, in_child_after, run_fibers};
+use super::{in_child, in_child_after, run_fibers};
+use cringle_testing::child;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 

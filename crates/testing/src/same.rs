@@ -1,6 +1,5 @@
 //! Runs the same program with std and with the library. A program logs the result of each call: the
 //! value, or the error's kind, number and text. [`compare`] lists every call whose result differs.
-#![allow(dead_code, unused_macros, unused_imports, reason = "each test binary uses a part of it")]
 
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, fiber};
@@ -10,7 +9,7 @@ use std::io;
 
 /// The results of a program's calls, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Log(Vec<(String, String)>);
+pub struct Log(Vec<(String, String)>);
 
 impl Log {
     fn push(&mut self, call: String, text: String) {
@@ -22,12 +21,12 @@ impl Log {
     }
 
     /// Logs a value.
-    pub(crate) fn value(&mut self, call: impl Into<String>, value: impl Debug) {
+    pub fn value(&mut self, call: impl Into<String>, value: impl Debug) {
         self.push(call.into(), format!("{value:?}"));
     }
 
     /// Logs a result with the text of its error.
-    pub(crate) fn result<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
+    pub fn result<T: Debug>(&mut self, call: impl Into<String>, result: io::Result<T>) {
         let text = match result {
             Ok(value) => format!("{value:?}"),
             Err(e) => format!("{:?} {:?} {e}", e.kind(), e.raw_os_error()),
@@ -36,7 +35,7 @@ impl Log {
     }
 
     /// Logs a result. An error is logged without its text.
-    pub(crate) fn result_without_text<T: Debug>(
+    pub fn result_without_text<T: Debug>(
         &mut self,
         call: impl Into<String>,
         result: io::Result<T>,
@@ -49,19 +48,19 @@ impl Log {
     }
 
     /// Logs whether a call panics, and the message up to the first colon.
-    pub(crate) fn panic_prefix<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
+    pub fn panic_prefix<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
         self.panic_message(call, f);
         let (_, text) = self.0.last_mut().expect("just logged");
         *text = text.split(':').next().expect("one part at least").to_owned();
     }
 
     /// Replaces a word in the log.
-    pub(crate) fn replace(&mut self, from: &str, to: &str) {
+    pub fn replace(&mut self, from: &str, to: &str) {
         self.0.iter_mut().for_each(|(_, text)| *text = text.replace(from, to));
     }
 
     /// Logs the message of a panic, or that there was none.
-    pub(crate) fn panic_message<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
+    pub fn panic_message<T>(&mut self, call: impl Into<String>, f: impl FnOnce() -> T) {
         let caught = fiber::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f())));
         let text = match caught {
             Ok(()) => "no panic".to_owned(),
@@ -76,6 +75,7 @@ impl Log {
 
 /// Compiles a program three times: with std, with the library's types on threads, and on fibers.
 /// `it` is `std` or `cringle`, `thread` is `std::thread` or `cringle::fiber`.
+#[macro_export]
 macro_rules! programs {
     ($($body:item)*) => {
         #[allow(dead_code, unused_imports)]
@@ -104,18 +104,19 @@ macro_rules! programs {
         }
     };
 }
-pub(crate) use programs;
+pub use programs;
 
 /// Defines a test for each program.
+#[macro_export]
 macro_rules! the_same {
     ($($name:ident),* $(,)?) => {$(
         #[test]
         fn $name() {
-            same::compare(with_std::$name, on_threads::$name, on_fibers::$name);
+            $crate::same::compare(with_std::$name, on_threads::$name, on_fibers::$name);
         }
     )*};
 }
-pub(crate) use the_same;
+pub use the_same;
 
 /// The other fibers of the worker. They determine whether a call is inline, plain or queued.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +159,7 @@ fn run_in<T>(driver: DriverChoice, workers: usize, company: Company, f: impl FnO
 /// Runs the library's programs in each situation, and fails with a list of the calls whose results
 /// differ from std's.
 #[track_caller]
-pub(crate) fn compare(std: fn() -> Log, on_threads: fn() -> Log, on_fibers: fn() -> Log) {
+pub fn compare(std: fn() -> Log, on_threads: fn() -> Log, on_fibers: fn() -> Log) {
     let expected = std();
     assert!(!expected.0.is_empty());
     let mut differences = Vec::new();

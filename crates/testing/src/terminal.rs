@@ -1,10 +1,9 @@
 //! Pseudoterminals for tests.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Creates a terminal. Returns its two ends, the test's first.
-pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
+pub fn terminal() -> (OwnedFd, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let null = std::ptr::null_mut::<libc::c_char>();
     // SAFETY: the call writes two new descriptors, which have no other owner. The null pointers
@@ -16,7 +15,7 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
 }
 
 /// Creates a terminal in raw mode, which passes all bytes unchanged.
-pub(crate) fn raw_terminal() -> (OwnedFd, OwnedFd) {
+pub fn raw_terminal() -> (OwnedFd, OwnedFd) {
     let (ours, theirs) = terminal();
     // SAFETY: the call changes only the structure.
     change(&theirs, |settings| unsafe { libc::cfmakeraw(settings) });
@@ -24,7 +23,7 @@ pub(crate) fn raw_terminal() -> (OwnedFd, OwnedFd) {
 }
 
 /// Sets `VMIN` and `VTIME`, which say when a read returns.
-pub(crate) fn set_timing(terminal: &OwnedFd, bytes: u8, tenths: u8) {
+pub fn set_timing(terminal: &OwnedFd, bytes: u8, tenths: u8) {
     change(terminal, |settings| {
         (settings.c_cc[libc::VMIN], settings.c_cc[libc::VTIME]) = (bytes, tenths);
     });

@@ -1,46 +1,56 @@
 //! Helpers for the tests of files: a directory on a real disk, and the situations in which a call
 //! of the library can be made.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use cringle::fiber;
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Creates a temporary directory on the disk of the build, because `/tmp` may be a tmpfs.
-pub(crate) fn directory() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+/// Returns the directory of tests on the disk of the build, because `/tmp` may be a tmpfs: `tmp` in
+/// the target directory.
+pub fn place() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package.ancestors().nth(2).expect("the package is in a workspace");
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let place = root.join(target).join("tmp");
+    std::fs::create_dir_all(&place).unwrap();
+    place
+}
+
+/// Creates a temporary directory on the disk of the build.
+pub fn directory() -> TempDir {
+    tempfile::tempdir_in(place()).unwrap()
 }
 
 /// Creates a temporary directory with a short path, for sockets.
-pub(crate) fn short_directory() -> TempDir {
+pub fn short_directory() -> TempDir {
     tempfile::tempdir_in("/tmp").unwrap()
 }
 
 /// Returns bytes that differ at every offset: each group of eight contains its number.
-pub(crate) fn pattern(len: usize) -> Vec<u8> {
+pub fn pattern(len: usize) -> Vec<u8> {
     let numbers = (0u64..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     numbers.flatten().take(len).collect()
 }
 
 /// Calls `f` outside of a runtime.
-pub(crate) fn outside<T>(f: impl FnOnce() -> T) -> T {
+pub fn outside<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
 /// Runs `f` on the only fiber, so that nothing else could run while it waits.
-pub(crate) fn solitary<T>(f: impl FnOnce() -> T) -> T {
+pub fn solitary<T>(f: impl FnOnce() -> T) -> T {
     cringle::Builder::new().workers(1).run(f).unwrap()
 }
 
 /// Runs `f` beside a fiber that sleeps, so that calls are tried inline.
-pub(crate) fn alone<T>(f: impl FnOnce() -> T) -> T {
+pub fn alone<T>(f: impl FnOnce() -> T) -> T {
     beside(fiber::park, f)
 }
 
 /// Runs `f` beside a fiber that is always ready, so that calls go through the ring.
-pub(crate) fn in_company<T>(f: impl FnOnce() -> T) -> T {
+pub fn in_company<T>(f: impl FnOnce() -> T) -> T {
     beside(fiber::yield_now, f)
 }
 
@@ -69,7 +79,7 @@ fn beside<T>(wait: fn(), f: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `f` on a fiber that unwinds.
-pub(crate) fn unwinding<T>(f: impl FnOnce() -> T) -> T {
+pub fn unwinding<T>(f: impl FnOnce() -> T) -> T {
     struct OnDrop<F: FnOnce()>(Option<F>);
     impl<F: FnOnce()> Drop for OnDrop<F> {
         fn drop(&mut self) {
@@ -91,14 +101,14 @@ pub(crate) fn unwinding<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `f` in each situation.
-pub(crate) fn everywhere(f: impl Fn()) {
+pub fn everywhere(f: impl Fn()) {
     for way in [outside, solitary, alone, in_company, unwinding] {
         way(&f);
     }
 }
 
 /// Writes the file's pages to the disk and drops them from the page cache.
-pub(crate) fn make_cold(file: &impl AsFd) {
+pub fn make_cold(file: &impl AsFd) {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: no pointers.
     let (synced, advised) =
@@ -106,7 +116,7 @@ pub(crate) fn make_cold(file: &impl AsFd) {
     assert_eq!((synced, advised), (0, 0));
 }
 
-pub(crate) fn make_fifo(path: &Path) {
+pub fn make_fifo(path: &Path) {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is a C string.
@@ -114,12 +124,12 @@ pub(crate) fn make_fifo(path: &Path) {
 }
 
 /// Returns the status flags of an open file.
-pub(crate) fn status_flags(file: &impl AsFd) -> i32 {
+pub fn status_flags(file: &impl AsFd) -> i32 {
     // SAFETY: no pointers.
     unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_GETFL) }
 }
 
 /// Describes an error by the parts that the kernel or std determines.
-pub(crate) fn essence(e: &std::io::Error) -> (std::io::ErrorKind, Option<i32>) {
+pub fn essence(e: &std::io::Error) -> (std::io::ErrorKind, Option<i32>) {
     (e.kind(), e.raw_os_error())
 }

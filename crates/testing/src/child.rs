@@ -1,5 +1,4 @@
 //! Runs a test in a child process, for tests that end their process or count its resources.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,29 +9,26 @@ use std::process::{Command, Output};
 const TEST_VARIABLE: &str = "CRINGLE_TEST_CHILD";
 
 /// Returns `sample`, or `full` with `CRINGLE_FULL=1` (`cargo xtask long --only scale`).
-pub(crate) fn scaled(sample: usize, full: usize) -> usize {
+pub fn scaled(sample: usize, full: usize) -> usize {
     if std::env::var_os("CRINGLE_FULL").is_some() { full } else { sample }
 }
 
 /// Runs this test alone in a child, and returns its output. Returns `None` in the child, which must
 /// then run the test's body.
 #[track_caller]
-pub(crate) fn run(test: &str) -> Option<Output> {
+pub fn run(test: &str) -> Option<Output> {
     run_with(test, |command| command)
 }
 
 /// Like [`run`], with a child whose command `prepare` changes.
 #[track_caller]
-pub(crate) fn run_with(
-    test: &str,
-    prepare: impl FnOnce(&mut Command) -> &mut Command,
-) -> Option<Output> {
+pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Option<Output> {
     Some(prepare(&mut command(test)?).output().unwrap())
 }
 
 /// Returns the command that runs this test alone in a child, and `None` in the child.
 #[track_caller]
-pub(crate) fn command(test: &str) -> Option<Command> {
+pub fn command(test: &str) -> Option<Command> {
     if std::env::var(TEST_VARIABLE).is_ok_and(|name| name == test) {
         return None;
     }
@@ -80,13 +76,13 @@ fn full_name(test: &str, caller: &Location<'_>) -> String {
 
 /// Runs the body in a child that must succeed.
 #[track_caller]
-pub(crate) fn must_succeed(test: &str, body: impl FnOnce()) {
+pub fn must_succeed(test: &str, body: impl FnOnce()) {
     must_succeed_with(test, |command| command, body);
 }
 
 /// Like [`must_succeed`], with a child whose command `prepare` changes.
 #[track_caller]
-pub(crate) fn must_succeed_with(
+pub fn must_succeed_with(
     test: &str,
     prepare: impl FnOnce(&mut Command) -> &mut Command,
     body: impl FnOnce(),
@@ -103,7 +99,7 @@ pub(crate) fn must_succeed_with(
 }
 
 /// Returns the child's status, standard output and standard error.
-pub(crate) fn transcript(output: &Output) -> String {
+pub fn transcript(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     format!("{}\n{out}\n{err}", output.status)
 }
@@ -114,7 +110,7 @@ type Resource = libc::c_int;
 type Resource = libc::__rlimit_resource_t;
 
 /// Lowers a resource limit of this process. Call it in a child only.
-pub(crate) fn limit(resource: Resource, to: u64) -> io::Result<()> {
+pub fn limit(resource: Resource, to: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
     // SAFETY: the pointer is to a structure that lives for the call.
     match unsafe { libc::setrlimit(resource, &limit) } {
@@ -125,14 +121,14 @@ pub(crate) fn limit(resource: Resource, to: u64) -> io::Result<()> {
 
 /// The number of descriptors, mappings and threads of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Footprint {
-    pub(crate) descriptors: usize,
-    pub(crate) mappings: usize,
-    pub(crate) threads: usize,
+pub struct Footprint {
+    pub descriptors: usize,
+    pub mappings: usize,
+    pub threads: usize,
 }
 
 impl Footprint {
-    pub(crate) fn now() -> Footprint {
+    pub fn now() -> Footprint {
         let entries = |path| std::fs::read_dir(path).unwrap().count();
         Footprint {
             descriptors: entries("/proc/self/fd"),
@@ -158,12 +154,12 @@ fn threads() -> usize {
 }
 
 /// Returns a field of `/proc/self/status` in KiB.
-pub(crate) fn status_kib(field: &str) -> u64 {
+pub fn status_kib(field: &str) -> u64 {
     field_kib("/proc/self/status", field)
 }
 
 /// Returns a field of a file like `/proc/meminfo` in KiB.
-pub(crate) fn field_kib(path: &str, field: &str) -> u64 {
+pub fn field_kib(path: &str, field: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap();
     let line =
         text.lines().find(|line| line.starts_with(field)).expect("the kernel reports the field");
@@ -171,7 +167,7 @@ pub(crate) fn field_kib(path: &str, field: &str) -> u64 {
 }
 
 /// Lets the kernel write a core file of this child, into this directory.
-pub(crate) fn keep_core<'a>(command: &'a mut Command, directory: &Path) -> &'a mut Command {
+pub fn keep_core<'a>(command: &'a mut Command, directory: &Path) -> &'a mut Command {
     let raise_limit = || {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer is to a structure that lives for the calls.
@@ -189,7 +185,7 @@ pub(crate) fn keep_core<'a>(command: &'a mut Command, directory: &Path) -> &'a m
 
 /// Returns whether the kernel writes the core file of a program without a runtime into its working
 /// directory. Prints why not.
-pub(crate) fn kernel_writes_cores() -> bool {
+pub fn kernel_writes_cores() -> bool {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     let directory = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
@@ -205,7 +201,7 @@ pub(crate) fn kernel_writes_cores() -> bool {
 }
 
 /// Returns the core file in a directory of [`keep_core`].
-pub(crate) fn core_in(directory: &Path) -> Option<std::path::PathBuf> {
+pub fn core_in(directory: &Path) -> Option<std::path::PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let is_core = |path: &std::path::PathBuf| {
         let mut start = [0; 4];
