@@ -1,11 +1,14 @@
 //! Code of the program that the library calls and that must neither unwind nor be cancelled:
 //! destructors of results, payloads and fiber-locals, panic hooks, callbacks (**I12**, **I13**).
-//! `tests/foreign` has the whole matrix; these cases need more than a cell of it.
+//! `tests/foreign` has the whole matrix; these cases need more than a cell of it. Also what a fiber
+//! does while it unwinds, and the buffers that it leaves to the kernel.
 
 mod callbacks;
 mod cancelled;
 mod payloads;
 mod poison;
+mod teardown;
+mod unwinding;
 
 use cringle::fiber;
 use cringle_testing::tools::OnDrop;

@@ -1,4 +1,6 @@
-//! Files: calls, names, batches. One program, so that tests that wait do so side by side.
+//! Files: calls, names, batches, logs. One program, so that tests that wait do so side by side.
+//!
+//! No test here runs a child: see the program `children`.
 
 mod batch;
 mod block_io;
@@ -9,8 +11,8 @@ mod files;
 mod flagged;
 mod foreign_crates;
 mod inline;
+mod log;
 mod lost_memory;
-mod mapped;
 mod polled;
 mod programs;
 mod same_files;

@@ -2,7 +2,7 @@
 //! blocking functions, uses the library on fibers, and fails if one of the functions is called
 //! while a fiber runs. What the test itself calls is in [`own`].
 
-#![cfg(target_env = "gnu")]
+#![cfg(all(feature = "interpose", target_env = "gnu"))]
 // The calls matter here, not what they transfer.
 #![allow(clippy::unused_io_amount)]
 

@@ -1,0 +1,155 @@
+//! A `block::Log` that is opened again after its process or its disk has failed: what the kernel
+//! still holds then. `tests/fs/log` has the rest.
+
+use cringle::block::Log;
+use cringle_testing::{child, disk};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// SIGXFSZ would end the process.
+#[test]
+fn log_beyond_the_limit_of_file_sizes_is_read() {
+    child::must_succeed("log_beyond_the_limit_of_file_sizes_is_read", || {
+        let directory = disk::directory();
+        let path = directory.path().join("log");
+        let log = Log::open(&path, |_, _| Ok(())).unwrap();
+        for n in 0..100 {
+            log.append(&[n; 100]).unwrap();
+        }
+        drop(log);
+        let bytes = std::fs::read(&path).unwrap();
+        // SAFETY: no pointers are passed.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        child::limit(libc::RLIMIT_FSIZE, 1000).unwrap();
+        let read = || {
+            let mut firsts = Vec::new();
+            let replay = |_, record: &[u8]| {
+                firsts.push(record[0]);
+                Ok(())
+            };
+            let log = Log::open(&path, replay).unwrap();
+            assert_eq!(firsts, Vec::from_iter(0..100));
+            assert_eq!(log.check().unwrap_err().kind(), ErrorKind::FileTooLarge);
+            assert_eq!(log.append(b"more").unwrap_err().kind(), ErrorKind::FileTooLarge);
+        };
+        read();
+        cringle::run(read);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    });
+}
+
+/// The kernel releases the locks of a killed process some milliseconds after its end.
+#[test]
+fn a_lock_that_is_released_soon_is_waited_for() {
+    child::must_succeed("a_lock_that_is_released_soon_is_waited_for", || {
+        let directory = disk::directory();
+        let path = directory.path().join("log");
+        let hold = || {
+            let holder = File::create(&path).unwrap();
+            holder.lock().unwrap();
+            std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+                drop(holder);
+            })
+        };
+        let open = || Log::open(&path, |_, _| Ok(()));
+        let holder = hold();
+        drop(open().unwrap());
+        holder.join().unwrap();
+        let holder = hold();
+        cringle::run(|| drop(open().unwrap()));
+        holder.join().unwrap();
+    });
+}
+
+/// Returns how many descriptors of this process have the file with this name.
+fn descriptors_of(path: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    targets.filter(|target| target == path).count()
+}
+
+/// The owner of the lock begins a new file, while another process waits for the lock.
+#[test]
+fn log_has_its_name_when_it_is_locked() {
+    child::must_succeed("log_has_its_name_when_it_is_locked", || {
+        let directory = disk::directory();
+        let (path, old) = (directory.path().join("log"), directory.path().join("old"));
+        for (removes, releases) in [(false, true), (true, true), (false, false), (true, false)] {
+            let mut holder = Some(File::create(&path).unwrap());
+            holder.as_ref().unwrap().lock().unwrap();
+            std::thread::scope(|s| {
+                let opener = s.spawn(|| Log::open(&path, |_, _| Ok(())).unwrap());
+                while descriptors_of(&path) < 2 {
+                    std::thread::yield_now();
+                }
+                match removes {
+                    true => std::fs::remove_file(&path).unwrap(),
+                    false => std::fs::rename(&path, &old).unwrap(),
+                }
+                if releases {
+                    holder = None;
+                }
+                opener.join().unwrap().append(b"acknowledged").unwrap();
+            });
+            let mut records = 0;
+            let count = |_, _: &[u8]| {
+                records += 1;
+                Ok(())
+            };
+            drop(Log::open(&path, count).unwrap());
+            assert_eq!(records, 1, "removed: {removes}, unlocked: {releases}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    });
+}
+
+/// Returns the number of bytes of a file that are in the page cache.
+fn cached_bytes(file: &File) -> usize {
+    const PAGE: usize = 4096;
+    let len = file.metadata().unwrap().len() as usize;
+    let mut pages = vec![0_u8; len.div_ceil(PAGE)];
+    // SAFETY: a new mapping, which no code accesses, and a byte for each of its pages.
+    unsafe {
+        let (fd, null) = (file.as_raw_fd(), std::ptr::null_mut());
+        let mapping = libc::mmap(null, len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+        assert_ne!(mapping, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(mapping, len, pages.as_mut_ptr()), 0);
+        libc::munmap(mapping, len);
+    }
+    PAGE * pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+/// After a failed sync the cache has what the disk has not, and on ext4 a write to the same pages
+/// need not change that.
+#[test]
+fn recovery_reads_from_the_disk() {
+    child::must_succeed("recovery_reads_from_the_disk", || {
+        const RECORD: usize = 1 << 20;
+        let directory = disk::directory();
+        let path = directory.path().join("log");
+        let log = Log::builder().group_bytes(2 * RECORD).open(&path, |_, _| Ok(())).unwrap();
+        for n in 0..16 {
+            log.append(&vec![n; RECORD]).unwrap();
+        }
+        drop(log);
+        let file = File::open(&path).unwrap();
+        // SAFETY: no pointers.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        if cached_bytes(&file) > 8 * RECORD {
+            return eprintln!("skipped: the files here are in memory only");
+        }
+        std::fs::read(&path).unwrap();
+        let mut at_first = None;
+        let replay = |_, record: &[u8]| {
+            assert_eq!(record.len(), RECORD);
+            at_first.get_or_insert_with(|| cached_bytes(&file));
+            Ok(())
+        };
+        Log::open(&path, replay).unwrap();
+        let cached = at_first.unwrap();
+        assert!(cached < 8 * RECORD, "{cached} bytes are in the cache after the first record");
+    });
+}
