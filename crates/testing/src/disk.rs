@@ -1,7 +1,8 @@
 //! Helpers for the tests of files: a directory on a real disk, and the situations in which a call
 //! of the library can be made.
 
-use cringle::fiber;
+use crate::tools::{OnDrop, run};
+use cringle::{Builder, fiber};
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -41,20 +42,27 @@ pub fn outside<T>(f: impl FnOnce() -> T) -> T {
 
 /// Runs `f` on the only fiber, so that nothing else could run while it waits.
 pub fn solitary<T>(f: impl FnOnce() -> T) -> T {
-    cringle::Builder::new().workers(1).run(f).unwrap()
+    by(&mut |f| run(Builder::new().workers(1), f), f)
 }
 
 /// Runs `f` beside a fiber that sleeps, so that calls are tried inline.
 pub fn alone<T>(f: impl FnOnce() -> T) -> T {
-    beside(fiber::park, f)
+    by(&mut |f| beside(fiber::park, f), f)
 }
 
 /// Runs `f` beside a fiber that is always ready, so that calls go through the ring.
 pub fn in_company<T>(f: impl FnOnce() -> T) -> T {
-    beside(fiber::yield_now, f)
+    by(&mut |f| beside(fiber::yield_now, f), f)
 }
 
-fn beside<T>(wait: fn(), f: impl FnOnce() -> T) -> T {
+/// Calls `f` by `way`. What `way` does is compiled once, and not for each `f`.
+fn by<T>(way: &mut dyn FnMut(&mut dyn FnMut()), f: impl FnOnce() -> T) -> T {
+    let (mut f, mut value) = (Some(f), None);
+    way(&mut || value = f.take().map(|f| f()));
+    value.expect("the closure has run")
+}
+
+fn beside(wait: fn(), f: &mut dyn FnMut()) {
     /// Ends the other fiber, even if `f` panics.
     struct Done<'a>(&'a Cell<bool>, fiber::Thread);
     impl Drop for Done<'_> {
@@ -63,7 +71,7 @@ fn beside<T>(wait: fn(), f: impl FnOnce() -> T) -> T {
             self.1.unpark();
         }
     }
-    solitary(|| {
+    run(Builder::new().workers(1), &mut || {
         let done = Cell::new(false);
         fiber::scope(|s| {
             let other = s.spawn_local(|| {
@@ -73,37 +81,36 @@ fn beside<T>(wait: fn(), f: impl FnOnce() -> T) -> T {
             });
             let _done = Done(&done, other.thread().clone());
             fiber::yield_now();
-            f()
-        })
-    })
+            f();
+        });
+    });
 }
 
 /// Runs `f` on a fiber that unwinds.
 pub fn unwinding<T>(f: impl FnOnce() -> T) -> T {
-    struct OnDrop<F: FnOnce()>(Option<F>);
-    impl<F: FnOnce()> Drop for OnDrop<F> {
-        fn drop(&mut self) {
-            self.0.take().unwrap()();
-        }
-    }
-    alone(|| {
-        let mut value = None;
+    by(&mut unwinding_once, f)
+}
+
+fn unwinding_once(f: &mut dyn FnMut()) {
+    beside(fiber::park, &mut || {
+        let mut has_run = false;
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _guard = OnDrop(Some(|| {
+            let _guard = OnDrop(|| {
                 assert!(fiber::panicking());
-                value = Some(f());
-            }));
+                f();
+                has_run = true;
+            });
             std::panic::resume_unwind(Box::new("on purpose"));
         }));
-        assert!(unwound.is_err());
-        value.unwrap()
-    })
+        assert!(unwound.is_err() && has_run);
+    });
 }
 
 /// Runs `f` in each situation.
 pub fn everywhere(f: impl Fn()) {
+    let f: &dyn Fn() = &f;
     for way in [outside, solitary, alone, in_company, unwinding] {
-        way(&f);
+        way(f);
     }
 }
 

@@ -126,7 +126,7 @@ enum Company {
     Ready,
 }
 
-fn run_in<T>(driver: DriverChoice, workers: usize, company: Company, f: impl FnOnce() -> T) -> T {
+fn run_in(driver: DriverChoice, workers: usize, company: Company, f: fn() -> Log) -> Log {
     /// Ends the other fiber, even if `f` panics.
     struct Done<'a>(&'a Cell<bool>, fiber::Thread);
     impl Drop for Done<'_> {

@@ -11,12 +11,26 @@ use std::time::Duration;
 
 #[track_caller]
 pub fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).run(f).unwrap()
+    on_workers(1, f)
 }
 
 #[track_caller]
 pub fn on_two_workers<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(2).run(f).unwrap()
+    on_workers(2, f)
+}
+
+#[track_caller]
+fn on_workers<T>(count: usize, f: impl FnOnce() -> T) -> T {
+    let (mut f, mut value) = (Some(f), None);
+    run(Builder::new().workers(count), &mut || value = f.take().map(|f| f()));
+    value.expect("the closure has run")
+}
+
+/// Runs a closure whose type is always the same, so that `Builder::run` is compiled once for all
+/// tests, and not for each closure.
+#[track_caller]
+pub(crate) fn run(builder: Builder, f: &mut dyn FnMut()) {
+    builder.run(f).unwrap();
 }
 
 /// Returns the reading and the writing end of a pipe.

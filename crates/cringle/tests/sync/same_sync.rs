@@ -246,12 +246,10 @@ mod borrowed {
     same::the_same!(locks_may_outlive_what_their_values_borrow);
 }
 
-static DIFFERENCES: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
-
 /// The intended differences: the type, and a part of the message.
 const INTENDED: [(&str, &str); 4] = [
     // A handle of a fiber whose result is not `Send` stays on its worker: see `fiber::JoinHandle`.
-    ("fiber :: JoinHandle", "is false"),
+    ("fiber::JoinHandle", "is false"),
     // Local fibers may write, one at a time, through a lock that they borrow.
     ("StdoutLock", "is true"),
     ("StderrLock", "is true"),
@@ -259,54 +257,139 @@ const INTENDED: [(&str, &str); 4] = [
     ("OnceState", "is true"),
 ];
 
-fn differ(text: String) {
-    if INTENDED.iter().any(|(name, difference)| text.contains(name) && text.contains(difference)) {
-        return;
-    }
-    DIFFERENCES.lock().unwrap().push(text);
+/// Compares which traits a type of std and one of the library have.
+#[derive(Default)]
+struct Comparison {
+    count: usize,
+    differences: Vec<String>,
 }
 
-/// Records a difference for each trait that only one of the two types has.
-macro_rules! same_traits {
-    ($($std:ty, $ours:ty: $($trait:path),* $(,)?;)*) => {$($(
-        {
-            #[allow(dead_code, reason = "one of the two constants is used")]
-            trait Without { const HAS: bool = false; }
-            impl<T: ?Sized> Without for T {}
-            #[allow(dead_code, reason = "one of the two constants is used")]
-            struct Has<T: ?Sized>(std::marker::PhantomData<T>);
-            #[allow(dead_code, reason = "one of the two constants is used")]
-            impl<T: ?Sized + $trait> Has<T> { const HAS: bool = true; }
-            let (std, ours) = (<Has<$std>>::HAS, <Has<$ours>>::HAS);
-            let (name, bound) = (stringify!($ours), stringify!($trait));
+impl Comparison {
+    fn compare<const N: usize>(
+        &mut self,
+        name: &str,
+        bounds: &[&str; N],
+        std: &[bool; N],
+        ours: &[bool; N],
+    ) {
+        self.count += N;
+        let name = name.replace(' ', "");
+        for ((bound, std), ours) in bounds.iter().zip(std).zip(ours) {
             // An additional trait is no difference, except for `Send` and `Sync`.
-            if std && !ours || ours && !std && matches!(bound, "Send" | "Sync") {
-                differ(format!("{name}: {bound} is {ours}, std's {std}"));
+            if *std && !ours || *ours && !std && matches!(*bound, "Send" | "Sync") {
+                let text = format!("{name}: {bound} is {ours}, std's {std}");
+                let is_intended = |(name, difference): &(&str, &str)| {
+                    text.contains(name) && text.contains(difference)
+                };
+                if !INTENDED.iter().any(is_intended) {
+                    self.differences.push(text);
+                }
             }
         }
-    )*)*};
+    }
+}
+
+/// Whether a type has a bound: an inherent constant comes before that of a trait.
+mod has {
+    pub(super) trait Without {
+        const HAS: bool = false;
+    }
+    impl<T: ?Sized> Without for T {}
+
+    /// Defines a module for each bound. (One for each type and bound would take the compiler far
+    /// longer than the rest of the program.)
+    macro_rules! bounds {
+        ($($name:ident: $bound:path;)*) => {$(
+            pub(super) mod $name {
+                pub(crate) const NAME: &str = stringify!($bound);
+                pub(crate) struct Has<T: ?Sized>(std::marker::PhantomData<T>);
+                #[allow(dead_code, reason = "no type of the test has some of the bounds")]
+                impl<T: ?Sized + $bound> Has<T> {
+                    pub(crate) const HAS: bool = true;
+                }
+            }
+        )*};
+    }
+    bounds! {
+        send: Send;
+        sync: Sync;
+        unpin: Unpin;
+        unwind_safe: std::panic::UnwindSafe;
+        ref_unwind_safe: std::panic::RefUnwindSafe;
+        debug: std::fmt::Debug;
+        display: std::fmt::Display;
+        default: Default;
+        clone: Clone;
+        copy: Copy;
+        partial_eq: PartialEq;
+        eq: Eq;
+        partial_ord: PartialOrd;
+        ord: Ord;
+        hash: std::hash::Hash;
+        iterator: Iterator;
+        exact_size_iterator: ExactSizeIterator;
+        double_ended_iterator: DoubleEndedIterator;
+        fused_iterator: std::iter::FusedIterator;
+        into_iterator: IntoIterator;
+        error: std::error::Error;
+        read: std::io::Read;
+        write: std::io::Write;
+        seek: std::io::Seek;
+        buf_read: std::io::BufRead;
+        as_fd: std::os::fd::AsFd;
+        as_raw_fd: std::os::fd::AsRawFd;
+        from_raw_fd: std::os::fd::FromRawFd;
+        into_raw_fd: std::os::fd::IntoRawFd;
+        from_owned_fd: From<std::os::fd::OwnedFd>;
+        into_owned_fd: Into<std::os::fd::OwnedFd>;
+        into_stdio: Into<std::process::Stdio>;
+        file_ext: std::os::unix::fs::FileExt;
+    }
+}
+
+/// Calls a macro with its arguments and the bounds that a type is compared by.
+macro_rules! with_bounds {
+    ($then:ident!($($arguments:tt)*)) => {
+        $then! {
+            $($arguments)* [
+                send sync unpin unwind_safe ref_unwind_safe debug display default clone copy
+                partial_eq eq partial_ord ord hash iterator exact_size_iterator
+                double_ended_iterator fused_iterator into_iterator error read write seek buf_read
+                as_fd as_raw_fd from_raw_fd into_raw_fd from_owned_fd into_owned_fd into_stdio
+                file_ext
+            ] [send unwind_safe into_iterator read write seek]
+        }
+    };
 }
 
 #[test]
 fn types_have_the_traits_of_stds_types() {
+    use has::Without;
     use std::cell::Cell;
-    use std::fmt::{Debug, Display};
-    use std::hash::Hash;
-    use std::io::{BufRead, Read, Seek, Write};
-    use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-    use std::panic::{RefUnwindSafe, UnwindSafe};
     use std::rc::Rc;
-    macro_rules! each {
-        ($($std:ty, $ours:ty;)*) => {
-            same_traits! {$(
-                $std, $ours: Send, Sync, Unpin, UnwindSafe, RefUnwindSafe, Debug, Display, Default, Clone,
-                    Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Iterator, ExactSizeIterator,
-                    DoubleEndedIterator, std::iter::FusedIterator, IntoIterator, std::error::Error, Read,
-                    Write, Seek, BufRead, AsFd, AsRawFd, FromRawFd, IntoRawFd, From<OwnedFd>,
-                    Into<OwnedFd>, Into<std::process::Stdio>, std::os::unix::fs::FileExt;
-                &'static $std, &'static $ours: Send, UnwindSafe, IntoIterator, Read, Write, Seek;
-            )*}
+    let mut all = Comparison::default();
+    macro_rules! names {
+        ([$($bound:ident)*] [$($of_reference:ident)*]) => {
+            (&[$(has::$bound::NAME),*], &[$(has::$of_reference::NAME),*])
         };
+    }
+    macro_rules! traits {
+        ($type:ty, [$($bound:ident)*] [$($of_reference:ident)*]) => {
+            (
+                &[$(<has::$bound::Has<$type>>::HAS),*],
+                &[$(<has::$of_reference::Has<&'static $type>>::HAS),*],
+            )
+        };
+    }
+    let (bounds, bounds_of_references) = with_bounds!(names!());
+    macro_rules! each {
+        ($($std:ty, $ours:ty;)*) => {$(
+            let (std, std_reference) = with_bounds!(traits!($std,));
+            let (ours, our_reference) = with_bounds!(traits!($ours,));
+            let name = stringify!($ours);
+            all.compare(name, bounds, std, ours);
+            all.compare(&format!("&{name}"), bounds_of_references, std_reference, our_reference);
+        )*};
     }
     macro_rules! of_values {
         ($($value:ty),*) => {$(
@@ -375,8 +458,8 @@ fn types_have_the_traits_of_stds_types() {
         std::process::ChildStdout, cringle::process::ChildStdout;
         std::process::ChildStderr, cringle::process::ChildStderr;
     }
-    let differences = DIFFERENCES.lock().unwrap();
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    println!("{} comparisons", all.count);
+    assert!(all.differences.is_empty(), "{}", all.differences.join("\n"));
 }
 
 same::the_same!(locks_print_and_fail_as_stds, channels_answer_as_stds, fibers_behave_as_threads);
