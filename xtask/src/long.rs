@@ -58,7 +58,7 @@ static JOBS: &[Job] = &[
         name: "soak",
         about: "a million cancels of operations in flight",
         environment: &[("CRINGLE_SOAK_CANCELS", "1000000")],
-        command: "cargo test --release -p cringle --test soak -- --nocapture",
+        command: "cargo test --release -p cringle --test memory soak -- --nocapture",
     },
     Job {
         name: "c",
@@ -70,7 +70,7 @@ static JOBS: &[Job] = &[
         name: "drivers",
         about: "10,000 random programs with the same results on io_uring and on epoll",
         environment: &[("CRINGLE_PROGRAMS", "10000")],
-        command: "cargo test --release -p cringle --test drivers_agree",
+        command: "cargo test --release -p cringle --test drivers drivers_agree",
     },
     Job {
         name: "sim-tests",
@@ -120,7 +120,8 @@ static JOBS: &[Job] = &[
                 thread-locals",
         environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_SOAK_CANCELS", "1000000")],
         command: "cargo test --release -p cringle --all-features \
-                  --test foreign --test foreign_code --test soak",
+                  --test foreign --test foreign_code; \
+                  cargo test --release -p cringle --all-features --test memory soak",
     },
     Job {
         name: "moving",
@@ -140,14 +141,15 @@ static JOBS: &[Job] = &[
                 that move",
         environment: &[("CRINGLE_BALANCE", "restless"), ("CRINGLE_SOAK_CANCELS", "1000000")],
         command: "cargo test --release -p cringle --all-features \
-                  --test foreign --test foreign_code --test soak",
+                  --test foreign --test foreign_code; \
+                  cargo test --release -p cringle --all-features --test memory soak",
     },
     Job {
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
         command: "cargo test --release -p cringle --all-features \
-                  --test memory --test fs --test fs_children --test thread_locals",
+                  --test memory --test fs --test children --test thread_locals",
     },
     Job {
         name: "debugger",
@@ -177,7 +179,7 @@ static JOBS: &[Job] = &[
             ("ASAN_OPTIONS", "detect_leaks=0"),
         ],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan -p cringle \
-                  --all-features --test foreign --test foreign_code --test unwinding",
+                  --all-features --test foreign --test foreign_code",
     },
     Job {
         name: "foreign-abort",

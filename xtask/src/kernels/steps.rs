@@ -52,9 +52,9 @@ pub(super) const PARTS: [Part; 5] = [
     Part {
         name: "switch",
         package: LIBRARY,
-        binary: "denied",
+        binary: "process",
         before: "",
-        filter: &["--ignored"],
+        filter: &["denied::", "--ignored"],
         needs: SWITCH,
     },
     Part {
@@ -68,9 +68,9 @@ pub(super) const PARTS: [Part; 5] = [
     Part {
         name: "switch_epoll",
         package: LIBRARY,
-        binary: "epoll",
+        binary: "drivers",
         before: "without-rings ",
-        filter: &[],
+        filter: &["epoll::"],
         needs: SWITCH,
     },
 ];
