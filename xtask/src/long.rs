@@ -219,7 +219,7 @@ static JOBS: &[Job] = &[
             ("CRINGLE_CROWD", "1000"),
             ("CRINGLE_CROWD_WORKERS", "1"),
             ("CRINGLE_DRIVER", "uring"),
-            // See crates/ecosystem-interposed/.cargo/config.toml.
+            // See ecosystem/.cargo/config.toml.
             ("SSL_CERT_FILE", "/dev/null"),
             ("SSL_CERT_DIR", "/var/empty"),
         ],
@@ -232,7 +232,7 @@ static JOBS: &[Job] = &[
             ("CRINGLE_CROWD", "1000"),
             ("CRINGLE_CROWD_WORKERS", "2"),
             ("CRINGLE_DRIVER", "uring"),
-            // See crates/ecosystem-interposed/.cargo/config.toml.
+            // See ecosystem/.cargo/config.toml.
             ("SSL_CERT_FILE", "/dev/null"),
             ("SSL_CERT_DIR", "/var/empty"),
         ],
@@ -245,7 +245,7 @@ static JOBS: &[Job] = &[
             ("CRINGLE_CROWD", "1000"),
             ("CRINGLE_CROWD_WORKERS", "1"),
             ("CRINGLE_DRIVER", "epoll"),
-            // See crates/ecosystem-interposed/.cargo/config.toml.
+            // See ecosystem/.cargo/config.toml.
             ("SSL_CERT_FILE", "/dev/null"),
             ("SSL_CERT_DIR", "/var/empty"),
         ],
@@ -258,7 +258,7 @@ static JOBS: &[Job] = &[
             ("CRINGLE_CROWD", "1000"),
             ("CRINGLE_CROWD_WORKERS", "2"),
             ("CRINGLE_DRIVER", "epoll"),
-            // See crates/ecosystem-interposed/.cargo/config.toml.
+            // See ecosystem/.cargo/config.toml.
             ("SSL_CERT_FILE", "/dev/null"),
             ("SSL_CERT_DIR", "/var/empty"),
         ],
@@ -266,7 +266,7 @@ static JOBS: &[Job] = &[
     },
 ];
 
-const CRATES: &str = "cargo test --manifest-path crates/ecosystem-interposed/Cargo.toml --target-dir target -- \
+const CRATES: &str = "cd ecosystem; cargo test -p cringle-ecosystem-interposed -- \
                       --nocapture --test-threads 1";
 
 /// Runs the chosen jobs. Returns whether all passed.

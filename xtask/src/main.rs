@@ -1,8 +1,9 @@
 //! The maintenance tasks of this repository: `cargo xtask --help`.
 
+#[cfg(test)]
+mod book;
 mod kernels;
 mod long;
-mod ring;
 mod suite;
 mod switches;
 mod tidy;
@@ -31,8 +32,6 @@ enum Task {
     Tidy(tidy::Args),
     /// Check the machine code of the switch to a fiber's stack
     Switches(switches::Args),
-    /// Print the ring features that this kernel lacks, or why there is no ring
-    Ring,
 }
 
 fn main() -> ExitCode {
@@ -42,7 +41,6 @@ fn main() -> ExitCode {
         Task::Test(args) => suite::run(&args),
         Task::Tidy(args) => tidy::run(&args),
         Task::Switches(args) => switches::run(&args),
-        Task::Ring => ring::describe(),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `crates/ecosystem-interposed/examples/fetch.rs` with tokio and reqwest, to compare the lines:
+//! `ecosystem/interposed/examples/fetch.rs` with tokio and reqwest, to compare the lines:
 //! see `benches/lines`.
 
 use futures_util::{StreamExt, stream};

@@ -144,7 +144,7 @@ fn start_from_environment() -> std::io::Result<()> {
 mod compile_fail;
 
 /// The README and the chapters of the book: their programs are compiled and run as doctests. Those
-/// on tokio and on other crates are tested by `crates/ecosystem`, which has those crates.
+/// on tokio and on other crates are tested by `ecosystem/crates`, which has those crates.
 #[cfg(doctest)]
 mod pages {
     macro_rules! pages {

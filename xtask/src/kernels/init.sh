@@ -43,14 +43,14 @@ SWITCH=/proc/sys/kernel/io_uring_disabled
 # Reports the driver that a runtime gets: by default, with the ring denied to unprivileged programs, and
 # with the ring denied to all.
 describe() {
-  echo "@@ ring $(xtask ring)"
+  echo "@@ ring $(driver)"
   for queue in /sys/block/nvme*/queue/io_poll; do
     echo "@@ polled $(cat "$queue")"
   done
   for denied in 1 2; do
     [ -e "$SWITCH" ] || break
     echo "$denied" >"$SWITCH"
-    echo "@@ denied $denied $(su nobody -c "xtask ring")"
+    echo "@@ denied $denied $(su nobody -c driver)"
     echo 0 >"$SWITCH"
   done
 }

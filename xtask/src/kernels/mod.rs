@@ -72,8 +72,8 @@ pub(crate) struct Args {
     #[arg(long)]
     keep: bool,
 
-    /// Run this command instead of the tests; `cringle`, `xtask` and BusyBox are installed, and the
-    /// binaries that --tests names are in /tests
+    /// Run this command instead of the tests; `cringle`, the example `driver` and BusyBox are
+    /// installed, and the binaries that --tests names are in /tests
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

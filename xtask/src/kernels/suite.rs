@@ -18,7 +18,7 @@ pub(super) struct Suite {
     pub(super) binaries: Vec<Binary>,
     /// The steps in the order in which they run.
     pub(super) steps: Vec<Step>,
-    /// The `cringle` command and this program.
+    /// The `cringle` command, and the example `driver`.
     pub(super) programs: Vec<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Su
         None => Vec::new(),
     };
     let mut programs = cargo("build", target);
-    programs.args(["--package", COMMAND, "--package", "xtask"]);
+    programs.args(["--package", COMMAND, "--bins", "--package", LIBRARY, "--example", "driver"]);
     let mut describe = Command::new("git");
     describe.args(["-C", root, "describe", "--always", "--dirty", "--exclude=*"]);
     Ok(Suite {

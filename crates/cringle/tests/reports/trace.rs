@@ -1,5 +1,5 @@
 //! The start and end of a trace, and full buffers. (The contents of the file are tested with an
-//! independent parser in `crates/ecosystem`, and by `cringle trace`.) Each test runs in its own
+//! independent parser in `ecosystem/trace`, and by `cringle trace`.) Each test runs in its own
 //! process, because a process has one trace, of all its runs.
 
 use cringle::{Builder, fiber, trace};

@@ -1,10 +1,13 @@
-//! Describes in one line the driver that a runtime gets from this kernel.
+//! Prints the ring features that this kernel lacks, or why there is no ring.
+//!
+//!     cargo run --example driver
+//!
+//! The status is 1 if no runtime starts.
 
-use crate::Result;
 use cringle::runtime::{Driver, Feature};
+use std::process::ExitCode;
 
-/// Prints the line. Returns `false` if no runtime starts; the line then has the error.
-pub(crate) fn describe() -> Result<bool> {
+fn main() -> ExitCode {
     let driver = cringle::Builder::new().workers(1).run(cringle::runtime::driver);
     match &driver {
         Ok(Driver::Uring(features)) => {
@@ -17,5 +20,5 @@ pub(crate) fn describe() -> Result<bool> {
         Ok(other) => println!("no ring; driver: {other:?}"),
         Err(error) => println!("no ring: {error}"),
     }
-    Ok(driver.is_ok())
+    if driver.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
