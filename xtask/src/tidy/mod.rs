@@ -14,6 +14,7 @@ mod rendered;
 mod rooms;
 mod safety;
 mod sources;
+mod units;
 mod words;
 
 use crate::Result;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// Also look for numbers of invariants in the documentation that `cargo doc` has written
     #[arg(long)]
     rendered: bool,
+    /// Also find what `cargo xtask` compiles again after the tests (builds both)
+    #[arg(long)]
+    units: bool,
     /// Renew the book's copies of parts of sources, instead of comparing them
     #[arg(long)]
     copies: bool,
@@ -68,6 +72,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     if args.rendered {
         rendered::check(&mut findings)?;
+    }
+    if args.units {
+        units::check(&mut findings)?;
     }
     findings.extend(exceptions.unused());
     findings.sort();
