@@ -1,6 +1,6 @@
-//! The example serves the counters in the format of Prometheus.
+//! The library's example `metrics` serves the counters in the format of Prometheus.
 
-#[path = "../examples/metrics.rs"]
+#[path = "../../../crates/cringle/examples/metrics.rs"]
 mod metrics;
 
 use cringle::net::{Server, TcpStream};

@@ -1,10 +1,10 @@
-//! `include/cringle.h` is the header of this crate's source.
+//! `crates/cringle-c/include/cringle.h` is the header of that crate's source.
 
 use std::path::Path;
 
 #[test]
 fn header_is_current() {
-    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crate_dir = &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/cringle-c");
     let path = crate_dir.join("include/cringle.h");
     let mut generated = Vec::new();
     cbindgen::generate(crate_dir).expect("the header can be generated").write(&mut generated);
@@ -17,7 +17,7 @@ fn header_is_current() {
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         stored == generated,
-        "{} is not current: CRINGLE_BLESS=1 cargo test -p cringle-c --test header",
+        "{} is not current: cd ecosystem; CRINGLE_BLESS=1 cargo test -p cringle-ecosystem-header",
         path.display()
     );
 }

@@ -1,0 +1,1 @@
+//! The test is in `tests/`.
