@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p cringle-ecosystem-parquet --example columns -- FILE [COLUMN]...
 //!
-//! in the folder `ecosystem`. Without columns it reads all. The reader asks for the column chunks of a row group at once, and
-//! the store reads them in batches through the ring.
+//! in the folder `ecosystem`. Without columns it reads all. The reader asks for the column chunks
+//! of a row group at once, and the store reads them in batches through the ring.
 
 use arrow_array::{Array, RecordBatch};
 use bytes::Bytes;
