@@ -36,17 +36,17 @@ pub(super) const PARTS: [Part; 5] = [
     Part {
         name: "doctor",
         package: COMMAND,
-        binary: "doctor",
+        binary: "command",
         before: "",
-        filter: &[],
+        filter: &["doctor::"],
         needs: None,
     },
     Part {
         name: "iopoll",
         package: COMMAND,
-        binary: "bench_disk",
+        binary: "bench",
         before: "",
-        filter: &["polled_completions"],
+        filter: &["disk::iopoll"],
         needs: None,
     },
     Part {
@@ -60,9 +60,9 @@ pub(super) const PARTS: [Part; 5] = [
     Part {
         name: "switch_doctor",
         package: COMMAND,
-        binary: "doctor",
+        binary: "command",
         before: "",
-        filter: &["--ignored"],
+        filter: &["--ignored", "doctor::"],
         needs: SWITCH,
     },
     Part {

@@ -1,7 +1,7 @@
 //! The report names what denies the ring, with the remedy.
 
+use super::support::*;
 use crate::common::*;
-use crate::support::*;
 use seccompiler::SeccompAction;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,8 @@
 //! The report of a path agrees with what its file system does.
 
+use super::support::*;
 use crate::common::mounts::Mount;
 use crate::common::*;
-use crate::support::*;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

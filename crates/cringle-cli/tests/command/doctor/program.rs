@@ -250,7 +250,7 @@ fn the_page_documents_each_key_of_a_program() {
         return;
     }
     let (json, ..) = report(&place, "libwaits.so");
-    let page = include_str!("../../../../docs/book/src/command/doctor.md");
+    let page = include_str!("../../../../../docs/book/src/command/doctor.md");
     let program = &json["program"];
     let parts = [program, &program["hooks"], &program["private_thread_locals"]];
     let rest = [&program["objects"][0], &program["objects"][0]["blocking"][0], &program["verdict"]];

@@ -1,7 +1,7 @@
 //! The measurements, and their interruption.
 
+use super::support::*;
 use crate::common::*;
-use crate::support::*;
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

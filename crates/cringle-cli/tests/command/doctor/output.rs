@@ -1,7 +1,7 @@
 //! The output: the shape of the JSON, the width of the text, exit statuses, features.
 
+use super::support::*;
 use crate::common::*;
-use crate::support::*;
 use cringle::runtime::{self, Driver, Feature};
 
 #[test]
@@ -34,7 +34,7 @@ fn the_json_has_the_documented_shape() {
     assert_eq!(fibers["moves"], fibers["private"], "fibers move with their thread-locals");
     assert!(report.text.contains("  moves  "), "{}", report.text);
     assert_eq!(report.json["measured"], serde_json::Value::Null);
-    let page = include_str!("../../../../docs/book/src/command/doctor.md");
+    let page = include_str!("../../../../../docs/book/src/command/doctor.md");
     for key in all.iter().chain(&ring).chain(&["driver", "missing", "sentence"]) {
         assert!(page.contains(&format!("`{key}`")), "the page of doctor does not mention {key}");
     }

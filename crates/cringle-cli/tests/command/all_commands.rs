@@ -1,8 +1,6 @@
 //! What all commands have in common: exit statuses, signals, pipes, help.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 

@@ -1,8 +1,6 @@
 //! `cringle bench db` as a user runs it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,6 @@
 //! `cringle doctor` in changed environments: each test applies filters, limits, namespaces or
 //! mounts to its child process, and checks the report as text and as JSON.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod denied;
 mod limits;
 mod measured;

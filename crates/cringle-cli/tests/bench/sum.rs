@@ -1,8 +1,6 @@
 //! `cringle bench sum` as a user runs it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! `cringle bench all` as a user runs it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;

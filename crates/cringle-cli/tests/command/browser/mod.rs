@@ -4,14 +4,11 @@
 //! Without Chromium the tests are skipped; with `CRINGLE_BROWSER=required`, which `.ci/run` sets,
 //! they fail. The pictures stay in the target directory.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod chromium;
 mod picture;
 
+use crate::common::*;
 use chromium::Browser;
-use common::*;
 use picture::{Picture, Rgb};
 use serde::Deserialize;
 use std::path::Path;

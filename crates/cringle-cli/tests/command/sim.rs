@@ -1,8 +1,6 @@
 //! `cringle sim`: seeds pass, are counted, and can be replayed.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 
 #[test]
 fn seeds_pass_and_are_counted() {

@@ -1,8 +1,6 @@
 //! `--html`: the page of every experiment, parsed by a foreign HTML parser.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use scraper::{ElementRef, Html, Selector};
 use serde_json::Value;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! `cringle trace` and `--trace`, as a user runs them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

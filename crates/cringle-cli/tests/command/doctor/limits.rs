@@ -1,7 +1,7 @@
 //! The report names limits that are too low, and how to raise them.
 
+use super::support::*;
 use crate::common::*;
-use crate::support::*;
 
 #[test]
 fn a_low_limit_of_descriptors_is_reported() {
