@@ -238,7 +238,6 @@ fn more_requests_than_provided_buffers_are_answered() {
         streams.iter_mut().for_each(|stream| stream.write_all(&request).unwrap());
         signal("-CONT");
         for stream in &mut streams {
-            stream.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
             let mut answer = Vec::new();
             let body = |answer: &[u8]| {
                 let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;

@@ -213,20 +213,21 @@ fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
 
 #[test]
 fn an_interrupt_leaves_old_or_new_files() {
-    let mut interrupted = 0;
-    for seed in 0..10 {
-        interrupted += u32::from(replaced_until_interrupted(&[], seed));
-    }
-    assert!(interrupted > 0, "no copy was interrupted");
+    replaced_at_least(10, &[], 0);
 }
 
 #[test]
 fn an_interrupt_with_fsync_leaves_old_or_new_files() {
-    let mut interrupted = 0;
-    for seed in 20..26 {
-        interrupted += u32::from(replaced_until_interrupted(&["--fsync"], seed));
+    replaced_at_least(6, &["--fsync"], 1 << 32);
+}
+
+/// This number of copies, and more until one has been interrupted before its end.
+fn replaced_at_least(copies: u64, flags: &[&str], first_seed: u64) {
+    let (mut count, mut interrupted) = (0, 0);
+    while count < copies || interrupted == 0 {
+        interrupted += u64::from(replaced_until_interrupted(flags, first_seed + count));
+        count += 1;
     }
-    assert!(interrupted > 0, "no copy was interrupted");
 }
 
 /// Starts a copy that reads a FIFO and has created its target; both ends of the FIFO are held.

@@ -21,6 +21,7 @@ mod listing;
 mod messages;
 mod modes;
 mod mounts;
+mod order;
 mod outputs;
 mod progress;
 mod resume;

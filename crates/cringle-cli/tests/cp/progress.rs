@@ -24,7 +24,6 @@ fn read_until(terminal: &mut File, ends: impl Fn(&str) -> bool) -> String {
         if let Some(line) = drawn.split("\u{1b}[2K").find(|line| ends(line)) {
             return line.to_owned();
         }
-        assert!(drawn.len() < 20_000, "{drawn:?}");
     }
 }
 

@@ -1,20 +1,23 @@
-//! Runs both programs with a time limit, and compares output and results.
+//! Runs both programs, and compares output and results.
 
 use crate::common::*;
+use crate::order;
 use crate::trees::describe;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Longer than any copy of a test takes: a program that hangs is killed, so that the test ends.
-const LONGEST_MS: i32 = 120_000;
+/// More processor time than any copy of a test takes: a program that uses it does not end.
+const MOST_CPU_SECONDS: libc::rlim_t = 120;
+/// The orders of GNU's in which a result is searched: see [`generated`](crate::generated).
+const ORDERS: u64 = 4000;
 
 pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
@@ -132,23 +135,22 @@ pub(crate) fn has(program: &str) -> bool {
     there
 }
 
-/// Waits for the end of the child; returns false if it exceeds the limit.
-fn ends(child: &mut Child) -> bool {
-    if child.try_wait().unwrap().is_some() {
-        return true;
+/// Limits the processor time of a child that has no limit yet. Returns whether it did. (The time that
+/// a copy takes depends on what else the machine does; the processor time hardly does.)
+fn limit_cpu(child: &Child) -> bool {
+    let (id, mut before) = (child.id() as libc::pid_t, libc::rlimit { rlim_cur: 0, rlim_max: 0 });
+    // SAFETY: the kernel writes to `before`; the child is not reaped yet, so the number is its own.
+    let read = unsafe { libc::prlimit(id, libc::RLIMIT_CPU, std::ptr::null(), &mut before) };
+    if read != 0 || before.rlim_cur != libc::RLIM_INFINITY {
+        return false;
     }
-    // SAFETY: the call takes no pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-    assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
-    // SAFETY: `pidfd_open` has returned a new descriptor, which has no other owner.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-    let mut wait = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: `wait` is one record and outlives the call.
-    unsafe { libc::poll(&mut wait, 1, LONGEST_MS) == 1 }
+    let limit = libc::rlimit { rlim_cur: MOST_CPU_SECONDS, ..before };
+    // SAFETY: the kernel reads `limit`; the number is the child's, as above.
+    unsafe { libc::prlimit(id, libc::RLIMIT_CPU, &limit, std::ptr::null_mut()) == 0 }
 }
 
-/// Returns the child's output and status. A child that hangs is killed, and fails the test with its
-/// name.
+/// Returns the child's output and status. A child that computes without an end is killed, and fails
+/// the test with its name.
 pub(crate) fn finish(mut child: Child, what: &str) -> Output {
     fn read(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
         std::thread::spawn(move || {
@@ -160,17 +162,19 @@ pub(crate) fn finish(mut child: Child, what: &str) -> Output {
         })
     }
     let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
-    let ended = ends(&mut child);
-    if !ended {
-        child.kill().unwrap();
-    }
+    let is_limited = limit_cpu(&child);
     let status = child.wait().unwrap();
     let (stdout, stderr) = (out.join().unwrap(), err.join().unwrap());
-    assert!(ended, "hangs: {what}; output: {:?}", lines(&stderr));
+    let ended = !is_limited || status.signal() != Some(libc::SIGXCPU);
+    assert!(ended, "does not end: {what}; output: {:?}", lines(&stderr));
     Output { status, stdout, stderr }
 }
 
 pub(crate) fn output_of(mut command: Command, place: &Path, input: &[u8]) -> Output {
+    run_once(&mut command, place, input)
+}
+
+fn run_once(command: &mut Command, place: &Path, input: &[u8]) -> Output {
     let mut child = command
         .current_dir(place)
         .stdin(Stdio::piped())
@@ -202,6 +206,10 @@ pub(crate) enum Compared {
 }
 
 /// Runs both, each in a place that `make` prepared; returns the differences.
+///
+/// Where names depend on each other, GNU's result depends on the order in which it reads a directory,
+/// which the file system chooses. A result of ours that differs is therefore compared with GNU's
+/// results in other [orders](order), and must be one of them.
 pub(crate) fn compare(
     test: &str,
     arguments: &[&str],
@@ -242,22 +250,56 @@ pub(crate) fn masked(program: Command, umask: u32) -> Command {
 /// `gnu`, `ours`: how each is called.
 pub(crate) fn compare_programs(
     base: &Path,
-    (gnu, ours): (Command, Command),
+    (mut gnu, mut ours): (Command, Command),
     arguments: &[&str],
     input: &[u8],
     compared: Compared,
     make: impl Fn(&Path),
 ) -> String {
-    let (theirs, mine) = (base.join("gnu"), base.join("ours"));
-    for place in [&theirs, &mine] {
-        fs::create_dir(place).unwrap();
-        make(place);
-    }
-    let run = |mut command: Command, place: &Path| {
-        command.args(arguments);
-        output_of(command, place, input)
+    gnu.args(arguments);
+    ours.args(arguments);
+    let result = |command: &mut Command, name: &str| {
+        let place = base.join(name);
+        fs::create_dir(&place).unwrap();
+        make(&place);
+        let output = run_once(command, &place, input);
+        let is_compared = compared != Compared::Words;
+        let tree = if is_compared { describe(&place, false) } else { BTreeMap::new() };
+        Copied { output, tree, place }
     };
-    let (their_output, my_output) = (run(gnu, &theirs), run(ours, &mine));
+    let (theirs, mine) = (result(&mut gnu, "gnu"), result(&mut ours, "ours"));
+    let first = differences(arguments, &mine, &theirs, compared);
+    let Some(library) = order_library().filter(|_| !first.is_empty()) else { return first };
+    for seed in 0..ORDERS {
+        order::set(&mut gnu, library, seed);
+        let theirs = result(&mut gnu, "gnu-in-another-order");
+        if differences(arguments, &mine, &theirs, compared).is_empty() {
+            return String::new();
+        }
+        fs::remove_dir_all(theirs.place).unwrap();
+    }
+    first
+}
+
+/// The library of [`order`], for all tests of the process and for other users.
+fn order_library() -> Option<&'static Path> {
+    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let make = || {
+        let place = place("cp-order");
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+        order::library(&place)
+    };
+    LIBRARY.get_or_init(make).as_deref()
+}
+
+/// What a copy has printed and made.
+struct Copied {
+    output: Output,
+    tree: BTreeMap<OsString, String>,
+    place: PathBuf,
+}
+
+fn differences(arguments: &[&str], mine: &Copied, theirs: &Copied, compared: Compared) -> String {
     let mut differences = String::new();
     let mut differ = |what: &str, mine: String, theirs: String| {
         if mine != theirs {
@@ -267,24 +309,20 @@ pub(crate) fn compare_programs(
         }
     };
     let text = |bytes: &[u8]| format!("{:?}", lines(bytes));
-    differ("standard error", text(&my_output.stderr), text(&their_output.stderr));
-    differ("standard output", text(&my_output.stdout), text(&their_output.stdout));
-    let code = |output: &Output| format!("{:?}", output.status.code());
-    differ("status", code(&my_output), code(&their_output));
-    if compared == Compared::Words {
-        return differences;
-    }
-    let (mine, theirs) = (describe(&mine, false), describe(&theirs, false));
+    differ("standard error", text(&mine.output.stderr), text(&theirs.output.stderr));
+    differ("standard output", text(&mine.output.stdout), text(&theirs.output.stdout));
+    let code = |copied: &Copied| format!("{:?}", copied.output.status.code());
+    differ("status", code(mine), code(theirs));
     let old = compared == Compared::TreesOnto && keeps_old_bits();
-    let names: BTreeSet<_> = mine.keys().chain(theirs.keys()).collect();
+    let names: BTreeSet<_> = mine.tree.keys().chain(theirs.tree.keys()).collect();
     for name in names {
-        if let (true, Some(mine), Some(theirs)) = (old, mine.get(name), theirs.get(name))
+        if let (true, Some(mine), Some(theirs)) = (old, mine.tree.get(name), theirs.tree.get(name))
             && same_but_old_bits(mine, theirs)
         {
             continue;
         }
-        let text = |tree: &BTreeMap<OsString, String>| format!("{:?}", tree.get(name));
-        differ(&format!("{name:?}"), text(&mine), text(&theirs));
+        let text = |copied: &Copied| format!("{:?}", copied.tree.get(name));
+        differ(&format!("{name:?}"), text(mine), text(theirs));
     }
     differences
 }

@@ -36,7 +36,7 @@ struct dirent *readdir(DIR *listed) {
 "#;
 
 /// Compiles the library into this place; returns `None`, and prints why, without a C compiler.
-pub(super) fn library(place: &Path) -> Option<PathBuf> {
+pub(crate) fn library(place: &Path) -> Option<PathBuf> {
     let (source, library) = (place.join("order.c"), place.join("order.so"));
     std::fs::write(&source, LIBRARY).unwrap();
     let mut compiler = Command::new("cc");
@@ -51,6 +51,6 @@ pub(super) fn library(place: &Path) -> Option<PathBuf> {
 }
 
 /// Makes this command list directories in the order of this seed.
-pub(super) fn set(command: &mut Command, library: &Path, seed: u64) {
+pub(crate) fn set(command: &mut Command, library: &Path, seed: u64) {
     command.env("LD_PRELOAD", library).env("CRINGLE_ORDER", OsStr::new(&seed.to_string()));
 }
