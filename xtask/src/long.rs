@@ -210,7 +210,7 @@ static JOBS: &[Job] = &[
         name: "threads",
         about: "a million threads that are fibers, joined or detached",
         environment: &[("CRINGLE_SPAWNED", "250000")],
-        command: "cargo test -p cringle-interpose --test threads handles",
+        command: "cargo test -p cringle-interpose --test installed threads::spawned::handles",
     },
     Job {
         name: "crates",

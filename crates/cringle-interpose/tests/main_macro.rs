@@ -1,4 +1,5 @@
-//! `main!` in a program. This is its own harness: `main` is what is tested.
+//! `main!` in a program. It is a program of its own, without libtest: `main!` defines the program's
+//! `main`, which is what is tested.
 
 use cringle::runtime::{self, ThreadLocals, Threads};
 use std::io;

@@ -1,4 +1,5 @@
-//! A program that depends on the crate and does not call `install!`.
+//! A program that depends on the crate and does not call `install!`. It is a program of its own
+//! because `install!` defines symbols of a whole program.
 
 use cringle_interpose as _;
 

@@ -1,7 +1,7 @@
 //! What libc asks the kernel about a thread: of a thread that is a fiber the answers are those that
 //! a thread of the system gets, except where the fiber would change its worker.
 
-use crate::common::{kernel_thread, on_each_runtime, on_workers};
+use super::common::{kernel_thread, on_each_runtime, on_workers};
 use libc::*;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, zeroed};

@@ -1,6 +1,6 @@
 //! pthread's and C11's functions for threads that are fibers, as C code calls them.
 
-use crate::common::{kernel_thread, on_each_runtime, on_workers};
+use super::common::{kernel_thread, on_each_runtime, on_workers};
 use libc::*;
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn pthread_cancel(thread: pthread_t) -> c_int;
     fn pthread_create(
         thread: *mut pthread_t,

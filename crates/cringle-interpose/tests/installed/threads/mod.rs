@@ -1,7 +1,5 @@
 //! Threads that are fibers: std's and pthread's own calls, on both drivers.
 
-cringle_interpose::install!();
-
 mod choice;
 mod common;
 mod kernel;

@@ -1,9 +1,10 @@
 //! The hazard detector reports a pthread mutex that a second fiber of one `spawn_local` tree
 //! enters, and no other.
-
-cringle_interpose::install!();
+//!
+//! In a child process: the detector's variable and standard error are those of the process.
 
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use libc::*;
 use std::cell::UnsafeCell;
 use std::io::{Read, Seek};
@@ -89,8 +90,11 @@ fn in_family(name: &str, body: Box<dyn FnOnce() + Send>) {
 
 #[test]
 fn mutex_of_two_fibers_with_one_owner_is_reported() {
-    // SAFETY: no other thread of this process reads the environment now.
-    unsafe { std::env::set_var("CRINGLE_DETECT", "report") };
+    let test = "mutex_of_two_fibers_with_one_owner_is_reported";
+    child::must_succeed_with(test, |child| child.env("CRINGLE_DETECT", "report"), one_owner);
+}
+
+fn one_owner() {
     let leak = |kind| -> &'static Mutex { Box::leak(Box::new(Mutex::of_type(kind))) };
 
     // Fibers that are threads for libc wait for each other; those of a family do for a plain mutex.
@@ -118,10 +122,15 @@ fn mutex_of_two_fibers_with_one_owner_is_reported() {
     assert_eq!(found.len(), 1, "{found:#?}");
     // `Mutex::lock` calls libc, in the line after its comment.
     let line = include_str!("owners.rs").lines().position(|line| line.ends_with("is initialised."));
-    let place = format!("tests/owners.rs:{}:", line.unwrap() + 2);
+    let place = format!("tests/installed/owners.rs:{}:", line.unwrap() + 2);
     assert!(found[0].contains(&place), "{place}: {found:?}");
-    let texts =
-        ["fiber 'second'", "enters a recursive mutex", "tests/owners.rs:", "'first'", "yields"];
+    let texts = [
+        "fiber 'second'",
+        "enters a recursive mutex",
+        "tests/installed/owners.rs:",
+        "'first'",
+        "yields",
+    ];
     for text in texts {
         assert!(found[0].contains(text), "{text}: {found:?}");
     }

@@ -1,4 +1,5 @@
-//! std's own calls on fibers: each waits only its fiber, on both drivers.
+//! A program with `install!`: std's and libc's own calls wait only their fiber, on both drivers, and
+//! threads are fibers where that is chosen.
 
 cringle_interpose::install!();
 
@@ -7,12 +8,15 @@ mod closed;
 mod common;
 mod connections;
 mod ended;
+mod file_size_limit;
 mod files;
 mod futexes;
 mod handlers;
 mod held;
 mod locks;
 mod modes;
+mod off_fibers;
+mod owners;
 mod pthread;
 mod same;
 mod shared;

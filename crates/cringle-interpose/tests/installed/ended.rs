@@ -17,7 +17,7 @@ mod clock;
 const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_millis(2);
 
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn pthread_cond_clockwait(
         condition: *mut pthread_cond_t,
         mutex: *mut pthread_mutex_t,

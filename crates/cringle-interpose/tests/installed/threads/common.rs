@@ -2,34 +2,24 @@
 
 use cringle::Builder;
 use cringle::runtime::{DriverChoice, Threads};
-use std::sync::Once;
-use std::time::Duration;
 
 /// Calls `f` in runtimes of one worker and of two, with rings and without.
 pub(crate) fn on_each_runtime(f: impl Fn() + Sync) {
-    on_workers(1, &f);
-    on_workers(2, &f);
+    on(1, &f);
+    on(2, &f);
 }
 
 /// Calls `f` in runtimes of so many workers, with rings and without.
 pub(crate) fn on_workers(workers: usize, f: impl Fn() + Sync) {
-    end_if_stuck();
-    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
-        let builder = Builder::new().workers(workers).driver(driver).threads(Threads::Fibers);
-        builder.run(&f).expect("the driver is available");
-    }
+    on(workers, &f);
 }
 
-/// A thread that blocked its worker would hang for ever.
-pub(crate) fn end_if_stuck() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::thread::spawn(|| {
-            std::thread::sleep(Duration::from_secs(120));
-            eprintln!("a test is stuck: a thread has blocked its worker");
-            std::process::abort();
-        });
-    });
+/// Compiled once, and not for each closure of a test.
+fn on(workers: usize, f: &(dyn Fn() + Sync)) {
+    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
+        let builder = Builder::new().workers(workers).driver(driver).threads(Threads::Fibers);
+        builder.run(f).expect("the driver is available");
+    }
 }
 
 /// The kernel's number of the calling thread: on fibers, of the worker.

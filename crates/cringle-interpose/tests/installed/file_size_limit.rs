@@ -1,15 +1,14 @@
 //! A write that reaches the limit of a file's size is short, and raises no signal. The limit is the
-//! process's: no other test is in here.
+//! process's: the test runs in a child.
 
 use cringle::Builder;
 use cringle::runtime::DriverChoice;
+use cringle_testing::child;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-
-cringle_interpose::install!();
 
 const LIMIT: usize = 100_000;
 
@@ -50,6 +49,10 @@ impl Drop for Limited {
 
 #[test]
 fn reached_by_a_write() {
+    child::must_succeed("reached_by_a_write", reach_it);
+}
+
+fn reach_it() {
     // SAFETY: the handler only counts.
     unsafe {
         WRITER.store(libc::gettid(), Ordering::SeqCst);

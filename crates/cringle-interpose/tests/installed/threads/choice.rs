@@ -1,6 +1,6 @@
 //! The choice between threads of the system and fibers.
 
-use crate::common::{end_if_stuck, kernel_thread, on_workers};
+use super::common::{kernel_thread, on_workers};
 use cringle::Builder;
 use cringle::runtime::{self, Threads};
 use std::process::Command;
@@ -44,11 +44,10 @@ fn prints_whether_threads_are_fibers() {
 
 #[test]
 fn environment_chooses_where_the_program_does_not() {
-    end_if_stuck();
     let printed = |value: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "--nocapture"]);
-        command.arg("choice::prints_whether_threads_are_fibers");
+        command.arg("threads::choice::prints_whether_threads_are_fibers");
         let output = command.env("CRINGLE_THREADS", value).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };

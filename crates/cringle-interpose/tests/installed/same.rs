@@ -23,8 +23,13 @@ impl Seen {
             let result = call();
             (result, *__errno_location())
         };
-        self.0.push(format!("{name}: {result:?}, errno {errno}"));
+        self.line(name, &result, errno);
         result
+    }
+
+    /// Compiled once, and not for each call.
+    fn line(&mut self, name: &str, result: &dyn Debug, errno: c_int) {
+        self.0.push(format!("{name}: {result:?}, errno {errno}"));
     }
 
     /// Notes a value.
