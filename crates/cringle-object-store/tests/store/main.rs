@@ -1,5 +1,5 @@
-//! The promises of the store that `object_store`'s own tests do not check. Where the promise is
-//! `LocalFileSystem`'s behaviour, the tests compare with it.
+//! The tests that `object_store` has for all stores, and the promises that these do not check. Where
+//! the promise is `LocalFileSystem`'s behaviour, the tests compare with it.
 
 mod conditions;
 mod dropped;
@@ -8,6 +8,8 @@ mod endless;
 #[expect(dead_code, reason = "the tests of `cringle cp` use more of it")]
 #[path = "../../../cringle-cli/tests/cp/faulty/mod.rs"]
 mod faulty;
+mod integration;
+mod memory;
 mod names;
 mod reads;
 mod transfers;

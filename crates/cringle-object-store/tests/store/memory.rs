@@ -1,8 +1,9 @@
-//! Memory is bounded while objects are read, and is freed when futures are dropped. A program of
-//! its own, because it counts the allocations of the whole process.
+//! Memory is bounded while objects are read, and is freed when futures are dropped. The test runs in
+//! a child process, because it counts the allocations of the whole process.
 
 use cringle::block::BlockIo;
 use cringle_object_store::LocalStore;
+use cringle_testing::child;
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -48,6 +49,10 @@ const OBJECT_BYTES: usize = 80 * MIB;
 /// One test, because the counters belong to the process.
 #[test]
 fn memory_is_bounded_and_freed() {
+    child::must_succeed("memory_is_bounded_and_freed", each_call_in_turn);
+}
+
+fn each_call_in_turn() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("object"), vec![7; OBJECT_BYTES]).unwrap();
     let io = Arc::new(BlockIo::builder().build().unwrap());

@@ -1,7 +1,9 @@
 //! A simulated run leaks no memory, no descriptor and no mapping. With one worker it uses one
-//! thread, so that a counter of that thread's allocations sees all of them.
+//! thread, so that a counter of that thread's allocations sees all of them. The test runs in a child
+//! process, whose descriptors and mappings are its own.
 
 use cringle_fuzz::check_on;
+use cringle_testing::child;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -44,6 +46,10 @@ fn descriptors() -> usize {
 
 #[test]
 fn a_simulated_run_leaks_nothing() {
+    child::must_succeed("a_simulated_run_leaks_nothing", run_and_count);
+}
+
+fn run_and_count() {
     // Warm up what is made once in a process.
     for seed in 0..20 {
         check_on(seed, 1).unwrap();
