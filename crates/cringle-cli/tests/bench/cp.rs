@@ -237,7 +237,7 @@ fn an_interruption_kills_the_tool_and_removes_everything() {
     assert_eq!(output.status.code(), Some(130));
     assert!(texts(&output).1.contains("interrupted"));
     assert!(is_empty(&place));
-    // Until the process has ended: it is reaped, or a zombie that its new parent has not reaped yet.
+    // Until the process has ended: it is reaped, or a zombie that its new parent has not reaped.
     let lives = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim()));
         stat.is_ok_and(|stat| stat.contains("(sleep) ") && !stat.contains(") Z "))

@@ -1,5 +1,5 @@
-//! What all commands have in common, and the commands without a test program of their own: `doctor`,
-//! `sim` and `trace`. Also the pages of `--html` in a real browser.
+//! What all commands have in common, and the commands without a test program of their own:
+//! `doctor`, `sim` and `trace`. Also the pages of `--html` in a real browser.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -135,8 +135,8 @@ pub(crate) fn has(program: &str) -> bool {
     there
 }
 
-/// Limits the processor time of a child that has no limit yet. Returns whether it did. (The time that
-/// a copy takes depends on what else the machine does; the processor time hardly does.)
+/// Limits the processor time of a child that has no limit yet. Returns whether it did. (The time
+/// that a copy takes depends on what else the machine does; the processor time hardly does.)
 fn limit_cpu(child: &Child) -> bool {
     let (id, mut before) = (child.id() as libc::pid_t, libc::rlimit { rlim_cur: 0, rlim_max: 0 });
     // SAFETY: the kernel writes to `before`; the child is not reaped yet, so the number is its own.
@@ -207,9 +207,9 @@ pub(crate) enum Compared {
 
 /// Runs both, each in a place that `make` prepared; returns the differences.
 ///
-/// Where names depend on each other, GNU's result depends on the order in which it reads a directory,
-/// which the file system chooses. A result of ours that differs is therefore compared with GNU's
-/// results in other [orders](order), and must be one of them.
+/// Where names depend on each other, GNU's result depends on the order in which it reads a
+/// directory, which the file system chooses. A result of ours that differs is therefore compared
+/// with GNU's results in other [orders](order), and must be one of them.
 pub(crate) fn compare(
     test: &str,
     arguments: &[&str],

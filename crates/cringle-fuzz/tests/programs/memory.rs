@@ -1,6 +1,6 @@
 //! A simulated run leaks no memory, no descriptor and no mapping. With one worker it uses one
-//! thread, so that a counter of that thread's allocations sees all of them. The test runs in a child
-//! process, whose descriptors and mappings are its own.
+//! thread, so that a counter of that thread's allocations sees all of them. The test runs in a
+//! child process, whose descriptors and mappings are its own.
 
 use cringle_fuzz::check_on;
 use cringle_testing::child;

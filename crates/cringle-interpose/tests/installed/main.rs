@@ -1,5 +1,5 @@
-//! A program with `install!`: std's and libc's own calls wait only their fiber, on both drivers, and
-//! threads are fibers where that is chosen.
+//! A program with `install!`: std's and libc's own calls wait only their fiber, on both drivers,
+//! and threads are fibers where that is chosen.
 
 cringle_interpose::install!();
 

@@ -1,5 +1,5 @@
-//! The tests that `object_store` has for all stores, and the promises that these do not check. Where
-//! the promise is `LocalFileSystem`'s behaviour, the tests compare with it.
+//! The tests that `object_store` has for all stores, and the promises that these do not check.
+//! Where the promise is `LocalFileSystem`'s behaviour, the tests compare with it.
 
 mod conditions;
 mod dropped;

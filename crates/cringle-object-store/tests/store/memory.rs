@@ -1,5 +1,5 @@
-//! Memory is bounded while objects are read, and is freed when futures are dropped. The test runs in
-//! a child process, because it counts the allocations of the whole process.
+//! Memory is bounded while objects are read, and is freed when futures are dropped. The test runs
+//! in a child process, because it counts the allocations of the whole process.
 
 use cringle::block::BlockIo;
 use cringle_object_store::LocalStore;
