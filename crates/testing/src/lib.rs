@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod disk;
+pub mod fuse;
 pub mod same;
 pub mod terminal;
 pub mod tools;

@@ -1,8 +1,8 @@
 //! ACLs: those of the source if the mode is preserved, else those of the directory.
 
-use crate::faulty::{Faulty, Rules};
 use crate::support::*;
 use crate::trees::{ACCESS, DEFAULT, acl, describe, mkfifo, set_xattr, xattrs};
+use cringle_testing::fuse::{Faulty, Rules};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn acls_that_no_list_contains_are_copied() {
         eprintln!("skipped: no ACLs here");
         return;
     }
-    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "faulty") else { return };
     faulty.put("file", b"text");
     faulty.set(Rules { unlisted_acl: Some(given), ..Rules::default() });
     copies(base.path(), &["-a", "faulty/file", "copy"]);

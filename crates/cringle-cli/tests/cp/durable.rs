@@ -4,8 +4,8 @@
 //! The file system under the test's control records every change that has not been synced.
 
 use crate::common::*;
-use crate::faulty::{Faulty, Op, Rules};
 use crate::support::*;
+use cringle_testing::fuse::{Faulty, Op, Rules};
 use std::fs;
 use std::path::Path;
 
@@ -58,7 +58,7 @@ const WAYS: [&[&str]; 22] = [
 #[test]
 fn files_are_synced_before_they_are_named() {
     let base = place("cp-durable");
-    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "disk") else { return };
     let mut wrong = Vec::new();
     for way in WAYS {
         for (occupied, jobs) in [(false, "--jobs=1"), (false, "--jobs=4"), (true, "--jobs=3")] {
@@ -98,7 +98,7 @@ fn files_are_synced_before_they_are_named() {
 #[test]
 fn a_failed_sync_restores_the_backup() {
     let base = place("cp-durable-backup");
-    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "disk") else { return };
     for way in [&["-b"][..], &["--backup=numbered"], &["-rb"]] {
         faulty.clear();
         faulty.mkdir("d");
@@ -121,7 +121,7 @@ fn a_failed_sync_restores_the_backup() {
 #[test]
 fn reflink_never_avoids_copies_within_the_kernel() {
     let base = place("cp-never-shared");
-    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "disk") else { return };
     let bytes = noise(300_000);
     for (reflink, asked) in [("--reflink=auto", true), ("--reflink=never", false)] {
         faulty.clear();
@@ -137,7 +137,7 @@ fn reflink_never_avoids_copies_within_the_kernel() {
 #[test]
 fn a_failed_sync_makes_no_links() {
     let base = place("cp-durable-links");
-    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "disk") else { return };
     faulty.mkdir("d");
     let names = ["victim-1", "victim-2"];
     fs::create_dir(base.join("s")).unwrap();
@@ -164,7 +164,7 @@ fn a_failed_sync_makes_no_links() {
 #[test]
 fn a_failed_sync_does_not_block_later_sources() {
     let base = place("cp-durable-made");
-    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "disk") else { return };
     faulty.put("victim", b"old");
     for directory in ["a", "b"] {
         fs::create_dir(base.join(directory)).unwrap();
@@ -180,7 +180,7 @@ fn a_failed_sync_does_not_block_later_sources() {
 #[test]
 fn the_directory_behind_a_link_is_synced() {
     let base = place("cp-durable-posix");
-    let Some(faulty) = Faulty::mount(&base, "disk", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "disk") else { return };
     faulty.mkdir("d");
     faulty.mkdir("elsewhere");
     fs::write(base.join("s"), "text").unwrap();

@@ -1,8 +1,8 @@
 //! Links whose target appears meanwhile, and links that are made although the call fails.
 
 use crate::common::*;
-use crate::faulty::{ALWAYS, Faulty, Rules};
 use crate::support::*;
+use cringle_testing::fuse::{ALWAYS, Faulty, Rules};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn same(disk: &Path, one: &str, other: &str) -> bool {
 #[test]
 fn forced_links_replace_a_target_that_appears() {
     let base = tempfile::tempdir_in(place("cp-links-race")).unwrap();
-    let Some(disk) = Faulty::mount(base.path(), "disk", false) else { return };
+    let Some(disk) = Faulty::mount(base.path(), "disk") else { return };
     let succeeds = Some(0);
     for (flags, status) in [
         (&["-lf"][..], succeeds),
@@ -53,7 +53,7 @@ fn forced_links_replace_a_target_that_appears() {
 #[test]
 fn a_link_made_despite_an_error_counts() {
     let base = tempfile::tempdir_in(place("cp-links-despite")).unwrap();
-    let Some(disk) = Faulty::mount(base.path(), "disk", false) else { return };
+    let Some(disk) = Faulty::mount(base.path(), "disk") else { return };
     for error in [libc::EEXIST, libc::EIO] {
         for arguments in [
             &["-l", "source", "victim"][..],

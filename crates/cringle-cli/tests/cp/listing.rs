@@ -2,8 +2,8 @@
 //! removed while they are listed; and the bound on unfinished listings.
 
 use crate::common::*;
-use crate::faulty::{Faulty, Rules};
 use crate::support::*;
+use cringle_testing::fuse::{Faulty, Rules};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -82,7 +82,7 @@ const WAYS: [&[&str]; 4] =
 #[test]
 fn a_directory_is_listed_by_one_handle() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "faulty") else { return };
     make_wide(&faulty, "wide");
     make_deep(&faulty, "deep", 8);
     copies_all(&faulty, "wide", &WAYS, 1024);
@@ -94,7 +94,7 @@ fn a_directory_is_listed_by_one_handle() {
 #[test]
 fn a_directory_that_cannot_seek_is_copied() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "faulty") else { return };
     make_wide(&faulty, "wide");
     faulty.set(Rules { unseekable: true, ..Rules::default() });
     copies_all(&faulty, "wide", &WAYS, 1024);

@@ -10,7 +10,6 @@ mod closed;
 mod durable;
 mod existing_targets;
 mod faults;
-mod faulty;
 mod generated;
 mod gnu;
 mod hostile;

@@ -3,9 +3,9 @@
 
 use crate::common::mounts::{Mount, done_by};
 use crate::common::*;
-use crate::faulty::{ALWAYS, Faulty, Op, Rules};
 use crate::support::*;
 use crate::trees::mkfifo;
+use cringle_testing::fuse::{ALWAYS, Faulty, Op, Rules};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -241,7 +241,7 @@ fn an_unwritable_output_is_a_failure() {
 #[test]
 fn fsync_reaches_the_file_behind_a_link() {
     let base = tempfile::tempdir_in(place("cp-fsync-link")).unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "faulty") else { return };
     let at = |name: &str| base.path().join(name);
     fs::create_dir(at("tree")).unwrap();
     fs::create_dir_all(at("there/tree")).unwrap();
@@ -274,7 +274,7 @@ fn fsync_reaches_the_file_behind_a_link() {
 #[test]
 fn a_stalled_read_blocks_no_other_directory() {
     let base = tempfile::tempdir_in(place("cp-stall")).unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "faulty") else { return };
     faulty.mkdir("s");
     for directory in 0..4 {
         faulty.mkdir(&format!("s/{directory}"));
@@ -404,7 +404,7 @@ fn without_proc_special_files_keep_their_modes() {
 #[test]
 fn a_regular_file_may_block() {
     let base = place("cp-would-wait");
-    let Some(faulty) = Faulty::mount(&base, "from", false) else { return };
+    let Some(faulty) = Faulty::mount(&base, "from") else { return };
     let bytes = noise(300_000);
     faulty.put("victim", &bytes);
     for at in [0, 100_000] {

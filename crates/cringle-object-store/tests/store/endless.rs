@@ -1,14 +1,11 @@
 //! File systems that refuse a name, or give one answer for ever: each call ends.
 
-use crate::faulty::{Faulty, Op, Rules};
 use cringle_object_store::LocalStore;
+use cringle_testing::fuse::Faulty;
 use futures_executor::block_on;
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload, Result};
-
-/// The number of times that a call may get the same errno.
-const LIMIT: usize = 5000;
 
 #[test]
 fn refused_name_is_an_error_of_each_call() {
@@ -77,54 +74,17 @@ fn put(store: &LocalStore, name: &str, mode: PutMode) -> Result<()> {
     block_on(store.put_opts(&name.into(), payload, mode.into())).map(drop)
 }
 
-const OPS: &[Op] = &[
-    Op::Lookup,
-    Op::Getattr,
-    Op::Truncate,
-    Op::Setattr,
-    Op::Open,
-    Op::Create,
-    Op::Read,
-    Op::Write,
-    Op::Flush,
-    Op::Fsync,
-    Op::Rename,
-    Op::Readdir,
-    Op::Mkdir,
-    Op::Unlink,
-    Op::Rmdir,
-    Op::Link,
-];
-
-const ERRNOS: &[i32] = &[
-    libc::EPERM,
-    libc::ENOENT,
-    libc::EIO,
-    libc::EAGAIN,
-    libc::EEXIST,
-    libc::EXDEV,
-    libc::EMLINK,
-    libc::ENAMETOOLONG,
-];
-
 #[test]
 fn one_errno_for_ever_ends_each_call() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "mounted") else { return };
     let builder = LocalStore::builder().prefix(&faulty.at).automatic_cleanup(true).fsync(true);
     let store = builder.build().unwrap();
-    for &op in OPS {
-        for &errno in ERRNOS {
-            for (name, call) in CALLS {
-                faulty.set(Rules::default());
-                faulty.clear();
-                faulty.mkdir("victims");
-                faulty.put("victims/victim", b"strand");
-                faulty.set(Rules::failing(op, errno, 0, LIMIT));
-                let outcome = call(&store);
-                let answers = faulty.fired().len();
-                assert!(answers < LIMIT, "{name}, {op:?}, {errno}: {answers}, {outcome:?}");
-            }
-        }
+    let prepare = |faulty: &Faulty| {
+        faulty.mkdir("victims");
+        faulty.put("victims/victim", b"strand");
+    };
+    for (name, call) in CALLS {
+        faulty.call_ends(name, prepare, || call(&store));
     }
 }

@@ -5,9 +5,6 @@ mod conditions;
 mod dropped;
 mod durable;
 mod endless;
-#[expect(dead_code, reason = "the tests of `cringle cp` use more of it")]
-#[path = "../../../cringle-cli/tests/cp/faulty/mod.rs"]
-mod faulty;
 mod integration;
 mod memory;
 mod names;

@@ -1,8 +1,8 @@
 //! Copies and renames, and conditional calls where the file system has no hard links.
 
 use crate::Fixture;
-use crate::faulty::{ALWAYS, Faulty, Op, Rules};
 use cringle_object_store::LocalStore;
+use cringle_testing::fuse::{ALWAYS, Faulty, Op, Rules};
 use futures_executor::block_on;
 use futures_util::future::{join, join_all};
 use object_store::path::Path;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 #[test]
 fn conditional_calls_need_no_hard_links() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "mounted") else { return };
     let store = LocalStore::new_with_prefix(&faulty.at).unwrap();
     let location = |name: &str| Path::from(format!("victims/{name}"));
     let [one, two, three, four] = ["victim1", "victim2", "victim3", "victim4"].map(location);
@@ -101,7 +101,7 @@ fn puts_succeed_beside_deletes_of_the_prefix() {
 #[test]
 fn directory_that_is_removed_meanwhile_is_created_again() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "mounted") else { return };
     let store = LocalStore::new_with_prefix(&faulty.at).unwrap();
     let (from, to) = (Path::from("victims/victim"), Path::from("victims/victims/victim"));
     for call in 0..6 {
@@ -160,7 +160,7 @@ fn one_of_several_renames_of_an_object_succeeds() {
 #[test]
 fn renames_need_no_call_that_replaces_nothing() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "mounted") else { return };
     let store = LocalStore::new_with_prefix(&faulty.at).unwrap();
     let [one, two, three] =
         ["victims/victim1", "victims/victim2", "victims/victim3"].map(Path::from);

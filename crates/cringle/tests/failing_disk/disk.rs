@@ -1,20 +1,17 @@
 //! A file system on a disk that fails on command.
 
-use crate::server::{self, Behaviour};
-use fuser::BackgroundSession;
+use cringle_testing::fuse::{Faulty, Rules};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 /// It is unmounted when this is dropped.
 pub(crate) struct Disk {
-    behaviour: Arc<Behaviour>,
+    faulty: Faulty,
     directory: TempDir,
     device: Option<String>,
     is_mounted: bool,
-    server: Option<BackgroundSession>,
 }
 
 impl Disk {
@@ -46,20 +43,15 @@ impl Disk {
 
     /// The error says why this machine cannot.
     fn new(mkfs: &[&str]) -> Result<Disk, String> {
-        const BYTES: u64 = 320 << 20;
+        const BYTES: usize = 320 << 20;
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        for name in ["fuse", "mount"] {
-            std::fs::create_dir(directory.path().join(name)).unwrap();
-        }
-        let image = tempfile::tempfile_in(directory.path()).unwrap();
-        image.set_len(BYTES).unwrap();
-        let behaviour = Arc::new(Behaviour::default());
-        let served = directory.path().join("fuse");
-        let server = server::serve(&served, image, Arc::clone(&behaviour))
-            .map_err(|e| format!("no FUSE file system can be mounted: {e}"))?;
-        let (device, is_mounted) = (None, false);
-        let mut disk = Disk { behaviour, directory, device, is_mounted, server: Some(server) };
-        let image = served.join("image");
+        std::fs::create_dir(directory.path().join("mount")).unwrap();
+        let faulty = Faulty::mount(directory.path(), "fuse").ok_or("FUSE is missing")?;
+        // Direct, so that a write of the image returns what became of it.
+        faulty.set(Rules::default().direct());
+        faulty.put_zeros("victim", BYTES);
+        let image = faulty.at.join("victim");
+        let mut disk = Disk { faulty, directory, device: None, is_mounted: false };
         let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?;
         let device = device.trim().to_owned();
         disk.device = Some(device.clone());
@@ -70,12 +62,12 @@ impl Disk {
     }
 
     /// From now on this many of 100 writes of marked data fail.
-    pub(crate) fn fail(&self, percent: u64) {
-        self.behaviour.failing_percent.store(percent, Ordering::SeqCst);
+    pub(crate) fn fail(&self, percent: u32) {
+        self.faulty.set_marked_failures(percent);
     }
 
-    pub(crate) fn failures(&self) -> u64 {
-        self.behaviour.failures.load(Ordering::SeqCst)
+    pub(crate) fn failures(&self) -> usize {
+        self.faulty.fired().len()
     }
 
     /// Empties the page cache.
@@ -112,9 +104,6 @@ impl Drop for Disk {
         }
         if let Some(device) = &self.device {
             run("losetup", &["--detach", device]).unwrap();
-        }
-        if let Some(server) = self.server.take() {
-            let _ = server.umount_and_join();
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A log that is opened again and again while its disk fails now and then.
 
 use crate::disk::Disk;
-use crate::server::MARK;
 use cringle::block::Log;
 use cringle::{Builder, fiber};
+use cringle_testing::fuse::MARK;
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;

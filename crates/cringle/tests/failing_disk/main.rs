@@ -6,13 +6,12 @@ mod disk;
 mod full;
 mod holes;
 mod log;
-mod server;
 
 use cringle::block::{AlignedBuf, Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::{Direct, File, OpenOptions, WriteFlags, copy_range};
 use cringle::{Builder, fiber};
+use cringle_testing::fuse::MARK;
 use disk::Disk;
-use server::MARK;
 use std::io::{self, IoSlice, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

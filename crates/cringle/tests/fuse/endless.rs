@@ -1,48 +1,11 @@
 //! A file system that gives one answer for ever: each call ends.
 
 use crate::DRIVERS;
-use crate::faulty::{Faulty, Op, Rules};
 use cringle::fs::{self, Dir, File};
 use cringle::{Builder, fiber};
+use cringle_testing::fuse::Faulty;
 use std::io;
 use std::path::Path;
-
-/// The number of times that a call may get the same errno.
-const LIMIT: usize = 5000;
-
-const OPS: &[Op] = &[
-    Op::Lookup,
-    Op::Getattr,
-    Op::Truncate,
-    Op::Setattr,
-    Op::Open,
-    Op::Create,
-    Op::Read,
-    Op::Write,
-    Op::Flush,
-    Op::Fsync,
-    Op::Rename,
-    Op::CopyRange,
-    Op::Readdir,
-    Op::Mkdir,
-    Op::Unlink,
-    Op::Rmdir,
-    Op::Link,
-];
-
-const ERRNOS: &[i32] = &[
-    libc::EPERM,
-    libc::ENOENT,
-    libc::EIO,
-    libc::EAGAIN,
-    libc::EEXIST,
-    libc::EXDEV,
-    libc::ENXIO,
-    libc::ENOTDIR,
-    libc::EISDIR,
-    libc::EINVAL,
-    libc::EOPNOTSUPP,
-];
 
 /// A directory deeper than the number of levels that `remove_dir_all` keeps open.
 const DEEP: usize = 20;
@@ -75,8 +38,6 @@ const CALLS: &[Call] = &[
 ];
 
 fn prepare(faulty: &Faulty) {
-    faulty.set(Rules::default());
-    faulty.clear();
     let mut path = String::from("victims");
     faulty.mkdir(&path);
     faulty.put("victims/victim", b"strand");
@@ -89,18 +50,12 @@ fn prepare(faulty: &Faulty) {
 #[test]
 fn one_errno_for_ever_ends_each_call() {
     let base = tempfile::tempdir().unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "mounted", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "mounted") else { return };
     let at = faulty.at.join("victims");
     for driver in DRIVERS {
         let try_all = || {
-            for (&op, &errno) in OPS.iter().flat_map(|op| ERRNOS.iter().map(move |e| (op, e))) {
-                for (name, call) in CALLS {
-                    prepare(&faulty);
-                    faulty.set(Rules::failing(op, errno, 0, LIMIT));
-                    let outcome = call(&at);
-                    let answers = faulty.fired().len();
-                    assert!(answers < LIMIT, "{name}, {op:?}, {errno}: {answers}, {outcome:?}");
-                }
+            for (name, call) in CALLS {
+                faulty.call_ends(name, prepare, || call(&at));
             }
         };
         // Beside another fiber, so that calls go through the ring.

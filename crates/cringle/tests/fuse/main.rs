@@ -5,10 +5,7 @@
 //! `CRINGLE_FUSE_CALLS=100000` makes that many calls for each kind of file.
 
 mod endless;
-#[expect(dead_code, reason = "the tests of `cringle cp` use more of it")]
-#[path = "../../../cringle-cli/tests/cp/faulty/mod.rs"]
-mod faulty;
-mod server;
+mod mounted;
 
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile, OwnedBatch};
 use cringle::fs::{File, OpenOptions};
@@ -17,14 +14,11 @@ use cringle::{Builder, fiber};
 use cringle_testing::disk;
 use cringle_testing::disk::pattern;
 use fastrand::Rng;
-use server::{Manner, Mounted};
+use mounted::{Manner, Mounted};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-const SHORT: Manner = Manner { direct: true, async_dio: false, most: 1000 };
-const SHORT_ASYNC: Manner = Manner { async_dio: true, ..SHORT };
-const CACHED: Manner = Manner { direct: false, async_dio: false, most: usize::MAX };
 const DRIVERS: [DriverChoice; 2] = [DriverChoice::Auto, DriverChoice::Epoll];
 
 fn calls() -> usize {
@@ -33,17 +27,17 @@ fn calls() -> usize {
 
 #[test]
 fn calls_on_direct_files_match_std() {
-    compare_on_both_drivers(SHORT);
+    compare_on_both_drivers(Manner::Short);
 }
 
 #[test]
 fn calls_on_asynchronous_direct_files_match_std() {
-    compare_on_both_drivers(SHORT_ASYNC);
+    compare_on_both_drivers(Manner::ShortAsync);
 }
 
 #[test]
 fn calls_on_cached_files_match_std() {
-    compare_on_both_drivers(CACHED);
+    compare_on_both_drivers(Manner::Cached);
 }
 
 fn compare_on_both_drivers(manner: Manner) {
@@ -103,11 +97,11 @@ fn parts(buf: &mut [u8]) -> [IoSliceMut<'_>; 3] {
 
 impl Pair {
     fn call(&mut self) -> (&'static str, Moved, Moved) {
-        let (offset, len) = (self.rng.usize(..22_000) as u64, self.rng.usize(..9_000));
-        let mut data: Vec<u8> = (0..len).map(|_| self.rng.usize(..256) as u8).collect();
-        let (mut a, mut b) = (vec![0; len], vec![0; len]);
+        let (offset, len) = (self.rng.u64(..22_000), self.rng.usize(..9_000));
+        let (mut data, mut a, mut b) = (vec![0; len], vec![0; len], vec![0; len]);
+        self.rng.fill(&mut data);
         let (ours, theirs) = (&mut self.ours, &mut self.theirs);
-        match self.rng.usize(..14) {
+        match self.rng.u8(..14) {
             0 => (
                 "read_at",
                 moved2(&mut a, |buf| ours.read_at(buf, offset)),
@@ -208,7 +202,7 @@ fn moved2(buf: &mut [u8], read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> 
 
 /// Reads a FUSE file whose server returns 1,000 bytes at a time, and a file on the disk.
 fn with_both(f: impl FnOnce(&Mounted, &[u8], File, File)) {
-    let Some(mounted) = Mounted::new(SHORT) else { return };
+    let Some(mounted) = Mounted::new(Manner::Short) else { return };
     let (text, directory) = (pattern(50_000), disk::directory());
     mounted.fill(0, &text);
     let path = directory.path().join("ordinary");
@@ -293,7 +287,7 @@ fn block_io_reads_the_right_offsets() {
 /// A server may take long to answer.
 #[test]
 fn close_on_a_worker_asks_no_server() {
-    let Some(mounted) = Mounted::new(CACHED) else { return };
+    let Some(mounted) = Mounted::new(Manner::Cached) else { return };
     for driver in DRIVERS {
         let worker = || {
             // A fiber alone on its worker might be treated otherwise.
@@ -302,11 +296,11 @@ fn close_on_a_worker_asks_no_server() {
                 fiber::yield_now();
                 for _ in 0..2 {
                     let file = File::open(mounted.path(0)).unwrap();
-                    mounted.take_askers();
+                    mounted.faulty.take_askers();
                     file.close().unwrap();
                     // SAFETY: the call takes no pointer.
                     let worker = unsafe { libc::gettid() } as u32;
-                    let askers = mounted.take_askers();
+                    let askers = mounted.faulty.take_askers();
                     assert!(!askers.contains(&worker), "{worker} in {askers:?}");
                 }
             });
@@ -319,7 +313,7 @@ fn close_on_a_worker_asks_no_server() {
 fn overlay_on_fuse_reads_at_right_offsets() {
     with_both(|mounted, text, _, _| {
         let Some(overlay) = Overlay::of(mounted) else { return };
-        let file = File::open(overlay.0.path().join("merged/0")).unwrap();
+        let file = File::open(overlay.0.path().join("merged/victim0")).unwrap();
         let read = disk::in_company(|| {
             let mut buf = [0; 4096];
             let count = file.read_at(&mut buf, 50).unwrap();

@@ -2,8 +2,8 @@
 
 use super::table::{Before, Fault, RESUME, Side, Way};
 use super::{Place, content, words};
-use crate::faulty::{ALWAYS, Faulty, Op, Rules};
 use crate::support::*;
+use cringle_testing::fuse::{ALWAYS, Faulty, Op, Rules};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;

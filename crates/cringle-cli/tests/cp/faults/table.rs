@@ -1,6 +1,6 @@
 //! The rows and columns of the matrix: faults and ways of copying.
 
-use crate::faulty::{ALWAYS, Change, Op, Rules};
+use cringle_testing::fuse::{ALWAYS, Change, Op, Rules};
 
 /// The side of the copy that lies on the faulty file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

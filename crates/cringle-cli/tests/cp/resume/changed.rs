@@ -4,9 +4,9 @@ use super::records::until_old;
 use super::{copied_and_kept, resumed};
 use crate::common::mounts::Mount;
 use crate::common::*;
-use crate::faulty::{Faulty, Rules};
 use crate::support::*;
 use crate::trees::{ACCESS, DEFAULT, acl, describe, set_times, set_xattr};
+use cringle_testing::fuse::{Faulty, Rules};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -262,7 +262,7 @@ fn removed_attributes_of_directories_are_removed() {
 #[test]
 fn sources_without_change_times_are_compared() {
     let base = tempfile::tempdir_in(place("cp-resume-no-ctime")).unwrap();
-    let Some(fuse) = Faulty::mount(base.path(), "fuse", false) else { return };
+    let Some(fuse) = Faulty::mount(base.path(), "fuse") else { return };
     let arguments = ["-a", "--resume=m", "fuse/s", "d"];
     for text in ["first", "other"] {
         fs::write(base.path().join("fuse/s"), text).unwrap();
@@ -278,7 +278,7 @@ fn sources_without_change_times_are_compared() {
 #[test]
 fn target_that_changes_during_comparison_is_copied() {
     let base = tempfile::tempdir_in(place("cp-resume-written")).unwrap();
-    let Some(faulty) = Faulty::mount(base.path(), "faulty", false) else { return };
+    let Some(faulty) = Faulty::mount(base.path(), "faulty") else { return };
     let bytes = noise(400_000);
     faulty.put("victim", &bytes);
     let check = ["--resume=m", "--resume-check=content", "--block-size=4k", "faulty/victim", "d"];

@@ -6,8 +6,8 @@ use super::{Node, Op, Shared, State, is_taken, is_victim, names, time, unlink};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use std::time::SystemTime;
 
 pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
-    pub(super) writeback: bool,
+    pub(super) capabilities: InitFlags,
 }
 
 impl Server {
@@ -56,9 +56,8 @@ impl Server {
 
 impl Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        if self.writeback {
-            // A kernel without this capability writes through, which the other mount tests.
-            let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
+        for capability in self.capabilities {
+            let _ = config.add_capabilities(capability);
         }
         Ok(())
     }
@@ -72,8 +71,14 @@ impl Filesystem for Server {
         }
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        self.shared.lock().askers.push(request.pid());
+        reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
+    }
+
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let mut state = self.shared.lock();
+        state.askers.push(request.pid());
         match state.fails(Op::Getattr, ino.0, 0) {
             Some(errno) => reply.error(error(errno)),
             None => attr(&state, ino.0, reply),
@@ -294,8 +299,9 @@ impl Filesystem for Server {
     ) {
         let mut state = self.shared.lock();
         let written = write(&mut state, ino.0, offset, data);
+        let writeback = self.capabilities.contains(InitFlags::FUSE_WRITEBACK_CACHE);
         // With a writeback cache, the kernel sends the time at which the program wrote.
-        if let Some(node) = state.nodes.get_mut(&ino.0).filter(|_| !self.writeback) {
+        if let Some(node) = state.nodes.get_mut(&ino.0).filter(|_| !writeback) {
             node.times.1 = SystemTime::now();
         }
         match written {

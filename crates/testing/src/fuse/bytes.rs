@@ -1,6 +1,6 @@
 //! The results of reads, writes and seeks of one file under the rules.
 
-use super::{Change, Op, State};
+use super::{Change, MARK, Op, State};
 
 const PAGE: usize = 4096;
 
@@ -62,6 +62,9 @@ pub(super) fn write(
         } else if let Some(errno) = state.fails(Op::Write, number, offset + size as u64) {
             return Err(errno);
         }
+        if fails_at_random(state, data) {
+            return Err(libc::EIO);
+        }
         if rules.longest_write > 0 {
             size = size.min(rules.longest_write);
         }
@@ -81,6 +84,17 @@ pub(super) fn write(
         node.bytes[from] ^= 1;
     }
     Ok(size)
+}
+
+/// Draws whether a write fails because its data is marked, and records it.
+fn fails_at_random(state: &mut State, data: &[u8]) -> bool {
+    let percent = state.rules.marked_failures;
+    let is_marked = || data.windows(MARK.len()).any(|bytes| bytes == MARK);
+    let fails = percent > 0 && is_marked() && state.random.u32(..100) < percent;
+    if fails {
+        state.fired.push(Op::Write);
+    }
+    fails
 }
 
 /// Returns the offset of the next data or hole, in whole pages.

@@ -3,27 +3,30 @@
 //!
 //! [`Rules`] define which calls fail, how short reads and writes are, which sizes `stat` returns,
 //! and when a file changes during its copy. They apply to *victims*: files whose name contains
-//! `victim`, and the temporary files of a copy. Every other file is served without faults.
-//!
-//! The tests of other crates include this module: it names nothing of `cringle cp`'s.
+//! `victim`, and the temporary files of a copy. Every other file is served without faults. A victim
+//! may be the disk under another file system: a write of data with the [`MARK`] fails at random.
 //!
 //! An open directory lists the names that it had when its listing began. Its positions are valid
 //! only for that handle, as in POSIX: a position of another handle fails with `EINVAL`.
 
 mod bytes;
+mod endless;
 mod replies;
 mod serve;
 
+pub use fuser::InitFlags;
+
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL, TimeOrNow};
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The calls that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     Lookup,
     Getattr,
     /// `ftruncate`.
@@ -48,69 +51,75 @@ pub(crate) enum Op {
     Xattr,
 }
 
-pub(crate) const ALWAYS: usize = usize::MAX;
+pub const ALWAYS: usize = usize::MAX;
+
+/// Bytes by which a disk recognises the data of a test, as opposed to what the file system on it
+/// writes of its own.
+pub const MARK: [u8; 16] = *b"data of the test";
 
 /// A failure of one kind of call.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) op: Op,
-    pub(crate) errno: i32,
+pub struct Failure {
+    pub op: Op,
+    pub errno: i32,
     /// Reads and writes that reach this offset fail; with direct I/O, those before it end there.
-    pub(crate) from: u64,
-    pub(crate) times: usize,
+    pub from: u64,
+    pub times: usize,
     /// The number of calls that succeed first.
-    pub(crate) after: usize,
+    pub after: usize,
 }
 
 /// A change of the file's length, when a read reaches an offset.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
-    pub(crate) at: u64,
-    pub(crate) length: usize,
+pub struct Change {
+    pub at: u64,
+    pub length: usize,
     /// Later reads return the original content.
-    pub(crate) for_one_read: bool,
+    pub for_one_read: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
-    pub(crate) failures: Vec<Failure>,
+pub struct Rules {
+    pub failures: Vec<Failure>,
     /// `FOPEN_DIRECT_IO`: the server gets each read and write as the program makes it.
-    pub(crate) direct: bool,
+    pub direct: bool,
     /// The maximal length of a read or write; 0 for no limit. Needs `direct`.
-    pub(crate) longest_read: usize,
-    pub(crate) longest_write: usize,
+    pub longest_read: usize,
+    pub longest_write: usize,
     /// Writes that reach this offset store nothing and return 0.
-    pub(crate) full_at: Option<u64>,
+    pub full_at: Option<u64>,
     /// The size that `stat` returns.
-    pub(crate) claims: Option<u64>,
+    pub claims: Option<u64>,
     /// `stat` returns no blocks, as for a file with holes.
-    pub(crate) no_blocks: bool,
-    pub(crate) change: Option<Change>,
+    pub no_blocks: bool,
+    pub change: Option<Change>,
+    /// Of 100 writes of data with the [`MARK`], the number that fail with `EIO`.
+    pub marked_failures: u32,
     /// One stored byte differs from the written one.
-    pub(crate) spoils: bool,
+    pub spoils: bool,
     /// The maximal length of one `copy_file_range`.
-    pub(crate) longest_range: Option<usize>,
+    pub longest_range: Option<usize>,
     /// `SEEK_HOLE` returns its argument, or 0.
-    pub(crate) seek_lies: Option<u64>,
+    pub seek_lies: Option<u64>,
     /// Reads at or beyond this offset wait for [`Faulty::release`].
-    pub(crate) stalls_at: Option<u64>,
+    pub stalls_at: Option<u64>,
     /// Open directories cannot seek: `FOPEN_NONSEEKABLE`.
-    pub(crate) unseekable: bool,
+    pub unseekable: bool,
     /// The number of links, hard or symbolic, before which another client creates a file under the
     /// new name. No client knows a copy's temporary names.
-    pub(crate) rivals: usize,
+    pub rivals: usize,
     /// Links, hard or symbolic, are made, and this error is returned.
-    pub(crate) links_despite_errors: Option<i32>,
+    pub links_despite_errors: Option<i32>,
     /// The access ACL of every file. Attributes cannot be listed then.
-    pub(crate) unlisted_acl: Option<Vec<u8>>,
+    pub unlisted_acl: Option<Vec<u8>>,
 }
 
 impl Rules {
-    pub(crate) fn failing(op: Op, errno: i32, from: u64, times: usize) -> Rules {
+    pub fn failing(op: Op, errno: i32, from: u64, times: usize) -> Rules {
         Rules { failures: vec![Failure { op, errno, from, times, after: 0 }], ..Rules::default() }
     }
 
-    pub(crate) fn direct(self) -> Rules {
+    pub fn direct(self) -> Rules {
         Rules { direct: true, ..self }
     }
 }
@@ -160,6 +169,9 @@ struct State {
     /// Names that files got by a rename before they were synced.
     early: Vec<OsString>,
     stalled: usize,
+    /// The threads that asked for attributes, of a file or of the file system.
+    askers: Vec<u32>,
+    random: fastrand::Rng,
 }
 
 const ROOT: u64 = 1;
@@ -260,16 +272,22 @@ fn time(of: TimeOrNow) -> SystemTime {
 }
 
 /// The mounted file system.
-pub(crate) struct Faulty {
-    pub(crate) at: PathBuf,
+pub struct Faulty {
+    pub at: PathBuf,
     shared: Arc<Shared>,
     session: Option<BackgroundSession>,
 }
 
 impl Faulty {
     /// Mounts the file system below `base`. Returns `None`, and prints why, where that is not
-    /// possible. `writeback`: the kernel caches writes.
-    pub(crate) fn mount(base: &Path, name: &str, writeback: bool) -> Option<Faulty> {
+    /// possible.
+    pub fn mount(base: &Path, name: &str) -> Option<Faulty> {
+        Faulty::mount_with(base, name, InitFlags::empty())
+    }
+
+    /// [`mount`](Faulty::mount), with these capabilities of the kernel. A kernel that lacks one
+    /// mounts the file system without it.
+    pub fn mount_with(base: &Path, name: &str, capabilities: InitFlags) -> Option<Faulty> {
         let at = base.join(name);
         std::fs::create_dir(&at).unwrap();
         let mut root = Node::new(Some(BTreeMap::new()), 0o777, false);
@@ -284,6 +302,8 @@ impl Faulty {
                 fired: Vec::new(),
                 early: Vec::new(),
                 stalled: 0,
+                askers: Vec::new(),
+                random: fastrand::Rng::with_seed(0),
             }),
             released: Condvar::new(),
         });
@@ -291,7 +311,7 @@ impl Faulty {
         config.mount_options = vec![MountOption::FSName("cringle-faulty".into())];
         config.n_threads = Some(4);
         config.acl = SessionACL::Owner;
-        let server = serve::Server { shared: Arc::clone(&shared), writeback };
+        let server = serve::Server { shared: Arc::clone(&shared), capabilities };
         match Session::new(server, &at, &config).and_then(Session::spawn) {
             Ok(session) => Some(Faulty { at, shared, session: Some(session) }),
             Err(why) => {
@@ -302,17 +322,28 @@ impl Faulty {
     }
 
     /// Sets the rules, and forgets the failures that were returned.
-    pub(crate) fn set(&self, rules: Rules) {
+    pub fn set(&self, rules: Rules) {
         let mut state = self.shared.lock();
         state.rules = rules;
         state.fired.clear();
     }
 
-    pub(crate) fn fired(&self) -> Vec<Op> {
+    /// Changes how many marked writes fail. Forgets no failure.
+    pub fn set_marked_failures(&self, percent: u32) {
+        self.shared.lock().rules.marked_failures = percent;
+    }
+
+    pub fn fired(&self) -> Vec<Op> {
         self.shared.lock().fired.clone()
     }
 
-    pub(crate) fn mkdir(&self, path: &str) {
+    /// Returns the threads that have asked for attributes, of a file or of the file system, since
+    /// the last call.
+    pub fn take_askers(&self) -> Vec<u32> {
+        std::mem::take(&mut self.shared.lock().askers)
+    }
+
+    pub fn mkdir(&self, path: &str) {
         let mut state = self.shared.lock();
         let path = Path::new(path);
         let parent = state.find(path.parent().unwrap()).unwrap();
@@ -320,17 +351,26 @@ impl Faulty {
         state.add(parent, name, Node::new(Some(BTreeMap::new()), 0o755, is_victim(name)));
     }
 
-    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        self.put_vec(path, bytes.to_owned());
+    }
+
+    /// Makes a file of zeros, which takes no memory until they are overwritten.
+    pub fn put_zeros(&self, path: &str, length: usize) {
+        self.put_vec(path, vec![0; length]);
+    }
+
+    fn put_vec(&self, path: &str, bytes: Vec<u8>) {
         let mut state = self.shared.lock();
         let path = Path::new(path);
         let parent = state.find(path.parent().unwrap()).unwrap();
         let name = path.file_name().unwrap();
         let mut node = Node::new(None, 0o644, is_victim(name));
-        node.bytes = bytes.to_owned();
+        node.bytes = bytes;
         state.add(parent, name, node);
     }
 
-    pub(crate) fn link(&self, path: &str, other: &str) {
+    pub fn link(&self, path: &str, other: &str) {
         let mut state = self.shared.lock();
         let number = state.find(Path::new(path)).unwrap();
         let other = Path::new(other);
@@ -341,13 +381,13 @@ impl Faulty {
     }
 
     /// Returns the content of a name and its modification time.
-    pub(crate) fn get(&self, path: &str) -> Option<(Vec<u8>, SystemTime)> {
+    pub fn get(&self, path: &str) -> Option<(Vec<u8>, SystemTime)> {
         let state = self.shared.lock();
         let node = &state.nodes[&state.find(Path::new(path))?];
         Some((node.bytes.clone(), node.times.1))
     }
 
-    pub(crate) fn names(&self, path: &str) -> Vec<OsString> {
+    pub fn names(&self, path: &str) -> Vec<OsString> {
         let state = self.shared.lock();
         let node = state.find(Path::new(path)).and_then(|number| state.nodes.get(&number));
         let children = node.and_then(|node| node.children.as_ref());
@@ -355,18 +395,18 @@ impl Faulty {
     }
 
     /// Lets stalled reads, and later ones, continue.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.shared.lock().rules.stalls_at = None;
         self.shared.released.notify_all();
     }
 
     /// Returns the number of reads that wait for [`release`](Faulty::release).
-    pub(crate) fn stalled(&self) -> usize {
+    pub fn stalled(&self) -> usize {
         self.shared.lock().stalled
     }
 
     /// Treats all present files as synced.
-    pub(crate) fn settle(&self) {
+    pub fn settle(&self) {
         let mut state = self.shared.lock();
         state.early.clear();
         state.nodes.values_mut().for_each(|node| node.unsynced = false);
@@ -374,7 +414,7 @@ impl Faulty {
 
     /// Returns the paths that a power loss would damage now: those that are not synced, and those
     /// that files got before they were synced.
-    pub(crate) fn unsynced(&self) -> Vec<String> {
+    pub fn unsynced(&self) -> Vec<String> {
         fn look(state: &State, number: u64, path: &Path, found: &mut Vec<String>) {
             let Some(node) = state.nodes.get(&number) else { return };
             // A symbolic link is created together with its content.
@@ -392,7 +432,7 @@ impl Faulty {
         found
     }
 
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let mut state = self.shared.lock();
         state.nodes.retain(|number, _| *number == ROOT);
         if let Some(children) = &mut state.nodes.get_mut(&ROOT).unwrap().children {
@@ -405,5 +445,10 @@ impl Drop for Faulty {
     fn drop(&mut self) {
         self.release();
         drop(self.session.take());
+        // A failed test, or a child process that has not closed its files yet, keeps it mounted.
+        if let Ok(at) = CString::new(self.at.as_os_str().as_bytes()) {
+            // SAFETY: the path is a C string, and outlives the call.
+            unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+        }
     }
 }
