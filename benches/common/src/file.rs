@@ -1,6 +1,5 @@
 //! The file that is read: an existing one, or one that is created for the run.
 
-use crate::plan::Rng;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -20,10 +19,11 @@ impl Scratch {
         let path = directory.join(format!("cringle-bench-{}.dat", std::process::id()));
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let scratch = Scratch { path };
-        let mut rng = Rng(1);
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut chunk = vec![0; 1 << 20];
         let mut left = bytes;
         while left > 0 {
-            let chunk: Vec<u8> = (0..1 << 17).flat_map(|_| rng.draw().to_ne_bytes()).collect();
+            rng.fill(&mut chunk);
             let take = left.min(chunk.len() as u64);
             file.write_all(&chunk[..take as usize])?;
             left -= take;

@@ -1,24 +1,11 @@
 //! The plan of reads: which blocks are read, and by which task.
 
-/// SplitMix64.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-}
-
 /// Draws `count` block-aligned offsets in a file of `size` bytes; the seed determines them.
 pub fn offsets(seed: u64, count: usize, size: u64, block: u64) -> Vec<u64> {
     let blocks = size / block;
     assert!(blocks > 0, "the file holds no block of {block} bytes");
-    let mut rng = Rng(seed);
-    (0..count).map(|_| rng.draw() % blocks * block).collect()
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| rng.u64(..blocks) * block).collect()
 }
 
 /// Returns the part of `all` that task `index` of `count` reads: every `count`th offset. All tasks

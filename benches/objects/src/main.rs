@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use common::clock::Meter;
 use common::file::{Scratch, size_of, warm};
-use common::plan::{Rng, head};
+use common::plan::head;
 use common::stats::{Samples, Side, alternate};
 use common::table;
 use cringle_object_store::LocalStore;
@@ -161,8 +161,8 @@ async fn one_by_one(
 /// Draws the ranges of a round, in no order, at any offset.
 fn draw(options: &Options, path: &Path, round: u64) -> Vec<Range<u64>> {
     let last = size_of(path).expect("the object exists") - options.bytes;
-    let mut rng = Rng(round);
-    let starts = (0..options.ranges).map(|_| rng.draw() % last / 4096 * 4096);
+    let mut rng = fastrand::Rng::with_seed(round);
+    let starts = (0..options.ranges).map(|_| rng.u64(..last) / 4096 * 4096);
     starts.map(|start| start..start + options.bytes).collect()
 }
 
