@@ -3,6 +3,8 @@
 //! The hash is a bijection, so no two blocks are equal (a device that compresses or deduplicates
 //! gains nothing), and a read is checked without reading the block a second time.
 
+use cringle::sim::Rng;
+
 pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The output function of SplitMix64, a bijection (Steele, Lea and Flood, 2014).
@@ -54,33 +56,18 @@ pub(crate) fn generation(block: &[u8]) -> u64 {
     block.get(8..).map_or(0, head)
 }
 
-/// The random numbers of SplitMix64.
-pub(crate) struct Rng(u64);
+/// Returns the random numbers of a seed. Those of neighbouring seeds have nothing in common.
+pub(crate) fn random(seed: u64) -> Rng {
+    Rng::new(scramble(seed ^ GOLDEN))
+}
 
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Rng {
-        Rng(scramble(seed ^ GOLDEN))
+/// Returns a permutation of `0..len` (Fisher and Yates).
+pub(crate) fn permutation(len: u64, mut rng: Rng) -> Vec<u64> {
+    let mut all: Vec<u64> = (0..len).collect();
+    for i in (1..all.len()).rev() {
+        all.swap(i, rng.below(i as u64 + 1) as usize);
     }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        scramble(self.0)
-    }
-
-    /// Returns a number below `bound`, by multiplication. The bias is below 2⁻³² for bounds below
-    /// 2³².
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// Returns a permutation of `0..len` (Fisher and Yates).
-    pub(crate) fn permutation(&mut self, len: u64) -> Vec<u64> {
-        let mut all: Vec<u64> = (0..len).collect();
-        for i in (1..all.len()).rev() {
-            all.swap(i, self.below(i as u64 + 1) as usize);
-        }
-        all
-    }
+    all
 }
 
 #[cfg(test)]
@@ -119,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_permutation_has_each_number_once() {
-        let all = Rng::new(1).permutation(1000);
+        let all = permutation(1000, random(1));
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), 1000);
         assert_ne!(all, (0..1000).collect::<Vec<_>>());
     }

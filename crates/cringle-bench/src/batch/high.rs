@@ -5,7 +5,7 @@
 use super::{
     BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, results_of, short_read,
 };
-use crate::content::Rng;
+use crate::content;
 use crate::joined;
 use crate::meter::{Gate, Party};
 use cringle::block::{AlignedBuf, Batch, BlockIo};
@@ -96,7 +96,7 @@ pub(super) fn batches(config: &RoundConfig) -> usize {
 
 /// Returns the offsets of a submitter's reads, in whole batches.
 pub(super) fn offsets(config: &RoundConfig, submitter: usize) -> Vec<u64> {
-    let mut rng = Rng::new(config.seed ^ (submitter as u64 + 1) << 32);
+    let mut rng = content::random(config.seed ^ (submitter as u64 + 1) << 32);
     (0..batches(config) * BATCH).map(|_| rng.below(config.blocks) * BLOCK as u64).collect()
 }
 

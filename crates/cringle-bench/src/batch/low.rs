@@ -4,7 +4,7 @@
 //! returns all that have completed, and not only the 32 that it waited for.)
 
 use super::{BATCH, BLOCK, RoundConfig, ThreadResult, results_of, short_read};
-use crate::content::Rng;
+use crate::content;
 use crate::meter::{Gate, Party};
 use cringle::ring::BareRing;
 use memmap2::{MmapMut, MmapOptions};
@@ -20,7 +20,7 @@ const MOST: usize = LEAD_IN + BATCH;
 const BUFFERS: usize = 256;
 
 pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
-    let order = Rng::new(config.seed).permutation(config.blocks);
+    let order = content::permutation(config.blocks, content::random(config.seed));
     let each = order.len().div_ceil(config.workers);
     let parts = (0..config.workers).map(|worker| {
         let start = (worker * each).min(order.len());

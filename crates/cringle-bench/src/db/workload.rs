@@ -2,7 +2,7 @@
 //! number, so every rung performs the same ones.
 
 use super::tree::{self, Tree};
-use crate::content::Rng;
+use crate::content;
 
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
@@ -20,7 +20,7 @@ pub(super) struct Update {
 impl Workload {
     /// Chooses uniformly random rows.
     pub(super) fn new(tree: &Tree, transactions: usize, seed: u64) -> Workload {
-        let mut rng = Rng::new(seed);
+        let mut rng = content::random(seed);
         let update = |_| {
             let row = rng.below(tree.rows());
             Update { row, key: tree.key(row), amount: rng.next() }

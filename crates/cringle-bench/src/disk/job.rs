@@ -107,7 +107,7 @@ impl Job {
     pub(super) fn buffers(&self, count: usize) -> io::Result<MmapMut> {
         let mut area = MmapOptions::new().len(count * self.plan.block).populate().map_anon()?;
         if self.writes {
-            let mut rng = content::Rng::new(self.generation);
+            let mut rng = content::random(self.generation);
             area.chunks_mut(8).for_each(|word| {
                 word.copy_from_slice(&rng.next().to_le_bytes()[..word.len()]);
             });

@@ -9,7 +9,7 @@
 //! block mixed with the position of the block. The sum does not depend on the order of completions,
 //! and the mixing detects a block that was delivered in place of another.
 
-use crate::content::{self, Rng};
+use crate::content;
 
 /// One transfer of `block` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Plan {
             Limit::Ops(ops) => ops,
             Limit::Seconds(_) => CYCLE.min(usize::try_from(blocks).unwrap_or(CYCLE)),
         };
-        let mut rng = Rng::new(shape.seed);
+        let mut rng = content::random(shape.seed);
         let accesses = (0..len as u64)
             .map(|i| {
                 let block = match shape.order {
