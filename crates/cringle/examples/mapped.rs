@@ -8,6 +8,7 @@
 
 use cringle::block::{Batch, MappedFile, SigbusHandler};
 use cringle::fs::File;
+use fastrand::Rng;
 use std::io;
 use std::path::Path;
 use std::time::Instant;
@@ -38,13 +39,13 @@ pub(crate) fn run(path: &Path, batches: usize) -> io::Result<(f64, f64)> {
 /// Reads random blocks, of the mapped file if there is one, and returns their number per second.
 fn rate(file: &File, mapped: Option<&MappedFile>, batches: usize) -> io::Result<f64> {
     let blocks = (file.metadata()?.len() / BLOCK as u64).max(1);
-    let (mut area, mut spare, mut random) = (vec![0; BATCH * BLOCK], Batch::new(), 1u64);
+    let (mut area, mut spare, mut random) =
+        (vec![0; BATCH * BLOCK], Batch::new(), Rng::with_seed(1));
     let start = Instant::now();
     for _ in 0..batches {
         let mut batch = spare;
         for block in area.chunks_mut(BLOCK) {
-            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            let offset = (random >> 32) % blocks * BLOCK as u64;
+            let offset = random.u64(..blocks) * BLOCK as u64;
             match mapped {
                 Some(mapped) => batch.read_mapped(mapped, block, offset),
                 None => batch.read(file, block, offset),

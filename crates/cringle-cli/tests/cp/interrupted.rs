@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::{Random, mkfifo};
+use crate::trees::mkfifo;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -177,7 +177,7 @@ fn replaced_until_interrupted(flags: &[&str], seed: u64) -> bool {
     command.args(flags).args(["-rT", "tree", "copy"]).current_dir(base.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The signal is sent when this file is new.
-    let last = file(&copy, Random(seed + 1).pick(FILES));
+    let last = file(&copy, fastrand::Rng::with_seed(seed).u64(..FILES));
     let length = fs::metadata(&last).unwrap().len();
     while fs::metadata(&last).unwrap().len() == length && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();

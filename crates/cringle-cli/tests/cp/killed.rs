@@ -5,7 +5,8 @@
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::{Random, describe};
+use crate::trees::describe;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -152,7 +153,7 @@ fn a_killed_copy_leaves_whole_files() {
         std::env::var("CRINGLE_KILLS").ok().map(|text| text.parse().expect("CRINGLE_KILLS"));
     let kills = kills.unwrap_or(DEFAULT_KILLS);
     let base = place_in_memory("cp-killed");
-    let mut random = Random(0x00C0_FFEE);
+    let mut random = Rng::with_seed(0);
     let (mut killed, mut seed) = (0, 0);
     // Until a copy has been killed before its end.
     while seed < kills || killed == 0 {
@@ -163,9 +164,9 @@ fn a_killed_copy_leaves_whole_files() {
             _ => &["--remove-destination", "--fsync", "--jobs=3"],
         };
         // From the start of the program to beyond the end of most copies, or in the middle of them.
-        let moment = match random.pick(3) {
-            0 => Moment::After(Duration::from_micros(random.pick(60_000))),
-            _ => Moment::Changed(REGULAR[random.pick(REGULAR.len() as u64) as usize]),
+        let moment = match random.u64(..3) {
+            0 => Moment::After(Duration::from_micros(random.u64(..60_000))),
+            _ => Moment::Changed(REGULAR[random.usize(..REGULAR.len())]),
         };
         killed += u64::from(killed_at(base.path(), flags, moment, seed));
         seed += 1;

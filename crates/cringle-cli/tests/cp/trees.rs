@@ -2,28 +2,13 @@
 
 use crate::common::is_root;
 use crate::support::c_path;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-
-/// A random generator: the same seed gives the same tree.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn pick(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.pick(all.len() as u64) as usize]
-    }
-}
 
 pub(crate) fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
     let time = |s| libc::timespec { tv_sec: s, tv_nsec: nanoseconds };
@@ -116,61 +101,65 @@ fn mknod(path: &Path) {
     assert_eq!(made, 0);
 }
 
-fn name(random: &mut Random, number: u64) -> OsString {
+fn one_of<T: Copy>(random: &mut Rng, all: &[T]) -> T {
+    all[random.usize(..all.len())]
+}
+
+fn name(random: &mut Rng, number: u64) -> OsString {
     let odd: &[&[u8]] =
         &[b"plain", b"with space", b"\xff\xfe", b"new\nline", b"it's", "é".as_bytes(), b"-r"];
-    let mut bytes = random.one_of(odd).to_vec();
+    let mut bytes = one_of(random, odd).to_vec();
     bytes.extend_from_slice(number.to_string().as_bytes());
     OsString::from_vec(bytes)
 }
 
-fn regular_file(random: &mut Random, path: &Path, number: u64) {
-    if random.pick(6) == 0 {
+fn regular_file(random: &mut Rng, path: &Path, number: u64) {
+    if random.u64(..6) == 0 {
         let file = fs::File::create(path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, b"data", 1 << 20).unwrap();
         file.set_len(3 << 20).unwrap();
         return;
     }
-    let bytes = random.one_of(&[0, 1, 4096, 5000, 131_072, 131_073, 400_000]);
+    let bytes = one_of(random, &[0, 1, 4096, 5000, 131_072, 131_073, 400_000]);
     let content: Vec<u8> = (0..bytes).map(|i: u64| ((i * (number + 3)) >> 3) as u8).collect();
     fs::write(path, content).unwrap();
 }
 
-fn attributes(random: &mut Random, path: &Path, modes: &[u32], seconds: i64) {
-    fs::set_permissions(path, fs::Permissions::from_mode(random.one_of(modes))).unwrap();
-    if random.pick(3) == 0 {
-        let value = format!("value {}", random.pick(1000));
+fn attributes(random: &mut Rng, path: &Path, modes: &[u32], seconds: i64) {
+    fs::set_permissions(path, fs::Permissions::from_mode(one_of(random, modes))).unwrap();
+    if random.u64(..3) == 0 {
+        let value = format!("value {}", random.u64(..1000));
         set_xattr(path, c"user.cringle", value.as_bytes());
     }
-    if random.pick(5) == 0 {
-        set_xattr(path, ACCESS, &acl(7, 5, random.pick(8) as u16, 7, 0));
+    if random.u64(..5) == 0 {
+        set_xattr(path, ACCESS, &acl(7, 5, random.u16(..8), 7, 0));
     }
-    if path.is_dir() && random.pick(5) == 0 {
-        set_xattr(path, DEFAULT, &acl(7, 6, 5, 7, random.pick(8) as u16));
+    if path.is_dir() && random.u64(..5) == 0 {
+        set_xattr(path, DEFAULT, &acl(7, 6, 5, 7, random.u16(..8)));
     }
-    set_times(path, seconds + random.pick(1000) as i64, random.pick(999_999_999) as i64);
+    set_times(path, seconds + random.i64(0..1000), random.i64(0..999_999_999));
 }
 
 /// Makes a tree with every type of file.
 pub(crate) fn random_tree(root: &Path, seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9).wrapping_add(1));
+    let mut random = Rng::with_seed(seed);
     let mut directories = vec![root.to_path_buf()];
     let mut files: Vec<PathBuf> = Vec::new();
     fs::create_dir(root).unwrap();
     for number in 0..60 {
-        let parent = directories[random.pick(directories.len() as u64) as usize].clone();
+        let parent = directories[random.usize(..directories.len())].clone();
         let path = parent.join(name(&mut random, number));
-        match random.pick(12) {
+        match random.u64(..12) {
             0..=2 => {
                 fs::create_dir(&path).unwrap();
                 directories.push(path);
             }
             3 => {
                 symlink(if number % 2 == 0 { "nowhere" } else { "../plain1" }, &path).unwrap();
-                set_times(&path, 1_200_000_000, random.pick(999_999_999) as i64);
+                set_times(&path, 1_200_000_000, random.i64(0..999_999_999));
             }
             4 if !files.is_empty() => {
-                let first = &files[random.pick(files.len() as u64) as usize];
+                let first = &files[random.usize(..files.len())];
                 fs::hard_link(first, &path).unwrap();
             }
             5 => mkfifo(&path),

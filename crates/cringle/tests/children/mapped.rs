@@ -6,6 +6,7 @@ use cringle::{fiber, runtime, sim};
 use cringle_testing::disk::{
     directory, essence, everywhere, in_company, make_cold, pattern, solitary,
 };
+use fastrand::Rng;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -45,11 +46,6 @@ fn with_resident_pages(file: &MappedFile, bytes: u64, mut f: impl FnMut() -> boo
     panic!("in {ATTEMPTS} attempts, no pages were copied: {file:?}");
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-    *state >> 33
-}
-
 #[test]
 fn results_equal_those_of_a_file() {
     // Neither the end nor the zeros are at the edge of a page.
@@ -61,12 +57,12 @@ fn results_equal_those_of_a_file() {
     everywhere(|| {
         let (file, mapped) = (File::open(&path).unwrap(), map(&path));
         assert_eq!(mapped.unmapped(), None);
-        let mut state = 1;
+        let mut rng = Rng::with_seed(1);
         for round in 0..3 {
             mapped.refresh();
             for _ in 0..300 {
-                let len = (random(&mut state) % [1, 200, 5000, 300_000][round.max(1)]) as usize;
-                let offset = random(&mut state) % (end as u64 + 2 * PAGE);
+                let len = rng.usize(..[1, 200, 5000, 300_000][round.max(1)]);
+                let offset = rng.u64(..end as u64 + 2 * PAGE);
                 let (mut own, mut its) = (vec![1; len], vec![1; len]);
                 let count = mapped.read_at(&mut own, offset).unwrap();
                 assert_eq!(count, file.read_at(&mut its, offset).unwrap(), "{len} at {offset}");
@@ -270,14 +266,14 @@ fn truncation_during_reads_shortens_them() {
     let _other = Killed(Command::new("sh").args(["-c", script]).arg(&path).spawn().unwrap());
     in_company(|| {
         let mapped = map(&path);
-        let mut state = 1;
+        let mut rng = Rng::with_seed(1);
         for round in 0..50 {
             // The pages come back into memory.
             mapped.file().write_all_at(&bytes, 0).unwrap();
             mapped.refresh();
             for _ in 0..200 {
-                let offset = random(&mut state) % bytes.len() as u64;
-                let mut buf = vec![7; (random(&mut state) % 20_000) as usize];
+                let offset = rng.u64(..bytes.len() as u64);
+                let mut buf = vec![7; rng.usize(..20_000)];
                 let count = mapped.read_at(&mut buf, offset).unwrap();
                 let expected = &bytes[offset as usize..];
                 let is_right = |(read, byte): (&u8, &u8)| read == byte || *read == 0;

@@ -11,7 +11,8 @@ use cringle::io::{Interest, ready};
 use cringle::{Builder, cancel, fiber, time};
 use cringle_testing::tools::*;
 use cringle_testing::{child, disk};
-use std::cell::Cell;
+use fastrand::Rng;
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::OnceLock;
@@ -24,21 +25,16 @@ const STREAMS: usize = 96;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
 
-/// Pseudo-random numbers, the same in every run.
-struct Random(Cell<u64>);
+/// Random choices of a fiber and of those that it spawns, the same in every run.
+struct Random(RefCell<Rng>);
 
 impl Random {
     fn new(seed: usize) -> Random {
-        Random(Cell::new(seed as u64 * 2 + 0x9e37_79b9_7f4a_7c15))
+        Random(RefCell::new(Rng::with_seed(seed as u64)))
     }
 
     fn below(&self, bound: u64) -> u64 {
-        let mut x = self.0.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.set(x);
-        (x >> 11) % bound
+        self.0.borrow_mut().u64(..bound)
     }
 
     /// Draws a deadline, which is usually about as long as an op takes.

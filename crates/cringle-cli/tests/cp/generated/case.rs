@@ -1,8 +1,9 @@
 //! A random case: the files before the copy, and a command line. The same seed gives the same case.
 
 use crate::support::{c_path, gnu_version};
-use crate::trees::{ACCESS, Random, acl, mkfifo, set_times, set_xattr};
+use crate::trees::{ACCESS, acl, mkfifo, set_times, set_xattr};
 use crate::users::NOBODY;
+use fastrand::Rng;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
@@ -50,18 +51,18 @@ pub(crate) struct Case {
 
 const NAMES: &[&str] = &["a", "b", "c", "x", "y"];
 
-fn one_of<T: Clone>(random: &mut Random, all: &[T]) -> T {
-    all[random.pick(all.len() as u64) as usize].clone()
+fn one_of<T: Clone>(random: &mut Rng, all: &[T]) -> T {
+    all[random.usize(..all.len())].clone()
 }
 
-fn chance(random: &mut Random, of: u64) -> bool {
-    random.pick(of) == 0
+fn chance(random: &mut Rng, of: u64) -> bool {
+    random.u64(..of) == 0
 }
 
 /// Returns the text of a link: a name beside it or in the other trees, never outside the place.
-fn link_text(random: &mut Random, path: &str) -> String {
+fn link_text(random: &mut Rng, path: &str) -> String {
     let name = one_of(random, NAMES);
-    match (path.matches('/').count(), random.pick(6)) {
+    match (path.matches('/').count(), random.u64(..6)) {
         (_, 0) => "nowhere".into(),
         (_, 1) => path.rsplit('/').next().unwrap().into(),
         (0, 2) => format!("s/{name}"),
@@ -74,7 +75,7 @@ fn link_text(random: &mut Random, path: &str) -> String {
     }
 }
 
-fn tree(random: &mut Random, root: &str, made: &mut Vec<Made>, nobody: bool, special_modes: bool) {
+fn tree(random: &mut Rng, root: &str, made: &mut Vec<Made>, nobody: bool, special_modes: bool) {
     let mut directories = vec![root.to_owned()];
     let mut files: Vec<String> = made
         .iter()
@@ -82,12 +83,12 @@ fn tree(random: &mut Random, root: &str, made: &mut Vec<Made>, nobody: bool, spe
         .map(|m| m.path.clone())
         .collect();
     push(random, made, root.to_owned(), What::Dir, nobody, special_modes);
-    for _ in 0..2 + random.pick(10) {
+    for _ in 0..2 + random.u64(..10) {
         let path = format!("{}/{}", one_of(random, &directories), one_of(random, NAMES));
         if made.iter().any(|other| other.path == path) {
             continue;
         }
-        let what = match random.pick(14) {
+        let what = match random.u64(..14) {
             0..=2 if path.matches('/').count() < 4 => What::Dir,
             3..=4 => What::Link(link_text(random, &path)),
             5..=6 if !files.is_empty() => What::Hard(one_of(random, &files)),
@@ -95,7 +96,7 @@ fn tree(random: &mut Random, root: &str, made: &mut Vec<Made>, nobody: bool, spe
             8 if chance(random, 3) => What::Null,
             _ => What::File {
                 bytes: one_of(random, &[0, 1, 10, 5000, 140_000]),
-                letter: b'a' + random.pick(26) as u8,
+                letter: random.u8(b'a'..=b'z'),
                 holes: chance(random, 8),
             },
         };
@@ -109,7 +110,7 @@ fn tree(random: &mut Random, root: &str, made: &mut Vec<Made>, nobody: bool, spe
 }
 
 fn push(
-    random: &mut Random,
+    random: &mut Rng,
     made: &mut Vec<Made>,
     path: String,
     what: What,
@@ -126,7 +127,7 @@ fn push(
         path,
         what,
         mode,
-        seconds: 1_000_000_000 + random.pick(3) as i64,
+        seconds: 1_000_000_000 + random.i64(0..3),
         nanoseconds: one_of(random, &[0, 0, 500_000_007]),
         owner: if nobody != chance(random, 6) { NOBODY } else { 0 },
         xattr: chance(random, 6),
@@ -134,10 +135,10 @@ fn push(
     });
 }
 
-fn flags(random: &mut Random) -> Vec<String> {
+fn flags(random: &mut Rng) -> Vec<String> {
     let mut flags: Vec<String> = Vec::new();
     let since = |version: (u32, u32)| gnu_version() >= version;
-    let mut maybe = |random: &mut Random, of: u64, all: &[&str]| {
+    let mut maybe = |random: &mut Rng, of: u64, all: &[&str]| {
         if chance(random, of) {
             flags.push(one_of(random, all).to_owned());
         }
@@ -167,7 +168,7 @@ fn flags(random: &mut Random) -> Vec<String> {
     if chance(random, 8) {
         flags.push(format!("--no-preserve={}", one_of(random, &kept)));
     }
-    let mut maybe = |random: &mut Random, of: u64, all: &[&str]| {
+    let mut maybe = |random: &mut Rng, of: u64, all: &[&str]| {
         if chance(random, of) {
             flags.push(one_of(random, all).to_owned());
         }
@@ -181,13 +182,13 @@ fn flags(random: &mut Random) -> Vec<String> {
 }
 
 /// Returns the sources and their target.
-fn names(random: &mut Random, made: &[Made], flags: &mut Vec<String>) -> Vec<String> {
-    let below = |random: &mut Random, tree: &str| {
+fn names(random: &mut Rng, made: &[Made], flags: &mut Vec<String>) -> Vec<String> {
+    let below = |random: &mut Rng, tree: &str| {
         let all: Vec<_> = made.iter().filter(|m| m.path.starts_with(tree)).collect();
         let path = if all.is_empty() { tree.to_owned() } else { one_of(random, &all).path.clone() };
         if chance(random, 10) { format!("{path}/") } else { path }
     };
-    match random.pick(12) {
+    match random.u64(..12) {
         0..=3 => vec!["s/.".into(), "d".into()],
         4..=5 => {
             flags.push("-T".into());
@@ -209,7 +210,7 @@ fn names(random: &mut Random, made: &[Made], flags: &mut Vec<String>) -> Vec<Str
         }
         10 => {
             flags.push("-td".into());
-            (0..1 + random.pick(4)).map(|_| below(random, "s")).collect()
+            (0..1 + random.u64(..4)).map(|_| below(random, "s")).collect()
         }
         _ => {
             let (first, second) = (below(random, "s"), below(random, "s"));
@@ -225,11 +226,7 @@ impl Case {
     }
 
     pub(crate) fn new(seed: u64, may_be_nobody: bool) -> Case {
-        let mut random =
-            Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x5851_F42D) | 1);
-        for _ in 0..4 {
-            random.pick(2);
-        }
+        let mut random = Rng::with_seed(seed);
         let user = (may_be_nobody && chance(&mut random, 3)).then_some(NOBODY);
         let special_modes = chance(&mut random, 8);
         let mut made = Vec::new();
@@ -271,7 +268,7 @@ impl Case {
             answers,
             user,
             umask: one_of(&mut random, &[0o022, 0o022, 0o022, 0o077, 0o002]),
-            jobs: 1 + random.pick(16),
+            jobs: random.u64(1..=16),
             fsync: chance(&mut random, 3),
         }
     }

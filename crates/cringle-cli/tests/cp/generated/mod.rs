@@ -16,9 +16,10 @@ mod excused;
 use crate::common::*;
 use crate::order;
 use crate::support::*;
-use crate::trees::{Random, describe};
+use crate::trees::describe;
 use crate::users::place_of_nobody;
 use case::{Case, Made, What};
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -236,13 +237,11 @@ fn judge(places: &Places<'_>, case: &Case, orders: u64) -> Verdict {
             );
         }
     }
-    let mut random = Random(0x1234_5677);
+    let mut random = Rng::with_seed(0);
     for order in 0..orders {
         // Without the library, the order is that in which the tree was made.
         let mut made = case.made.clone();
-        for at in (1..made.len()).rev() {
-            made.swap(at, random.pick(at as u64 + 1) as usize);
-        }
+        random.shuffle(&mut made);
         let theirs = places.gnus(case, &made, Some(order));
         if mine == theirs {
             return Verdict::AnotherOrder;

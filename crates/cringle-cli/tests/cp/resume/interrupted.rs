@@ -5,7 +5,8 @@
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::{Random, describe, random_tree};
+use crate::trees::{describe, random_tree};
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -43,11 +44,11 @@ fn prepare_source(place: &Path, seed: u64) {
 /// Makes a target with some old files and directories.
 fn occupy(place: &Path, target: &str, seed: u64) {
     copies(place, &["-aT", "s", target]);
-    let mut random = Random(seed + 1);
+    let mut random = Rng::with_seed(seed);
     for name in describe(&place.join(target), false).into_keys().filter(|name| !name.is_empty()) {
         let path = place.join(target).join(name);
         let Ok(found) = fs::symlink_metadata(&path) else { continue };
-        match random.pick(4) {
+        match random.u64(..4) {
             0 if found.is_dir() => fs::remove_dir_all(&path).unwrap(),
             0 => fs::remove_file(&path).unwrap(),
             1 if found.is_file() => fs::write(&path, "old").unwrap(),
@@ -68,14 +69,14 @@ fn signalled(child: &mut Child, signal: i32) {
 }
 
 /// Runs the copy and sends a signal at a random moment. Returns whether that ended it.
-fn interrupted(place: &Path, arguments: &[&str], random: &mut Random) -> bool {
+fn interrupted(place: &Path, arguments: &[&str], random: &mut Rng) -> bool {
     let mut command = ours();
     command.args(arguments).current_dir(place).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let signal = [libc::SIGKILL, libc::SIGKILL, libc::SIGINT, libc::SIGTERM];
-    let signal = signal[random.pick(signal.len() as u64) as usize];
+    let signal = signal[random.usize(..signal.len())];
     // The random moment is the purpose of the test: no event is waited for.
-    std::thread::sleep(Duration::from_micros(random.pick(LONGEST_US)));
+    std::thread::sleep(Duration::from_micros(random.u64(..LONGEST_US)));
     signalled(&mut child, signal);
     let output = finish(child, "an interrupted cp --resume");
     let text = texts(&output).1;
@@ -112,11 +113,11 @@ fn series(base: &Path, seed: u64) -> u64 {
     }
     let plain: Vec<_> =
         flags.iter().copied().filter(|flag| !flag.starts_with("--resume")).collect();
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9).wrapping_add(7));
-    let jobs = format!("--jobs={}", 1 + random.pick(6));
+    let mut random = Rng::with_seed(!seed);
+    let jobs = format!("--jobs={}", random.u64(1..=6));
     let names = ["-T", "s", "d", "--resume=m", "--block-size=4k", &jobs];
     let arguments = [flags, &names].concat();
-    let (mut count, interrupts) = (0, 1 + random.pick(MAX_INTERRUPTS));
+    let (mut count, interrupts) = (0, random.u64(1..=MAX_INTERRUPTS));
     for _ in 0..interrupts {
         count += u64::from(interrupted(&place, &arguments, &mut random));
     }

@@ -2,6 +2,7 @@
 
 use super::{HEADER_BYTES, Records, open};
 use cringle::block::Log;
+use fastrand::Rng;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -241,36 +242,30 @@ fn lost_sector_behind_a_cut_is_noticed() {
     assert!(error.to_string().contains("the record at byte 392 is not intact"), "{error}");
 }
 
-/// Numbers that look random.
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % below
-}
-
 #[test]
 fn lost_sectors_are_noticed_unless_of_the_last_group() {
     for seed in 0..30 {
-        let (mut state, log) = (seed, MemoryLog::new());
-        let steps = 3 + random(&mut state, 30);
+        let (mut rng, log) = (Rng::with_seed(seed), MemoryLog::new());
+        let steps = 3 + rng.u64(..30);
         for _ in 0..steps {
-            let lens: Vec<_> = (0..=random(&mut state, 4))
-                .map(|_| match random(&mut state, 4) {
-                    0 => random(&mut state, 900) as usize,
-                    _ => random(&mut state, 40) as usize,
+            let lens: Vec<_> = (0..=rng.u64(..4))
+                .map(|_| match rng.u64(..4) {
+                    0 => rng.usize(..900),
+                    _ => rng.usize(..40),
                 })
                 .collect();
-            log.append(&[&lens], random(&mut state, 3) as u8);
-            if random(&mut state, 4) == 0 {
+            log.append(&[&lens], rng.u8(..3));
+            if rng.u64(..4) == 0 {
                 let group = units(&log.bytes()).last().map(|unit| unit.group_end - unit.group);
-                log.tear(random(&mut state, group.unwrap() as u64 + 1));
+                log.tear(rng.u64(..group.unwrap() as u64 + 1));
             }
         }
         log.append(&[&[10], &[10, 10]], 9);
         log.check_sectors();
         let len = log.bytes().len() as u64;
         let ranges = (0..200).map(|_| {
-            let start = random(&mut state, len);
-            start as usize..(start + 1 + random(&mut state, len - start)) as usize
+            let start = rng.u64(..len);
+            start as usize..(start + 1 + rng.u64(..len - start)) as usize
         });
         log.check(0, ranges);
     }
