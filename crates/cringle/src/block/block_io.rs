@@ -7,6 +7,7 @@
 use super::admission::Admission;
 use super::owned::{OwnedBatch, OwnedResults, Submission};
 use super::{Batch, BlockIoBuilder, Results};
+use crate::driver::pool::Job;
 use crate::fiber::unblock::call_by;
 use crate::runtime::Stats;
 use crate::runtime::family::FamilyChoice;
@@ -167,10 +168,15 @@ impl BlockIo {
     {
         let pass = self.admission.enter()?;
         let origin = Location::caller();
-        let start = |job| {
+        let start = |job: Job| {
             self.start(Box::new(move || {
                 // The job passes a panic of the closure on to the caller.
-                let ended = run_root_body("cringle-block-call", origin, job);
+                let mut job = Some(job);
+                let ended = run_root_body("cringle-block-call", origin, &mut || {
+                    if let Some(job) = job.take() {
+                        job();
+                    }
+                });
                 debug_assert!(ended.is_ok());
             }));
         };
@@ -267,8 +273,11 @@ impl BlockIo {
         self.start(Box::new(move || {
             let pass = pass;
             // The hook reports a panic of the closure, and the payload is discarded.
-            let ended = run_root_body("cringle-block-callback", origin, || {
-                unwinding::catch(f).unwrap_or_else(foreign::discard);
+            let mut f = Some(f);
+            let ended = run_root_body("cringle-block-callback", origin, &mut || {
+                if let Some(Err(payload)) = f.take().map(unwinding::catch) {
+                    foreign::discard(payload);
+                }
             });
             debug_assert!(ended.is_ok());
             drop(pass);

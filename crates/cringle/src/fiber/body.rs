@@ -45,15 +45,14 @@ where
 {
     fn run(self: Box<Self>) {
         let Sent { packet, member, f } = *self;
-        let lent = begin(member.as_ref());
-        let result = run_body(&packet.meta, f);
-        end(packet, member, result, lent);
+        run(packet, member, f);
     }
 
     fn fail(self: Box<Self>, e: io::Error) {
         let Sent { packet, member, f } = *self;
-        let lent = begin(member.as_ref());
-        let dropped = with_identity(&packet.meta, || foreign::drop_value(f));
+        let lent = begin(member.as_ref().map(M::membership));
+        let (mut f, mut dropped) = (Some(f), Ok(()));
+        with_identity(&packet.meta, &mut || dropped = foreign::drop_value(f.take()));
         // The error becomes the result, as a panic's payload does.
         let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
         end(packet, member, result, lent);
@@ -66,20 +65,29 @@ where
     F: FnOnce() -> T,
     M: ScopeMember<T>,
 {
-    move || {
-        let lent = begin(member.as_ref());
-        let result = run_body(&packet.meta, f);
-        end(packet, member, result, lent);
-    }
+    move || run(packet, member, f)
+}
+
+fn run<F, T, M>(packet: Arc<Packet<T>>, member: Option<M>, f: F)
+where
+    F: FnOnce() -> T,
+    M: ScopeMember<T>,
+{
+    let lent = begin(member.as_ref().map(M::membership));
+    let (mut f, mut value) = (Some(f), None);
+    let ended = run_body(&packet.meta, &mut || value = f.take().map(|f| f()));
+    let result = ended.map(|()| value.expect("the closure has returned"));
+    end(packet, member, result, lent);
 }
 
 /// Enters the fiber into its scope. From here on, the frame is lent: the scope's owner waits for
 /// the fiber's end, and a joiner for its result.
-fn begin<T>(member: Option<&impl ScopeMember<T>>) -> LentFrame {
+#[inline]
+fn begin(member: Option<&Membership>) -> LentFrame {
     let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
     let lent = LentFrame::begin();
     match member {
-        Some(member) => member.membership().begin(worker, fiber),
+        Some(member) => member.begin(worker, fiber),
         None => worker.enter_root(fiber),
     }
     lent
@@ -106,7 +114,12 @@ fn end<T>(
         && let Some(result) = packet.try_take()
     {
         // Its destructor is code of the fiber: it may wait, and use fiber-locals.
-        with_identity(&packet.meta, || drop_unwanted(result));
+        let mut result = Some(result);
+        with_identity(&packet.meta, &mut || {
+            if let Some(result) = result.take() {
+                drop_unwanted(result);
+            }
+        });
     }
     drop(member);
     lent.end();

@@ -67,19 +67,25 @@ where
 {
     fairness::spend();
     let scope = Scope::new();
-    let result = run_scope(&scope.core, || f(&scope), |_| ());
-    match result {
+    match run_scope(&scope.core, || f(&scope), &mut || ()) {
         Err(payload) => unwinding::resume(payload),
-        Ok(_) if scope.core.has_unclaimed_panic() => panic!("a scoped fiber panicked"),
         Ok(value) => {
-            if scope.core.has_unclaimed_cancel()
-                && let Some((worker, fiber)) = Worker::current()
-            {
-                // The fibers were cancelled, and this one with them: no panic and no message.
-                worker.interrupt_if_cancelled(fiber);
-            }
+            raise_unclaimed(&scope.core);
             value
         }
+    }
+}
+
+/// Unwinds the owner of a scope whose fibers have panicked, or were cancelled with the owner.
+#[inline]
+#[track_caller]
+fn raise_unclaimed(core: &ScopeCore) {
+    assert!(!core.has_unclaimed_panic(), "a scoped fiber panicked");
+    if core.has_unclaimed_cancel()
+        && let Some((worker, fiber)) = Worker::current()
+    {
+        // The fibers were cancelled, and this one with them: no panic and no message.
+        worker.interrupt_if_cancelled(fiber);
     }
 }
 
@@ -92,7 +98,7 @@ where
 {
     fairness::spend();
     let scope = Scope::new();
-    run_scope(&scope.core, || f(&scope), |_| ())
+    run_scope(&scope.core, || f(&scope), &mut || ())
         .unwrap_or_else(|payload| unwinding::resume(payload))
 }
 

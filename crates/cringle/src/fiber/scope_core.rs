@@ -250,13 +250,31 @@ impl Exit {
     }
 }
 
-/// Runs the body of a scope, passes its result to `after`, waits until the whole scope has ended,
-/// and returns the result.
+/// Runs the body of a scope, then `after`, waits until the whole scope has ended, and returns the
+/// body's result.
 pub(super) fn run_scope<T>(
-    core: &Arc<ScopeCore>,
+    core: &ScopeCore,
     body: impl FnOnce() -> T,
-    after: impl FnOnce(&std::thread::Result<T>),
+    after: &mut dyn FnMut(),
 ) -> std::thread::Result<T> {
+    let (mut body, mut value) = (Some(body), None);
+    let ended = hold_open(core, &mut || value = body.take().map(|body| body()), after);
+    if ended.is_err()
+        && let Some(value) = value.take()
+        && let Err(second) = foreign::drop_value(value)
+    {
+        foreign::discard(second);
+    }
+    ended.map(|()| value.expect("the body has returned"))
+}
+
+/// [`run_scope`] without its types.
+#[inline]
+fn hold_open(
+    core: &ScopeCore,
+    body: &mut dyn FnMut(),
+    after: &mut dyn FnMut(),
+) -> std::thread::Result<()> {
     let current = Worker::current();
     let region = Region::of_scope(&core.members);
     // The fibers borrow from the frames above, which stay while this frame does.
@@ -266,8 +284,8 @@ pub(super) fn run_scope<T>(
     let within = current.map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
     current.inspect(|(worker, _)| worker.events().scope_changed(true));
     // The fibers must have ended before this frame is left, also when the body panics.
-    let result = unwinding::catch(body);
-    after(&result);
+    let result = unwinding::catch_call(current, body);
+    after();
     let finished = core.finish(current);
     current.inspect(|(worker, _)| worker.events().scope_changed(false));
     drop(within);
@@ -277,13 +295,7 @@ pub(super) fn run_scope<T>(
             foreign::discard(second);
             Err(payload)
         }
-        (result, Ok(())) => result,
-        (Ok(value), Err(payload)) => {
-            if let Err(second) = foreign::drop_value(value) {
-                foreign::discard(second);
-            }
-            Err(payload)
-        }
+        (result, finished) => result.and(finished),
     }
 }
 

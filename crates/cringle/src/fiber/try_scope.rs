@@ -12,6 +12,7 @@ use crate::runtime::unwinding;
 use crate::runtime::worker::{Kin, Worker, fairness};
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::any::Any;
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,17 +72,14 @@ where
         failures: Arc::new(Failures { list: Mutex::default(), expected: AtomicBool::new(false) }),
     };
     let core = scope.scope.core();
-    let mut own_is_first = false;
-    let result = run_scope(
-        core,
-        || f(&scope),
-        |result| {
-            if !matches!(result, Ok(Ok(_))) {
-                own_is_first = scope.failures.list().is_empty();
-                core.cancel();
-            }
-        },
-    );
+    let (succeeded, mut own_is_first) = (Cell::new(false), false);
+    let body = || f(&scope).inspect(|_| succeeded.set(true));
+    let result = run_scope(core, body, &mut || {
+        if !succeeded.get() {
+            own_is_first = scope.failures.list().is_empty();
+            core.cancel();
+        }
+    });
     // Empty the list in any case: the failures may borrow from outside the scope.
     let others = match (scope.failures.take_first(), own_is_first) {
         (Some(failure), true) => {

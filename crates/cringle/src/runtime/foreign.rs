@@ -21,6 +21,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// The payload, if `f` unwinds.
 pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
+    let (mut f, mut result) = (Some(f), None);
+    call_mut(&mut || result = f.take().map(|f| f()))?;
+    Ok(result.expect("the closure has returned"))
+}
+
+/// [`call`] without its types.
+fn call_mut(f: &mut dyn FnMut()) -> std::thread::Result<()> {
     let Some((worker, fiber)) = Worker::current() else {
         return catch_unwind(AssertUnwindSafe(f));
     };
@@ -28,7 +35,7 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     // SAFETY: I3. The guard is dropped at the end of this function, and `f`'s panic is caught
     // before that.
     let _within = unsafe { Within::enter(worker, fiber, &region) };
-    unwinding::catch_on(Some((worker, fiber)), f)
+    unwinding::catch_call(Some((worker, fiber)), f)
 }
 
 /// Drops a value whose destructor is foreign code.
@@ -39,7 +46,7 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
 pub(crate) fn drop_value<T>(value: T) -> std::thread::Result<()> {
     let mut value = Some(value);
     // Dropped in place: a large value takes stack in each function that it is passed to.
-    call(|| value = None)
+    call_mut(&mut || value = None)
 }
 
 /// Drops a payload that is not raised, because another one is, or because no caller takes it. The

@@ -149,14 +149,10 @@ pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
 }
 
 /// Calls `f` within `std::panic::catch_unwind`, in a frame that is never merged with the one that
-/// catches: see [`frames`]. The closure stays in place until it is called, so that a large one is
-/// not copied from frame to frame.
-pub(crate) fn catch_apart<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
-    let (mut f, mut result) = (Some(f), None);
-    let mut call = || result = f.take().map(|f| f());
-    catch_unwind(AssertUnwindSafe(|| call_apart(&mut call)))?;
-    let Some(result) = result else { unreachable!("the closure has returned") };
-    Ok(result)
+/// catches: see [`frames`].
+#[inline]
+pub(crate) fn catch_apart(f: &mut dyn FnMut()) -> std::thread::Result<()> {
+    catch_unwind(AssertUnwindSafe(|| call_apart(f)))
 }
 
 #[inline(never)]
@@ -175,6 +171,17 @@ pub(crate) fn catch_on<R>(
     current: Option<(Here, FiberRef)>,
     f: impl FnOnce() -> R,
 ) -> std::thread::Result<R> {
+    let (mut f, mut result) = (Some(f), None);
+    catch_call(current, &mut || result = f.take().map(|f| f()))?;
+    Ok(result.expect("the closure has returned"))
+}
+
+/// [`catch_on`] without its types.
+#[inline]
+pub(crate) fn catch_call(
+    current: Option<(Here, FiberRef)>,
+    f: &mut dyn FnMut(),
+) -> std::thread::Result<()> {
     let before = current.map(|(_, fiber)| (fiber, state_of(fiber)));
     let result = catch_apart(f);
     if result.is_err()

@@ -183,11 +183,14 @@ impl Body for ThreadBody {
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
-        let result = run_body(&meta, || match start {
-            Routine::Posix(start) => start(argument).expose_provenance(),
-            Routine::C11(start) => start(argument) as usize,
+        let mut value = 0;
+        let result = run_body(&meta, &mut || {
+            value = match start {
+                Routine::Posix(start) => start(argument).expose_provenance(),
+                Routine::C11(start) => start(argument) as usize,
+            };
         });
-        thread.lock().value = result.unwrap_or_else(value_of);
+        thread.lock().value = result.map_or_else(value_of, |()| value);
     }
 
     fn fail(self: Box<Self>, _: std::io::Error) {

@@ -9,11 +9,11 @@ use crate::runtime::worker::Worker;
 use std::ptr::NonNull;
 
 /// Runs `f` on a fiber that has no handle and belongs to no scope.
-pub(crate) fn run_root_body<T>(
+pub(crate) fn run_root_body(
     name: &str,
     origin: Origin,
-    f: impl FnOnce() -> T,
-) -> std::thread::Result<T> {
+    f: &mut dyn FnMut(),
+) -> std::thread::Result<()> {
     let (worker, fiber) = Worker::current().expect("called on a fiber");
     worker.enter_root(fiber);
     #[cfg(feature = "tracing")]
@@ -23,25 +23,22 @@ pub(crate) fn run_root_body<T>(
 
 /// Runs a fiber's closure, and then the destructors of its locals. Returns the payload if the
 /// closure unwinds.
-pub(crate) fn run_body<T>(meta: &Meta, f: impl FnOnce() -> T) -> std::thread::Result<T> {
-    // The closure stays here: without optimisation each function that takes a large one by value
-    // needs its size of stack.
-    let mut f = Some(f);
-    with_identity(meta, || {
-        let result = unwinding::catch_apart(|| {
-            let Some(f) = f.take() else { unreachable!("it is called once") };
-            f()
-        });
+#[inline]
+pub(crate) fn run_body(meta: &Meta, f: &mut dyn FnMut()) -> std::thread::Result<()> {
+    let mut result = Ok(());
+    with_identity(meta, &mut || {
+        result = unwinding::catch_apart(f);
         if result.is_err() {
             unwinding::has_ended();
         }
-        result
-    })
+    });
+    result
 }
 
 /// Runs `f` as code of the calling fiber, which has the name and identity of `meta` meanwhile. Then
 /// drops the locals that `f` made.
-pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
+#[inline]
+pub(crate) fn with_identity(meta: &Meta, f: &mut dyn FnMut()) {
     let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
     worker.events().named(fiber, meta);
     // SAFETY: I2. The caller's frame holds `meta`, and it is cleared below; callers let nothing
@@ -49,14 +46,13 @@ pub(crate) fn with_identity<R>(meta: &Meta, f: impl FnOnce() -> R) -> R {
     unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
     #[cfg(all(feature = "detect", not(feature = "tracing")))]
     worker.note_span(fiber);
-    let result = f();
+    f();
     destroy_locals(fiber);
     #[cfg(feature = "tracing")]
     worker.leave_forgotten_spans(fiber);
     worker.end_thread_locals(fiber);
     // SAFETY: the contract asks nothing of a call that clears.
     unsafe { fiber.set_meta(None) };
-    result
 }
 
 /// Drops the fiber's locals, the last one made first, and those that destructors make. Keys stay

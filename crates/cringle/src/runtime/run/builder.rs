@@ -1,23 +1,16 @@
 //! The options of a run.
 
+mod call;
 mod choices;
 mod internal;
 
-use super::start::Setup;
 use crate::driver::UringOptions;
 use crate::driver::{Feature, Features};
 use crate::runtime::balance::Balance;
 use crate::runtime::driver_choice::DriverChoice;
-use crate::runtime::foreign;
-use crate::runtime::hazards;
 use crate::runtime::thread_locals::ThreadLocals;
 use crate::runtime::threads::Threads;
-use crate::runtime::unwinding;
-use crate::runtime::worker::Worker;
-use crate::sys;
-use internal::RestoreAffinity;
 use std::io;
-use std::panic::Location;
 #[cfg(feature = "sim")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -462,39 +455,8 @@ impl Builder {
     where
         F: FnOnce() -> T,
     {
-        assert!(
-            Worker::here().is_none(),
-            "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
-        );
-        self.validate()?;
-        crate::trace::start_from_environment()?;
-        crate::start_from_environment()?;
-        hazards::start_from_environment()?;
-        sys::set_beside(|call| foreign::beside(call));
-        // Without a handler of `fork`, its children cannot call `run`.
-        let _ = crate::runtime::watch_forks();
-        unwinding::install_hook();
-        self.install_crash_handlers()?;
-        let cpus = sys::allowed_cpus();
-        let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
-        let plan = self.plan()?;
-        let balance = self.balance_to_use()?;
-        let thread_locals = self.thread_locals_to_use(balance)?;
-        let setup = Setup {
-            workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
-            pin: self.pin,
-            is_open: self.is_open,
-            watchdog: self.watched()?,
-            stubborn_reports: self.stubborn_reports,
-            thread_locals,
-            threads: self.threads_to_use()?,
-            balance,
-            ring: self.ring,
-            origin: Location::caller(),
-            cpus,
-            #[cfg(feature = "sim")]
-            world: self.world,
-        };
-        setup.run(plan, f)
+        let (mut f, mut result) = (Some(f), None);
+        self.run_call(&mut || result = f.take().map(|f| f()))?;
+        Ok(result.expect("a run returns after its closure"))
     }
 }

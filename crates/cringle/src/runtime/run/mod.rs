@@ -28,6 +28,12 @@ where
 {
     match Builder::new().run(f) {
         Ok(value) => value,
-        Err(e) => panic!("cringle::run cannot start: {e}"),
+        Err(e) => cannot_start(&e),
     }
+}
+
+#[cold]
+#[track_caller]
+fn cannot_start(e: &std::io::Error) -> ! {
+    panic!("cringle::run cannot start: {e}")
 }

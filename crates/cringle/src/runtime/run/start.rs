@@ -54,21 +54,18 @@ pub(super) struct Setup {
 impl Setup {
     /// Runs `f` as this plan says. On rings that are refused it continues with epoll, if the plan
     /// allows that.
-    pub(super) fn run<F: FnOnce() -> T, T>(&self, plan: Plan, f: F) -> io::Result<T> {
-        let mut f = Some(f);
+    pub(super) fn run(&self, plan: Plan, f: &mut dyn FnMut()) -> io::Result<()> {
         let result = match plan {
-            Plan::Epoll(why) => self.run_on(Some(why), &mut f),
-            Plan::Rings { or_epoll } => match self.run_on_rings(&mut f) {
-                Err(StartError::Ring(e)) if or_epoll => {
-                    self.run_on(Some(NoRing::refused(&e)), &mut f)
-                }
+            Plan::Epoll(why) => self.run_on(Some(why), f),
+            Plan::Rings { or_epoll } => match self.run_on_rings(f) {
+                Err(StartError::Ring(e)) if or_epoll => self.run_on(Some(NoRing::refused(&e)), f),
                 result => result,
             },
         };
         Ok(result?)
     }
 
-    fn run_on_rings<F: FnOnce() -> T, T>(&self, f: &mut Option<F>) -> Result<T, StartError> {
+    fn run_on_rings(&self, f: &mut dyn FnMut()) -> Result<(), StartError> {
         #[cfg(feature = "sim")]
         if self.world.0.is_some() {
             return self.run_on(None, f);
@@ -77,12 +74,8 @@ impl Setup {
         self.run_on(None, f)
     }
 
-    /// Makes one attempt, with rings or without. Takes `f` once all workers exist.
-    fn run_on<F: FnOnce() -> T, T>(
-        &self,
-        no_ring: Option<NoRing>,
-        f: &mut Option<F>,
-    ) -> Result<T, StartError> {
+    /// Makes one attempt, with rings or without. Calls `f` once all workers exist.
+    fn run_on(&self, no_ring: Option<NoRing>, f: &mut dyn FnMut()) -> Result<(), StartError> {
         let queues: Vec<Queues> = (0..self.workers).map(|_| Queues::new()).collect();
         let stealers = queues.iter().map(Queues::stealers).collect();
         let (mut shared, bells) =
@@ -111,10 +104,7 @@ impl Setup {
         });
         crate::tracing_events::debug!("run has ended");
         crate::trace::flush_after_run();
-        match result? {
-            Ok(value) => Ok(value),
-            Err(payload) => resume_unwind(payload),
-        }
+        result?.map_err(|payload| resume_unwind(payload))
     }
 }
 
@@ -206,20 +196,16 @@ impl WorkerSetup<'_> {
     }
 
     /// Is worker 0, on the caller's thread: runs `f`, then ends the runtime.
-    fn run_main<F, T>(
+    fn run_main(
         self,
         mut threads: WorkerThreads<'_, '_>,
-        f: &mut Option<F>,
-    ) -> Result<std::thread::Result<T>, StartError>
-    where
-        F: FnOnce() -> T,
-    {
+        f: &mut dyn FnMut(),
+    ) -> Result<std::thread::Result<()>, StartError> {
         let shared = Arc::clone(&self.shared);
         let origin = self.run.origin;
         let worker = self.make_worker()?;
         let block = worker.scheduler_block()?;
-        let f = f.take().expect("a run starts once");
-        let outcome: Cell<Option<std::thread::Result<T>>> = Cell::new(None);
+        let outcome = Cell::new(None);
         let body = || {
             outcome.set(Some(run_root_body("main", origin, f)));
             shared.stop();

@@ -1,0 +1,53 @@
+//! The start of a run.
+
+use super::internal::RestoreAffinity;
+use super::{Builder, MAX_WORKERS};
+use crate::runtime::foreign;
+use crate::runtime::hazards;
+use crate::runtime::run::start::Setup;
+use crate::runtime::unwinding;
+use crate::runtime::worker::Worker;
+use crate::sys;
+use std::io;
+use std::panic::Location;
+
+impl Builder {
+    /// [`run`](Self::run) without the types of the closure and its result, so that it is compiled once.
+    #[track_caller]
+    pub(super) fn run_call(self, f: &mut dyn FnMut()) -> io::Result<()> {
+        assert!(
+            Worker::here().is_none(),
+            "`cringle::run` was called within a `run`: call the code directly, or spawn a fiber"
+        );
+        self.validate()?;
+        crate::trace::start_from_environment()?;
+        crate::start_from_environment()?;
+        hazards::start_from_environment()?;
+        sys::set_beside(|call| foreign::beside(call));
+        // Without a handler of `fork`, its children cannot call `run`.
+        let _ = crate::runtime::watch_forks();
+        unwinding::install_hook();
+        self.install_crash_handlers()?;
+        let cpus = sys::allowed_cpus();
+        let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
+        let plan = self.plan()?;
+        let balance = self.balance_to_use()?;
+        let thread_locals = self.thread_locals_to_use(balance)?;
+        let setup = Setup {
+            workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
+            pin: self.pin,
+            is_open: self.is_open,
+            watchdog: self.watched()?,
+            stubborn_reports: self.stubborn_reports,
+            thread_locals,
+            threads: self.threads_to_use()?,
+            balance,
+            ring: self.ring,
+            origin: Location::caller(),
+            cpus,
+            #[cfg(feature = "sim")]
+            world: self.world,
+        };
+        setup.run(plan, f)
+    }
+}
