@@ -155,8 +155,8 @@ static JOBS: &[Job] = &[
         name: "debugger",
         about: "gdb lists 10,000 fibers; the log has the seconds",
         environment: &[("CRINGLE_FULL", "1")],
-        command: "cargo build -p cringle --all-features --example faults; \
-                  cargo test -p cringle --all-features --test debugger -- --nocapture",
+        command: "cargo build -p cringle --all-features --examples; \
+                  cargo test -p cringle --all-features --test examples debugger -- --nocapture",
     },
     Job {
         name: "foreign",

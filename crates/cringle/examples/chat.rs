@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Write};
 type Clients = Arc<Mutex<Vec<mpsc::Sender<String>>>>;
 
 /// Serves all clients that connect.
-pub(crate) fn run(listener: TcpListener) -> io::Result<()> {
+fn run(listener: TcpListener) -> io::Result<()> {
     let clients = Clients::default();
     for stream in listener.incoming() {
         let (stream, clients) = (stream?, Arc::clone(&clients));
@@ -36,8 +36,11 @@ fn attend(stream: TcpStream, clients: &Clients) -> io::Result<()> {
     Ok(())
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:6381".into());
-    cringle::run(|| run(TcpListener::bind(addr)?))
+    cringle::run(|| {
+        let listener = TcpListener::bind(addr)?;
+        eprintln!("chat: {}", listener.local_addr()?);
+        run(listener)
+    })
 }

@@ -1,10 +1,11 @@
 //! Compares ways to make records durable: each fiber syncs for itself, fibers share the syncs of a
 //! file, and fibers append to a log.
 //!
-//!     cargo run --release --example commits -- DIRECTORY 64
+//!     cargo run --release --example commits -- [DIRECTORY] [FIBERS] [COMMITS] [ROUNDS]
 //!
-//! prints the commits per second of one fiber, and of 64: the medians of some rounds, in which the
-//! ways take turns, because the speed of a disk varies.
+//! prints the commits per second of one fiber, and of FIBERS (default: 64), each of which makes
+//! COMMITS (default: 200): the medians of ROUNDS (default: 11), in which the ways take turns,
+//! because the speed of a disk varies.
 
 use cringle::block::Log;
 use cringle::fs::File;
@@ -45,12 +46,7 @@ fn with_a_log(path: &Path, fibers: usize, commits: usize) -> io::Result<f64> {
 
 /// Makes this number of commits on each fiber, in each round. Returns the median commits per second
 /// of one fiber, of fibers that share syncs, and of a log.
-pub(crate) fn run(
-    directory: &Path,
-    fibers: usize,
-    commits: usize,
-    rounds: usize,
-) -> io::Result<[f64; 3]> {
+fn run(directory: &Path, fibers: usize, commits: usize, rounds: usize) -> io::Result<[f64; 3]> {
     let path = |name: &str| directory.join(format!("commits-{}-{name}", std::process::id()));
     let (one, shared, log) = (path("one"), path("shared"), path("log"));
     let mut rates = [const { Vec::new() }; 3];
@@ -73,18 +69,16 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (directory, fibers) = match &arguments[..] {
-        [] => (".", 64),
-        [directory] => (directory.as_str(), 64),
-        [directory, fibers, ..] => match fibers.parse() {
-            Ok(fibers) if fibers > 0 => (directory.as_str(), fibers),
-            _ => return Err(io::Error::other("usage: commits [DIRECTORY [FIBERS]]")),
-        },
-    };
-    let rates = run(Path::new(directory), fibers, 200, 11)?;
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().unwrap_or_else(|| ".".into());
+    let mut number =
+        |default: usize| match arguments.next().map_or(Ok(default), |text| text.parse()) {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(io::Error::other("usage: commits [DIRECTORY] [FIBERS] [COMMITS] [ROUNDS]")),
+        };
+    let (fibers, commits, rounds) = (number(64)?, number(200)?, number(11)?);
+    let rates = run(Path::new(&directory), fibers, commits, rounds)?;
     let names = [
         "one fiber".into(),
         format!("{fibers} fibers, shared syncs"),

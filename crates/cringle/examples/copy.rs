@@ -12,7 +12,7 @@ use std::path::Path;
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// Copies `from` to `to`, and returns the number of bytes.
-pub(crate) fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
+fn run(from: &Path, to: &Path, blocks: usize) -> io::Result<u64> {
     // One fiber on one worker is enough: the batch provides the parallelism.
     cringle::Builder::new().workers(1).run(|| {
         let source = File::open(from)?;
@@ -65,7 +65,6 @@ fn offsets(start: u64) -> impl Iterator<Item = u64> {
     (start..).step_by(BLOCK_BYTES)
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let ([from, to] | [from, to, _]) = args.as_slice() else {

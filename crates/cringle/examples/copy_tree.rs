@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const FILES_AT_ONCE: usize = 64;
 
 /// Copies the tree, and returns the number of bytes.
-pub(crate) fn run(from: &Path, to: &Path, block_bytes: usize) -> io::Result<u64> {
+fn run(from: &Path, to: &Path, block_bytes: usize) -> io::Result<u64> {
     cringle::Builder::new().workers(1).run(|| {
         let permits = Semaphore::new(FILES_AT_ONCE);
         fiber::scope(|s| {
@@ -58,7 +58,6 @@ fn copy_file(from: PathBuf, to: PathBuf, block_bytes: usize) -> io::Result<u64> 
     }
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let ([from, to] | [from, to, _]) = args.as_slice() else {

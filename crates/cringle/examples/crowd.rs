@@ -17,18 +17,18 @@ const DUMPS: usize = 11;
 const GROUP: usize = 256;
 
 /// The result of a measurement.
-pub(crate) struct Measured {
+struct Measured {
     /// The median time to take a dump.
-    pub(crate) dump_time: Duration,
+    dump_time: Duration,
     /// The median time to format a dump as text.
-    pub(crate) text_time: Duration,
-    pub(crate) last_dump: Dump,
+    text_time: Duration,
+    last_dump: Dump,
     /// The mean number of values that the fibers received during a dump.
-    pub(crate) received: u64,
+    received: u64,
 }
 
 /// Starts the fibers, and takes dumps while they receive values.
-pub(crate) fn run(fibers: usize) -> io::Result<Measured> {
+fn run(fibers: usize) -> io::Result<Measured> {
     Builder::new().workers(2).run(|| {
         let received = Arc::new(AtomicU64::new(0));
         let mut senders = Vec::new();
@@ -99,12 +99,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let fibers = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse());
     let fibers = fibers.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
     let Measured { dump_time, text_time, last_dump, received } = run(fibers)?;
     println!("{} fibers on 2 workers, {DUMPS} dumps", last_dump.fibers.len());
+    println!("workers that did not answer the last dump: {}", last_dump.silent.len());
     println!("median time of a dump: {dump_time:.1?}, of its text: {text_time:.1?}");
     println!("mean number of values that the fibers received during a dump: {received}");
     Ok(())

@@ -18,7 +18,7 @@ fn transfer(from: &Mutex<u32>, to: &Mutex<u32>) {
     *to.lock().unwrap() += std::mem::take(&mut *from);
 }
 
-pub(crate) fn run() -> io::Result<Dump> {
+fn run() -> io::Result<Dump> {
     let (begun, spins) = (AtomicBool::new(false), AtomicBool::new(true));
     Builder::new().workers(2).watchdog(None).run(|| {
         let (left, right) = (Mutex::new(1), Mutex::new(2));
@@ -47,7 +47,6 @@ pub(crate) fn run() -> io::Result<Dump> {
     })?
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     print!("{}", run()?);
     Ok(())

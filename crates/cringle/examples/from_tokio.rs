@@ -1,6 +1,8 @@
 //! Batches of reads from tokio's tasks: records of a table, read by their positions.
 //!
-//!     cargo run --example from_tokio
+//!     cargo run --example from_tokio -- [TASKS] [READS]
+//!
+//! starts TASKS (default: 100) tasks, each of which reads READS (default: 50) records.
 //!
 //! A task that reads a file by `tokio::fs` occupies a thread for each read. Here each task submits
 //! all of its reads at once to a [`BlockIo`], whose worker keeps them in flight together, and
@@ -15,7 +17,7 @@ use std::sync::Arc;
 const RECORD_BYTES: usize = 64;
 
 /// Creates a table in `directory`, and returns the sum of the records that the tasks have read.
-pub(crate) fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u64> {
+fn run(directory: &Path, tasks: u64, reads_each: u64) -> io::Result<u64> {
     let path = directory.join("table");
     let records = tasks * reads_each;
     std::fs::write(&path, (0..records).flat_map(record).collect::<Vec<u8>>())?;
@@ -69,9 +71,12 @@ fn record(number: u64) -> [u8; RECORD_BYTES] {
     record
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
-    let sum = run(&std::env::temp_dir(), 100, 50)?;
-    println!("100 tasks have read 50 records each: their sum is {sum}");
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default| arguments.next().map_or(Ok(default), |text| text.parse());
+    let tasks = number(100).map_err(io::Error::other)?;
+    let reads = number(50).map_err(io::Error::other)?;
+    let sum = run(&std::env::temp_dir(), tasks, reads)?;
+    println!("{tasks} tasks have read {reads} records each: their sum is {sum}");
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const FILES_AT_ONCE: usize = 256;
 
 /// Writes the matches in the tree under `directory` to `out`, and returns their number.
-pub(crate) fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::Result<usize> {
+fn run(pattern: &str, directory: &Path, out: &mut dyn Write) -> io::Result<usize> {
     let mut files = Vec::new();
     let matches = cringle::run(|| {
         list(directory, &mut files)?;
@@ -84,7 +84,6 @@ fn search(path: &Path, pattern: &str) -> io::Result<Vec<(usize, String)>> {
     Ok(found)
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let Some(pattern) = args.next() else {

@@ -49,7 +49,7 @@ fn hash(path: &PathBuf) -> io::Result<u32> {
     io::copy(&mut file, &mut io::sink()).map(|_| file.crc().sum())
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
+#[allow(dead_code, reason = "the benchmarks call `run`")]
 fn main() -> io::Result<()> {
     let root = std::env::args_os().nth(1).map_or(".".into(), PathBuf::from);
     run(root, &mut io::stdout().lock()).map(|failed| std::process::exit(failed.into()))

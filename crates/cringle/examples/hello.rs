@@ -8,7 +8,7 @@ use cringle::{fiber, fs::File};
 use std::io::{self, BufRead, BufReader};
 
 /// Prints the line counts of `paths`, and returns their sum.
-pub(crate) fn run(paths: &[String]) -> io::Result<usize> {
+fn run(paths: &[String]) -> io::Result<usize> {
     cringle::run(|| {
         let counts: Vec<io::Result<usize>> = fiber::scope(|s| {
             // A fiber is cheap (a microsecond and a page), so each file gets one. They borrow
@@ -37,7 +37,6 @@ fn count_lines(path: &str) -> io::Result<usize> {
     Ok(lines)
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let paths: Vec<String> = std::env::args().skip(1).collect();
     run(&paths).map(drop)

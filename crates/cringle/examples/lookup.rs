@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 
 /// Creates the table and looks up its keys. Returns the lookups per second, one at a time and in
 /// batches.
-pub(crate) fn run(keys: u64, directory: &Path) -> io::Result<(f64, f64)> {
+fn run(keys: u64, directory: &Path) -> io::Result<(f64, f64)> {
     let (index, data) = (directory.join("lookup.index"), directory.join("lookup.data"));
     cringle::Builder::new().workers(1).run(|| {
         write_table(keys, &index, &data)?;
@@ -148,7 +148,6 @@ fn find(page: &[u8], key: u64) -> Option<u64> {
     Some(u64::from_le_bytes(record[8..16].try_into().unwrap()))
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let keys = args.next().map_or(Ok(200_000), |text| text.parse()).map_err(io::Error::other)?;

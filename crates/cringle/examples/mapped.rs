@@ -17,7 +17,7 @@ const BLOCK: usize = 4096;
 const BATCH: usize = 64;
 
 /// Returns the blocks per second of the file, and of the mapped file.
-pub(crate) fn run(path: &Path, batches: usize) -> io::Result<(f64, f64)> {
+fn run(path: &Path, batches: usize) -> io::Result<(f64, f64)> {
     // The program agrees to a handler of SIGBUS, which the process gets if another one truncates
     // the file.
     let handler = SigbusHandler::install()?;
@@ -58,7 +58,6 @@ fn rate(file: &File, mapped: Option<&MappedFile>, batches: usize) -> io::Result<
     Ok((batches * BATCH) as f64 / start.elapsed().as_secs_f64())
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let Some(path) = args.next() else {

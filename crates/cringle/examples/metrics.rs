@@ -55,7 +55,7 @@ const METRICS: &[Metric] = metrics! {
 };
 
 /// Returns all metrics in the text format, version 0.0.4.
-pub(crate) fn exposition(stats: &Stats) -> String {
+fn exposition(stats: &Stats) -> String {
     let mut text = String::new();
     for Metric { name, help, kind, value } in METRICS {
         head(&mut text, name, help, kind);
@@ -110,7 +110,7 @@ fn pools(text: &mut String, stats: &Stats) {
 const MAX_REQUEST_BYTES: usize = 8192;
 
 /// Answers one request and closes the connection: Prometheus connects again for each scrape.
-pub(crate) fn answer(mut stream: TcpStream) -> io::Result<()> {
+fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -136,12 +136,11 @@ pub(crate) fn answer(mut stream: TcpStream) -> io::Result<()> {
     )
 }
 
-#[allow(dead_code, reason = "the tests call the parts")]
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:9464".into());
     cringle::run(|| {
         let server = Server::bind(address.as_str())?;
-        println!("serving http://{}/metrics", server.local_addr()?);
+        eprintln!("serving http://{}/metrics", server.local_addr()?);
         server.run(|stream, _peer| answer(stream)).map(drop)
     })
 }

@@ -15,7 +15,7 @@ const PAGES: u8 = 4;
 const SLOW: Duration = Duration::from_millis(2);
 
 /// Returns, for each page, the name of the replica that answered first.
-pub(crate) fn run() -> io::Result<Vec<&'static str>> {
+fn run() -> io::Result<Vec<&'static str>> {
     cringle::Builder::new().workers(1).run(|| {
         fiber::scope(|s| {
             let replica = |name: &str, slow: u8| -> io::Result<UnixStream> {
@@ -58,7 +58,6 @@ fn serve(mut stream: UnixStream, slow: u8) -> io::Result<()> {
     Ok(())
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     println!("{}", run()?.join(", "));
     Ok(())

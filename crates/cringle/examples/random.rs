@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const BLOCK: usize = 4096;
 
 /// Reads, and writes the lines to `out`.
-pub(crate) fn run(path: &Path, reads: u64, depth: usize, out: &mut dyn Write) -> io::Result<()> {
+fn run(path: &Path, reads: u64, depth: usize, out: &mut dyn Write) -> io::Result<()> {
     let start = Instant::now();
     let times = cringle::run(|| {
         let file = OpenOptions::new().read(true).direct(Direct::Aligned).open(path)?;
@@ -47,7 +47,6 @@ fn report(mut times: Vec<Duration>, took: Duration, out: &mut dyn Write) -> io::
     Ok(())
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |n: usize, default| args.get(n).map_or(Ok(default), |text| text.parse());

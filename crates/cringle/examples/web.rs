@@ -1,19 +1,19 @@
 //! A web server: the files of a directory, over HTTP/1.1.
 //!
-//!     cargo run --release --example web -- [DIRECTORY] [ADDRESS]
+//!     cargo run --release --example web -- [DIRECTORY] [ADDRESS] [LIMIT=NUMBER]...
 //!
 //! serves DIRECTORY (default: the current one) at ADDRESS (default: 127.0.0.1:8080) until Ctrl-C or
 //! SIGTERM. The server then answers unfinished requests, and the first request of each new
 //! connection; it closes idle connections at once. GET and HEAD return files, and `index.html` for
 //! a directory; no path or link leads out of DIRECTORY. `POST /length` returns the length of the
-//! request's body.
+//! request's body. [`Limits`] has the names of the limits; those of times end with `_ms`.
 //!
 //! Each connection has a fiber, whose code reads like a blocking program. Every wait has a
 //! deadline: a client that is too slow or sends too much gets an error response (408, 413, 431) and
 //! is disconnected. `web/http.rs` decides which requests are valid.
 
 #[path = "web/http.rs"]
-pub(crate) mod http;
+mod http;
 
 use cringle::cancel::{self, Reason};
 use cringle::fs::Dir;
@@ -28,17 +28,17 @@ use std::time::Duration;
 
 /// The limits of the server.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+struct Limits {
     /// The size of a request's head: its request line and header fields.
-    pub(crate) head_bytes: usize,
+    head_bytes: usize,
     /// The size of a request's body.
-    pub(crate) body_bytes: u64,
+    body_bytes: u64,
     /// The time from the first byte of a head to its last one, and the same for a body.
-    pub(crate) request: Duration,
+    request: Duration,
     /// The time between two requests.
-    pub(crate) idle: Duration,
+    idle: Duration,
     /// The time for unfinished requests after the server is stopped.
-    pub(crate) grace: Duration,
+    grace: Duration,
 }
 
 impl Default for Limits {
@@ -53,13 +53,36 @@ impl Default for Limits {
     }
 }
 
-/// Serves `directory` until the server is stopped. Calls `started` with the address that the server
-/// listens on and the handle that stops it.
-pub(crate) fn run(
+impl Limits {
+    /// Sets a limit by an argument, such as `request_ms=500`.
+    fn set(&mut self, argument: &str) -> io::Result<()> {
+        let usage = || {
+            let text =
+                format!("{argument}: no limit; usage: web [DIRECTORY] [ADDRESS] [LIMIT=NUMBER]...");
+            io::Error::new(ErrorKind::InvalidInput, text)
+        };
+        let (name, number) = argument.split_once('=').ok_or_else(usage)?;
+        let number: u32 = number.parse().map_err(|_| usage())?;
+        let time = Duration::from_millis(number.into());
+        match name {
+            "head_bytes" => self.head_bytes = number as usize,
+            "body_bytes" => self.body_bytes = number.into(),
+            "request_ms" => self.request = time,
+            "idle_ms" => self.idle = time,
+            "grace_ms" => self.grace = time,
+            _ => return Err(usage()),
+        }
+        Ok(())
+    }
+}
+
+/// Serves `directory` until a signal arrives. Calls `started` with the address that the server
+/// listens on.
+fn run(
     directory: &Path,
     addr: &str,
     limits: Limits,
-    started: impl FnOnce(SocketAddr, Stopper),
+    started: impl FnOnce(SocketAddr),
 ) -> io::Result<Served> {
     cringle::run(|| {
         let dir = Dir::open(directory)?;
@@ -69,7 +92,7 @@ pub(crate) fn run(
         let stopper_for_signals = stopper.clone();
         // The fiber drops `signals` after the first signal, so the second one ends the process.
         let _ = fiber::spawn(move || signals.wait().map(|_| stopper_for_signals.stop()));
-        started(server.local_addr()?, stopper.clone());
+        started(server.local_addr()?);
         server.run(|stream, _peer| {
             // Without this, Nagle's algorithm could delay the file, which is written after the
             // head.
@@ -409,14 +432,16 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().unwrap_or_else(|| ".".into());
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let served = run(directory.as_ref(), &addr, Limits::default(), |addr, _| {
+    let mut limits = Limits::default();
+    args.try_for_each(|argument| limits.set(&argument))?;
+    let served = run(directory.as_ref(), &addr, limits, |addr| {
         eprintln!("serving {directory} at http://{addr}/; stop with Ctrl-C or SIGTERM");
     })?;
-    eprintln!("{} connections, {} failed", served.connections, served.failed);
+    let Served { connections, failed, panicked, cut_off, .. } = served;
+    eprintln!("{connections} connections, {failed} failed, {panicked} panicked, {cut_off} cut off");
     Ok(())
 }

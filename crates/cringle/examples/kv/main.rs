@@ -13,8 +13,8 @@
 //! | `store.rs` | keys and values, and their log |
 //! | `main.rs` | connections |
 
-pub(crate) mod resp;
-pub(crate) mod store;
+mod resp;
+mod store;
 
 use cringle::fiber;
 use cringle::net::{Served, Server, Stopper, TcpStream};
@@ -28,12 +28,8 @@ use store::Store;
 const READ_BYTES: usize = 16 << 10;
 
 // ANCHOR: run
-/// Serves until it is stopped. `started` receives the address, and the handle that stops it.
-pub(crate) fn run(
-    log: &Path,
-    addr: &str,
-    started: impl FnOnce(SocketAddr, Stopper),
-) -> io::Result<Served> {
+/// Serves until a signal arrives. `started` receives the address before the server runs.
+fn run(log: &Path, addr: &str, started: impl FnOnce(SocketAddr)) -> io::Result<Served> {
     cringle::run(|| {
         let store = Store::open(log)?;
         let server = Server::bind(addr)?;
@@ -41,7 +37,7 @@ pub(crate) fn run(
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         let at_signal = stopper.clone();
         let _ = fiber::spawn(move || signals.wait().map(|_| at_signal.stop()));
-        started(server.local_addr()?, stopper.clone());
+        started(server.local_addr()?);
         server.run(|stream, _peer| serve(stream, &store, &stopper))
     })
 }
@@ -105,12 +101,11 @@ fn answer_all(input: &mut Vec<u8>, store: &Store, replies: &mut Vec<u8>) -> io::
 }
 // ANCHOR_END: answer
 
-#[allow(dead_code, reason = "the tests call `run`")]
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let log = args.next().unwrap_or_else(|| "kv.log".into());
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:6380".into());
-    let served = run(Path::new(&log), &addr, |addr, _| eprintln!("kv: {addr}, log {log}"))?;
+    let served = run(Path::new(&log), &addr, |addr| eprintln!("kv: {addr}, log {log}"))?;
     eprintln!("kv: {} connections, {} failed", served.connections, served.failed);
     Ok(())
 }

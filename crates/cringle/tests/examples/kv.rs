@@ -1,60 +1,30 @@
 //! The key-value server of `examples/`: its protocol, its changes after a loss of power, and real
 //! clients.
 
-#[path = "../examples/kv/main.rs"]
-mod kv;
+// A test runs the store in the simulator, so it is compiled into this program. The connections are
+// tested in the built example.
+#[allow(dead_code, reason = "the example encodes replies")]
+#[path = "../../examples/kv/resp.rs"]
+mod resp;
+#[path = "../../examples/kv/store.rs"]
+mod store;
 
+use crate::program::{self, Server, with};
 use cringle::block::Log;
-use cringle::net::{Served, Stopper};
 use cringle_testing::disk;
-use kv::resp::{self, Reply};
-use kv::store::Store;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use resp::Reply;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use store::Store;
 
-struct Running {
-    addr: SocketAddr,
-    stopper: Stopper,
-    thread: JoinHandle<std::io::Result<Served>>,
-}
-
-impl Running {
-    fn start(log: &Path) -> Running {
-        let log = log.to_owned();
-        let (sender, receiver) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            kv::run(&log, "127.0.0.1:0", |addr, stopper| sender.send((addr, stopper)).unwrap())
-        });
-        let (addr, stopper) = receiver.recv().unwrap();
-        Running { addr, stopper, thread }
-    }
-
-    /// Sends these bytes, and returns the server's answer up to the end of the connection.
-    fn exchange(&self, bytes: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream.write_all(bytes).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn stop(self) -> Served {
-        self.stopper.stop();
-        self.thread.join().unwrap().unwrap()
-    }
+fn start(log: &Path) -> Server {
+    Server::start(with("kv", &[&log, &"127.0.0.1:0"]))
 }
 
 #[test]
 fn commands_are_answered_as_by_redis() {
     let directory = disk::directory();
-    let server = Running::start(&directory.path().join("log"));
+    let server = start(&directory.path().join("log"));
     let cases = [
         ("PING\r\n", "+PONG\r\n"),
         ("*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", "$2\r\nhi\r\n"),
@@ -73,19 +43,19 @@ fn commands_are_answered_as_by_redis() {
     for (sent, answered) in cases {
         assert_eq!(server.exchange(sent.as_bytes()), answered, "{sent:?}");
     }
-    assert_eq!(server.stop().failed, 0);
+    assert!(server.stop().ends_with(" 0 failed"));
 }
 
 #[test]
 fn changes_survive_a_restart() {
     let directory = disk::directory();
     let log = directory.path().join("log");
-    let server = Running::start(&log);
+    let server = start(&log);
     let text: String = (0..1000).map(|n| format!("SET key{n} {n}\r\n")).collect();
     assert_eq!(server.exchange(text.as_bytes()), "+OK\r\n".repeat(1000));
     server.exchange(b"DEL key7\r\n");
     server.stop();
-    let server = Running::start(&log);
+    let server = start(&log);
     assert_eq!(
         server.exchange(b"DBSIZE\r\nGET key7\r\nGET key999\r\n"),
         ":999\r\n$-1\r\n$3\r\n999\r\n"
@@ -144,9 +114,9 @@ fn log_of_another_program_is_refused() {
     let path = directory.path().join("log");
     Log::open(&path, |_, _| Ok(())).unwrap().append(b"*1\r\n$9\r\nnot").unwrap();
     let before = std::fs::read(&path).unwrap();
-    let Err(error) = Store::open(&path) else { panic!("it was taken for changes") };
-    assert_eq!(error.kind(), ErrorKind::InvalidData);
-    assert!(error.to_string().contains("log: the record at 24 is no change"), "{error}");
+    let error = program::error("kv", &[&path, &"127.0.0.1:0"]);
+    assert!(error.contains("InvalidData"), "{error}");
+    assert!(error.contains("log: the record at 24 is no change"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -162,7 +132,7 @@ fn command_is_parsed_from_any_fragments() {
 }
 
 /// Runs a client of Redis; `None` if it is not installed and need not be.
-fn client(program: &str, server: &Running, arguments: &[&str]) -> Option<Output> {
+fn client(program: &str, server: &Server, arguments: &[&str]) -> Option<Output> {
     let port = server.addr.port().to_string();
     let output =
         Command::new(program).args(["-h", "127.0.0.1", "-p", &port]).args(arguments).output();
@@ -179,7 +149,7 @@ fn client(program: &str, server: &Running, arguments: &[&str]) -> Option<Output>
 #[test]
 fn redis_cli_and_redis_benchmark_are_served() {
     let directory = disk::directory();
-    let server = Running::start(&directory.path().join("log"));
+    let server = start(&directory.path().join("log"));
     if let Some(output) = client("redis-cli", &server, &["SET", "rope", "three strands"]) {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "OK\n");
         let output = client("redis-cli", &server, &["GET", "rope"]).unwrap();
@@ -192,5 +162,5 @@ fn redis_cli_and_redis_benchmark_are_served() {
             assert!(text.contains(name), "{text}{}", String::from_utf8_lossy(&output.stderr));
         }
     }
-    assert_eq!(server.stop().failed, 0);
+    assert!(server.stop().ends_with(" 0 failed"));
 }

@@ -1,62 +1,44 @@
-//! The programs of `examples/` work as documented.
+//! The programs of `examples/` that have one file work as documented.
 
-#[path = "../examples/cache.rs"]
-mod cache;
-#[path = "../examples/chat.rs"]
-mod chat;
-#[path = "../examples/commits.rs"]
-mod commits;
-#[path = "../examples/copy.rs"]
-mod copy;
-#[path = "../examples/copy_tree.rs"]
-mod copy_tree;
-#[path = "../examples/crowd.rs"]
-mod crowd;
-#[path = "../examples/faults.rs"]
-mod faults;
-#[path = "../examples/from_tokio.rs"]
-mod from_tokio;
-#[path = "../examples/grep.rs"]
-mod grep;
-#[path = "../examples/hash.rs"]
-mod hash;
-#[path = "../examples/hello.rs"]
-mod hello;
-#[path = "../examples/lookup.rs"]
-mod lookup;
-#[path = "../examples/mapped.rs"]
-mod mapped;
-#[path = "../examples/race.rs"]
-mod race;
-#[path = "../examples/random.rs"]
-mod random;
-
+use crate::program::{self, Server, error, out, with};
 use cringle_testing::disk::{directory, pattern};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
+/// Returns the number that follows these words.
+#[track_caller]
+fn number_after(text: &str, words: &str) -> f64 {
+    let after = text.split_once(words).unwrap_or_else(|| panic!("no '{words}' in {text}")).1;
+    after.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn hello_counts_lines() {
     let directory = directory();
-    let paths: Vec<String> = (0..20usize)
-        .map(|n| {
-            let path = directory.path().join(n.to_string());
-            std::fs::write(&path, "line\n".repeat(n)).unwrap();
-            path.to_str().unwrap().into()
-        })
-        .collect();
-    assert_eq!(hello::run(&paths).unwrap(), (0..20).sum());
-    assert_eq!(hello::run(&[]).unwrap(), 0);
-    let e = hello::run(&["/nowhere".into()]).unwrap_err();
-    assert!(e.kind() == std::io::ErrorKind::NotFound && e.to_string().contains("/nowhere"));
+    let mut hello = program::command("hello");
+    let mut expected = String::new();
+    for n in 0..20usize {
+        let path = directory.path().join(n.to_string());
+        std::fs::write(&path, "line\n".repeat(n)).unwrap();
+        hello.arg(&path);
+        expected += &format!("{n:8} {}\n", path.display());
+    }
+    let ended = program::run(hello);
+    assert!(ended.status == Some(0) && ended.errors.is_empty(), "{ended:?}");
+    assert_eq!(ended.out, format!("{expected}     190 total\n"));
+    assert_eq!(out("hello", &[]), "       0 total\n");
+    let e = error("hello", &[&"/nowhere"]);
+    assert!(e.contains("NotFound") && e.contains("/nowhere"), "{e}");
 }
 
 #[test]
 fn commits_measures_three_ways_and_removes_its_files() {
     let directory = directory();
-    let rates = commits::run(directory.path(), 8, 5, 2).unwrap();
-    assert!(rates.iter().all(|rate| *rate > 0.0));
+    let out = out("commits", &[&directory.path(), &"8", &"5", &"2"]);
+    let names = ["one fiber ", "8 fibers, shared syncs ", "8 fibers, log "];
+    assert_eq!(out.lines().count(), names.len(), "{out}");
+    assert!(names.iter().all(|name| number_after(&out, name) > 0.0), "{out}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
@@ -72,13 +54,15 @@ fn copy_tree_copies_with_any_block_size() {
     }
     for block_bytes in [512, 1 << 20] {
         let to = directory.path().join(block_bytes.to_string());
-        assert_eq!(copy_tree::run(&from, &to, block_bytes).unwrap(), bytes);
+        let out = out("copy_tree", &[&from, &to, &block_bytes.to_string()]);
+        assert_eq!(out, format!("{bytes} bytes\n"));
         for n in 0..100usize {
             let copy = std::fs::read(to.join(format!("folder{}/below/{n}", n % 7))).unwrap();
             assert_eq!(copy, pattern(n * 100), "file {n} in blocks of {block_bytes}");
         }
     }
-    assert!(copy_tree::run(Path::new("/nowhere"), &directory.path().join("none"), 4096).is_err());
+    let e = error("copy_tree", &[&"/nowhere", &directory.path().join("none"), &"4096"]);
+    assert!(e.contains("NotFound"), "{e}");
 }
 
 #[test]
@@ -86,16 +70,19 @@ fn mapped_reads_by_the_ring_and_from_memory() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(1 << 20)).unwrap();
-    let (file, mapped) = mapped::run(&path, 100).unwrap();
-    assert!(file > 0.0 && mapped > 0.0);
-    assert!(mapped::run(Path::new("/nowhere"), 1).is_err());
+    let out = out("mapped", &[&path, &"100"]);
+    let rates = ["\nFile: ", "\nMappedFile: "].map(|name| number_after(&format!("\n{out}"), name));
+    assert!(rates.iter().all(|rate| *rate > 0.0), "{out}");
+    let e = error("mapped", &[&"/nowhere", &"1"]);
+    assert!(e.contains("NotFound"), "{e}");
 }
 
 #[test]
 fn every_race_has_a_winner() {
-    let winners = race::run().unwrap();
-    assert_eq!(winners.len(), 4);
-    assert!(winners.iter().all(|winner| ["left", "right"].contains(winner)), "{winners:?}");
+    let out = out("race", &[]);
+    let winners: Vec<&str> = out.trim_end().split(", ").collect();
+    assert_eq!(winners.len(), 4, "{out}");
+    assert!(winners.iter().all(|winner| ["left", "right"].contains(winner)), "{out}");
 }
 
 #[test]
@@ -117,23 +104,18 @@ fn grep_finds_every_line_in_a_tree() {
             expected += &format!("{path}:4: the strand of {n}, without a newline\n");
         }
     }
-    let mut out = Vec::new();
-    assert_eq!(grep::run("strand", directory.path(), &mut out).unwrap(), 1200);
-    assert_eq!(String::from_utf8(out).unwrap(), expected);
-    assert_eq!(grep::run("bowline", directory.path(), &mut Vec::new()).unwrap(), 0);
-    assert!(grep::run("", Path::new("/nowhere"), &mut Vec::new()).is_err());
+    let found = out("grep", &[&"strand", &directory.path()]);
+    assert_eq!((found.lines().count(), found), (1200, expected));
+    let nothing = program::run(with("grep", &[&"bowline", &directory.path()]));
+    assert_eq!((nothing.status, &*nothing.out, &*nothing.errors), (Some(1), "", ""));
+    let e = error("grep", &[&"", &"/nowhere"]);
+    assert!(e.contains("NotFound"), "{e}");
 }
 
 #[test]
 fn cache_answers_pipelines_until_it_is_stopped() {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let server = std::thread::spawn(move || {
-        cache::run("127.0.0.1:0", |server| {
-            sender.send((server.local_addr().unwrap(), server.stopper())).unwrap();
-        })
-    });
-    let (addr, stopper) = receiver.recv().unwrap();
-    let mut stream = TcpStream::connect(addr).unwrap();
+    let mut server = Server::start(with("cache", &[&"127.0.0.1:0"]));
+    let mut stream = server.connect();
     let commands =
         "PING\r\nSET a 41\r\nINCR a\r\nGET a\r\nDEL a b\r\nGET a\r\nSET b x\r\nINCR b\r\nNO\r\n";
     let answers = "+PONG\r\n+OK\r\n:42\r\n$2\r\n42\r\n:1\r\n$-1\r\n+OK\r\n-ERR value is not an integer or \
@@ -143,34 +125,29 @@ fn cache_answers_pipelines_until_it_is_stopped() {
     stream.read_exact(&mut received).unwrap();
     assert_eq!(String::from_utf8(received).unwrap(), answers);
     // The connection is idle.
-    stopper.stop();
+    server.signal();
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-    server.join().unwrap().unwrap();
+    server.stop();
 }
 
 #[test]
 fn chat_sends_each_line_to_all_clients() {
-    cringle::run(|| {
-        let listener = cringle::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        cringle::fiber::spawn(|| chat::run(listener));
-        let connect = || BufReader::new(cringle::net::TcpStream::connect(addr).unwrap());
-        let line_of = |client: &mut BufReader<cringle::net::TcpStream>| {
-            let mut line = String::new();
-            assert!(client.read_line(&mut line).unwrap() > 0, "the server closed the connection");
-            line
-        };
-        let mut clients: Vec<_> = (0..3).map(|_| connect()).collect();
-        // A client that gets its own line is known to the server.
-        for (n, client) in clients.iter_mut().enumerate() {
-            writeln!(client.get_ref(), "{n}").unwrap();
-            while line_of(client) != format!("{n}\n") {}
-        }
-        writeln!(clients[0].get_ref(), "ahoy").unwrap();
-        for client in &mut clients {
-            while line_of(client) != "ahoy\n" {}
-        }
-    });
+    let server = Server::start_endless(with("chat", &[&"127.0.0.1:0"]));
+    let line_of = |client: &mut BufReader<TcpStream>| {
+        let mut line = String::new();
+        assert!(client.read_line(&mut line).unwrap() > 0, "the server closed the connection");
+        line
+    };
+    let mut clients: Vec<_> = (0..3).map(|_| BufReader::new(server.connect())).collect();
+    // A client that gets its own line is known to the server.
+    for (n, client) in clients.iter_mut().enumerate() {
+        writeln!(client.get_ref(), "{n}").unwrap();
+        while line_of(client) != format!("{n}\n") {}
+    }
+    writeln!(clients[0].get_ref(), "ahoy").unwrap();
+    for client in &mut clients {
+        while line_of(client) != "ahoy\n" {}
+    }
 }
 
 #[test]
@@ -178,16 +155,15 @@ fn random_reads_all_blocks_it_was_asked_for() {
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(64 * 4096)).unwrap();
-    let mut out = Vec::new();
-    random::run(&path, 500, 32, &mut out).unwrap();
-    let out = String::from_utf8(out).unwrap();
+    let out = out("random", &[&path, &"500", &"32"]);
     let starts = out.lines().map(|line| line.split([' ', ':']).next().unwrap());
     assert_eq!(starts.skip(1).collect::<Vec<_>>(), ["p50", "p99", "p99.9"], "{out}");
     assert!(out.lines().next().unwrap().ends_with(" reads/s"), "{out}");
-    assert!(random::run(Path::new("/nowhere"), 1, 1, &mut Vec::new()).is_err());
+    let e = error("random", &[&"/nowhere", &"1", &"1"]);
+    assert!(e.contains("NotFound"), "{e}");
     std::fs::write(&path, "short").unwrap();
-    let e = random::run(&path, 1, 1, &mut Vec::new()).unwrap_err();
-    assert_eq!(e.kind(), std::io::ErrorKind::UnexpectedEof);
+    let e = error("random", &[&path, &"1", &"1"]);
+    assert!(e.contains("UnexpectedEof"), "{e}");
 }
 
 /// The lines of `examples/hash.rs`, by a plain program with another algorithm.
@@ -226,9 +202,7 @@ fn hash_prints_what_a_plain_program_prints() {
     std::fs::write(directory.path().join("folder"), pattern(1_000_003)).unwrap();
     std::os::unix::fs::symlink("folder", directory.path().join("link")).unwrap();
     std::fs::create_dir(directory.path().join("empty")).unwrap();
-    let mut out = Vec::new();
-    assert!(!hash::run(directory.path().into(), &mut out).unwrap());
-    let lines = String::from_utf8(out).unwrap();
+    let lines = out("hash", &[&directory.path()]);
     assert_eq!(lines.lines().count(), 701);
     assert_eq!(lines, plain_hashes(directory.path()));
 }
@@ -244,15 +218,14 @@ fn hash_reports_errors_and_hashes_the_rest() {
         bottom.create_dir("m".repeat(250)).unwrap();
         bottom = bottom.open_dir("m".repeat(250)).unwrap();
     }
-    let mut out = Vec::new();
-    assert!(hash::run(directory.path().into(), &mut out).unwrap());
+    let ended = program::run(with("hash", &[&directory.path()]));
     let path = directory.path().display();
-    assert_eq!(
-        String::from_utf8(out).unwrap(),
-        format!("cbf43926  {path}/a\n00000000  {path}/z\n")
-    );
-    let mut nothing = Vec::new();
-    assert!(hash::run("/nowhere".into(), &mut nothing).unwrap() && nothing.is_empty());
+    assert_eq!(ended.out, format!("cbf43926  {path}/a\n00000000  {path}/z\n"));
+    let reported = ended.errors.starts_with(&format!("hash: {path}/mmm"));
+    assert!(ended.status == Some(1) && reported, "{ended:?}");
+    let nothing = program::run(with("hash", &[&"/nowhere"]));
+    assert_eq!((nothing.status, &*nothing.out), (Some(1), ""), "{}", nothing.errors);
+    assert!(nothing.errors.starts_with("hash: /nowhere: "), "{}", nothing.errors);
 }
 
 #[test]
@@ -266,19 +239,22 @@ fn copy_copies_any_length() {
             std::fs::write(&from, &bytes).unwrap();
             // The copy replaces a longer file.
             std::fs::write(&to, pattern(BLOCK * 10)).unwrap();
-            assert_eq!(copy::run(&from, &to, blocks).unwrap(), len as u64);
+            let out = out("copy", &[&from, &to, &blocks.to_string()]);
+            assert_eq!(out, format!("{len} bytes\n"));
             assert!(std::fs::read(&to).unwrap() == bytes);
         }
     }
-    assert!(copy::run(&directory.path().join("missing"), &to, 4).is_err());
+    let e = error("copy", &[&directory.path().join("missing"), &to, &"4"]);
+    assert!(e.contains("NotFound"), "{e}");
 }
 
 #[test]
 fn lookup_finds_only_existing_keys() {
     let directory = directory();
     for keys in [1, 16, 17, 5000] {
-        let (one_by_one, batched) = lookup::run(keys, directory.path()).unwrap();
-        assert!(one_by_one > 0.0 && batched > 0.0);
+        let out = out("lookup", &[&keys.to_string(), &directory.path()]);
+        let rates = ["one at a time: ", "batches of 64: "].map(|name| number_after(&out, name));
+        assert!(rates.iter().all(|rate| *rate > 0.0), "{out}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
@@ -286,26 +262,31 @@ fn lookup_finds_only_existing_keys() {
 #[test]
 fn from_tokio_sums_all_records() {
     let directory = directory();
-    for (tasks, reads) in [(1, 1), (10, 30), (30, 10)] {
-        let all = tasks * reads;
-        assert_eq!(from_tokio::run(directory.path(), tasks, reads).unwrap(), (0..all).sum());
+    for (tasks, reads) in [(1u64, 1u64), (10, 30), (30, 10)] {
+        let mut command = with("from_tokio", &[&tasks.to_string(), &reads.to_string()]);
+        command.env("TMPDIR", directory.path());
+        let sum: u64 = (0..tasks * reads).sum();
+        let expected =
+            format!("{tasks} tasks have read {reads} records each: their sum is {sum}\n");
+        let ended = program::run(command);
+        assert_eq!((ended.status, ended.out), (Some(0), expected), "{}", ended.errors);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn crowd_dump_is_complete() {
-    let measured = crowd::run(2_000).unwrap();
+    let out = out("crowd", &[&"2000"]);
     // The receivers, the sender and `main`.
-    assert_eq!(measured.last_dump.fibers.len(), 2_002);
-    assert!(measured.last_dump.silent.is_empty());
-    assert!(measured.received > 0, "the fibers did not run during the dumps");
+    assert!(out.starts_with("2002 fibers on 2 workers, "), "{out}");
+    assert_eq!(number_after(&out, "workers that did not answer the last dump: "), 0.0, "{out}");
+    let received = number_after(&out, "values that the fibers received during a dump: ");
+    assert!(received > 0.0, "the fibers did not run during the dumps: {out}");
 }
 
 #[test]
 fn faults_dump_names_all_three() {
-    let dump = faults::run().unwrap();
-    let text = dump.to_string();
+    let text = out("faults", &[]);
     for name in ["'spinner'", "'forgotten'", "DEADLOCK: 'to the left', 'to the right'"] {
         let other = "DEADLOCK: 'to the right', 'to the left'";
         assert!(

@@ -2,9 +2,9 @@
 //! stacks; gdb also those of a core file. A test without its debugger prints that; without gdb it
 //! fails with `CRINGLE_TOOLS=required`.
 
-#[path = "debugger/damaged.rs"]
 mod damaged;
 
+use crate::program;
 use cringle::runtime::{self, Dump, FiberReport, FiberState};
 use cringle::sync::{Barrier, Mutex, RwLock, Semaphore, mpsc};
 use cringle::{Builder, fiber, time};
@@ -328,18 +328,14 @@ fn gdb_shows_the_locals_of_a_fibers_frame() {
 /// of that moment.
 #[test]
 fn gdb_shows_the_faults_of_the_example() {
-    let programs = std::env::current_exe().unwrap();
-    let example = programs.parent().unwrap().with_file_name("examples").join("faults");
-    if !example.exists() {
-        return eprintln!("skipped: `cargo build --all-features --example faults` has not run");
-    }
     if !has_gdb() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let core = directory.path().join("core");
     let write_core = format!("cringle core {}", core.display());
-    let source = include_str!("../examples/faults.rs");
+    let example = program::path("faults");
+    let source = include_str!("../../examples/faults.rs");
     let line = source.lines().position(|line| line.contains("= runtime::dump()")).unwrap() + 1;
     let stop = format!("break faults.rs:{line}");
     let before = [&*stop, "run"];

@@ -1,6 +1,6 @@
 //! The script for debuggers where something is wrong: damaged memory, full disks, bad arguments.
 
-use crate::{dump_and_stop, gdb, has_gdb, named, part, run_until_stop, with_waiting_fibers};
+use super::{dump_and_stop, gdb, has_gdb, named, part, run_until_stop, with_waiting_fibers};
 use cringle::{Builder, fiber};
 use cringle_testing::child;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ fn gdb_lists_the_other_fibers_when_one_is_damaged() {
     if !has_gdb() {
         return;
     }
-    let source = format!("source {}/tests/debugger/damage.py", env!("CARGO_MANIFEST_DIR"));
+    let source = format!("source {}/tests/examples/debugger/damage.py", env!("CARGO_MANIFEST_DIR"));
     let (text, _) = run_until_stop(gdb(&["run", &source, "kill"]), "--args", &child);
     let answers = part(&text, &source);
     assert!(answers.contains(" damages, 0 wrong answers"), "{text}");

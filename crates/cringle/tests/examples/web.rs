@@ -2,77 +2,48 @@
 
 mod judge;
 
-#[path = "../../examples/web.rs"]
-mod web;
-
-use cringle::net::{Served, Stopper};
-use cringle_testing::{child, disk};
+use crate::program::{self, Server, rest, with};
+use cringle_testing::disk;
 use fastrand::Rng;
 use judge::{Verdict, judge};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-use web::Limits;
+use std::thread;
 
-/// A running server, which is stopped when this is dropped.
+/// A running server, with the directory that it serves.
 struct Running {
-    addr: SocketAddr,
-    stopper: Stopper,
-    thread: Option<JoinHandle<std::io::Result<Served>>>,
+    server: Server,
     _files: tempfile::TempDir,
 }
 
+impl Deref for Running {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
 impl Running {
-    fn start(limits: Limits) -> Running {
+    /// Starts the server with these limits, and with the default for the others.
+    fn start(limits: &[&str]) -> Running {
         let files = disk::directory();
         fill(files.path());
-        let site = files.path().join("site");
-        let (sender, receiver) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            web::run(&site, "127.0.0.1:0", limits, |addr, stopper| {
-                sender.send((addr, stopper)).unwrap()
-            })
-        });
-        let (addr, stopper) = receiver.recv().unwrap();
-        Running { addr, stopper, thread: Some(thread), _files: files }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        // A hanging server fails the test instead of blocking it.
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream
-    }
-
-    /// Sends the bytes, and returns the response up to the end of the connection or a pause.
-    fn exchange(&self, bytes: &[u8]) -> String {
-        let mut stream = self.connect();
-        stream.write_all(bytes).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        rest(&mut stream)
+        let mut command = with("web", &[&files.path().join("site"), &"127.0.0.1:0"]);
+        command.args(limits);
+        Running { server: Server::start(command), _files: files }
     }
 
     fn get(&self, path: &str) -> String {
         self.exchange(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
     }
 
-    fn stop(mut self) -> Served {
-        self.stopper.stop();
-        self.thread.take().unwrap().join().unwrap().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stopper.stop();
-        if let Some(thread) = self.thread.take() {
-            let ended = thread.join();
-            assert!(thread::panicking() || matches!(ended, Ok(Ok(_))), "{ended:?}");
-        }
+    /// Stops the server, and returns the counters that it prints.
+    fn stop(self) -> String {
+        self.server.stop()
     }
 }
 
@@ -92,25 +63,17 @@ fn large() -> Vec<u8> {
     disk::pattern(3_000_001)
 }
 
-fn rest(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 fn statuses(text: &str) -> Vec<u16> {
     let after = |part: &str| part[..3].parse().unwrap();
     text.split("HTTP/1.1 ").skip(1).map(after).collect()
 }
 
-/// A generous timeout, but a short one where the server waits.
-fn quick() -> Limits {
-    Limits { request: Duration::from_millis(300), ..Limits::default() }
-}
+/// A short limit, where the server waits for it.
+const QUICK: &str = "request_ms=300";
 
 #[test]
 fn only_files_of_the_directory_are_served() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     assert!(server.get("/").ends_with("\r\n\r\n<p>home"));
     assert!(server.get("/?query").ends_with("\r\n\r\n<p>home"));
     assert!(server.get("/a%20file").ends_with("with a blank"));
@@ -140,7 +103,7 @@ fn only_files_of_the_directory_are_served() {
 
 #[test]
 fn head_omits_the_body_and_other_methods_fail() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let answer =
         server.exchange(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /no HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(statuses(&answer), [200, 404]);
@@ -151,7 +114,7 @@ fn head_omits_the_body_and_other_methods_fail() {
 
 #[test]
 fn requests_may_arrive_pipelined_or_byte_by_byte() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let all = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n\
         12345GET /nothing HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\nGET / ";
     let expected = [200, 200, 404, 200];
@@ -165,7 +128,7 @@ fn requests_may_arrive_pipelined_or_byte_by_byte() {
 
 #[test]
 fn connection_persists_until_one_side_closes() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     for (head, lasts) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
         ("GET / HTTP/1.1\r\nHost: a\r\nConnection: foo, close\r\n\r\n", false),
@@ -179,7 +142,7 @@ fn connection_persists_until_one_side_closes() {
 
 #[test]
 fn chunks_form_one_body() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let post = |body: &str| {
         let head = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         server.exchange(format!("{head}{body}GET / HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
@@ -193,7 +156,7 @@ fn chunks_form_one_body() {
 
 #[test]
 fn expect_header_gets_a_continue_response() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let mut stream = server.connect();
     let head =
         "POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
@@ -211,7 +174,7 @@ fn expect_header_gets_a_continue_response() {
 
 #[test]
 fn ambiguous_framing_is_refused() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     for headers in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
         "Content-Length: 3\r\nContent-Length: 4\r\n",
@@ -235,7 +198,7 @@ const TAIL: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 /// Requests that parsers read differently: the first response refuses them, and no other follows.
 #[test]
 fn ambiguous_requests_are_refused() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let chunked = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunked = |body: &str| format!("{chunked}{body}");
     let with = |fields: &str| format!("POST /length HTTP/1.1\r\nHost: a\r\n{fields}\r\n0\r\n\r\n");
@@ -326,7 +289,7 @@ fn ambiguous_requests_are_refused() {
 
 #[test]
 fn unusual_but_valid_requests_are_answered() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let chunked = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     for case in [
         format!("{chunked}000000000000000000003 ;a=\"b\"; c\r\nabc\r\n000\r\nx: y\r\n\r\n"),
@@ -376,7 +339,7 @@ fn mutated_requests_are_handled_per_standard() {
         "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0a\r\n0123456789\r\n0\r\n\r\n",
     ];
     let count = std::env::var("CRINGLE_REQUESTS").map_or(300, |count| count.parse().unwrap());
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let mut seen = [0; 3];
     for seed in 0..count {
         let mut rng = Rng::with_seed(seed);
@@ -425,7 +388,7 @@ fn mutated_requests_are_handled_per_standard() {
 
 #[test]
 fn oversized_requests_are_refused_with_a_response() {
-    let server = Running::start(Limits { body_bytes: 1000, ..Limits::default() });
+    let server = Running::start(&["body_bytes=1000"]);
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nLong: {}\r\n\r\n", "x".repeat(100_000));
     assert_eq!(statuses(&server.exchange(long.as_bytes())), [431]);
     let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(100));
@@ -443,7 +406,7 @@ fn oversized_requests_are_refused_with_a_response() {
 
 #[test]
 fn slow_clients_get_a_timeout_response() {
-    let server = Running::start(quick());
+    let server = Running::start(&[QUICK]);
     for begun in [
         "G",
         "GET / HTTP/1.1\r\nHost:",
@@ -458,7 +421,7 @@ fn slow_clients_get_a_timeout_response() {
 
 #[test]
 fn silent_clients_are_closed_without_a_response() {
-    let server = Running::start(Limits { idle: Duration::from_millis(50), ..quick() });
+    let server = Running::start(&[QUICK, "idle_ms=50"]);
     assert_eq!(rest(&mut server.connect()), "");
     let mut stream = server.connect();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -467,40 +430,39 @@ fn silent_clients_are_closed_without_a_response() {
 
 #[test]
 fn closed_peer_affects_no_other_connection() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     for bytes in [&b""[..], b"GET /", b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"] {
         server.connect().write_all(bytes).unwrap();
     }
     assert_eq!(statuses(&server.exchange(b"GET / HTT")), [400]);
     assert_eq!(statuses(&server.get("/")), [200]);
     let served = server.stop();
+    let connections: u64 = served.split(' ').next().unwrap().parse().unwrap();
     // A worker that had no time until the stop has accepted none of the closed ones.
-    assert!((2..=5).contains(&served.connections) && served.panicked == 0, "{served:?}");
+    assert!((2..=5).contains(&connections) && served.contains(" 0 panicked, "), "{served}");
 }
 
 #[test]
 fn requests_in_progress_are_answered_after_a_stop() {
-    let server = Running::start(Limits::default());
+    let mut server = Running::start(&[]);
     let mut stream = server.connect();
     stream.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").unwrap();
     stream.read_exact(&mut [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()]).unwrap();
-    let (addr, stopper) = (server.addr, server.stopper.clone());
-    stopper.stop();
+    server.server.signal();
     // The server has received the signal when it refuses connections.
-    while TcpStream::connect(addr).is_ok() {
+    while TcpStream::connect(server.addr).is_ok() {
         thread::yield_now();
     }
     stream.write_all(b"hi").unwrap();
     let answer = rest(&mut stream);
     assert!(answer.ends_with("\r\n\r\n2") && answer.contains("Connection: close"), "{answer}");
     let served = server.stop();
-    assert_eq!((served.cut_off, served.failed), (0, 0), "{served:?}");
+    assert!(served.contains(" 0 failed, ") && served.ends_with(" 0 cut off"), "{served}");
 }
 
 /// A client that has received a response and keeps its connection.
-fn keeps(addr: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+fn keeps(server: &Server) -> TcpStream {
+    let mut stream = server.connect();
     stream.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
@@ -512,8 +474,8 @@ fn keeps(addr: SocketAddr) -> TcpStream {
 }
 
 /// A client whose request has started: the server waits for its body.
-fn begins(addr: SocketAddr) -> TcpStream {
-    let mut stream = keeps(addr);
+fn begins(server: &Server) -> TcpStream {
+    let mut stream = keeps(server);
     let head =
         "POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -521,52 +483,45 @@ fn begins(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A grace period so long that the test fails if it is used.
-fn endless() -> Limits {
-    let long = Duration::from_secs(3600);
-    Limits { idle: long, request: long, grace: long, ..Limits::default() }
-}
+/// Limits so long that the test fails if one is used.
+const ENDLESS: [&str; 3] = ["idle_ms=3600000", "request_ms=3600000", "grace_ms=3600000"];
 
 #[test]
 fn stop_ends_idle_connections_and_answers_requests() {
-    let server = Running::start(endless());
-    let (kept, mut asks) = ([(); 3].map(|()| keeps(server.addr)), begins(server.addr));
-    server.stopper.stop();
+    let mut server = Running::start(&ENDLESS);
+    let (kept, mut asks) = ([(); 3].map(|()| keeps(&server)), begins(&server));
+    server.server.signal();
     kept.into_iter().for_each(|mut stream| assert_eq!(rest(&mut stream), ""));
     asks.write_all(b"hi").unwrap();
     assert!(rest(&mut asks).ends_with("\r\n\r\n2"));
-    let served = server.stop();
-    assert_eq!((served.connections, served.cut_off, served.failed), (4, 0, 0), "{served:?}");
+    assert_eq!(server.stop(), "4 connections, 0 failed, 0 panicked, 0 cut off");
 }
 
 #[test]
 fn interrupt_ends_the_program_gracefully() {
-    const TEST: &str = "interrupt_ends_the_program_gracefully";
-    let Some(mut command) = child::command(TEST) else {
-        let files = disk::directory();
-        fill(files.path());
-        let say = |addr, _| eprintln!("listens at {addr}");
-        let served = web::run(&files.path().join("site"), "127.0.0.1:0", endless(), say).unwrap();
-        assert_eq!((served.connections, served.cut_off, served.failed), (2, 0, 0), "{served:?}");
-        return;
-    };
-    let mut program = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let line = lines.find(|line| line.contains("listens at ")).expect("it says where");
-    let addr = line.rsplit(' ').next().unwrap().parse().unwrap();
-    let (mut kept, mut asks) = (keeps(addr), begins(addr));
-    // SAFETY: no pointers; the child has not been waited for.
-    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
-    assert_eq!(rest(&mut kept), "");
-    asks.write_all(b"hi").unwrap();
-    assert!(rest(&mut asks).ends_with("\r\n\r\n2"));
-    let said: Vec<String> = lines.collect();
-    assert_eq!(program.wait().unwrap().code(), Some(0), "{said:?}");
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut server = Running::start(&ENDLESS);
+        server.server.signal = Some(signal);
+        let (mut kept, mut asks) = (keeps(&server), begins(&server));
+        server.server.signal();
+        assert_eq!(rest(&mut kept), "");
+        asks.write_all(b"hi").unwrap();
+        assert!(rest(&mut asks).ends_with("\r\n\r\n2"));
+        assert_eq!(server.stop(), "2 connections, 0 failed, 0 panicked, 0 cut off");
+    }
+}
+
+#[test]
+fn unknown_limit_is_refused_with_the_usage() {
+    for wrong in ["fast", "request_ms=", "request_ms=-1", "speed=1"] {
+        let error = program::error("web", &[&".", &"127.0.0.1:0", &wrong]);
+        assert!(error.contains(&format!("{wrong}: no limit; usage: web ")), "{error}");
+    }
 }
 
 #[test]
 fn curl_accepts_the_responses() {
-    let server = Running::start(Limits::default());
+    let server = Running::start(&[]);
     let url = format!("http://{}", server.addr);
     let curl = |arguments: &[&str]| {
         Command::new("curl").args(["-sS", "--max-time", "30"]).args(arguments).output()

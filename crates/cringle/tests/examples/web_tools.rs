@@ -1,25 +1,16 @@
 //! The web server of `examples/`, tested with `curl`, `wrk`, `ab` and `h2load`. A test without its
 //! tool prints that; with `CRINGLE_TOOLS=required` it fails.
 
-#[path = "../examples/web.rs"]
-mod web;
-
-use cringle::net::{Served, Stopper};
+use crate::program::{Server, with};
 use cringle_testing::disk;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-use web::Limits;
 
 const LARGE: usize = 40_000_003;
 
-/// A running server, which is stopped when this is dropped.
+/// A running server, with the directory that it serves.
 struct Running {
-    addr: SocketAddr,
-    stopper: Stopper,
-    thread: Option<JoinHandle<std::io::Result<Served>>>,
+    server: Server,
     files: tempfile::TempDir,
 }
 
@@ -29,31 +20,16 @@ impl Running {
         std::fs::write(files.path().join("index.html"), "<p>home").unwrap();
         std::fs::write(files.path().join("large"), disk::pattern(LARGE)).unwrap();
         std::fs::write(files.path().join("body"), disk::pattern(900_001)).unwrap();
-        let site: PathBuf = files.path().into();
-        let (sender, receiver) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            web::run(&site, "127.0.0.1:0", Limits::default(), |addr, stopper| {
-                sender.send((addr, stopper)).unwrap()
-            })
-        });
-        let (addr, stopper) = receiver.recv().unwrap();
-        Running { addr, stopper, thread: Some(thread), files }
+        let server = Server::start(with("web", &[&files.path(), &"127.0.0.1:0"]));
+        Running { server, files }
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.addr)
+        format!("http://{}{path}", self.server.addr)
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stopper.stop();
-        let ended = self.thread.take().map(JoinHandle::join);
-        assert!(thread::panicking() || matches!(ended, Some(Ok(Ok(_)))), "{ended:?}");
     }
 }
 

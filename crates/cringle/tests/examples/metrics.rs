@@ -1,22 +1,19 @@
 //! The library's example `metrics` serves the counters in the format of Prometheus.
 
+<<<<<<<< HEAD:ecosystem/crates/tests/metrics.rs
 #[path = "../../../crates/cringle/examples/metrics.rs"]
 mod metrics;
 
 use cringle::net::{Server, TcpStream};
 use cringle::{Builder, fiber, runtime};
+========
+use crate::program::{Server, with};
+>>>>>>>> dc93f472 (Tests: the examples run as the programs that they are):crates/cringle/tests/examples/metrics.rs
 use prometheus_parse::{Sample, Scrape, Value};
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::TcpStream;
 
-fn request(address: SocketAddr, text: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(text.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
+const GET: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
 fn parse(body: &str) -> Scrape {
     Scrape::parse(body.lines().map(|line| Ok(line.to_owned()))).unwrap()
@@ -32,56 +29,47 @@ fn numbers(scrape: &Scrape, metric: &str, label: &str) -> BTreeMap<String, u64> 
     samples.map(|sample| (sample.labels[label].to_owned(), number(sample))).collect()
 }
 
+fn sum(scrape: &Scrape, name: &str) -> u64 {
+    numbers(scrape, name, "worker").values().sum()
+}
+
+/// Checks the form of an answer, and returns its samples.
+fn scrape_of(answer: &str) -> Scrape {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    check_headers(body);
+    parse(body)
+}
+
 #[test]
 fn scrape_agrees_with_counters() {
-    let scrapes = Builder::new()
-        .workers(2)
-        .run(|| {
-            let server = Server::bind("127.0.0.1:0").unwrap();
-            let (address, stopper) = (server.local_addr().unwrap(), server.stopper());
-            fiber::scope(|s| {
-                let serves = s.spawn_local(|| server.run(|stream, _| metrics::answer(stream)));
-                let fibers: Vec<_> = (0..50).map(|_| s.spawn_local(fiber::park)).collect();
-                let get = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
-                let answers = [request(address, get), request(address, get)];
-                let stats = runtime::stats().unwrap().total();
-                assert!(request(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-                assert!(
-                    request(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 ")
-                );
-                stopper.stop();
-                serves.join().unwrap().unwrap();
-                fibers.iter().for_each(|fiber| fiber.thread().unpark());
-                (answers, stats)
-            })
-        })
-        .unwrap();
-    let (answers, later) = scrapes;
-    let bodies = answers.each_ref().map(|answer| {
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("version=0.0.4"),
-            "{head}"
-        );
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
-        body
-    });
-    for body in bodies {
-        check_headers(body);
+    let server = Server::start_endless(with("metrics", &[&"127.0.0.1:0"]));
+    let request = |text: &str| server.exchange(text.as_bytes());
+    // The fiber of a connection waits for its request, and gives up after some time.
+    let mut silent: Vec<TcpStream> = Vec::new();
+    while sum(&scrape_of(&request(GET)), "cringle_fibers_waiting") < 50 {
+        silent.push(server.connect());
+        assert!(silent.len() < 5_000, "no fiber of {} connections waits", silent.len());
     }
-    let [first, second] = bodies.map(parse);
-    let sum = |scrape: &Scrape, name: &str| numbers(scrape, name, "worker").values().sum::<u64>();
-    for scrape in [&first, &second] {
-        assert_eq!(numbers(scrape, "cringle_turns_total", "worker").len(), 2);
-        assert!(sum(scrape, "cringle_fibers_waiting") >= 50);
+    let scrapes = [(); 3].map(|()| scrape_of(&request(GET)));
+    assert!(request("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(request("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    let [first, second, third] = &scrapes;
+    let workers = std::thread::available_parallelism().unwrap().get();
+    for scrape in &scrapes {
+        assert_eq!(numbers(scrape, "cringle_turns_total", "worker").len(), workers);
         assert!(sum(scrape, "cringle_stacks_high_water") >= 51);
         assert_eq!(numbers(scrape, "cringle_pool_queue", "pool")["unblock"], 0);
     }
-    for (name, now) in
-        [("cringle_fibers_started_total", later.started), ("cringle_enters_total", later.enters)]
-    {
-        let (first, second) = (sum(&first, name), sum(&second, name));
-        assert!(0 < first && first < second && second <= now, "{name}: {first}, {second}, {now}");
+    // Each answer above was written by a fiber of its own.
+    assert!(sum(first, "cringle_fibers_started_total") >= silent.len() as u64 + 2);
+    for name in ["cringle_fibers_started_total", "cringle_enters_total"] {
+        let [first, second, third] = [first, second, third].map(|scrape| sum(scrape, name));
+        assert!(
+            0 < first && first < second && second < third,
+            "{name}: {first}, {second}, {third}"
+        );
     }
     let histograms: Vec<_> = second
         .samples
@@ -91,7 +79,7 @@ fn scrape_agrees_with_counters() {
             _ => None,
         })
         .collect();
-    assert_eq!(histograms.len(), 2, "one for each worker");
+    assert_eq!(histograms.len(), workers, "one for each worker");
     for buckets in histograms {
         assert!(
             buckets.is_sorted_by_key(|bucket| bucket.count as u64),
