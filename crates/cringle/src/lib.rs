@@ -140,9 +140,6 @@ fn start_from_environment() -> std::io::Result<()> {
     signal::dump_from_environment()
 }
 
-#[cfg(doctest)]
-mod compile_fail;
-
 /// The README and the chapters of the book: their programs are compiled and run as doctests. Those
 /// on tokio and on other crates are tested by `ecosystem/crates`, which has those crates.
 #[cfg(doctest)]

@@ -68,8 +68,6 @@ mod rwlock;
 mod semaphore;
 pub(crate) mod shared_run;
 mod unsent;
-#[cfg(doctest)]
-pub mod variance;
 mod wait_group;
 mod wait_queue;
 pub mod watch;

@@ -5,6 +5,7 @@ mod debugger;
 mod kv;
 mod metrics;
 mod program;
+mod rejected;
 mod small;
 mod web;
 mod web_tools;

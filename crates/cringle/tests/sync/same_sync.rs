@@ -200,7 +200,8 @@ same::programs! {
     }
 }
 
-// Programs that compile with std's types. `src/sync/variance.rs` has those that must not compile.
+// Programs that compile with std's types. `tests/examples/rejected/variance.rs` has those
+// that must not.
 mod borrowed {
     use super::*;
     same::programs! {
