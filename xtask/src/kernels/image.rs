@@ -17,6 +17,9 @@ const WITHOUT_RINGS: &str = include_str!("without-rings.sh");
 /// The size of the disk, whose file is sparse.
 const DISK_MIB: u32 = 6 << 10;
 
+const DIRECTORIES: [&str; 11] =
+    ["bin", "etc", "dev", "proc", "sys", "tmp", "run", "root", "tests", "examples", "plain"];
+
 const FILES: [(&str, &str); 4] = [
     ("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"),
     ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
@@ -34,7 +37,7 @@ pub(super) struct Disks {
 /// Makes both disks below `work`.
 pub(super) fn make(work: &Path, suite: &Suite, args: &Args) -> Result<Disks> {
     let root = work.join("root");
-    for name in ["bin", "etc", "dev", "proc", "sys", "tmp", "run", "root", "tests", "plain"] {
+    for name in DIRECTORIES {
         fs::create_dir_all(root.join(name))?;
     }
     for (name, text) in FILES {
@@ -74,6 +77,12 @@ fn programs(root: &Path, suite: &Suite) -> Result<()> {
     for test in &suite.binaries {
         strip(&test.path, &root.join("tests").join(&test.name))?;
         shared.extend(libraries(&test.path)?);
+    }
+    for example in &suite.examples {
+        let name = example.file_name().ok_or("an example without a name")?;
+        // The test binary looks for them beside its own directory.
+        strip(example, &root.join("examples").join(name))?;
+        shared.extend(libraries(example)?);
     }
     for library in shared {
         let to = root.join(library.strip_prefix("/")?);

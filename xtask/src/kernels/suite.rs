@@ -7,6 +7,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The features of the library with which its tests run.
+const FEATURES: &str = "sim,raw";
+
 /// What runs in the machine.
 pub(super) struct Suite {
     pub(super) target_directory: PathBuf,
@@ -20,6 +23,8 @@ pub(super) struct Suite {
     pub(super) steps: Vec<Step>,
     /// The `cringle` command, and the example `driver`.
     pub(super) programs: Vec<PathBuf>,
+    /// The library's examples, if their tests run.
+    pub(super) examples: Vec<PathBuf>,
 }
 
 /// A test binary.
@@ -44,6 +49,10 @@ pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Su
     };
     let mut programs = cargo("build", target);
     programs.args(["--package", COMMAND, "--bins", "--package", LIBRARY, "--example", "driver"]);
+    let examples = match binaries.iter().any(|it| it.name == file_name(LIBRARY, "examples")) {
+        true => examples(target)?,
+        false => Vec::new(),
+    };
     let mut describe = Command::new("git");
     describe.args(["-C", root, "describe", "--always", "--dirty", "--exclude=*"]);
     Ok(Suite {
@@ -53,7 +62,15 @@ pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Su
         binaries,
         steps,
         programs: executables(&mut programs)?.into_iter().map(|(_, path)| path).collect(),
+        examples,
     })
+}
+
+/// Builds the library's examples, which its test binary of that name runs.
+fn examples(target: Option<&str>) -> Result<Vec<PathBuf>> {
+    let mut command = cargo("build", target);
+    command.args(["--package", LIBRARY, "--features", FEATURES, "--examples"]);
+    Ok(executables(&mut command)?.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Builds the binaries of the named steps and returns these steps in the order of the names; all
@@ -92,7 +109,7 @@ fn built(
     let mut command = cargo("test", target);
     command.args(["--no-run", "--package", package]);
     if package == LIBRARY {
-        command.args(["--features", "sim,raw"]);
+        command.args(["--features", FEATURES]);
     }
     match only {
         None => command.args(["--lib", "--tests"]),

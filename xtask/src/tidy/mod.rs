@@ -6,6 +6,7 @@
 
 mod book;
 mod calls;
+mod doctests;
 mod examples;
 mod exceptions;
 mod functions;
@@ -66,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         calls::check(source, &exceptions, &mut findings);
     }
     rooms::check(&sources, &mut findings)?;
+    doctests::check(&sources, &mut findings)?;
     book::check(args.copies, &mut findings)?;
     if args.examples {
         examples::check(&mut findings)?;
