@@ -23,8 +23,8 @@ pub(crate) fn path(name: &str) -> PathBuf {
     path
 }
 
-/// Returns a file that has changed since the program was built, by the list that cargo writes beside
-/// the program. A program without its list was copied, for example to another machine.
+/// Returns a file that has changed since the program was built, by the list that cargo writes
+/// beside the program. A program without its list was copied, for example to another machine.
 fn newer_source(program: &Path) -> Option<String> {
     let time = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
     let list = std::fs::read_to_string(program.with_extension("d")).ok()?;
@@ -50,7 +50,7 @@ pub(crate) fn command(name: &str) -> Command {
         }
         Ok(())
     };
-    // SAFETY: both calls are async-signal-safe, so the child may make them between `fork` and `exec`.
+    // SAFETY: both calls are async-signal-safe: the child may make them between `fork` and `exec`.
     unsafe { command.pre_exec(end_with_parent) };
     command
 }

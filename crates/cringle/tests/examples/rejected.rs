@@ -36,8 +36,8 @@ use Error::{Code, Message};
 const TOO_SHORT: Error = Message("lifetime may not live long enough");
 
 impl Error {
-    /// Whether the error is found before borrows are checked. A file with such errors is not checked
-    /// further.
+    /// Whether the error is found before borrows are checked. A file with such errors is not
+    /// checked further.
     fn is_of_types(self) -> bool {
         matches!(self, Code("E0277" | "E0282" | "E0308"))
     }
@@ -121,8 +121,8 @@ fn compile(
     rustc.output().unwrap()
 }
 
-/// The library of which this program was made. The accepted programs have been compiled with it, and
-/// run.
+/// The library of which this program was made. The accepted programs have been compiled with it,
+/// and run.
 ///
 /// The directory may have the library with other features, or of other builds. The right one is
 /// recognised by an identity that the compiler computes from the metadata of the crate, which cargo

@@ -1,5 +1,5 @@
-//! Programs about what may leave a fiber, its worker, or a scope. [`super::variance`] has those about
-//! the lifetimes of types.
+//! Programs about what may leave a fiber, its worker, or a scope. [`super::variance`] has those
+//! about the lifetimes of types.
 
 use super::{Code, Group, TOO_SHORT};
 
@@ -231,7 +231,7 @@ cringle::run(|| {
             ),
         ],
     },
-    // A scope's fiber may borrow from outside the scope, not from the closure of an inner `protect`.
+    // A scope's fiber may borrow from outside the scope, not from an inner closure of `protect`.
     Group {
         name: "borrow from protect",
         accepted: r#"

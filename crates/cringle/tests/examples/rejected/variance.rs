@@ -43,7 +43,8 @@ const OUTLIVED: &[(&str, &str)] = &[
     ("in_a_channel", "it = sync::mpsc::channel(); it.0.send(Looks(&text)).ok();"),
 ];
 
-/// Returns the programs that must compile, or those that must not, each for std and for the library:
+/// Returns the programs that must compile, or those that must not, each for std and for the
+/// library:
 /// the name, the error and the text.
 pub(super) fn programs(accepted: bool) -> Vec<(String, Error, String)> {
     let (life, order) = if accepted {
