@@ -2,7 +2,9 @@
 
 #[cfg(test)]
 mod book;
+mod checks;
 mod kernels;
+mod land;
 mod long;
 mod suite;
 mod switches;
@@ -24,7 +26,9 @@ struct Cli {
 enum Task {
     /// Run the tests of the library on other kernels, in virtual machines
     Kernels(kernels::Args),
-    /// Run the test suite's generators with their full counts, for hours
+    /// Check a change before it lands
+    Land(land::Args),
+    /// Run the checks that take minutes or hours: other targets, sanitizers, the full generators
     Long(long::Args),
     /// Build all tests, and run their programs side by side
     Test(suite::Args),
@@ -37,6 +41,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Kernels(args) => kernels::run(&args),
+        Task::Land(args) => land::run(&args),
         Task::Long(args) => long::run(&args),
         Task::Test(args) => suite::run(&args),
         Task::Tidy(args) => tidy::run(&args),

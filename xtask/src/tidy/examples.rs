@@ -7,7 +7,7 @@
 //! type.
 
 use super::Finding;
-use super::sources::root;
+use super::sources::{documentation, root};
 use crate::Result;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -17,13 +17,13 @@ use std::process::Command;
 /// C. The other published crates are parts of the command.)
 const LIBRARIES: [&str; 4] = ["cringle", "cringle-cp", "cringle-interpose", "cringle-object-store"];
 
-/// Has rustdoc write its JSON, an unstable format, and looks for items without an example.
+/// Has rustdoc write its JSON, an unstable format, and looks for items without an example. cargo's
+/// options are those of the landing's step `docs`, so that both use the same compiled dependencies.
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["doc", "--no-deps", "--lib", "--all-features", "--target-dir", "target/tidy"]);
-    cargo.args(LIBRARIES.iter().flat_map(|library| ["-p", library])).current_dir(root());
+    cargo.args(["doc", "--workspace", "--no-deps", "--all-features"]).current_dir(root());
     cargo
-        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTDOC", root().join(".ci/rustdoc").canonicalize()?)
         .env("RUSTDOCFLAGS", "-Zunstable-options --output-format json");
     let output = cargo.output()?;
     if !output.status.success() {
@@ -31,9 +31,9 @@ pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
         return Err(format!("cargo doc failed:\n{text}").into());
     }
     for library in LIBRARIES {
-        let path = root().join(format!("target/tidy/doc/{}.json", library.replace('-', "_")));
-        let documentation = serde_json::from_slice(&std::fs::read(&path)?)?;
-        let missing = missing(&documentation)
+        let path = documentation().join(format!("{}.json", library.replace('-', "_")));
+        let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let missing = missing(&serde_json::from_slice(&text)?)
             .ok_or_else(|| format!("{}: rustdoc's JSON has another form", path.display()))?;
         findings.extend(missing);
     }

@@ -1,15 +1,14 @@
 //! The rendered documentation names no invariant: their numbers are for readers of the source.
 
 use super::Finding;
-use super::sources::root;
+use super::sources::{documentation, root};
 use crate::Result;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Checks the documentation of the published libraries, which `cargo doc` has written.
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let documentation = target.unwrap_or_else(|| root().join("target")).join("doc");
+    let documentation = documentation();
     for library in published()? {
         let mut pages = Vec::new();
         let directory = documentation.join(&library);

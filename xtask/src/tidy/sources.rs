@@ -27,6 +27,12 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Where `cargo doc` writes the documentation.
+pub(super) fn documentation() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target.unwrap_or_else(|| root().join("target")).join("doc")
+}
+
 pub(super) fn all() -> Result<Vec<Source>> {
     let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output()?;
     if !listed.status.success() {

@@ -1,7 +1,7 @@
 //! The page of `--html` in a real browser: on a wide screen and on a telephone, in light and in
 //! dark colours.
 //!
-//! Without Chromium the tests are skipped; with `CRINGLE_BROWSER=required`, which `.ci/run` sets,
+//! Without Chromium the tests are skipped; with `CRINGLE_BROWSER=required` (the check `browser`),
 //! they fail. The pictures stay in the target directory.
 
 mod chromium;

@@ -1,0 +1,407 @@
+//! What takes too long for every commit: other targets, optimised builds, sanitizers, the packages,
+//! and the generators of the suite with their full counts, of which each commit draws a sample.
+//!
+//! No job takes longer than two hours on two cores, so that a session of work can have it run.
+
+use super::Check;
+
+/// A job that only says how the library's tests run.
+const LIBRARY: Check = Check {
+    command: "cargo test -p cringle --all-features --tests",
+    packages: &["cringle"],
+    minutes: 8,
+    ..Check::NONE
+};
+/// Misbehaving code, and cancels.
+const FOREIGN_AND_SOAK: &str = "cargo test --release -p cringle --all-features --test foreign --test foreign_code; \
+     cargo test --release -p cringle --all-features --test memory soak";
+/// A job of random programs in the simulation.
+const SIMULATION: Check =
+    Check { packages: &["cringle-fuzz"], paths: &["crates/cringle-cli/src"], ..Check::NONE };
+/// A job of copies that are generated.
+const COPIES: Check = Check {
+    packages: &["cringle-cp", "cringle-testing"],
+    paths: &["crates/cringle-cli"],
+    ..Check::NONE
+};
+/// A job of unmodified crates, all of them.
+const INTERPOSED: Check = Check {
+    command: "cd ecosystem; cargo test -p cringle-ecosystem-interposed -- \
+              --nocapture --test-threads 1",
+    packages: &["cringle-ecosystem-interposed"],
+    paths: &["ecosystem/.cargo"],
+    minutes: 15,
+    ..Check::NONE
+};
+
+pub(crate) static CHECKS: &[Check] = &[
+    // The library and its packages, as others get them.
+    Check {
+        name: "dependencies",
+        about: "licences and sources of the dependencies",
+        command: "cargo deny --offline --workspace check bans licenses sources",
+        paths: &["Cargo.toml", "Cargo.lock", "deny.toml"],
+        needs: &["cargo-deny"],
+        ..Check::NONE
+    },
+    Check {
+        name: "semver",
+        about: "the public API, against that of the commit in .ci/api-baseline",
+        command: "baseline=$(cat .ci/api-baseline); git cat-file -e \"$baseline^{commit}\"; \
+                  cargo semver-checks -p cringle --all-features --baseline-rev \"$baseline\" \
+                  --release-type minor",
+        packages: &["cringle"],
+        paths: &[".ci/api-baseline"],
+        needs: &["cargo-semver-checks"],
+        minutes: 3,
+        ..Check::NONE
+    },
+    Check {
+        name: "packages",
+        about: "what a registry would be given is whole, and compiles by itself",
+        command: ".ci/packages",
+        paths: &["Cargo.toml", "Cargo.lock", "crates", ".ci/packages"],
+        minutes: 6,
+        ..Check::NONE
+    },
+    Check {
+        name: "capi",
+        about: "the C library, as cargo-c installs it",
+        command: ".ci/capi",
+        packages: &["cringle-c"],
+        paths: &[".ci/capi", "docs/book/src/c.md"],
+        needs: &["cargo-cinstall", "cc", "pkg-config"],
+        minutes: 4,
+        ..Check::NONE
+    },
+    Check {
+        name: "aarch64",
+        about: "the library compiles for aarch64",
+        command: "rustup target add aarch64-unknown-linux-gnu || exit 77; \
+                  cargo check -p cringle --all-features --target aarch64-unknown-linux-gnu",
+        packages: &["cringle"],
+        needs: &["rustup"],
+        minutes: 1,
+        ..Check::NONE
+    },
+    Check {
+        name: "musl",
+        about: "tests compile with musl's libc; the static command is static, and works",
+        command: "target=$(uname -m)-unknown-linux-musl; rustup target add $target || exit 77; \
+                  cargo check -p cringle -p cringle-cli --features cringle/sim,cringle/raw \
+                  --tests --target $target; cargo build -p cringle-cli --target $target; \
+                  .ci/static \"${CARGO_TARGET_DIR:-target}/$target/debug/cringle\"",
+        packages: &["cringle", "cringle-cli"],
+        paths: &[".ci/static"],
+        needs: &["rustup"],
+        minutes: 4,
+        ..Check::NONE
+    },
+    Check {
+        name: "switches",
+        about: "the machine code of the switch to a fiber's stack, with each link-time optimisation",
+        command: "cargo xtask switches",
+        packages: &["cringle"],
+        paths: &["xtask/src/switches.rs"],
+        needs: &["objdump"],
+        minutes: 3,
+        ..Check::NONE
+    },
+    // The library's tests in other ways.
+    Check {
+        name: "epoll-all",
+        about: "the tests of the library on epoll, all of them",
+        environment: &[("CRINGLE_DRIVER", "epoll")],
+        ..LIBRARY
+    },
+    Check {
+        name: "private-all",
+        about: "the tests of the library with private thread-locals, and the documentation's",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private")],
+        command: "cargo test -p cringle --all-features",
+        ..LIBRARY
+    },
+    Check {
+        name: "private-epoll",
+        about: "the same on epoll, but the documentation's examples of rings",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_DRIVER", "epoll")],
+        ..LIBRARY
+    },
+    Check {
+        name: "restless",
+        about: "the tests of the library with fibers that move at every chance",
+        environment: &[("CRINGLE_BALANCE", "restless")],
+        ..LIBRARY
+    },
+    Check {
+        name: "restless-epoll",
+        about: "the same on epoll",
+        environment: &[("CRINGLE_BALANCE", "restless"), ("CRINGLE_DRIVER", "epoll")],
+        ..LIBRARY
+    },
+    Check {
+        name: "optimised",
+        about: "unwinding and foreign code, with an optimised library: the optimiser merges frames",
+        command: "cargo test --config .ci/optimized.toml -p cringle --all-features \
+                  --test foreign_code --test foreign",
+        ..LIBRARY
+    },
+    Check {
+        name: "foreign",
+        about: "destructors, hooks, subscribers and callbacks that misbehave, all optimised",
+        command: "cargo test --release -p cringle --all-features --test foreign --test foreign_code",
+        ..LIBRARY
+    },
+    Check {
+        name: "foreign-abort",
+        about: "the same with panics that abort",
+        environment: &[("RUSTFLAGS", "-Cpanic=abort")],
+        command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/abort -p cringle \
+                  --all-features --test foreign",
+        minutes: 4,
+        ..LIBRARY
+    },
+    Check {
+        name: "asan",
+        about: "the same, teardown and unwinding under AddressSanitizer",
+        environment: &[
+            ("RUSTC_BOOTSTRAP", "1"),
+            (
+                "RUSTFLAGS",
+                // Without the sanitizer's constructors: with them, a codegen unit that has only
+                // assembly (as corosensei's) would have no unwind tables, and no backtrace could
+                // pass it.
+                "-Zsanitizer=address -Cllvm-args=-asan-constructor-kind=none --cfg cringle_sanitizer",
+            ),
+            ("ASAN_OPTIONS", "detect_leaks=0"),
+        ],
+        command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan -p cringle \
+                  --all-features --test fiber --test foreign_code --test foreign",
+        minutes: 10,
+        ..LIBRARY
+    },
+    Check {
+        name: "private-foreign",
+        about: "code that misbehaves, and a million cancels, optimised, with private thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_SOAK_CANCELS", "1000000")],
+        command: FOREIGN_AND_SOAK,
+        minutes: 15,
+        ..LIBRARY
+    },
+    Check {
+        name: "restless-foreign",
+        about: "the same with fibers that move",
+        environment: &[("CRINGLE_BALANCE", "restless"), ("CRINGLE_SOAK_CANCELS", "1000000")],
+        command: FOREIGN_AND_SOAK,
+        minutes: 15,
+        ..LIBRARY
+    },
+    Check {
+        name: "scale",
+        about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
+        environment: &[("CRINGLE_FULL", "1")],
+        command: "cargo test --release -p cringle --all-features \
+                  --test memory --test fs --test children --test thread_locals",
+        minutes: 20,
+        ..LIBRARY
+    },
+    Check {
+        name: "debugger",
+        about: "gdb lists 10,000 fibers; the log has the seconds",
+        environment: &[("CRINGLE_FULL", "1")],
+        command: "cargo build -p cringle --all-features --examples; \
+                  cargo test -p cringle --all-features --test examples debugger -- --nocapture",
+        needs: &["gdb"],
+        minutes: 6,
+        ..LIBRARY
+    },
+    // Generated programs.
+    Check {
+        name: "soak",
+        about: "a million cancels of operations in flight",
+        environment: &[("CRINGLE_SOAK_CANCELS", "1000000")],
+        command: "cargo test --release -p cringle --test memory soak -- --nocapture",
+        minutes: 12,
+        ..LIBRARY
+    },
+    Check {
+        name: "drivers",
+        about: "10,000 random programs with the same results on io_uring and on epoll",
+        environment: &[("CRINGLE_PROGRAMS", "10000")],
+        command: "cargo test --release -p cringle --test drivers drivers_agree",
+        minutes: 8,
+        ..LIBRARY
+    },
+    Check {
+        name: "sim-tests",
+        about: "10,000 random programs in the simulation and on the ring",
+        environment: &[("CRINGLE_PROGRAMS", "10000")],
+        command: "cargo test --release -p cringle-fuzz --test programs",
+        packages: &["cringle-fuzz"],
+        minutes: 12,
+        ..Check::NONE
+    },
+    Check {
+        name: "sim",
+        about: "a million random programs in the simulation",
+        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 1000000",
+        minutes: 20,
+        ..SIMULATION
+    },
+    Check {
+        name: "private-sim",
+        about: "100,000 random programs in the simulation with private thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "private")],
+        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 100000",
+        minutes: 8,
+        ..SIMULATION
+    },
+    Check {
+        name: "moving-sim",
+        about: "200,000 random programs in the simulation on four workers, between which fibers move",
+        environment: &[("CRINGLE_BALANCE", "moving")],
+        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 200000 --workers 4",
+        minutes: 10,
+        ..SIMULATION
+    },
+    Check {
+        name: "c",
+        about: "a million random calls of the C interface",
+        environment: &[("CRINGLE_CALLS", "1000000")],
+        command: "cargo test --release -p cringle-c --test programs -- --nocapture random_calls",
+        packages: &["cringle-c"],
+        minutes: 12,
+        ..Check::NONE
+    },
+    Check {
+        name: "threads",
+        about: "a million threads that are fibers, joined or detached",
+        environment: &[("CRINGLE_SPAWNED", "250000")],
+        command: "cargo test -p cringle-interpose --test installed threads::spawned::handles",
+        packages: &["cringle-interpose"],
+        minutes: 5,
+        ..Check::NONE
+    },
+    // Generated trees.
+    Check {
+        name: "trees",
+        about: "10,000 random trees onto occupied targets, by GNU's cp and by ours",
+        environment: &[("CRINGLE_TREES", "10000")],
+        command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
+        minutes: 15,
+        ..COPIES
+    },
+    Check {
+        name: "kills",
+        about: "1,000 copies that are killed and repeated",
+        environment: &[("CRINGLE_KILLS", "1000")],
+        command: "cargo test --release -p cringle-cli --test cp killed -- --nocapture",
+        minutes: 25,
+        ..COPIES
+    },
+    Check {
+        name: "resumes",
+        about: "2,000 copies that are interrupted several times and continued",
+        environment: &[("CRINGLE_RESUMES", "2000")],
+        command: "cargo test --release -p cringle-cli --test cp interrupted_copies -- --nocapture",
+        minutes: 30,
+        ..COPIES
+    },
+    Check {
+        name: "faults",
+        about: "every fault of a file system under every way of copying",
+        environment: &[("CRINGLE_FAULTS", "all")],
+        command: "cargo test --release -p cringle-cli --test cp no_fault -- --nocapture",
+        minutes: 30,
+        ..COPIES
+    },
+    // Other crates, and other compilers.
+    Check {
+        name: "ecosystem-lints",
+        about: "clippy warns of nothing in ecosystem/",
+        command: "cd ecosystem; cargo clippy --workspace --all-targets -- -D warnings",
+        packages: &[
+            "cringle-ecosystem",
+            "cringle-ecosystem-header",
+            "cringle-ecosystem-interposed",
+            "cringle-ecosystem-parquet",
+            "cringle-ecosystem-trace",
+        ],
+        minutes: 6,
+        ..Check::NONE
+    },
+    Check {
+        name: "parquet",
+        about: "Parquet files through the object store",
+        command: "cd ecosystem; cargo test -p cringle-ecosystem-parquet",
+        packages: &["cringle-ecosystem-parquet"],
+        minutes: 6,
+        ..Check::NONE
+    },
+    Check {
+        name: "trace",
+        about: "traces, read by Perfetto's definitions",
+        command: "cd ecosystem; cargo test -p cringle-ecosystem-trace",
+        packages: &["cringle-ecosystem-trace"],
+        minutes: 4,
+        ..Check::NONE
+    },
+    Check {
+        name: "crates",
+        about: "1,000 fibers with unmodified crates against real servers",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "1"),
+            ("CRINGLE_DRIVER", "uring"),
+        ],
+        ..INTERPOSED
+    },
+    Check {
+        name: "crates-2",
+        about: "the same on two workers",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "2"),
+            ("CRINGLE_DRIVER", "uring"),
+        ],
+        ..INTERPOSED
+    },
+    Check {
+        name: "crates-epoll",
+        about: "the same on epoll",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "1"),
+            ("CRINGLE_DRIVER", "epoll"),
+        ],
+        ..INTERPOSED
+    },
+    Check {
+        name: "crates-epoll-2",
+        about: "the same on epoll and two workers",
+        environment: &[
+            ("CRINGLE_CROWD", "1000"),
+            ("CRINGLE_CROWD_WORKERS", "2"),
+            ("CRINGLE_DRIVER", "epoll"),
+        ],
+        ..INTERPOSED
+    },
+    Check {
+        name: "ocaml5",
+        about: "the binding of OCaml 5, in a chroot (installs its packages there, as root)",
+        command: ".ci/bindings ocaml5",
+        packages: &["cringle-c"],
+        paths: &[".ci/bindings", "bindings/ocaml"],
+        minutes: 4,
+        ..Check::NONE
+    },
+    Check {
+        name: "python-free-threaded",
+        about: "the Python package in CPython without a GIL",
+        command: ".ci/bindings python-free-threaded",
+        packages: &["cringle-python"],
+        paths: &[".ci/bindings"],
+        minutes: 4,
+        ..Check::NONE
+    },
+];

@@ -1,0 +1,137 @@
+//! The checks of a change, in three tiers.
+//!
+//! `cargo xtask land` runs the checks in [`landing`] for each commit, and those in [`by_path`] only
+//! if their inputs differ from those on which they last passed. `cargo xtask long` runs those in
+//! [`long`], which take minutes or hours, and the ones by path. A committed file has the inputs on
+//! which each check last passed: see [`passed`] and [`inputs`].
+
+pub(crate) mod by_path;
+mod inputs;
+pub(crate) mod landing;
+pub(crate) mod long;
+mod passed;
+mod process;
+
+use crate::Result;
+use inputs::Inputs;
+pub(crate) use passed::Passed;
+pub(crate) use process::{Counts, End, Outcome, Sink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file with the inputs on which each check last passed.
+const PASSED: &str = ".ci/passed";
+/// The workspaces of this repository whose packages the checks name.
+const WORKSPACES: [&str; 3] = ["", "bindings/python", "ecosystem"];
+
+/// One command that checks something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    /// What it checks, in one line.
+    pub(crate) about: &'static str,
+    pub(crate) environment: &'static [(&'static str, &'static str)],
+    /// For `sh -e`. With status 77 it has printed what it lacks, and has checked nothing.
+    pub(crate) command: &'static str,
+    /// Its inputs: packages, with everything that they depend on, …
+    pub(crate) packages: &'static [&'static str],
+    /// … and other files and folders.
+    pub(crate) paths: &'static [&'static str],
+    /// The programs without which it is skipped.
+    pub(crate) needs: &'static [&'static str],
+    /// About how long it takes on two cores, until it has passed once.
+    pub(crate) minutes: u64,
+}
+
+impl Check {
+    /// For `..Check::NONE`.
+    pub(crate) const NONE: Check = Check {
+        name: "",
+        about: "",
+        environment: &[],
+        command: "",
+        packages: &[],
+        paths: &[],
+        needs: &[],
+        minutes: 1,
+    };
+
+    /// The command with its environment, to copy into a shell.
+    pub(crate) fn line(&self) -> String {
+        let (before, after) =
+            if self.command.contains(';') { ("export ", "; ") } else { ("", " ") };
+        let set = self.environment.iter().map(|(name, value)| {
+            let quote = if value.contains(' ') { "'" } else { "" };
+            format!("{before}{name}={quote}{value}{quote}{after}")
+        });
+        format!("{}{}", set.collect::<String>(), self.command)
+    }
+
+    /// The first program that it needs and this machine lacks.
+    pub(crate) fn lacks(&self) -> Option<&'static str> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_here = |name: &&str| std::env::split_paths(&path).any(|at| at.join(name).is_file());
+        self.needs.iter().copied().find(|name| !is_here(name))
+    }
+}
+
+/// The repository, and the inputs on which its checks have passed.
+pub(crate) struct Repository {
+    pub(crate) root: PathBuf,
+    pub(crate) passed: Passed,
+}
+
+impl Repository {
+    /// Reads the file of this repository, and prints which of its lines name no check.
+    pub(crate) fn here() -> Result<Repository> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in a folder");
+        let passed = Passed::read(&root.join(PASSED))?;
+        let known: Vec<&str> =
+            by_path::CHECKS.iter().chain(long::CHECKS).map(|check| check.name).collect();
+        for name in passed.unknown(&known) {
+            println!("{PASSED}: no check is named {name}; remove the line");
+        }
+        Ok(Repository { root: root.to_owned(), passed })
+    }
+
+    /// Reads the contents of the work tree.
+    pub(crate) fn inputs(&self) -> Result<Inputs> {
+        Inputs::read(&self.root, &WORKSPACES)
+    }
+
+    /// Whether the check has passed on these inputs.
+    pub(crate) fn has_passed(&self, check: &Check, inputs: &Inputs) -> Result<bool> {
+        Ok(self.passed.has(check.name, &inputs.of(check)?))
+    }
+
+    /// Runs a check. If it passes and its inputs are known and the same as before, records it.
+    pub(crate) fn run(
+        &mut self,
+        check: &Check,
+        environment: &[(&str, String)],
+        sink: &Sink,
+        limit: Duration,
+    ) -> Result<Outcome> {
+        let is_recorded = !check.packages.is_empty() || !check.paths.is_empty();
+        // Without git no inputs are known, and nothing is recorded.
+        let number = |it: &Self| is_recorded.then(|| it.inputs().and_then(|it| it.of(check)));
+        let before = number(self).and_then(Result::ok);
+        let outcome = process::run(check, &self.root, environment, sink, limit)?;
+        if let (Some(inputs), End::Passed) = (before, outcome.end) {
+            if number(self).and_then(Result::ok).as_ref() == Some(&inputs) {
+                self.passed.record(check.name, &inputs, outcome.seconds)?;
+            } else {
+                println!("{}: its inputs have changed meanwhile; not recorded", check.name);
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// Minutes and seconds.
+pub(crate) fn clock(seconds: u64) -> String {
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Runs the command of a check: copies its output line by line, adds up the tests that it reports,
+//! and ends it with all its processes if it takes too long.
+
+use super::Check;
+use crate::Result;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The status of a command that could not check anything, by the convention of automake.
+const SKIPPED: i32 = 77;
+
+/// Ends all processes of the group when the other side of standard input is closed: by the runner
+/// when the command has ended or takes too long, and by the kernel if the runner is interrupted.
+const LEASH: &str = "exec 3<&0 </dev/null\n\
+                     { cat <&3; kill -KILL 0; } >/dev/null 2>&1 &\n\
+                     exec 3<&-\n";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Passed,
+    Failed,
+    /// The command has printed what it lacks.
+    Skipped,
+    TimedOut,
+}
+
+/// What a run of a check has brought.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) end: End,
+    pub(crate) seconds: u64,
+    pub(crate) tests: Counts,
+}
+
+/// The numbers of tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Counts { passed, failed, skipped } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// Where the output of a command goes.
+pub(crate) enum Sink<'a> {
+    Terminal,
+    File(&'a Path),
+}
+
+/// Runs the check's command from `root`, for at most `limit`.
+pub(crate) fn run(
+    check: &Check,
+    root: &Path,
+    environment: &[(&str, String)],
+    sink: &Sink,
+    limit: Duration,
+) -> Result<Outcome> {
+    let mut log: Box<dyn io::Write + Send> = match sink {
+        Sink::Terminal => Box::new(io::stdout()),
+        Sink::File(path) => Box::new(File::create(path)?),
+    };
+    let (output, input) = io::pipe()?;
+    let started = Instant::now();
+    let mut command = Command::new("sh");
+    command.args(["-ec", &format!("{LEASH}{}", check.command)]).current_dir(root).process_group(0);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.envs(check.environment.iter().copied());
+    command.stdin(Stdio::piped()).stdout(input.try_clone()?).stderr(input);
+    let mut child = command.spawn()?;
+    // Holds the other side of the pipe: without this, the output would never end.
+    drop(command);
+    let leash = child.stdin.take();
+    let (sender, read) = mpsc::channel();
+    thread::spawn(move || sender.send(copy(output, &mut log)));
+    let status = wait(&mut child, started + limit)?;
+    if status.is_none() {
+        println!("{}: still running after {} s:", check.name, limit.as_secs());
+        show(child.id());
+    }
+    drop(leash);
+    child.wait()?;
+    let seconds = started.elapsed().as_secs();
+    let tests = match read.recv_timeout(Duration::from_secs(10)) {
+        Ok(tests) => tests?,
+        Err(_) => return Err(format!("{}: a process outlives the command", check.name).into()),
+    };
+    Ok(Outcome { end: end(status, tests), seconds, tests })
+}
+
+fn end(status: Option<ExitStatus>, tests: Counts) -> End {
+    match status.map(|status| status.code()) {
+        None => End::TimedOut,
+        Some(Some(0)) if tests.failed == 0 => End::Passed,
+        Some(Some(SKIPPED)) => End::Skipped,
+        _ => End::Failed,
+    }
+}
+
+/// Waits for the child; returns `None` if it has not ended in time.
+fn wait(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
+    let mut pause = Duration::from_millis(1);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+    Ok(None)
+}
+
+/// Prints the processes of a group: what hangs is among them.
+fn show(group: u32) {
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let path = entry.path();
+        let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
+        // `pid (name) state parent group …`
+        let stat = read("stat");
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+        if fields.get(3).and_then(|field| field.parse().ok()) == Some(group) {
+            let line = read("cmdline").replace('\0', " ");
+            println!("  {} {} {line}", entry.file_name().display(), read("wchan"));
+        }
+    }
+}
+
+/// Copies the output, and returns the sum of the tests in it.
+fn copy(output: io::PipeReader, log: &mut dyn io::Write) -> io::Result<Counts> {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    let mut totals = Totals::default();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        log.write_all(&line)?;
+        log.flush()?;
+        totals.read(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+    Ok(totals.sum())
+}
+
+/// The tests that a command has reported.
+#[derive(Default)]
+struct Totals {
+    /// By the last line of `cargo xtask test`, which counts what its programs print.
+    whole: Option<Counts>,
+    /// By libtest's and pytest's summaries.
+    parts: Counts,
+}
+
+impl Totals {
+    fn read(&mut self, line: &str) {
+        if let Some(counts) = suite(line) {
+            self.whole.get_or_insert_default().add(counts);
+        } else if let Some(counts) = libtest(line).or_else(|| pytest(line)) {
+            self.parts.add(counts);
+        }
+    }
+
+    fn sum(self) -> Counts {
+        self.whole.unwrap_or(self.parts)
+    }
+}
+
+/// `N passed, N failed, N skipped`
+fn suite(line: &str) -> Option<Counts> {
+    let (passed, rest) = line.split_once(" passed, ")?;
+    let (failed, rest) = rest.split_once(" failed, ")?;
+    let skipped = rest.strip_suffix(" skipped")?;
+    Some(Counts {
+        passed: passed.parse().ok()?,
+        failed: failed.parse().ok()?,
+        skipped: skipped.parse().ok()?,
+    })
+}
+
+/// `test result: ok. N passed; N failed; N ignored; …`
+fn libtest(line: &str) -> Option<Counts> {
+    let line = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    Some(words(line.split("; ")))
+}
+
+/// `N failed, N passed, N skipped in …s`
+fn pytest(line: &str) -> Option<Counts> {
+    let (counts, time) = line.trim_matches(['=', ' ']).rsplit_once(" in ")?;
+    let is_time = time.starts_with(|c: char| c.is_ascii_digit()) && time.contains('s');
+    let counts = words(counts.split(", "));
+    (is_time && counts != Counts::default()).then_some(counts)
+}
+
+fn words<'a>(parts: impl Iterator<Item = &'a str>) -> Counts {
+    let mut counts = Counts::default();
+    for part in parts {
+        let Some((number, what)) = part.split_once(' ') else { continue };
+        let Ok(number) = number.parse::<u64>() else { continue };
+        match what {
+            "passed" => counts.passed += number,
+            "failed" | "error" | "errors" => counts.failed += number,
+            "ignored" | "skipped" => counts.skipped += number,
+            _ => (),
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(lines: &[&str]) -> Counts {
+        let mut totals = Totals::default();
+        lines.iter().for_each(|line| totals.read(line));
+        totals.sum()
+    }
+
+    fn counts(passed: u64, failed: u64, skipped: u64) -> Counts {
+        Counts { passed, failed, skipped }
+    }
+
+    #[test]
+    fn tests_of_each_program_are_added() {
+        let result = "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out";
+        let other =
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert_eq!(totals(&["running 6 tests", result, "", other]), counts(7, 1, 1));
+        assert_eq!(totals(&["62 passed, 2 skipped in 14.31s"]), counts(62, 0, 2));
+        assert_eq!(totals(&["= 1 failed, 3 passed, 1 error in 0.10s ="]), counts(3, 2, 0));
+    }
+
+    #[test]
+    fn line_of_the_suite_counts_instead_of_its_parts() {
+        let part = "test result: ok. 5 passed; 0 failed; 0 ignored";
+        assert_eq!(totals(&[part, part, "10 passed, 0 failed, 2 skipped"]), counts(10, 0, 2));
+    }
+
+    #[test]
+    fn other_lines_are_no_tests() {
+        for line in ["5 passed", "copied 3 files in 2s", "3 passed, 1 failed, many skipped"] {
+            assert_eq!(totals(&[line]), Counts::default(), "{line}");
+        }
+    }
+
+    fn check(command: &'static str) -> Check {
+        Check { command, name: "test", ..Check::NONE }
+    }
+
+    fn outcome(command: &'static str, limit: Duration) -> (Outcome, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let environment = [("FROM_RUNNER", "yes".to_owned())];
+        let root = directory.path();
+        let outcome = run(&check(command), root, &environment, &Sink::File(&log), limit).unwrap();
+        (outcome, fs::read_to_string(log).unwrap())
+    }
+
+    #[test]
+    fn status_decides_how_a_check_ended() {
+        let end = |command| outcome(command, Duration::from_secs(3600)).0.end;
+        assert_eq!(end("true"), End::Passed);
+        assert_eq!(end("false; true"), End::Failed);
+        assert_eq!(end("exit 77"), End::Skipped);
+        assert_eq!(end("kill -KILL $$"), End::Failed);
+        assert_eq!(end("echo 1 passed, 1 failed, 0 skipped"), End::Failed);
+    }
+
+    #[test]
+    fn output_and_errors_are_kept_in_order() {
+        let command = "echo one; echo two >&2; printf three; echo $FROM_RUNNER; cat";
+        assert_eq!(outcome(command, Duration::from_secs(3600)).1, "one\ntwo\nthreeyes\n");
+    }
+
+    #[test]
+    fn late_command_ends_with_its_children() {
+        // The command's child keeps the output open, which ends with the child.
+        let (outcome, log) = outcome("sleep 1000 & sleep 1001; echo not reached", Duration::ZERO);
+        assert_eq!((outcome.end, log.as_str()), (End::TimedOut, ""));
+    }
+
+    #[test]
+    fn children_end_with_the_command() {
+        assert_eq!(outcome("sleep 1000 & true", Duration::from_secs(3600)).0.end, End::Passed);
+    }
+}
