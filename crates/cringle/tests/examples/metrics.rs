@@ -1,14 +1,6 @@
-//! The library's example `metrics` serves the counters in the format of Prometheus.
+//! The example serves the counters in the format of Prometheus.
 
-<<<<<<<< HEAD:ecosystem/crates/tests/metrics.rs
-#[path = "../../../crates/cringle/examples/metrics.rs"]
-mod metrics;
-
-use cringle::net::{Server, TcpStream};
-use cringle::{Builder, fiber, runtime};
-========
 use crate::program::{Server, with};
->>>>>>>> dc93f472 (Tests: the examples run as the programs that they are):crates/cringle/tests/examples/metrics.rs
 use prometheus_parse::{Sample, Scrape, Value};
 use std::collections::{BTreeMap, HashSet};
 use std::net::TcpStream;
