@@ -17,11 +17,7 @@ fn header_is_current() {
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         stored == generated,
-<<<<<<<< HEAD:ecosystem/header/tests/header.rs
         "{} is not current: cd ecosystem; CRINGLE_BLESS=1 cargo test -p cringle-ecosystem-header",
-========
-        "{} is not current: CRINGLE_BLESS=1 cargo test -p cringle-c --test programs header",
->>>>>>>> da86f5dd (Tests: three programs for the command, one for the C interface):crates/cringle-c/tests/programs/header.rs
         path.display()
     );
 }
