@@ -3,6 +3,7 @@
 
 use crate::common::{on_both_drivers, on_one_and_two_workers, waits_for};
 use cringle::fiber;
+use cringle_testing::child;
 use libc::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -201,9 +202,14 @@ fn receive_ends_whenever_its_number_is_closed() {
     });
 }
 
-/// The kernel waits for all who use marks before it frees one.
+/// The kernel waits for all who use marks before it frees one. In a child process: those of other
+/// tests inherit the descriptor for a moment, and then this close is not the last one.
 #[test]
 fn slow_close_waits_only_the_fiber() {
+    child::must_succeed("slow_close_waits_only_the_fiber", close_slowly);
+}
+
+fn close_slowly() {
     on_both_drivers(|| {
         let (turns, over) = (AtomicUsize::new(0), AtomicBool::new(false));
         fiber::scope(|s| {
@@ -251,8 +257,13 @@ fn set_option<T>(socket: &impl AsRawFd, option: c_int, value: T) {
     assert_eq!(code, 0);
 }
 
+/// In a child process, for the same reason.
 #[test]
 fn lingering_last_holder_waits_only_its_fiber() {
+    child::must_succeed("lingering_last_holder_waits_only_its_fiber", close_lingering);
+}
+
+fn close_lingering() {
     on_both_drivers(|| {
         let (ours, mut theirs) = full_pair();
         set_option(&ours, SO_LINGER, linger { l_onoff: 1, l_linger: 60 });

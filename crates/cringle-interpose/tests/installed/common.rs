@@ -42,11 +42,28 @@ pub(crate) fn waits_for<T: Send>(wait: impl FnOnce() -> T + Send, release: impl 
     let mut result = None;
     let (mut wait, mut release) = (Some(wait), Some(release));
     let mut wait = || result = wait.take().map(|wait| wait());
-    waits(&mut wait, &mut || release.take().into_iter().for_each(|release| release()));
+    let mut release = |has_ended: bool| {
+        assert!(!has_ended, "the call has returned before its release");
+        release.take().into_iter().for_each(|release| release());
+    };
+    waits(&mut wait, &mut release);
     result.expect("the waiter has run")
 }
 
-fn waits(wait: &mut (dyn FnMut() + Send), release: &mut dyn FnMut()) {
+/// Like [`waits_for`], with a wait that has a timeout, which may have passed before `release`.
+pub(crate) fn waits_until_timeout<T: Send>(
+    wait: impl FnOnce() -> T + Send,
+    release: impl FnOnce(),
+) -> T {
+    let mut result = None;
+    let (mut wait, mut release) = (Some(wait), Some(release));
+    let mut wait = || result = wait.take().map(|wait| wait());
+    waits(&mut wait, &mut |_| release.take().into_iter().for_each(|release| release()));
+    result.expect("the waiter has run")
+}
+
+/// `release` gets whether the wait has ended.
+fn waits(wait: &mut (dyn FnMut() + Send), release: &mut dyn FnMut(bool)) {
     let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     fiber::scope(|s| {
         let waiter = s.spawn(|| {
@@ -60,8 +77,7 @@ fn waits(wait: &mut (dyn FnMut() + Send), release: &mut dyn FnMut()) {
         for _ in 0..5 {
             fiber::sleep(Duration::from_millis(1));
         }
-        assert!(!ended.load(Ordering::SeqCst), "the call has returned before its release");
-        release();
+        release(ended.load(Ordering::SeqCst));
         waiter.join().expect("the waiter does not panic");
     });
 }

@@ -2,7 +2,7 @@
 //! meanwhile, or has given it another file.
 
 use crate::closed::{WAYS, close_number, far_away};
-use crate::common::{on_both_drivers, waits_for};
+use crate::common::{on_both_drivers, waits_for, waits_until_timeout};
 use cringle::fiber;
 use libc::*;
 use std::io::{Error, Read, Write};
@@ -71,7 +71,7 @@ fn timed_out_call_leaves_next_file_alone() {
                 // SAFETY: no pointers; the test owns both numbers.
                 assert_eq!(unsafe { dup2(next.as_raw_fd(), fd) }, fd);
             };
-            assert_eq!(waits_for(|| receive(fd, flags), replace), Err(EAGAIN));
+            assert_eq!(waits_until_timeout(|| receive(fd, flags), replace), Err(EAGAIN));
             let mut buf = [0; 4];
             next.read_exact(&mut buf).unwrap();
             assert_eq!(&buf, b"next");
