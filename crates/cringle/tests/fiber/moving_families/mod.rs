@@ -133,32 +133,37 @@ fn waiting_members_come_along() {
 fn timers_of_waiting_members_come_along() {
     restless(|| {
         moving(100, || {
-            let over = Rc::new(Cell::new(0));
-            let begin = Instant::now();
-            let locals: Vec<_> = (1..20)
-                .map(|n| {
-                    let over = Rc::clone(&over);
-                    fiber::spawn_local(move || {
-                        let limit = Duration::from_millis(n);
-                        match n % 3 {
-                            0 => fiber::sleep(limit),
-                            1 => fiber::park_timeout(limit),
-                            _ => {
-                                let wait = || time::sleep(LIMIT);
-                                let error = time::timeout(limit, wait).map(|_| ()).unwrap_err();
-                                assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            let moves = || runtime::stats().unwrap().total().moves;
+            let before = moves();
+            // On a busy machine the workers have few turns while the timers of one round run.
+            while moves() - before < 100 {
+                let over = Rc::new(Cell::new(0));
+                let begin = Instant::now();
+                let locals: Vec<_> = (1..20)
+                    .map(|n| {
+                        let over = Rc::clone(&over);
+                        fiber::spawn_local(move || {
+                            let limit = Duration::from_millis(n);
+                            match n % 3 {
+                                0 => fiber::sleep(limit),
+                                1 => fiber::park_timeout(limit),
+                                _ => {
+                                    let wait = || time::sleep(LIMIT);
+                                    let error = time::timeout(limit, wait).map(|_| ()).unwrap_err();
+                                    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+                                }
                             }
-                        }
-                        assert!(begin.elapsed() >= limit);
-                        over.set(over.get() + 1);
+                            assert!(begin.elapsed() >= limit);
+                            over.set(over.get() + 1);
+                        })
                     })
-                })
-                .collect();
-            while over.get() < 19 {
-                fiber::yield_now();
-                assert!(begin.elapsed() < LIMIT, "a timer is lost: {}", over.get());
+                    .collect();
+                while over.get() < 19 {
+                    fiber::yield_now();
+                    assert!(begin.elapsed() < LIMIT, "a timer is lost: {}", over.get());
+                }
+                locals.into_iter().for_each(|local| local.join().unwrap());
             }
-            locals.into_iter().for_each(|local| local.join().unwrap());
         });
     });
 }
