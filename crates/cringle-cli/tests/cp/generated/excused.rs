@@ -5,7 +5,7 @@ use super::bits::{alone, keeps_old_bits, mode_of};
 use super::case::{Case, Made, What};
 use super::{Outcome, differences};
 use crate::support::gnu_version;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -378,7 +378,7 @@ fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Out
         name.and_then(|name| Some(as_before(before.get(name)?, mine.tree.get(name)?))) == Some(true)
     };
     let (mut same, mut gnus) = (mine.clone(), theirs.clone());
-    gnus.err.retain(|line| !is_link_of_kept(&line));
+    gnus.err.retain(|line| mine.err.contains(line) || !is_link_of_kept(&line));
     succeed(&mut gnus);
     // Such a link, or of a file that is named twice a link to itself, replaces an existing file.
     let is_link_removed = |line: &String| {
@@ -392,10 +392,20 @@ fn without_newer(before: &Tree, mine: &Outcome, theirs: &Outcome) -> Option<(Out
         Some(at) => !printed.remove(at).is_empty(),
         None => !is_link_removed(line),
     });
+    let mut replaced: BTreeSet<OsString> = BTreeSet::new();
     for (name, text) in &mut same.tree {
         let Some(other) = theirs.tree.get(name) else { continue };
         let kept = before.get(name).is_some_and(|had| alone(had) == alone(text));
         if alone(text) == alone(other) || kept && other.contains(" links ") {
+            text.clone_from(other);
+            replaced.extend(Path::new(name).parent().map(|path| path.as_os_str().to_owned()));
+        }
+    }
+    // The link that replaces a file changes its directory.
+    for name in replaced {
+        if let (Some(text), Some(other)) = (same.tree.get_mut(&name), theirs.tree.get(&name))
+            && timeless(text) == timeless(other)
+        {
             text.clone_from(other);
         }
     }
