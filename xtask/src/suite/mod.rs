@@ -1,7 +1,8 @@
-//! `cargo xtask test`: builds all tests with one call of cargo, and runs their programs side by side.
+//! `cargo xtask test`: builds all tests with one call of cargo, and runs their programs side by
+//! side.
 //!
-//! cargo runs one program after the other. Most tests of this repository wait for something, and many
-//! start children, so cores would idle. Besides, cargo waits for ever for a test that hangs.
+//! cargo runs one program after the other. Many tests of this repository wait for something, so
+//! cores would idle. Besides, cargo waits for ever for a test that hangs.
 
 mod build;
 mod output;
@@ -20,14 +21,14 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask test                                 all tests
-  cargo xtask test deadline cancel                 the tests whose names contain one of these words
-  cargo xtask test --only cringle:fs,cringle:lib   the tests of two programs; --list prints the names
+  cargo xtask test                                all tests
+  cargo xtask test deadline cancel                the tests whose names contain one of these
+  cargo xtask test --only cringle:fs,cringle:lib  two programs; --list prints the names
   CRINGLE_DRIVER=epoll cargo xtask test --only cringle:net
 
-A program is named PACKAGE:TARGET: `lib` and `bin` are the unit tests of a package, and `doc` alone is the
-examples in the documentation of all packages. All is built in any case, so that no call builds anything
-again. The output of each program is in target/suite.
+A program is named PACKAGE:TARGET: `lib` and `bin` are the unit tests of a package, and `doc` alone
+is the examples in the documentation of all packages. All is built in any case, so that no call
+builds anything again. The output of each program is in target/suite.
 
 Status: 0 if all tests passed, 1 if one failed or took too long, 2 if the tests cannot be built.")]
 pub(crate) struct Args {

@@ -1,4 +1,4 @@
-//! The processes of a program: how busy they are, where the threads of a stuck one stand, their end.
+//! The processes of a program: how busy they are, where their threads stand, and their end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -82,8 +82,8 @@ pub(super) fn busy(pid: u32) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1000 / TICKS_A_SECOND))
 }
 
-/// The fields of a process's `stat`, from the one that follows its name. The name may contain spaces
-/// and parentheses.
+/// The fields of a process's `stat`, from the one that follows its name. The name may contain
+/// spaces and parentheses.
 fn status(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;

@@ -60,8 +60,8 @@ impl Program {
         busy: &mut Duration,
     ) -> io::Result<(Counts, Option<String>)> {
         let path = self.log(&settings.logs);
-        // A file, and no pipe: a process that a test leaves behind would hold a pipe open. Each writer
-        // appends, so that none overwrites the other's lines.
+        // A file, and no pipe: a process that a test leaves behind would hold a pipe open. Each
+        // writer appends, so that none overwrites the other's lines.
         let _ = fs::remove_file(&path);
         let log = OpenOptions::new().create(true).append(true).open(&path)?;
         let mut child = self.command(settings).stdout(log.try_clone()?).stderr(log).spawn()?;
@@ -111,8 +111,8 @@ impl Program {
             How::Executable { path, directory } => {
                 let mut command = Command::new(path);
                 command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
-                // What a test that passes has printed shows whether it was skipped. With this option,
-                // rustdoc would compile each example alone.
+                // What a test that passes has printed shows whether it was skipped. (With this
+                // option, rustdoc would compile each example alone.)
                 command.arg("--show-output");
                 command
             }

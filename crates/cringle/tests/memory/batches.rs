@@ -46,7 +46,7 @@ fn recycled_batches_allocate_nothing_per_operation() {
                     assert_eq!(results.iter().filter(|count| count.is_ok()).count(), OPS / 2);
                     spare = results.recycle();
                 });
-                // A fiber's batch stays on its thread; the threads of the test harness are not counted.
+                // A fiber's batch stays on its thread. The test harness's threads are not counted.
                 assert_eq!(count, 0, "in a round of a fiber's batch");
             }
         };
@@ -64,7 +64,7 @@ fn recycled_batches_allocate_nothing_per_operation() {
             });
             rounds.push(count);
         }
-        // A batch needs some allocations for its job and its fiber, whatever the number of operations.
+        // A batch needs some allocations for its job and its fiber, however many operations it has.
         assert!(rounds[1..].iter().all(|&count| count < 50), "{rounds:?}");
     });
 }

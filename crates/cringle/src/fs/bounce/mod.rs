@@ -62,8 +62,8 @@ pub enum Direct {
     /// Any request. The blocks at its edges, and all blocks if the buffer is not aligned, go
     /// through aligned buffers of the library, which are copied.
     ///
-    /// - A read that reaches the end of the file may fill the rest of the buffer with zeros: so does
-    ///   the kernel in any direct read.
+    /// - A read that reaches the end of the file may fill the rest of the buffer with zeros, as the
+    ///   kernel does in any direct read.
     /// - A write of a part of a block reads the block first, so a file that is opened for writing
     ///   is opened for reading, too, which needs the permission to read it.
     /// - Writes by handles of this process that were opened so may overlap or touch the same block:

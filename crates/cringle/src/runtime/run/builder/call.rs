@@ -12,7 +12,7 @@ use std::io;
 use std::panic::Location;
 
 impl Builder {
-    /// [`run`](Self::run) without the types of the closure and its result, so that it is compiled once.
+    /// [`run`](Self::run) without the types of the closure and its result: it is compiled once.
     #[track_caller]
     pub(super) fn run_call(self, f: &mut dyn FnMut()) -> io::Result<()> {
         assert!(
