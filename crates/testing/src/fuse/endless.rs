@@ -48,7 +48,7 @@ impl Faulty {
     /// Checks that a call ends, whichever op returns whichever error for ever. For each of them,
     /// `prepare` makes the files, on an empty file system, and `call` makes the call.
     ///
-    /// The ops succeed again after [`LIMIT`] errors. So a call that would not end fails the test.
+    /// The ops succeed again after 5,000 errors. So a call that would not end fails the test.
     pub fn call_ends<T: Debug>(
         &self,
         name: impl Debug,
