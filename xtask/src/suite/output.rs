@@ -20,6 +20,9 @@ pub(super) struct Counts {
 
 /// The lines that a program has printed so far.
 pub(super) struct Lines {
+    /// Whether the results are added up, as those of the packages' examples are. Otherwise the last
+    /// one counts: what is before it belongs to children, whose output tests have printed.
+    adds_up: bool,
     limit: Duration,
     partial: Vec<u8>,
     all: Vec<String>,
@@ -45,8 +48,9 @@ enum Section {
 }
 
 impl Lines {
-    pub(super) fn new(limit: Duration) -> Lines {
+    pub(super) fn new(limit: Duration, adds_up: bool) -> Lines {
         Lines {
+            adds_up,
             limit,
             partial: Vec::new(),
             all: Vec::new(),
@@ -81,10 +85,10 @@ impl Lines {
             self.section = Section::Failures;
         } else if let Some(counts) = result(line) {
             self.results += 1;
-            self.section = Section::Tests;
-            self.counts.passed += counts.passed;
-            self.counts.failed += counts.failed;
-            self.counts.skipped += counts.skipped;
+            let before = if self.adds_up { self.counts.clone() } else { Counts::default() };
+            self.counts.passed = before.passed + counts.passed;
+            self.counts.failed = before.failed + counts.failed;
+            self.counts.skipped = before.skipped + counts.skipped;
         } else if let Section::Successes { was_skipped } = &mut self.section {
             if line.starts_with("---- ") && line.ends_with(" stdout ----") {
                 *was_skipped = false;
@@ -153,7 +157,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(600);
 
     fn lines(text: &str) -> Lines {
-        let mut lines = Lines::new(LIMIT);
+        let mut lines = Lines::new(LIMIT, false);
         // In pieces, as they come from a program.
         text.as_bytes().chunks(7).for_each(|bytes| lines.add(bytes, Instant::now()));
         lines
@@ -165,12 +169,21 @@ mod tests {
             "running 4 tests\ntest a ... ok\ntest b ... ok\ntest c ... ignored\ntest d ... ok\n\n\
              successes:\n\n---- a stdout ----\nskipped: no redis\nskipped: no curl\n\n\
              ---- b stdout ----\nnothing was skipped: all is well\n\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored\n\
+             ---- d stdout ----\nskipped: no curl\n\n\
              successes:\n    a\n    b\n    d\n\n\
              test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n",
         );
-        let reasons = vec!["no redis".to_owned()];
-        assert_eq!(lines.counts(), Counts { passed: 2, failed: 0, skipped: 2, reasons });
-        assert_eq!(lines.results, 1);
+        let reasons = ["no redis", "no curl"].map(str::to_owned).to_vec();
+        assert_eq!(lines.counts(), Counts { passed: 1, failed: 0, skipped: 3, reasons });
+    }
+
+    #[test]
+    fn results_of_packages_are_added_up() {
+        let mut lines = Lines::new(LIMIT, true);
+        let text = "test result: ok. 3 passed; 0 failed; 1 ignored\n".repeat(2);
+        lines.add(text.as_bytes(), Instant::now());
+        assert_eq!(lines.counts(), Counts { passed: 6, skipped: 2, ..Counts::default() });
     }
 
     #[test]

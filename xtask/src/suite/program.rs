@@ -65,7 +65,7 @@ impl Program {
         let _ = fs::remove_file(&path);
         let log = OpenOptions::new().create(true).append(true).open(&path)?;
         let mut child = self.command(settings).stdout(log.try_clone()?).stderr(log).spawn()?;
-        let mut lines = Lines::new(settings.limit);
+        let mut lines = Lines::new(settings.limit, matches!(self.how, How::Documentation));
         let mut output = File::open(&path)?;
         loop {
             *busy = processes::busy(child.id()).unwrap_or(*busy);

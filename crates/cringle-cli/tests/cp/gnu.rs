@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use crate::support::*;
-use crate::trees::{ACCESS, DEFAULT, acl, describe, random_tree, set_xattr};
+use crate::trees::{
+    ACCESS, DEFAULT, acl, describe, random_tree, random_tree_without_links, set_xattr,
+};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -145,9 +147,12 @@ fn each_flag_copies_onto_trees_as_gnus() {
         let arguments = [flags, &["tree", "there"][..]].concat();
         let keeps_mode = flags.iter().any(|flag| flag.starts_with("-a"));
         let compared = if keeps_mode { Compared::TreesOnto } else { Compared::Trees };
+        // With -u, files of several names end differently, which docs/book/src/command/cp.md says.
+        let is_update = flags.iter().any(|flag| flag.ends_with('u'));
+        let make = if is_update { random_tree_without_links } else { random_tree };
         differences += &compare("onto", &arguments, b"", compared, |place| {
-            random_tree(&place.join("tree"), 300 + seed as u64);
-            random_tree(&place.join("there"), 300 + seed as u64 / 2);
+            make(&place.join("tree"), 300 + seed as u64);
+            make(&place.join("there"), 300 + seed as u64 / 2);
         });
     }
     assert_same(differences);

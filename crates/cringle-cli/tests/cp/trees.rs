@@ -142,6 +142,15 @@ fn attributes(random: &mut Rng, path: &Path, modes: &[u32], seconds: i64) {
 
 /// Makes a tree with every type of file.
 pub(crate) fn random_tree(root: &Path, seed: u64) {
+    make_tree(root, seed, true);
+}
+
+/// Makes a tree whose files have one name each.
+pub(crate) fn random_tree_without_links(root: &Path, seed: u64) {
+    make_tree(root, seed, false);
+}
+
+fn make_tree(root: &Path, seed: u64, has_links: bool) {
     let mut random = Rng::with_seed(seed);
     let mut directories = vec![root.to_path_buf()];
     let mut files: Vec<PathBuf> = Vec::new();
@@ -158,7 +167,7 @@ pub(crate) fn random_tree(root: &Path, seed: u64) {
                 symlink(if number % 2 == 0 { "nowhere" } else { "../plain1" }, &path).unwrap();
                 set_times(&path, 1_200_000_000, random.i64(0..999_999_999));
             }
-            4 if !files.is_empty() => {
+            4 if has_links && !files.is_empty() => {
                 let first = &files[random.usize(..files.len())];
                 fs::hard_link(first, &path).unwrap();
             }

@@ -4,7 +4,7 @@
 use cringle::block::{Batch, BlockIo, FixedBufs, FixedFile};
 use cringle::fs::File;
 use cringle::net::{TcpListener, TcpStream};
-use cringle::runtime::{self, Driver, DriverChoice};
+use cringle::runtime::{self, Balance, Driver, DriverChoice, ThreadLocals};
 use cringle::{Builder, fiber, io};
 use cringle_testing::{child, terminal};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -406,7 +406,10 @@ fn beside_another_without_threads(f: impl FnOnce() -> std::io::Result<()>) {
     let other = || loop {
         fiber::yield_now_cancellable()?;
     };
-    Builder::new().workers(1).run(|| fiber::race(calls, other)).unwrap().unwrap();
+    // The check of thread-locals of the fibers' own needs a thread.
+    let builder = Builder::new().workers(1);
+    let builder = builder.thread_locals(ThreadLocals::Shared).balance(Balance::Fixed);
+    builder.run(|| fiber::race(calls, other)).unwrap().unwrap();
 }
 
 fn drop_privileges() {
