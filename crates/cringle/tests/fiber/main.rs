@@ -5,7 +5,6 @@ mod cancel;
 mod cancel_calls;
 mod cancel_tree;
 mod combinators;
-mod crash;
 mod deadlines;
 mod fairness;
 mod fibers;

@@ -53,7 +53,7 @@ fn raise(signal: i32) {
 fn assert_names_the_fiber(text: &str, cause: &str) {
     let head = format!("cringle: {cause} on fiber 'unlucky' (number 1), worker 1\n");
     assert_eq!(text.matches(&head).count(), 1, "{head}{text}");
-    assert!(text.contains("    spawned at crates/cringle/tests/fiber/crash.rs:"), "{text}");
+    assert!(text.contains("    spawned at crates/cringle/tests/process/crash.rs:"), "{text}");
     let program = std::env::current_exe().unwrap();
     let frame = format!("    {}+0x", program.display());
     assert!(text.matches(&frame).count() > 3, "{text}");
