@@ -1,7 +1,8 @@
 //! `cargo xtask land`: checks a change before it lands. `.ci/run` installs the tools and calls it.
 
 use crate::Result;
-use crate::checks::{Check, Counts, End, Repository, Sink, by_path, clock, landing};
+use crate::checks::{Check, End, Repository, Sink, by_path, clock, landing};
+use crate::counts::Counts;
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]

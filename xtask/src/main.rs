@@ -3,17 +3,25 @@
 #[cfg(test)]
 mod book;
 mod checks;
+mod counts;
 mod kernels;
 mod land;
 mod long;
+mod processes;
 mod suite;
 mod switches;
 mod tidy;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The directory of all that is built, which may be relative to the root of the repository.
+fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
+}
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about)]

@@ -15,7 +15,7 @@ mod process;
 use crate::Result;
 use inputs::Inputs;
 pub(crate) use passed::Passed;
-pub(crate) use process::{Counts, End, Outcome, Sink};
+pub(crate) use process::{End, Outcome, Sink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

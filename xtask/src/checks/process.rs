@@ -2,8 +2,9 @@
 //! and ends it with all its processes if it takes too long.
 
 use super::Check;
-use crate::Result;
-use std::fs::{self, File};
+use crate::counts::Counts;
+use crate::{Result, processes};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -36,29 +37,6 @@ pub(crate) struct Outcome {
     pub(crate) end: End,
     pub(crate) seconds: u64,
     pub(crate) tests: Counts,
-}
-
-/// The numbers of tests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-    pub(crate) skipped: u64,
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, other: Counts) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-}
-
-impl std::fmt::Display for Counts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Counts { passed, failed, skipped } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
-    }
 }
 
 /// Where the output of a command goes.
@@ -95,12 +73,12 @@ pub(crate) fn run(
     let status = wait(&mut child, started + limit)?;
     if status.is_none() {
         println!("{}: still running after {} s:", check.name, limit.as_secs());
-        show(child.id());
+        println!("{}", processes::show(child.id()));
     }
     drop(leash);
     child.wait()?;
     let seconds = started.elapsed().as_secs();
-    let tests = match read.recv_timeout(Duration::from_secs(10)) {
+    let tests = match read.recv_timeout(Duration::from_secs(60)) {
         Ok(tests) => tests?,
         Err(_) => return Err(format!("{}: a process outlives the command", check.name).into()),
     };
@@ -129,21 +107,6 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// Prints the processes of a group: what hangs is among them.
-fn show(group: u32) {
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let path = entry.path();
-        let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
-        // `pid (name) state parent group …`
-        let stat = read("stat");
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
-        if fields.get(3).and_then(|field| field.parse().ok()) == Some(group) {
-            let line = read("cmdline").replace('\0', " ");
-            println!("  {} {} {line}", entry.file_name().display(), read("wchan"));
-        }
-    }
-}
-
 /// Copies the output, and returns the sum of the tests in it.
 fn copy(output: io::PipeReader, log: &mut dyn io::Write) -> io::Result<Counts> {
     let mut output = BufReader::new(output);
@@ -169,9 +132,9 @@ struct Totals {
 
 impl Totals {
     fn read(&mut self, line: &str) {
-        if let Some(counts) = suite(line) {
+        if let Some(counts) = Counts::of_suite(line) {
             self.whole.get_or_insert_default().add(counts);
-        } else if let Some(counts) = libtest(line).or_else(|| pytest(line)) {
+        } else if let Some(counts) = Counts::of_libtest(line).or_else(|| pytest(line)) {
             self.parts.add(counts);
         }
     }
@@ -181,45 +144,12 @@ impl Totals {
     }
 }
 
-/// `N passed, N failed, N skipped`
-fn suite(line: &str) -> Option<Counts> {
-    let (passed, rest) = line.split_once(" passed, ")?;
-    let (failed, rest) = rest.split_once(" failed, ")?;
-    let skipped = rest.strip_suffix(" skipped")?;
-    Some(Counts {
-        passed: passed.parse().ok()?,
-        failed: failed.parse().ok()?,
-        skipped: skipped.parse().ok()?,
-    })
-}
-
-/// `test result: ok. N passed; N failed; N ignored; …`
-fn libtest(line: &str) -> Option<Counts> {
-    let line = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-    Some(words(line.split("; ")))
-}
-
 /// `N failed, N passed, N skipped in …s`
 fn pytest(line: &str) -> Option<Counts> {
     let (counts, time) = line.trim_matches(['=', ' ']).rsplit_once(" in ")?;
     let is_time = time.starts_with(|c: char| c.is_ascii_digit()) && time.contains('s');
-    let counts = words(counts.split(", "));
+    let counts = Counts::of_words(counts.split(", "));
     (is_time && counts != Counts::default()).then_some(counts)
-}
-
-fn words<'a>(parts: impl Iterator<Item = &'a str>) -> Counts {
-    let mut counts = Counts::default();
-    for part in parts {
-        let Some((number, what)) = part.split_once(' ') else { continue };
-        let Ok(number) = number.parse::<u64>() else { continue };
-        match what {
-            "passed" => counts.passed += number,
-            "failed" | "error" | "errors" => counts.failed += number,
-            "ignored" | "skipped" => counts.skipped += number,
-            _ => (),
-        }
-    }
-    counts
 }
 
 #[cfg(test)]
@@ -232,7 +162,7 @@ mod tests {
         totals.sum()
     }
 
-    fn counts(passed: u64, failed: u64, skipped: u64) -> Counts {
+    fn counts(passed: usize, failed: usize, skipped: usize) -> Counts {
         Counts { passed, failed, skipped }
     }
 
@@ -269,7 +199,7 @@ mod tests {
         let environment = [("FROM_RUNNER", "yes".to_owned())];
         let root = directory.path();
         let outcome = run(&check(command), root, &environment, &Sink::File(&log), limit).unwrap();
-        (outcome, fs::read_to_string(log).unwrap())
+        (outcome, std::fs::read_to_string(log).unwrap())
     }
 
     #[test]

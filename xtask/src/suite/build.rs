@@ -3,7 +3,7 @@
 use super::program::{How, Program};
 use crate::Result;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What is built: one selection of packages and features, so that no call builds anything again.
@@ -69,11 +69,6 @@ fn package_name(id: &str) -> &str {
         Some((name, _)) => name,
         None => url.rsplit('/').next().unwrap_or(url),
     }
-}
-
-/// The directory of all that is built.
-pub(super) fn target_directory() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
 }
 
 #[cfg(test)]

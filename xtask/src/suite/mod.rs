@@ -6,7 +6,6 @@
 
 mod build;
 mod output;
-mod processes;
 mod program;
 mod report;
 
@@ -74,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         return Ok(true);
     }
     println!("built after {} s", started.elapsed().as_secs());
-    let logs = build::target_directory().join("suite");
+    let logs = crate::target_directory().join("suite");
     std::fs::create_dir_all(&logs)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {

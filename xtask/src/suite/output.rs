@@ -1,5 +1,6 @@
 //! What the test harness prints, line by line.
 
+use crate::counts::Counts;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -7,16 +8,6 @@ use std::time::{Duration, Instant};
 const SLOW: Duration = Duration::from_secs(60);
 /// The number of lines that are shown of a program that ended without a result.
 const LAST_LINES: usize = 60;
-
-#[derive(Default, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) passed: usize,
-    pub(super) failed: usize,
-    /// Tests that are marked `#[ignore]`, or that passed and printed `skipped: …`.
-    pub(super) skipped: usize,
-    /// Why tests were skipped.
-    pub(super) reasons: Vec<String>,
-}
 
 /// The lines that a program has printed so far.
 pub(super) struct Lines {
@@ -27,6 +18,8 @@ pub(super) struct Lines {
     partial: Vec<u8>,
     all: Vec<String>,
     counts: Counts,
+    /// Why tests were skipped that the harness calls passed.
+    pub(super) reasons: Vec<String>,
     /// The number of results: the examples of each package have one.
     pub(super) results: usize,
     /// Since when the tests run that the harness has called slow.
@@ -55,6 +48,7 @@ impl Lines {
             partial: Vec::new(),
             all: Vec::new(),
             counts: Counts::default(),
+            reasons: Vec::new(),
             results: 0,
             slow: HashMap::new(),
             active: Instant::now(),
@@ -83,28 +77,27 @@ impl Lines {
             self.section = Section::Successes { was_skipped: true };
         } else if line == "failures:" {
             self.section = Section::Failures;
-        } else if let Some(counts) = result(line) {
+        } else if let Some(counts) = Counts::of_libtest(line) {
             self.results += 1;
-            let before = if self.adds_up { self.counts.clone() } else { Counts::default() };
-            self.counts.passed = before.passed + counts.passed;
-            self.counts.failed = before.failed + counts.failed;
-            self.counts.skipped = before.skipped + counts.skipped;
+            if !self.adds_up {
+                self.counts = Counts::default();
+            }
+            self.counts.add(counts);
         } else if let Section::Successes { was_skipped } = &mut self.section {
             if line.starts_with("---- ") && line.ends_with(" stdout ----") {
                 *was_skipped = false;
             } else if let (Some(reason), false) = (line.strip_prefix("skipped: "), &was_skipped) {
                 *was_skipped = true;
-                self.counts.reasons.push(reason.to_owned());
+                self.reasons.push(reason.to_owned());
             }
         }
     }
 
     /// What the tests have come to so far.
     pub(super) fn counts(&self) -> Counts {
-        let mut counts = self.counts.clone();
-        counts.passed -= counts.reasons.len().min(counts.passed);
-        counts.skipped += counts.reasons.len();
-        counts
+        let Counts { passed, failed, skipped } = self.counts;
+        let more = self.reasons.len();
+        Counts { passed: passed.saturating_sub(more), failed, skipped: skipped + more }
     }
 
     /// Says which test takes too long, if one does.
@@ -134,22 +127,6 @@ fn test_and<'a>(line: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix("test ")?.split_once(separator)
 }
 
-/// Reads the numbers of `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
-fn result(line: &str) -> Option<Counts> {
-    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let mut counts = Counts::default();
-    for part in numbers.split("; ") {
-        let (number, what) = part.split_once(' ')?;
-        match what {
-            "passed" => counts.passed = number.parse().ok()?,
-            "failed" => counts.failed = number.parse().ok()?,
-            "ignored" => counts.skipped = number.parse().ok()?,
-            _ => break,
-        }
-    }
-    Some(counts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,8 +151,8 @@ mod tests {
              successes:\n    a\n    b\n    d\n\n\
              test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n",
         );
-        let reasons = ["no redis", "no curl"].map(str::to_owned).to_vec();
-        assert_eq!(lines.counts(), Counts { passed: 1, failed: 0, skipped: 3, reasons });
+        assert_eq!(lines.counts(), Counts { passed: 1, failed: 0, skipped: 3 });
+        assert_eq!(lines.reasons, ["no redis", "no curl"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! One program of tests, from its start to its end.
 
-use super::output::{Counts, Lines};
-use super::{Settings, build, processes};
+use super::output::Lines;
+use super::{Settings, build};
+use crate::counts::Counts;
+use crate::processes;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,8 +27,11 @@ pub(super) enum How {
 }
 
 /// How a program ended.
+#[derive(Default)]
 pub(super) struct Outcome {
     pub(super) counts: Counts,
+    /// Why tests were skipped.
+    pub(super) reasons: Vec<String>,
     /// Why the program failed, with what a person needs to see.
     pub(super) failure: Option<String>,
     pub(super) took: Duration,
@@ -47,18 +52,15 @@ impl Program {
     /// Runs the program to its end.
     pub(super) fn run(&self, settings: &Settings) -> Outcome {
         let started = Instant::now();
-        let mut busy = Duration::ZERO;
-        let (counts, failure) = self
-            .watch(settings, &mut busy)
-            .unwrap_or_else(|error| (Counts::default(), Some(format!("cannot be run: {error}"))));
-        Outcome { counts, failure, took: started.elapsed(), busy }
+        let mut outcome = Outcome::default();
+        if let Err(error) = self.watch(settings, &mut outcome) {
+            outcome.failure = Some(format!("cannot be run: {error}"));
+        }
+        outcome.took = started.elapsed();
+        outcome
     }
 
-    fn watch(
-        &self,
-        settings: &Settings,
-        busy: &mut Duration,
-    ) -> io::Result<(Counts, Option<String>)> {
+    fn watch(&self, settings: &Settings, outcome: &mut Outcome) -> io::Result<()> {
         let path = self.log(&settings.logs);
         // A file, and no pipe: a process that a test leaves behind would hold a pipe open. Each
         // writer appends, so that none overwrites the other's lines.
@@ -68,42 +70,27 @@ impl Program {
         let mut lines = Lines::new(settings.limit, matches!(self.how, How::Documentation));
         let mut output = File::open(&path)?;
         loop {
-            *busy = processes::busy(child.id()).unwrap_or(*busy);
+            outcome.busy = processes::busy(child.id()).unwrap_or(outcome.busy);
             let ended = child.try_wait()?;
             let mut new = Vec::new();
             output.read_to_end(&mut new)?;
             lines.add(&new, Instant::now());
+            outcome.counts = lines.counts();
             if let Some(status) = ended {
-                return Ok(self.judge(status, &lines, &path));
+                outcome.judge(status, &lines, &path);
+                break;
             }
             if let Some(why) = lines.stuck(Instant::now()) {
-                let text = format!("{why}\n{}", processes::show(child.id()));
+                outcome.counts.failed += 1;
+                outcome.failure = Some(format!("{why}\n{}", processes::show(child.id())));
                 processes::kill(child.id());
                 child.wait()?;
-                let mut counts = lines.counts();
-                counts.failed += 1;
-                return Ok((counts, Some(text)));
+                break;
             }
             thread::sleep(INTERVAL);
         }
-    }
-
-    fn judge(&self, status: ExitStatus, lines: &Lines, log: &Path) -> (Counts, Option<String>) {
-        let mut counts = lines.counts();
-        // A program without the usual harness says it by its status alone.
-        if lines.results == 0 && status.success() {
-            counts.passed += 1;
-        }
-        if status.success() && counts.failed == 0 {
-            return (counts, None);
-        }
-        if counts.failed == 0 {
-            counts.failed += 1;
-        }
-        (
-            counts,
-            Some(format!("{status}\n{}\n(all of its output: {})", lines.failure(), log.display())),
-        )
+        outcome.reasons = lines.reasons;
+        Ok(())
     }
 
     fn command(&self, settings: &Settings) -> Command {
@@ -126,5 +113,21 @@ impl Program {
         // Hundreds of tests panic on purpose, and each backtrace takes a tenth of a second.
         command.env_remove("RUST_BACKTRACE").stdin(Stdio::null());
         command
+    }
+}
+
+impl Outcome {
+    fn judge(&mut self, status: ExitStatus, lines: &Lines, log: &Path) {
+        let counts = &mut self.counts;
+        // A program without the usual harness says it by its status alone.
+        if lines.results == 0 && status.success() {
+            counts.passed += 1;
+        }
+        if status.success() && counts.failed == 0 {
+            return;
+        }
+        counts.failed = counts.failed.max(1);
+        let (output, log) = (lines.failure(), log.display());
+        self.failure = Some(format!("{status}\n{output}\n(all of its output: {log})"));
     }
 }

@@ -1,8 +1,8 @@
 //! What all programs come to.
 
-use super::output::Counts;
 use super::program::{Outcome, Program};
 use crate::Result;
+use crate::counts::Counts;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -14,6 +14,8 @@ pub(super) struct Report {
     times: PathBuf,
     seconds: BTreeMap<String, f64>,
     total: Counts,
+    /// Why tests were skipped.
+    reasons: Vec<String>,
     failed: Vec<String>,
 }
 
@@ -22,7 +24,8 @@ impl Report {
         let times = logs.join("seconds.json");
         let text = fs::read_to_string(&times).unwrap_or_default();
         let seconds = serde_json::from_str(&text).unwrap_or_default();
-        Report { times, seconds, total: Counts::default(), failed: Vec::new() }
+        let (reasons, failed) = (Vec::new(), Vec::new());
+        Report { times, seconds, total: Counts::default(), reasons, failed }
     }
 
     /// Sorts the programs, so that those that took longest the last time start first. Unknown ones
@@ -35,7 +38,7 @@ impl Report {
 
     /// Prints how a program ended.
     pub(super) fn add(&mut self, program: &Program, outcome: Outcome) {
-        let Outcome { counts, failure, took, busy } = outcome;
+        let Outcome { counts, reasons, failure, took, busy } = outcome;
         let (took, busy) = (took.as_secs_f64(), busy.as_secs_f64());
         // Programs without a test of a chosen name would hide those that have one.
         if counts != Counts::default() || failure.is_some() {
@@ -47,24 +50,23 @@ impl Report {
             self.failed.push(program.name.clone());
         }
         self.seconds.insert(program.name.clone(), took);
-        self.total.passed += counts.passed;
-        self.total.failed += counts.failed;
-        self.total.skipped += counts.skipped;
-        self.total.reasons.extend(counts.reasons);
+        self.total.add(counts);
+        self.reasons.extend(reasons);
     }
 
     /// Prints the sum of all. Returns whether nothing failed.
     pub(super) fn finish(mut self, took: Duration) -> Result<bool> {
         fs::write(&self.times, serde_json::to_string(&self.seconds)?)?;
         let mut text = String::new();
-        self.total.reasons.sort();
-        for same in self.total.reasons.chunk_by(|a, b| a == b) {
+        self.reasons.sort();
+        for same in self.reasons.chunk_by(|a, b| a == b) {
             let _ = writeln!(text, "skipped {}: {}", same.len(), same[0]);
         }
         for name in &self.failed {
             let _ = writeln!(text, "failed: {name}");
         }
-        println!("\n{text}after {} s:\n{}", took.as_secs(), sentence_of_all(&self.total));
+        // The last line is read by others: see `Counts::of_suite`.
+        println!("\n{text}after {} s:\n{}", took.as_secs(), self.total);
         if self.total.passed + self.total.failed == 0 {
             println!("no test has one of these names");
         }
@@ -73,7 +75,7 @@ impl Report {
 }
 
 fn sentence(counts: &Counts) -> String {
-    let Counts { passed, failed, skipped, .. } = counts;
+    let Counts { passed, failed, skipped } = counts;
     let mut text = format!("{passed:>5} passed");
     for (number, what) in [(failed, "failed"), (skipped, "skipped")] {
         if *number > 0 {
@@ -81,11 +83,6 @@ fn sentence(counts: &Counts) -> String {
         }
     }
     text
-}
-
-/// The line that other programs read.
-fn sentence_of_all(counts: &Counts) -> String {
-    format!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped)
 }
 
 #[cfg(test)]
@@ -98,7 +95,7 @@ mod tests {
             counts,
             failure: failure.map(str::to_owned),
             took: Duration::from_secs(passed as u64),
-            busy: Duration::ZERO,
+            ..Outcome::default()
         }
     }
 
@@ -120,7 +117,7 @@ mod tests {
         let mut report = Report::open(directory.path());
         report.add(&Program::named("a"), outcome(3, None));
         report.add(&Program::named("b"), outcome(9, Some("why")));
-        assert_eq!(sentence_of_all(&report.total), "12 passed, 1 failed, 0 skipped");
+        assert_eq!(report.total, Counts { passed: 12, failed: 1, skipped: 0 });
         assert!(!report.finish(Duration::ZERO).unwrap());
         assert!(!Report::open(directory.path()).finish(Duration::ZERO).unwrap());
     }

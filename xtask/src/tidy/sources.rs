@@ -1,6 +1,6 @@
 //! The files to check: every Rust file that git tracks.
 
-use crate::Result;
+use crate::{Result, target_directory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,8 +29,7 @@ pub(super) fn root() -> PathBuf {
 
 /// Where `cargo doc` writes the documentation.
 pub(super) fn documentation() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target.unwrap_or_else(|| root().join("target")).join("doc")
+    root().join(target_directory()).join("doc")
 }
 
 pub(super) fn all() -> Result<Vec<Source>> {

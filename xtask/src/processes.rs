@@ -1,4 +1,4 @@
-//! The processes of a program: how busy they are, where their threads stand, and their end.
+//! The processes of a program or check: how busy they are, where their threads stand, and their end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Describes the threads of a program and of all processes below it. Tests often wait for a child,
 /// and the child is what hangs.
-pub(super) fn show(program: u32) -> String {
+pub(crate) fn show(program: u32) -> String {
     let mut text = String::new();
     for pid in family(program) {
         describe(pid, &mut text);
@@ -17,7 +17,7 @@ pub(super) fn show(program: u32) -> String {
 }
 
 /// Kills a program and all processes below it.
-pub(super) fn kill(program: u32) {
+pub(crate) fn kill(program: u32) {
     let family = family(program).into_iter().map(|pid| pid.to_string());
     // The command is everywhere, and there is nobody to tell if a process has ended meanwhile.
     let _ = Command::new("kill").arg("-KILL").args(family).stderr(Stdio::null()).status();
@@ -75,7 +75,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 }
 
 /// The time of all cores that a process and its ended children took.
-pub(super) fn busy(pid: u32) -> Option<Duration> {
+pub(crate) fn busy(pid: u32) -> Option<Duration> {
     /// The kernel's `USER_HZ`.
     const TICKS_A_SECOND: u64 = 100;
     let ticks: u64 = status(pid)?.get(11..15)?.iter().flat_map(|ticks| ticks.parse::<u64>()).sum();
