@@ -1,4 +1,4 @@
-//! The processes of a program or check: how busy they are, where their threads stand, and their end.
+//! The processes of a program or check: how busy they are, where threads stand, and their end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
