@@ -8,7 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Returns the path of the built example.
 pub(crate) fn path(name: &str) -> PathBuf {
@@ -144,10 +144,21 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        // A hanging server fails the test instead of blocking it.
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream
+        TcpStream::connect(self.addr).unwrap()
+    }
+
+    /// Stops the server's threads until [`Server::resume`]. The kernel still connects clients.
+    pub(crate) fn pause(&self) {
+        self.kill(libc::SIGSTOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.kill(libc::SIGCONT);
+    }
+
+    fn kill(&self, signal: libc::c_int) {
+        // SAFETY: no pointers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
     /// Sends the bytes, and returns the answer up to the end of the connection.
@@ -163,8 +174,7 @@ impl Server {
     pub(crate) fn signal(&mut self) {
         let signal = self.signal.expect("the example ends by itself");
         if !std::mem::replace(&mut self.is_signalled, true) {
-            // SAFETY: no pointers; the child has not been waited for.
-            assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+            self.kill(signal);
         }
     }
 
