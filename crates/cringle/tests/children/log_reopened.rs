@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// SIGXFSZ would end the process.
 #[test]
@@ -46,22 +47,38 @@ fn a_lock_that_is_released_soon_is_waited_for() {
     child::must_succeed("a_lock_that_is_released_soon_is_waited_for", || {
         let directory = disk::directory();
         let path = directory.path().join("log");
-        let hold = || {
+        let open = || drop(Log::open(&path, |_, _| Ok(())).unwrap());
+        for on_a_fiber in [false, true] {
             let holder = File::create(&path).unwrap();
             holder.lock().unwrap();
-            std::thread::spawn(move || {
-                std::thread::sleep(std::time::Duration::from_millis(30));
-                drop(holder);
-            })
-        };
-        let open = || Log::open(&path, |_, _| Ok(()));
-        let holder = hold();
-        drop(open().unwrap());
-        holder.join().unwrap();
-        let holder = hold();
-        cringle::run(|| drop(open().unwrap()));
-        holder.join().unwrap();
+            unlock_soon(&holder);
+            if on_a_fiber { cringle::run(open) } else { open() }
+        }
     });
+}
+
+/// Releases the lock in 30 ms, in a signal handler of this thread. It runs before the thread waits
+/// again, so a busy machine does not use up the time for which a log waits.
+fn unlock_soon(holder: &File) {
+    static HOLDER: AtomicI32 = AtomicI32::new(-1);
+    extern "C" fn unlock(_: libc::c_int) {
+        // SAFETY: no pointers are passed, and the call is async-signal-safe.
+        unsafe { libc::flock(HOLDER.load(Ordering::SeqCst), libc::LOCK_UN) };
+    }
+    HOLDER.store(holder.as_raw_fd(), Ordering::SeqCst);
+    // SAFETY: the handler is async-signal-safe, and the structures, of which all-zero ones are
+    // valid, are borrowed for the calls.
+    unsafe {
+        libc::signal(libc::SIGALRM, unlock as extern "C" fn(libc::c_int) as libc::sighandler_t);
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGALRM;
+        event.sigev_notify_thread_id = libc::gettid();
+        let (mut timer, mut time) = (std::mem::zeroed(), std::mem::zeroed::<libc::itimerspec>());
+        assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
+        time.it_value.tv_nsec = 30_000_000;
+        assert_eq!(libc::timer_settime(timer, 0, &time, std::ptr::null_mut()), 0);
+    }
 }
 
 /// Returns how many descriptors of this process have the file with this name.

@@ -21,6 +21,11 @@ fn on_workers<T>(workers: usize, f: impl FnOnce() -> T) -> T {
     Builder::new().workers(workers).run(f).unwrap()
 }
 
+/// Returns a server that cuts no connection off because the machine is busy.
+fn bind() -> Server {
+    Server::bind("127.0.0.1:0").unwrap().grace(LONG)
+}
+
 /// Serves with this handler while `clients` runs, then stops.
 fn serve(
     server: Server,
@@ -65,7 +70,7 @@ fn each_worker_has_its_own_listener() {
         let seen = Mutex::new(HashSet::new());
         let builder = Builder::new().workers(workers).balance(Balance::Fixed);
         let served = builder.run(|| {
-            let server = Server::bind("127.0.0.1:0").unwrap();
+            let server = bind();
             let handler = |stream, peer: SocketAddr| {
                 assert!(peer.ip().is_loopback());
                 seen.lock().unwrap().insert(cringle::runtime::worker().unwrap());
@@ -91,7 +96,7 @@ fn taken_port_is_refused() {
             let taken = TcpListener::bind("127.0.0.1:0").unwrap();
             let error = Server::bind(taken.local_addr().unwrap()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-            let server = Server::bind("127.0.0.1:0").unwrap();
+            let server = bind();
             let addr = server.local_addr().unwrap();
             assert_eq!(Server::bind(addr).unwrap_err().kind(), io::ErrorKind::AddrInUse);
             assert_eq!(TcpListener::bind(addr).unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -102,7 +107,7 @@ fn taken_port_is_refused() {
 #[test]
 fn handler_failures_end_one_connection_and_are_counted() {
     let served = on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap();
+        let server = bind();
         let handler = |mut stream: TcpStream, _| {
             let mut what = [0];
             stream.read_exact(&mut what)?;
@@ -132,7 +137,7 @@ fn connection_limit_is_not_exceeded() {
     const LIMIT: usize = 3;
     let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let served = on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap().max_connections(LIMIT);
+        let server = bind().max_connections(LIMIT);
         let handler = |stream, peer| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             let end = echo(stream, peer);
@@ -155,7 +160,7 @@ fn connection_limit_is_reached() {
     for limit in [1, 2] {
         let barrier = Barrier::new(limit);
         let served = on_workers(2, || {
-            let server = Server::bind("127.0.0.1:0").unwrap().max_connections(limit);
+            let server = bind().max_connections(limit);
             let handler = |mut stream: TcpStream, _| {
                 barrier.wait();
                 stream.write_all(b"!")
@@ -176,7 +181,7 @@ fn connection_limit_is_reached() {
 #[test]
 fn stop_refuses_new_connections_and_finishes_open_ones() {
     let served = on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+        let server = bind();
         let (addr, stopper) = (server.local_addr().unwrap(), server.stopper());
         assert!(!stopper.is_stopped());
         fiber::scope(|s| {
@@ -200,7 +205,7 @@ fn stop_refuses_new_connections_and_finishes_open_ones() {
 #[test]
 fn connections_are_cancelled_after_the_grace_period() {
     let served = on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap().grace(Duration::from_millis(20));
+        let server = bind().grace(Duration::from_millis(20));
         let handler = |mut stream: TcpStream, _| {
             stream.write_all(b"!")?;
             let mut byte = [0];
@@ -235,7 +240,7 @@ fn connections_are_cancelled_after_the_grace_period() {
 #[test]
 fn cancelled_server_ends_at_once() {
     on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+        let server = bind();
         let addr = server.local_addr().unwrap();
         fiber::scope(|s| {
             let serves = s.spawn(|| server.run(echo));
@@ -251,7 +256,7 @@ fn cancelled_server_ends_at_once() {
 #[test]
 fn server_stopped_before_it_runs_accepts_nothing() {
     on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap();
+        let server = bind();
         let addr = server.local_addr().unwrap();
         let too_early = TcpStream::connect(addr).unwrap();
         server.stopper().stop();
@@ -262,7 +267,7 @@ fn server_stopped_before_it_runs_accepts_nothing() {
 
 #[test]
 fn server_outside_of_run_explains_its_error() {
-    let server = Server::bind("127.0.0.1:0").unwrap();
+    let server = bind();
     let error = server.run(echo).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     assert!(error.to_string().contains("cringle::run"), "{error}");
@@ -272,7 +277,7 @@ fn server_outside_of_run_explains_its_error() {
 #[test]
 fn server_in_a_simulation_fails() {
     let report = cringle::sim::run(1, &cringle::sim::Options::new(), || {
-        Server::bind("127.0.0.1:0").unwrap().run(echo).unwrap_err().kind()
+        bind().run(echo).unwrap_err().kind()
     });
     assert_eq!(report.unwrap().value, io::ErrorKind::Unsupported);
 }
@@ -307,7 +312,7 @@ fn nonblocking_listener_is_polled() {
 fn handlers_may_borrow_and_wait_for_each_other() {
     let (barrier, done) = (Barrier::new(4), AtomicUsize::new(0));
     on_workers(2, || {
-        let server = Server::bind("127.0.0.1:0").unwrap();
+        let server = bind();
         let handler = |mut stream: TcpStream, _| {
             barrier.wait();
             done.fetch_add(1, Ordering::Relaxed);
@@ -328,7 +333,7 @@ fn handlers_may_borrow_and_wait_for_each_other() {
 fn server_survives_running_out_of_descriptors() {
     child::must_succeed("server_survives_running_out_of_descriptors", || {
         let served = on_workers(2, || {
-            let server = Server::bind("127.0.0.1:0").unwrap();
+            let server = bind();
             let hoard = Cell::new(Vec::new());
             // Opened before the limit of descriptors is reached.
             let new = || {
@@ -388,7 +393,7 @@ fn kept(
 fn stop_ends_handlers_that_wait_for_a_request() {
     for workers in [1, 2] {
         let served = on_workers(workers, || {
-            let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+            let server = bind();
             let (stopper, begun) = (server.stopper(), AtomicUsize::new(0));
             let handler = kept(&stopper, &begun);
             serve(server, handler, |addr, stopper| {
@@ -406,7 +411,7 @@ fn stop_ends_handlers_that_wait_for_a_request() {
 fn started_request_is_answered_after_the_stop() {
     for workers in [1, 2] {
         let served = on_workers(workers, || {
-            let server = Server::bind("127.0.0.1:0").unwrap().grace(LONG);
+            let server = bind();
             let (stopper, begun) = (server.stopper(), AtomicUsize::new(0));
             let handler = kept(&stopper, &begun);
             serve(server, handler, |addr, stopper| {
@@ -430,7 +435,7 @@ fn started_request_is_answered_after_the_stop() {
 
 /// The stopper of a server that does not run.
 fn stopper() -> Stopper {
-    Server::bind("127.0.0.1:0").unwrap().stopper()
+    bind().stopper()
 }
 
 #[test]
@@ -542,7 +547,7 @@ fn serve_until_sigterm() {
     let workers = std::env::var("WORKERS").unwrap().parse().unwrap();
     let end = on_workers(workers, || {
         let guard = signal::cancel_on(&[Signal::Terminate]).unwrap();
-        let server = Server::bind("127.0.0.1:0").unwrap();
+        let server = bind();
         println!("\n{}", server.local_addr().unwrap());
         (server.run(echo), guard.received())
     });

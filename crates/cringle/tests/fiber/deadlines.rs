@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 const FOREVER: Duration = Duration::MAX;
 const HOUR: Duration = Duration::from_secs(3600);
-const MINUTE: Duration = Duration::from_secs(60);
-/// Longer than a busy machine pauses.
+const DAY: Duration = Duration::from_secs(86_400);
+/// Longer than a machine usually pauses.
 const SECOND: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(2);
 const LONGER: Duration = Duration::from_millis(6);
@@ -21,7 +21,7 @@ const LONGER: Duration = Duration::from_millis(6);
 #[test]
 fn tighter_of_nested_deadlines_ends_the_wait() {
     on_one_worker(|| {
-        for (outer, inner) in [(SHORT, HOUR), (HOUR, SHORT), (SHORT, MINUTE), (MINUTE, SHORT)] {
+        for (outer, inner) in [(SHORT, HOUR), (HOUR, SHORT), (SHORT, DAY), (DAY, SHORT)] {
             let begin = Instant::now();
             let tighter = outer.min(inner);
             for unwinds in [false, true] {
@@ -54,12 +54,16 @@ fn tighter_of_nested_deadlines_ends_the_wait() {
 #[test]
 fn outer_deadline_still_fires_after_inner_one() {
     on_one_worker(|| {
-        let result = time::timeout(SECOND, || {
+        let outer = Instant::now() + SECOND;
+        let result = time::timeout_at(outer, || {
             let error = time::timeout(SHORT, || time::sleep(FOREVER)).unwrap_err();
-            assert_elapsed(&error, SHORT);
+            // On a busy machine, the outer deadline may have passed, too.
+            if Instant::now() < outer {
+                assert_elapsed(&error, SHORT);
+            }
             time::sleep(FOREVER)
         });
-        assert_elapsed(&result.unwrap_err(), SECOND);
+        assert_eq!(deadline_of(&result.unwrap_err()), outer);
     });
 }
 
@@ -81,15 +85,21 @@ fn deadline_at_an_instant_has_no_limit() {
     on_one_worker(|| {
         let at = Instant::now() + SHORT;
         let error = time::timeout_at(at, || time::sleep(FOREVER)).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-        match cancel::reason(&error) {
-            Some(cancel::Reason::Elapsed(elapsed)) => {
-                assert_eq!((elapsed.deadline(), elapsed.limit()), (at, None));
-            }
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(deadline_of(&error), at);
         assert!(Instant::now() >= at);
     });
+}
+
+/// Returns the deadline that the error names; it has no limit.
+fn deadline_of(error: &io::Error) -> Instant {
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    match cancel::reason(error) {
+        Some(cancel::Reason::Elapsed(elapsed)) => {
+            assert_eq!(elapsed.limit(), None);
+            elapsed.deadline()
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -359,9 +369,13 @@ fn first_reason_of_a_fiber_stays() {
                 });
                 let_others_wait();
                 s.cancel();
+                // On a busy machine, the deadline may have passed first.
+                let is_first = Instant::now() < deadline;
                 let (first, later) = child.join().unwrap();
-                assert_cancelled(&first);
-                assert_cancelled(&later);
+                if is_first {
+                    assert_cancelled(&first);
+                    assert_cancelled(&later);
+                }
             });
             cancel::check()
         });

@@ -155,11 +155,11 @@ fn closed_descriptor_does_not_block_its_successor() {
             let served = s.spawn_local(move || (&mut &reader).read(&mut [0; 8]));
             let_others_wait();
             // One byte for the fiber that waits for the old file, and one for the other.
-            for _ in 0..2 {
-                writer.write_all(&[1]).unwrap();
-                let_others_wait();
-                fiber::sleep(Duration::from_millis(1));
+            writer.write_all(&[1]).unwrap();
+            while !robbed.is_finished() && !served.is_finished() {
+                fiber::yield_now();
             }
+            writer.write_all(&[1]).unwrap();
             assert_eq!(robbed.join().unwrap().unwrap(), 1);
             assert_eq!(served.join().unwrap().unwrap(), 1);
         });
