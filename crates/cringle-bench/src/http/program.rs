@@ -276,7 +276,7 @@ mod tests {
         let pipe = directory.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let mut command = Command::new("sh");
-        command.args(["-c", "(sleep 20; echo alive) > \"$0\" & wait"]).arg(&pipe);
+        command.args(["-c", "(sleep 3600; echo alive) > \"$0\" & wait"]).arg(&pipe);
         let mut process = Process::spawn(command, free_address().unwrap(), &[]).unwrap();
         let mut alive = std::fs::File::open(&pipe).unwrap();
         let error = process.wait_until_it_listens(Duration::from_millis(30)).unwrap_err();
@@ -292,7 +292,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no such luck >&2; exit 3"]);
         let mut process = Process::spawn(command, free_address().unwrap(), &[]).unwrap();
-        let error = process.wait_until_it_listens(PATIENCE).unwrap_err().to_string();
+        let error =
+            process.wait_until_it_listens(Duration::from_secs(3600)).unwrap_err().to_string();
         assert!(error.contains("exit status: 3: no such luck"), "{error}");
     }
 

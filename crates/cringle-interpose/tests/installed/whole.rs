@@ -18,7 +18,7 @@ fn receive(call: impl FnOnce(c_int, &mut [u8; 9]) -> isize) -> (isize, [u8; 9]) 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
-    server.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(3600))).unwrap();
     client.write_all(PARTS[0]).unwrap();
     let peer = std::thread::spawn(move || {
         for part in &PARTS[1..] {

@@ -7,9 +7,6 @@ use cringle_testing::tools::*;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// The longest time that a busy machine may take for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 // ----- intervals -----
 
 #[test]
@@ -70,12 +67,10 @@ fn zero_period_panics() {
 /// The loop calls only `check`, so the worker processes neither timers nor messages by itself.
 #[test]
 fn deadline_reaches_a_computing_loop_by_check() {
-    let start = Instant::now();
     on_one_worker(|| {
         let result = time::timeout(Duration::from_millis(5), || {
             loop {
                 cancel::check()?;
-                assert!(start.elapsed() < PATIENCE, "`check` does not report the deadline");
             }
             #[allow(unreachable_code, reason = "the type of the result")]
             Ok(())
@@ -86,14 +81,11 @@ fn deadline_reaches_a_computing_loop_by_check() {
 
 #[test]
 fn remote_cancel_reaches_a_computing_loop_by_check() {
-    let start = Instant::now();
     let run = || {
         fiber::scope(|s| {
-            let computes = fiber::Builder::new().worker(1).spawn_scoped(s, move || {
-                while cancel::check().is_ok() {
-                    assert!(start.elapsed() < PATIENCE, "`check` does not report the cancel");
-                }
-            });
+            let computes = fiber::Builder::new()
+                .worker(1)
+                .spawn_scoped(s, move || while cancel::check().is_ok() {});
             fiber::sleep(Duration::from_millis(2));
             s.cancel();
             computes.unwrap().join().unwrap();

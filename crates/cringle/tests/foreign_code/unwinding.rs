@@ -352,15 +352,6 @@ fn first_run_works_in_destructor_of_panic() {
 
 // ----- `run` while std holds the lock of the panic hook -----
 
-/// Aborts the child if it hangs, so that the test fails.
-fn abort_on_hang() {
-    std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(300));
-        eprintln!("the test hangs");
-        std::process::abort();
-    });
-}
-
 fn run_something() {
     let sum = cringle::Builder::new().workers(2).run(|| {
         let fibers: Vec<_> = (0..4).map(|n| fiber::spawn(move || n)).collect();
@@ -375,7 +366,6 @@ fn run_something() {
 #[test]
 fn panic_hook_may_call_run() {
     child::must_succeed("panic_hook_may_call_run", || {
-        abort_on_hang();
         std::panic::set_hook(Box::new(|_| run_something()));
         std::thread::spawn(|| panic!("a first one")).join().unwrap_err();
         std::thread::spawn(|| while_unwinding(|| while_unwinding(|| ()))).join().unwrap();
@@ -394,7 +384,6 @@ fn panic_hook_may_call_run() {
 #[test]
 fn panic_hook_may_wait_for_run_elsewhere() {
     child::must_succeed("panic_hook_may_wait_for_run_elsewhere", || {
-        abort_on_hang();
         let chained = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             std::thread::spawn(run_something).join().unwrap();
@@ -418,7 +407,6 @@ fn panic_message_may_wait_for_run_elsewhere() {
         }
     }
     child::must_succeed("panic_message_may_wait_for_run_elsewhere", || {
-        abort_on_hang();
         on_one_worker(|| {
             let (sender, receiver) = cringle::sync::mpsc::channel();
             let panics = fiber::spawn_local(move || panic!("{}", Receives(receiver)));

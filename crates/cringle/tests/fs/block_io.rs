@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 /// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -264,9 +263,8 @@ fn submitting_thread_keeps_its_unpark_token() {
     for round in 0..20 {
         std::thread::current().unpark();
         known.read_words(&io, 8, round).unwrap();
-        let start = Instant::now();
-        std::thread::park_timeout(Duration::from_secs(10));
-        assert!(start.elapsed() < Duration::from_secs(5), "round {round}");
+        // Without the token, this would not return.
+        std::thread::park();
     }
 }
 

@@ -48,7 +48,7 @@ fn tcp() {
 }
 
 fn tcp_modes(listener: &TcpListener) {
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_secs(3600);
     let mut ours = TcpStream::connect_timeout(&listener.local_addr().unwrap(), limit).unwrap();
     let (mut theirs, _) = listener.accept().unwrap();
     listener.set_nonblocking(true).unwrap();

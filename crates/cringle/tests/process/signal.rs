@@ -9,11 +9,9 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const FOREVER: Duration = Duration::from_secs(3600);
-/// The longest time that a busy machine may take for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Sends a signal to this process, as `kill(1)` does. One of its threads handles it soon.
 fn kill(signal: Signal) {
@@ -80,15 +78,13 @@ fn first_signal_cancels_every_fiber() {
 fn second_signal_has_its_default_action() {
     let name = "second_signal_has_its_default_action";
     let Some(output) = child::run(name) else {
-        let start = Instant::now();
         return cringle::run(|| {
             let _guard = signal::cancel_on(&[Signal::Interrupt, Signal::Terminate]).unwrap();
             kill(Signal::Terminate);
             assert!(is_cancel(&time::sleep(FOREVER).unwrap_err()));
-            // The fiber ignores the cancel. If the signal does not kill the process within this
-            // time, the test fails.
+            // The fiber ignores the cancel, so only the signal's default action ends the process.
             fiber::protect(|| {
-                while start.elapsed() < PATIENCE {
+                loop {
                     kill(Signal::Interrupt);
                 }
             });
@@ -106,10 +102,7 @@ fn signal_reaches_a_computing_fiber_by_check() {
         let run = || {
             let _guard = signal::cancel_on(&[Signal::Interrupt]).unwrap();
             kill(Signal::Interrupt);
-            let start = Instant::now();
-            while cancel::check().is_ok() {
-                assert!(start.elapsed() < PATIENCE, "`check` does not report the signal");
-            }
+            while cancel::check().is_ok() {}
         };
         Builder::new().workers(1).run(run).unwrap();
     });

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(1);
 const MANY: usize = 5000;
 

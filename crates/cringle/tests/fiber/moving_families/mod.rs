@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than any test waits for what must happen.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Longer than a test may take.
+const HOUR: Duration = Duration::from_secs(3600);
 
 thread_local! {
     static COUNT: Cell<u32> = const { Cell::new(0) };
@@ -148,7 +148,7 @@ fn timers_of_waiting_members_come_along() {
                                 0 => fiber::sleep(limit),
                                 1 => fiber::park_timeout(limit),
                                 _ => {
-                                    let wait = || time::sleep(LIMIT);
+                                    let wait = || time::sleep(HOUR);
                                     let error = time::timeout(limit, wait).map(|_| ()).unwrap_err();
                                     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
                                 }
@@ -160,7 +160,6 @@ fn timers_of_waiting_members_come_along() {
                     .collect();
                 while over.get() < 19 {
                     fiber::yield_now();
-                    assert!(begin.elapsed() < LIMIT, "a timer is lost: {}", over.get());
                 }
                 locals.into_iter().for_each(|local| local.join().unwrap());
             }
@@ -244,7 +243,7 @@ fn cancels_reach_members_on_the_way() {
                                     loop {
                                         match (n + wait) % 4 {
                                             0 => fiber::yield_now(),
-                                            1 => fiber::sleep(LIMIT),
+                                            1 => fiber::sleep(HOUR),
                                             2 => fiber::sleep(Duration::from_micros(50)),
                                             _ => fiber::park(),
                                         }
@@ -282,7 +281,7 @@ fn the_end_of_run_finds_members_on_the_way() {
         restless(|| {
             for _ in 0..10 {
                 fiber::spawn(|| {
-                    drop(fiber::spawn_local(|| watched(|| fiber::sleep(LIMIT))));
+                    drop(fiber::spawn_local(|| watched(|| fiber::sleep(HOUR))));
                     drop(fiber::spawn_local(|| watched(fiber::park)));
                     watched(fiber::yield_now);
                 });
@@ -439,7 +438,7 @@ fn dumps_show_members_that_move() {
             let local = |name: &str, f: fn()| {
                 fiber::Builder::new().name(format!("member {name}")).spawn_local(f).unwrap()
             };
-            let sleeper = local("sleeps", || fiber::park_timeout(LIMIT * 60));
+            let sleeper = local("sleeps", || fiber::park_timeout(HOUR));
             let parked = local("parks", fiber::park);
             while !IS_OVER.load(Ordering::SeqCst) {
                 fiber::yield_now();
@@ -450,7 +449,6 @@ fn dumps_show_members_that_move() {
             }
         });
         workers_of_turns(20);
-        let begin = Instant::now();
         loop {
             let dump = runtime::dump().unwrap();
             let text = dump.to_string();
@@ -461,7 +459,6 @@ fn dumps_show_members_that_move() {
                 assert!(text.contains("timer") && text.contains("unpark"), "{text}");
                 break;
             }
-            assert!(begin.elapsed() < LIMIT, "{text}");
             fiber::yield_now();
         }
         IS_OVER.store(true, Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! Which families move, and when, with [`Balance::Moving`].
 
-use super::{LIMIT, worker};
+use super::{HOUR, worker};
 use cringle::runtime::Balance;
 use cringle::sync::mpsc;
 use cringle::{Builder, fiber};
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 /// would come because its worker rests, so a try that the machine interrupts is repeated.)
 #[test]
 fn a_family_follows_its_wakers() {
-    let begin = Instant::now();
     loop {
         let mut follows = false;
         match Builder::new().workers(2).balance(Balance::Moving).run(|| follows = follows_soon()) {
@@ -26,7 +25,6 @@ fn a_family_follows_its_wakers() {
         if follows {
             return;
         }
-        assert!(begin.elapsed() < LIMIT, "it does not follow");
     }
 }
 
@@ -40,7 +38,7 @@ fn follows_soon() -> bool {
     let begin = Instant::now();
     let family = fiber::spawn(move || {
         its.store(true, Ordering::SeqCst);
-        let local = fiber::spawn_local(|| fiber::park_timeout(LIMIT * 60));
+        let local = fiber::spawn_local(|| fiber::park_timeout(HOUR));
         while from_there.recv().is_ok() {
             back.send(worker()).unwrap();
         }
@@ -66,7 +64,6 @@ fn follows_soon() -> bool {
 fn idle_workers_take_families_from_a_busy_one() {
     match Builder::new().workers(2).balance(Balance::Moving).run(|| {
         let seen = std::sync::Mutex::new(HashSet::new());
-        let begin = Instant::now();
         fiber::scope(|s| {
             for _ in 0..5 {
                 s.spawn(|| {
@@ -85,7 +82,6 @@ fn idle_workers_take_families_from_a_busy_one() {
                                     rounds.set(rounds.get() + 1);
                                     fiber::yield_now();
                                     seen.lock().unwrap().insert(worker());
-                                    assert!(begin.elapsed() < LIMIT, "nobody takes a family");
                                 }
                             });
                         }
