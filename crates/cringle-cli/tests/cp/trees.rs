@@ -121,8 +121,10 @@ fn regular_file(random: &mut Rng, path: &Path, number: u64) {
         return;
     }
     let bytes = one_of(random, &[0, 1, 4096, 5000, 131_072, 131_073, 400_000]);
-    let content: Vec<u8> = (0..bytes).map(|i: u64| ((i * (number + 3)) >> 3) as u8).collect();
-    fs::write(path, content).unwrap();
+    // The bytes repeat: eight times a step of 256.
+    let period: Vec<u8> = (0..2048).map(|i: u64| ((i * (number + 3)) >> 3) as u8).collect();
+    let content = period.repeat(bytes / period.len() + 1);
+    fs::write(path, &content[..bytes]).unwrap();
 }
 
 fn attributes(random: &mut Rng, path: &Path, modes: &[u32], seconds: i64) {
@@ -188,6 +190,21 @@ fn make_tree(root: &Path, seed: u64, has_links: bool) {
     }
 }
 
+/// Returns a sum that differs for different bytes. (This loop is quick without optimisation, too.)
+fn checksum(content: &[u8]) -> u64 {
+    let add = |sum: u64, word: [u8; 8]| {
+        (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31)
+    };
+    let (words, rest) = content.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut sum = 7;
+    for word in words {
+        sum = add(sum, *word);
+    }
+    add(sum, last)
+}
+
 /// Describes a tree with a line for each name. `times`: include the modification times.
 pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
     let mut all = BTreeMap::new();
@@ -212,15 +229,9 @@ pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
             text.push_str(&format!(" -> {:?}", fs::read_link(&path).unwrap()));
         } else if kind.is_file() {
             let content = fs::read(&path).unwrap();
-            let sum = content.chunks(8).fold(7u64, |sum, part| {
-                let mut bytes = [0; 8];
-                bytes[..part.len()].copy_from_slice(part);
-                (sum ^ u64::from_le_bytes(bytes))
-                    .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                    .rotate_left(31)
-            });
             let holes = stat.blocks() * 512 + 65_536 < stat.size();
-            text.push_str(&format!(" {} bytes {sum:x} holes {holes}", content.len()));
+            let (length, sum) = (content.len(), checksum(&content));
+            text.push_str(&format!(" {length} bytes {sum:x} holes {holes}"));
         } else {
             text.push_str(&format!(" fifo {} device {}", kind.is_fifo(), stat.rdev()));
         }
