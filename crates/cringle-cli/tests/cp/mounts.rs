@@ -189,21 +189,22 @@ fn a_full_disk_leaves_whole_or_reported_files() {
 #[test]
 fn a_nearly_full_disk_is_written_in_place() {
     let (base, mounts) = mounts("cp-fits");
-    fs::write(base.path().join("new"), noise(40 << 20)).unwrap();
+    let content = noise(41 << 20);
+    fs::write(base.path().join("new"), &content[..40 << 20]).unwrap();
+    fs::write(base.path().join("newer"), &content).unwrap();
     for mount in
         mounts.iter().filter(|mount| mount.0.ends_with("ext4") || mount.0.ends_with("tmpfs"))
     {
         let target = mount.0.join("target");
-        fs::write(&target, noise(39 << 20)).unwrap();
+        fs::write(&target, &content[..39 << 20]).unwrap();
         let arguments = ["new", target.to_str().unwrap()];
         copies(base.path(), &arguments);
-        assert!(fs::read(&target).unwrap() == noise(40 << 20));
+        assert!(fs::read(&target).unwrap() == content[..40 << 20]);
         // With --fsync the old file stays until the new one is safe.
-        fs::write(base.path().join("newer"), noise(41 << 20)).unwrap();
         let (status, _, stderr) = run(base.path(), &["--fsync", "newer", arguments[1]]);
         assert_eq!(status, Some(1));
         assert!(stderr.contains("No space left on device"), "{stderr}");
-        assert!(fs::read(&target).unwrap() == noise(40 << 20));
+        assert!(fs::read(&target).unwrap() == content[..40 << 20]);
         assert_eq!(
             fs::read_dir(&mount.0)
                 .unwrap()
