@@ -282,7 +282,15 @@ pub(crate) static CHECKS: &[Check] = &[
         minutes: 5,
         ..Check::NONE
     },
-    // Generated trees.
+    // Generated trees, and tables of which the suite takes a part.
+    Check {
+        name: "copies",
+        about: "every combination in the tables of the tests of `cringle cp`",
+        environment: &[("CRINGLE_FULL", "1")],
+        command: "cargo test --release -p cringle-cli --test cp",
+        minutes: 8,
+        ..COPIES
+    },
     Check {
         name: "trees",
         about: "10,000 random trees onto occupied targets, by GNU's cp and by ours",

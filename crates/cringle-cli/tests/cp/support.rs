@@ -239,12 +239,16 @@ pub(crate) fn compare_in(
     compare_programs(base, (program(gnu()), program(ours())), arguments, input, compared, make)
 }
 
-/// Returns a shell's command that runs the program with this mask for new files.
-pub(crate) fn masked(program: Command, umask: u32) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("umask {umask:o}; exec \"$@\""), "sh"]);
-    command.arg(program.get_program()).args(program.get_args());
-    command
+/// Returns the program with this mask for new files.
+pub(crate) fn masked(mut program: Command, umask: libc::mode_t) -> Command {
+    // SAFETY: `umask` may be called between `fork` and `exec`.
+    unsafe {
+        program.pre_exec(move || {
+            libc::umask(umask);
+            Ok(())
+        })
+    };
+    program
 }
 
 /// `gnu`, `ours`: how each is called.
