@@ -6,6 +6,7 @@ use crate::common::*;
 use crate::support::*;
 use crate::trees::{describe, random_tree};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -140,6 +141,19 @@ fn one_file_system_ends_at_a_mount_point() {
     assert!(base.path().join("ours-all/below/tmpfs/elsewhere").exists());
 }
 
+/// Occupies the file system but for this number of MiB, as cheaply as it can.
+fn fill(mount: &Mount, mebibytes_left: u64) {
+    let file = fs::File::create(mount.0.join("filler")).unwrap();
+    // SAFETY: all fields may be zero.
+    let mut space: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes to `space`; the descriptor is open.
+    assert_eq!(unsafe { libc::fstatvfs(file.as_raw_fd(), &mut space) }, 0);
+    let occupied = space.f_bavail * space.f_frsize - (mebibytes_left << 20);
+    // SAFETY: no pointer is passed; the descriptor is open.
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, occupied as libc::off_t) };
+    assert_eq!(done, 0, "{}: {}", mount.0.display(), std::io::Error::last_os_error());
+}
+
 /// Makes small files around one that does not fit on any of these file systems.
 fn too_much(tree: &Path) -> Vec<String> {
     fs::create_dir_all(tree.join("sub")).unwrap();
@@ -154,12 +168,19 @@ fn too_much(tree: &Path) -> Vec<String> {
     names
 }
 
+/// Whether the copy exists and has the bytes of the source.
+fn are_same(source: &Path, copy: &Path) -> bool {
+    let length = |path: &Path| fs::metadata(path).map(|found| found.len()).ok();
+    length(source) == length(copy) && fs::read(source).unwrap() == fs::read(copy).unwrap()
+}
+
 #[test]
 fn a_full_disk_leaves_whole_or_reported_files() {
     let (base, mounts) = mounts("cp-full");
     let tree = base.path().join("source");
     let names = too_much(&tree);
     for mount in &mounts {
+        fill(mount, 24);
         for flags in [&["-a"][..], &["-r"], &["-a", "--fsync"]] {
             let copy = mount.0.join("copy");
             let arguments =
@@ -169,9 +190,8 @@ fn a_full_disk_leaves_whole_or_reported_files() {
             assert_eq!(status, Some(1), "{arguments:?}: {stderr}");
             assert!(stderr.contains("No space left on device"), "{stderr}");
             for name in &names {
-                let there = fs::read(copy.join(name)).ok();
-                let whole = there.as_ref() == Some(&fs::read(tree.join(name)).unwrap());
                 let path = copy.join(name);
+                let whole = are_same(&tree.join(name), &path);
                 let is_told = stderr.contains(&format!("'{}'", path.display()));
                 assert!(whole || is_told, "{arguments:?}: {name} is not whole: {stderr}");
                 assert!(!(whole && is_told), "{arguments:?}: {name} is whole: {stderr}");
