@@ -24,10 +24,13 @@ pub(crate) fn word(seed: u64, file: u32, index: u64) -> u64 {
 
 /// Fills `block` with the file's content at `offset`, a multiple of 8.
 pub(crate) fn fill(block: &mut [u8], seed: u64, file: u32, offset: u64) {
-    for (index, chunk) in (offset / 8..).zip(block.chunks_mut(8)) {
-        let bytes = word(seed, file, index).to_le_bytes();
-        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    let mut index = offset / 8;
+    let (words, rest) = block.as_chunks_mut();
+    for bytes in words {
+        *bytes = word(seed, file, index).to_le_bytes();
+        index += 1;
     }
+    rest.copy_from_slice(&word(seed, file, index).to_le_bytes()[..rest.len()]);
 }
 
 /// Returns the first word of a block.

@@ -84,8 +84,9 @@ fn check_content(
     let compared = pieces(shape, number, expected, |offset, piece| {
         let read = &mut read[..piece.len()];
         file.read_exact_at(read, offset)?;
-        if let (None, Some(at)) = (wrong, piece.iter().zip(&*read).position(|(a, b)| a != b)) {
-            wrong = Some(offset + at as u64);
+        if wrong.is_none() && piece != read {
+            let at = piece.iter().zip(&*read).position(|(a, b)| a != b);
+            wrong = at.map(|at| offset + at as u64);
         }
         Ok(())
     });
