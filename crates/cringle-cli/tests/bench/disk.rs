@@ -142,8 +142,8 @@ fn two_workers_share_the_reads() {
 fn writes_are_verified_in_the_temporary_file() {
     let place = place("writes");
     for rw in ["write", "randrw"] {
-        for profile in ["direct", "cached", "buffered-seq"] {
-            let args = ["--strategies", OURS, "--rw", rw, "--profile", profile];
+        for (profile, block) in [("direct", "4k"), ("cached", "4k"), ("buffered-seq", "16k")] {
+            let args = ["--strategies", OURS, "--rw", rw, "--profile", profile, "--block", block];
             let report = json(small_disk(&place).args(args));
             check_runs(&report);
             assert_eq!(report["rw"], rw);
@@ -357,7 +357,7 @@ fn fio_runs_if_installed() {
     let installed = std::process::Command::new("fio").arg("--version").output().is_ok();
     let args = ["--strategies", "uring,fio", "--profile", "direct,cached,wal,buffered-seq"];
     let mut command = small_disk(&place);
-    command.args(args).args(["--ops", "64"]);
+    command.args(args).args(["--ops", "64", "--repeat", "1"]);
     if !installed {
         assert_eq!(command.output().unwrap().status.code(), Some(1));
         return;

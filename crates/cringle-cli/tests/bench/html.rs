@@ -166,7 +166,8 @@ fn fio_is_a_line_if_installed() {
         return eprintln!("skipped: `fio` is not installed");
     }
     let place = place("html-fio");
-    let told = told(small_disk(&place).args(["--strategies", "uring,fio"]), &place);
+    let mut command = small_disk(&place);
+    let told = told(command.args(["--strategies", "uring,fio", "--repeat", "1"]), &place);
     assert!(drawn(&told).contains(&"fio".to_string()));
     let dashed = select(&told.html, "figure g.series path.line.dashed");
     assert_eq!(dashed.len(), 3, "rates, CPU, latencies");

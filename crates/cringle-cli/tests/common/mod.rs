@@ -78,10 +78,10 @@ pub(crate) fn place_in_memory(name: &str) -> tempfile::TempDir {
     }
 }
 
-/// A quick `bench disk`: 16 MiB, 512 operations, two rounds.
+/// A quick `bench disk`: 4 MiB, 512 operations, two rounds.
 pub(crate) fn small_disk(place: &Path) -> Command {
     let mut command = cringle(place);
-    command.args(["bench", "disk", "--size", "16m", "--ops", "512", "--repeat", "2"]);
+    command.args(["bench", "disk", "--size", "4m", "--ops", "512", "--repeat", "2"]);
     command.args(["--warmup", "0", "--qd", "1,8"]);
     command
 }
