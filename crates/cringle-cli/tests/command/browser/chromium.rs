@@ -121,7 +121,9 @@ impl Browser {
         let clip = json!({
             "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1,
         });
-        let wanted = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let wanted = json!({
+            "format": "png", "captureBeyondViewport": true, "clip": clip, "optimizeForSpeed": true,
+        });
         let answer = self.call("Page.captureScreenshot", wanted);
         let text = answer["data"].as_str().unwrap();
         base64::engine::general_purpose::STANDARD.decode(text).unwrap()

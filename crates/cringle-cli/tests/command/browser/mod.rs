@@ -135,8 +135,8 @@ fn every_series_has_ink(laid: &Laid, picture: &Picture, dark: bool) {
     for figure in &laid.figures {
         assert!(!figure.colors.is_empty(), "{}", figure.title);
         for color in &figure.colors {
-            let ink = picture.count(figure.area.into(), Rgb::parse(color));
-            assert!(ink >= 10, "{}: {ink} pixels of {color}", figure.title);
+            let ink = picture.count(figure.area.into(), Rgb::parse(color), 10);
+            assert!(ink == 10, "{}: {ink} pixels of {color}", figure.title);
         }
     }
 }

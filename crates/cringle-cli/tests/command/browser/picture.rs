@@ -19,13 +19,17 @@ impl Rgb {
     }
 
     fn is_like(self, other: Rgb) -> bool {
-        self.0.into_iter().zip(other.0).all(|(a, b)| a.abs_diff(b) <= 16)
+        let ([r, g, b], [other_r, other_g, other_b]) = (self.0, other.0);
+        let is_near = |one: u8, two: u8| one.abs_diff(two) <= 16;
+        is_near(r, other_r) && is_near(g, other_g) && is_near(b, other_b)
     }
 }
 
 pub(crate) struct Picture {
     width: usize,
-    pixels: Vec<Rgb>,
+    /// The bytes of a pixel, of which the first three are its colour.
+    samples: usize,
+    bytes: Vec<u8>,
 }
 
 impl Picture {
@@ -37,20 +41,34 @@ impl Picture {
         let info = reader.next_frame(&mut bytes).unwrap();
         let samples = info.color_type.samples();
         assert!(samples >= 3, "a picture in colours");
-        let pixels = bytes[..info.buffer_size()].chunks_exact(samples);
-        let pixels = pixels.map(|one| Rgb([one[0], one[1], one[2]])).collect();
-        Picture { width: info.width as usize, pixels }
+        bytes.truncate(info.buffer_size());
+        Picture { width: info.width as usize, samples, bytes }
     }
 
     pub(crate) fn at(&self, x: usize, y: usize) -> Rgb {
-        self.pixels[y * self.width + x]
+        let start = (y * self.width + x) * self.samples;
+        Rgb([self.bytes[start], self.bytes[start + 1], self.bytes[start + 2]])
     }
 
-    /// Returns the number of pixels of an area (left, top, right, bottom) that have this colour.
-    pub(crate) fn count(&self, [left, top, right, bottom]: [f64; 4], color: Rgb) -> usize {
-        let rows = top.max(0.0) as usize..(bottom as usize).min(self.pixels.len() / self.width);
-        let columns = left.max(0.0) as usize..(right as usize).min(self.width);
-        let all = rows.flat_map(|y| columns.clone().map(move |x| (x, y)));
-        all.filter(|(x, y)| self.at(*x, *y).is_like(color)).count()
+    /// Returns the number of pixels of an area (left, top, right, bottom) that have this colour,
+    /// but does not count beyond `most`.
+    pub(crate) fn count(
+        &self,
+        [left, top, right, bottom]: [f64; 4],
+        color: Rgb,
+        most: usize,
+    ) -> usize {
+        let height = self.bytes.len() / self.samples / self.width;
+        let (first, end) = (left.max(0.0) as usize, (right as usize).min(self.width));
+        let mut count = 0;
+        for y in top.max(0.0) as usize..(bottom as usize).min(height) {
+            for x in first..end {
+                count += usize::from(self.at(x, y).is_like(color));
+                if count == most {
+                    return count;
+                }
+            }
+        }
+        count
     }
 }
