@@ -2,20 +2,31 @@
 //! and the generators of the suite with their full counts, of which each commit draws a sample.
 //!
 //! No job takes longer than two hours on two cores, so that a session of work can have it run.
+//!
+//! The jobs that are not about a build use the suite's, or one optimised build of all features.
 
 use super::Check;
 
-/// A job that only says how the library's tests run.
+/// A job that only says how the library's tests run, which the suite has built.
 const LIBRARY: Check = Check {
-    command: "cargo test -p cringle --all-features --tests",
+    command: "cargo xtask test --only cringle",
     packages: &["cringle"],
-    minutes: 8,
+    minutes: 4,
     ..Check::NONE
 };
 /// Misbehaving code, and cancels.
-const FOREIGN_AND_SOAK: &str = "cargo test --release -p cringle --all-features --test foreign --test foreign_code; \
-     cargo test --release -p cringle --all-features --test memory soak";
-/// A job of random programs in the simulation.
+const FOREIGN_AND_SOAK: &str = "cargo test --release --workspace --all-features --test foreign --test foreign_code; \
+     cargo test --release --workspace --all-features --test memory soak";
+/// A job of random programs in the simulation, which starts with building the command.
+macro_rules! simulation {
+    ($options:literal) => {
+        concat!(
+            "cargo build --release --workspace --all-features --bin cringle; \
+             \"${CARGO_TARGET_DIR:-target}/release/cringle\" sim --quiet ",
+            $options
+        )
+    };
+}
 const SIMULATION: Check =
     Check { packages: &["cringle-fuzz"], paths: &["crates/cringle-cli/src"], ..Check::NONE };
 /// A job of copies that are generated.
@@ -118,7 +129,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "private-all",
         about: "the tests of the library with private thread-locals, and the documentation's",
         environment: &[("CRINGLE_THREAD_LOCALS", "private")],
-        command: "cargo test -p cringle --all-features",
+        command: "cargo xtask test --only cringle,doc",
         ..LIBRARY
     },
     Check {
@@ -142,14 +153,14 @@ pub(crate) static CHECKS: &[Check] = &[
     Check {
         name: "optimised",
         about: "unwinding and foreign code, with an optimised library: the optimiser merges frames",
-        command: "cargo test --config .ci/optimized.toml -p cringle --all-features \
+        command: "cargo test --config .ci/optimized.toml --workspace --all-features \
                   --test foreign_code --test foreign",
         ..LIBRARY
     },
     Check {
         name: "foreign",
         about: "destructors, hooks, subscribers and callbacks that misbehave, all optimised",
-        command: "cargo test --release -p cringle --all-features --test foreign --test foreign_code",
+        command: "cargo test --release --workspace --all-features --test foreign --test foreign_code",
         ..LIBRARY
     },
     Check {
@@ -200,7 +211,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "scale",
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
-        command: "cargo test --release -p cringle --all-features \
+        command: "cargo test --release --workspace --all-features \
                   --test memory --test fs --test children --test thread_locals",
         minutes: 20,
         ..LIBRARY
@@ -209,8 +220,8 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "debugger",
         about: "gdb lists 10,000 fibers; the log has the seconds",
         environment: &[("CRINGLE_FULL", "1")],
-        command: "cargo build -p cringle --all-features --examples; \
-                  cargo test -p cringle --all-features --test examples debugger -- --nocapture",
+        command: "cargo build --workspace --all-features --examples; \
+                  cargo test --workspace --all-features --test examples debugger -- --nocapture",
         needs: &["gdb"],
         minutes: 6,
         ..LIBRARY
@@ -220,7 +231,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "soak",
         about: "a million cancels of operations in flight",
         environment: &[("CRINGLE_SOAK_CANCELS", "1000000")],
-        command: "cargo test --release -p cringle --test memory soak -- --nocapture",
+        command: "cargo test --release --workspace --all-features --test memory soak -- --nocapture",
         minutes: 12,
         ..LIBRARY
     },
@@ -228,7 +239,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "drivers",
         about: "10,000 random programs with the same results on io_uring and on epoll",
         environment: &[("CRINGLE_PROGRAMS", "10000")],
-        command: "cargo test --release -p cringle --test drivers drivers_agree",
+        command: "cargo test --release --workspace --all-features --test drivers drivers_agree",
         minutes: 8,
         ..LIBRARY
     },
@@ -236,7 +247,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "sim-tests",
         about: "10,000 random programs in the simulation and on the ring",
         environment: &[("CRINGLE_PROGRAMS", "10000")],
-        command: "cargo test --release -p cringle-fuzz --test programs",
+        command: "cargo test --release --workspace --all-features --test programs -- outcomes:: memory::",
         packages: &["cringle-fuzz"],
         minutes: 12,
         ..Check::NONE
@@ -244,7 +255,7 @@ pub(crate) static CHECKS: &[Check] = &[
     Check {
         name: "sim",
         about: "a million random programs in the simulation",
-        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 1000000",
+        command: simulation!("--seeds 1000000"),
         minutes: 20,
         ..SIMULATION
     },
@@ -252,7 +263,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "private-sim",
         about: "100,000 random programs in the simulation with private thread-locals",
         environment: &[("CRINGLE_THREAD_LOCALS", "private")],
-        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 100000",
+        command: simulation!("--seeds 100000"),
         minutes: 8,
         ..SIMULATION
     },
@@ -260,7 +271,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "moving-sim",
         about: "200,000 random programs in the simulation on four workers, between which fibers move",
         environment: &[("CRINGLE_BALANCE", "moving")],
-        command: "cargo run --release -p cringle-cli -- sim --quiet --seeds 200000 --workers 4",
+        command: simulation!("--seeds 200000 --workers 4"),
         minutes: 10,
         ..SIMULATION
     },
@@ -268,7 +279,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "c",
         about: "a million random calls of the C interface",
         environment: &[("CRINGLE_CALLS", "1000000")],
-        command: "cargo test --release -p cringle-c --test programs -- --nocapture random_calls",
+        command: "cargo test --release --workspace --all-features --test programs -- --nocapture random_calls",
         packages: &["cringle-c"],
         minutes: 12,
         ..Check::NONE
@@ -277,7 +288,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "threads",
         about: "a million threads that are fibers, joined or detached",
         environment: &[("CRINGLE_SPAWNED", "250000")],
-        command: "cargo test -p cringle-interpose --test installed threads::spawned::handles",
+        command: "cargo xtask test --only cringle-interpose:installed threads::spawned::handles",
         packages: &["cringle-interpose"],
         minutes: 5,
         ..Check::NONE
@@ -287,7 +298,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "copies",
         about: "every combination in the tables of the tests of `cringle cp`",
         environment: &[("CRINGLE_FULL", "1")],
-        command: "cargo test --release -p cringle-cli --test cp",
+        command: "cargo test --release --workspace --all-features --test cp",
         minutes: 8,
         ..COPIES
     },
@@ -295,7 +306,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "trees",
         about: "10,000 random trees onto occupied targets, by GNU's cp and by ours",
         environment: &[("CRINGLE_TREES", "10000")],
-        command: "cargo test --release -p cringle-cli --test cp generated -- --nocapture",
+        command: "cargo test --release --workspace --all-features --test cp generated -- --nocapture",
         minutes: 15,
         ..COPIES
     },
@@ -303,7 +314,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "kills",
         about: "1,000 copies that are killed and repeated",
         environment: &[("CRINGLE_KILLS", "1000")],
-        command: "cargo test --release -p cringle-cli --test cp killed -- --nocapture",
+        command: "cargo test --release --workspace --all-features --test cp killed -- --nocapture",
         minutes: 25,
         ..COPIES
     },
@@ -311,7 +322,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "resumes",
         about: "2,000 copies that are interrupted several times and continued",
         environment: &[("CRINGLE_RESUMES", "2000")],
-        command: "cargo test --release -p cringle-cli --test cp interrupted_copies -- --nocapture",
+        command: "cargo test --release --workspace --all-features --test cp interrupted_copies -- --nocapture",
         minutes: 30,
         ..COPIES
     },
@@ -319,7 +330,7 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "faults",
         about: "every fault of a file system under every way of copying",
         environment: &[("CRINGLE_FAULTS", "all")],
-        command: "cargo test --release -p cringle-cli --test cp no_fault -- --nocapture",
+        command: "cargo test --release --workspace --all-features --test cp no_fault -- --nocapture",
         minutes: 30,
         ..COPIES
     },

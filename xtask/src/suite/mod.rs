@@ -23,10 +23,11 @@ Examples:
   cargo xtask test                                all tests
   cargo xtask test deadline cancel                the tests whose names contain one of these
   cargo xtask test --only cringle:fs,cringle:lib  two programs; --list prints the names
+  cargo xtask test --only cringle                 the programs of one package
   CRINGLE_DRIVER=epoll cargo xtask test --only cringle:net
 
 A program is named PACKAGE:TARGET: `lib` and `bin` are the unit tests of a package, and `doc` alone
-is the examples in the documentation of all packages. All is built in any case, so that no call
+is the examples in the documentation of all packages. All programs are built in any case, so that no call
 builds anything again. The output of each program is in target/suite.
 
 Status: 0 if all tests passed, 1 if one failed or took too long, 2 if the tests cannot be built.")]
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     /// Run only the tests whose names contain one of these
     names: Vec<String>,
 
-    /// Run only these programs
+    /// Run only these programs, or all of these packages
     #[arg(long, value_name = "PROGRAMS", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -91,11 +92,12 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 
 fn choose(programs: Vec<Program>, only: &[String]) -> Result<Vec<Program>> {
     for name in only {
-        if !programs.iter().any(|program| program.name == *name) {
-            return Err(format!("no program is named '{name}'; --list prints the names").into());
+        if !programs.iter().any(|program| program.is(name)) {
+            let text = format!("no program or package is named '{name}'; --list prints the names");
+            return Err(text.into());
         }
     }
-    let is_chosen = |program: &Program| only.is_empty() || only.contains(&program.name);
+    let is_chosen = |program: &Program| only.is_empty() || only.iter().any(|name| program.is(name));
     Ok(programs.into_iter().filter(is_chosen).collect())
 }
 
@@ -133,7 +135,8 @@ mod tests {
         };
         assert_eq!(names(&[]).unwrap(), ["a:lib", "a:fs", "doc"]);
         assert_eq!(names(&["doc", "a:fs"]).unwrap(), ["a:fs", "doc"]);
+        assert_eq!(names(&["a"]).unwrap(), ["a:lib", "a:fs"]);
         let message = names(&["a:fs", "fs"]).unwrap_err().to_string();
-        assert_eq!(message, "no program is named 'fs'; --list prints the names");
+        assert_eq!(message, "no program or package is named 'fs'; --list prints the names");
     }
 }

@@ -44,6 +44,12 @@ impl Program {
         Program { name: name.to_owned(), how: How::Documentation }
     }
 
+    /// Whether `name` is this program's or its package's.
+    pub(super) fn is(&self, name: &str) -> bool {
+        let package = self.name.split_once(':').map(|(package, _)| package);
+        self.name == name || package == Some(name)
+    }
+
     /// The file in the directory of the logs that has this program's output.
     pub(super) fn log(&self, logs: &Path) -> PathBuf {
         logs.join(self.name.replace(':', "-")).with_extension("log")
