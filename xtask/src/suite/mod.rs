@@ -27,8 +27,8 @@ Examples:
   CRINGLE_DRIVER=epoll cargo xtask test --only cringle:net
 
 A program is named PACKAGE:TARGET: `lib` and `bin` are the unit tests of a package, and `doc` alone
-is the examples in the documentation of all packages. All programs are built in any case, so that no call
-builds anything again. The output of each program is in target/suite.
+is the examples in the documentation of all packages. All programs are built in any case, so that no
+call builds anything again. The output of each program is in target/suite.
 
 Status: 0 if all tests passed, 1 if one failed or took too long, 2 if the tests cannot be built.")]
 pub(crate) struct Args {
