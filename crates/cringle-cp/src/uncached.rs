@@ -98,7 +98,10 @@ impl Transfer<'_, '_> {
         let mut copied = 0;
         while copied < length && (reads || writes) {
             self.check_stop()?;
-            state.buffer.resize(BLOCK_BYTES, 0);
+            if state.buffer.is_empty() {
+                // Of pages that are zero already.
+                state.buffer = vec![0; BLOCK_BYTES];
+            }
             let part = usize::try_from(length - copied).unwrap_or(usize::MAX).min(BLOCK_BYTES);
             let block = &mut state.buffer[..part];
             let was = (reads, writes);
