@@ -346,8 +346,7 @@ fn a_source_being_written_is_copied_whole() {
         let (status, _, stderr) = run(&place, &[way, "--jobs=4", "-T", "s", "e"]);
         if status == Some(0) {
             let found = fs::read(place.join("e/b/x/y/z/l")).unwrap();
-            let same = found.iter().all(|byte| *byte == found[0]);
-            assert!(found.len() == bytes && same, "{way} {exists}: {} bytes", found.len());
+            assert!(found == vec![found[0]; bytes], "{way} {exists}: {} bytes", found.len());
         } else {
             // The link is dangling if it is copied first.
             assert!(!exists && stderr.contains("No such file"), "{way}: {stderr}");

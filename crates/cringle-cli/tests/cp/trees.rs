@@ -6,8 +6,9 @@ use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
@@ -116,7 +117,7 @@ fn name(random: &mut Rng, number: u64) -> OsString {
 fn regular_file(random: &mut Rng, path: &Path, number: u64) {
     if random.u64(..6) == 0 {
         let file = fs::File::create(path).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, b"data", 1 << 20).unwrap();
+        file.write_all_at(b"data", 1 << 20).unwrap();
         file.set_len(3 << 20).unwrap();
         return;
     }
@@ -190,29 +191,56 @@ fn make_tree(root: &Path, seed: u64, has_links: bool) {
     }
 }
 
-/// Returns a sum that differs for different bytes. (These loops are quick without optimisation, too.)
-fn checksum(content: &[u8]) -> u64 {
-    let add =
-        |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
-    let mut sum = 7;
-    for block in content.chunks(ZEROS.len()) {
-        if *block == ZEROS[..block.len()] {
-            sum = add(sum, block.len() as u64);
-            continue;
+/// A block of a hole.
+static ZEROS: [u8; 4096] = [0; 4096];
+
+/// Returns a sum that differs for different bytes, wherever the holes are. Holes are not read,
+/// because that fills pages; and the loops are quick without optimisation, too.
+fn checksum(path: &Path, length: u64) -> u64 {
+    let file = fs::File::open(path).unwrap();
+    let seek = |at: u64, whence| {
+        // SAFETY: a system call on an open descriptor.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, whence) };
+        u64::try_from(found).unwrap_or_else(|_| {
+            // No data follows.
+            assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENXIO));
+            length
+        })
+    };
+    let block = ZEROS.len() as u64;
+    let (mut sum, mut at) = (7, 0);
+    while at < length {
+        let start = seek(at, libc::SEEK_DATA);
+        let end = seek(start, libc::SEEK_HOLE);
+        let start = at.max(start / block * block).min(length);
+        let end = end.next_multiple_of(block).min(length);
+        while at < start {
+            let zeros = block.min(start - at);
+            sum = add_block(sum, &ZEROS[..zeros as usize]);
+            at += zeros;
         }
-        let (words, rest) = block.as_chunks();
-        for word in words {
-            sum = add(sum, u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        sum = add(sum, u64::from_le_bytes(last));
+        let mut data = vec![0; (end - at) as usize];
+        file.read_exact_at(&mut data, at).unwrap();
+        sum = data.chunks(ZEROS.len()).fold(sum, add_block);
+        at = end;
     }
     sum
 }
 
-/// A block of a hole.
-static ZEROS: [u8; 4096] = [0; 4096];
+fn add_block(mut sum: u64, block: &[u8]) -> u64 {
+    let add =
+        |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
+    if *block == ZEROS[..block.len()] {
+        return add(sum, block.len() as u64);
+    }
+    let (words, rest) = block.as_chunks();
+    for word in words {
+        sum = add(sum, u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    add(sum, u64::from_le_bytes(last))
+}
 
 /// Describes a tree with a line for each name. `times`: include the modification times.
 pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
@@ -237,9 +265,8 @@ pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
         } else if kind.is_symlink() {
             text.push_str(&format!(" -> {:?}", fs::read_link(&path).unwrap()));
         } else if kind.is_file() {
-            let content = fs::read(&path).unwrap();
             let holes = stat.blocks() * 512 + 65_536 < stat.size();
-            let (length, sum) = (content.len(), checksum(&content));
+            let (length, sum) = (stat.size(), checksum(&path, stat.size()));
             text.push_str(&format!(" {length} bytes {sum:x} holes {holes}"));
         } else {
             text.push_str(&format!(" fifo {} device {}", kind.is_fifo(), stat.rdev()));
@@ -253,4 +280,24 @@ pub(crate) fn describe(root: &Path, times: bool) -> BTreeMap<OsString, String> {
         all.insert(relative, text);
     }
     all
+}
+
+#[test]
+fn descriptions_show_each_byte_but_not_the_holes() {
+    let place = crate::common::place("cp-described");
+    let mut options = fs::File::options();
+    let file = options.read(true).write(true).create_new(true).open(place.join("file")).unwrap();
+    file.set_len(200_003).unwrap();
+    file.write_all_at(b"data", 50_000).unwrap();
+    let of_file = || describe(&place, false).remove(std::ffi::OsStr::new("file")).unwrap();
+    let expected = of_file();
+    for at in [0, 4095, 49_999, 50_003, 50_004, 65_536, 99_999, 200_002] {
+        let mut before = [0];
+        file.read_exact_at(&mut before, at).unwrap();
+        file.write_all_at(&[before[0] ^ 1], at).unwrap();
+        assert_ne!(of_file(), expected, "byte {at}");
+        // Where there was a hole are zeros now.
+        file.write_all_at(&before, at).unwrap();
+        assert_eq!(of_file(), expected, "byte {at}");
+    }
 }
