@@ -401,20 +401,24 @@ class Files:
             return None
         if target.startswith("socket:["):
             self.sockets = self.sockets or dict(self.all_sockets())
-            return self.sockets.get(target[8:-1], target)
+            row = self.sockets.get(target[8:-1])
+            return self.socket(row) if row else target
         return target
 
     def all_sockets(self):
+        """The inode and the row of each socket of the machine, which may be thousands."""
         for table in "tcp", "tcp6", "udp", "udp6":
             try:
                 with open(f"/proc/{self.pid}/net/{table}", encoding="ascii") as lines:
-                    rows = [line.split() for line in lines][1:]
+                    rows = [line.split(maxsplit=10) for line in lines][1:]
             except OSError:
                 continue
-            for row in rows:
-                local, peer = (self.address(text) for text in row[1:3])
-                has_peer = int(row[2].rpartition(":")[2], 16) != 0
-                yield row[9], f"socket {local}" + (f", peer {peer}" if has_peer else "")
+            yield from ((row[9], row) for row in rows)
+
+    def socket(self, row):
+        local, peer = (self.address(text) for text in row[1:3])
+        has_peer = int(row[2].rpartition(":")[2], 16) != 0
+        return f"socket {local}" + (f", peer {peer}" if has_peer else "")
 
     @staticmethod
     def address(text):
@@ -1007,7 +1011,8 @@ def why_no_frames(fiber):
 
 def printable(line, charset):
     """The line without what would end it or move the cursor, as the charset can show it."""
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
     return line.encode(charset, "backslashreplace").decode(charset)
 
 

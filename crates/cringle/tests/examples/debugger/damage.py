@@ -15,6 +15,9 @@ SCRIPT = sys.modules["__main__"]
 PROCESS = gdb.selected_inferior()
 LISTS = ["cringle fibers", "cringle workers", "cringle ops", "cringle locks"]
 IS_FULL = "CRINGLE_FULL" in os.environ
+# Those of the whole machine, which may be thousands: no damage changes them.
+SOCKETS = dict(SCRIPT.Files(PROCESS.pid).all_sockets())
+SCRIPT.Files.all_sockets = lambda _: SOCKETS
 damages, wrong = 0, 0
 
 
@@ -45,10 +48,10 @@ def answer(command, where):
 
 
 def values(address, old):
-    """What a word may be after a stray write: a long length, and others by turns."""
+    """What a word may be after a stray write: one of these by turns, or with `CRINGLE_FULL=1` all."""
     (word,) = struct.unpack("<Q", old)
-    others = 0, (1 << 64) - 1, 1 << 40, word ^ 0xFF, word + 3, address
-    numbers = 0x558000000000, *(others if IS_FULL else [others[damages // 2 % len(others)]])
+    numbers = 0x558000000000, 0, (1 << 64) - 1, 1 << 40, word ^ 0xFF, word + 3, address
+    numbers = numbers if IS_FULL else [numbers[damages % len(numbers)]]
     return {struct.pack("<Q", number & (1 << 64) - 1) for number in numbers} - {old}
 
 
