@@ -22,7 +22,7 @@ impl Running {
     fn start() -> Running {
         let files = disk::directory();
         std::fs::write(files.path().join("index.html"), "<p>home").unwrap();
-        std::fs::write(files.path().join("large"), disk::pattern(LARGE)).unwrap();
+        std::fs::File::create(files.path().join("large")).unwrap().set_len(LARGE as u64).unwrap();
         std::fs::write(files.path().join("body"), disk::pattern(900_001)).unwrap();
         let mut command = with("web", &[&files.path(), &"127.0.0.1:0"]);
         command.args(ENDLESS);
@@ -80,6 +80,7 @@ fn curl_reuses_a_connection() {
 #[test]
 fn curl_downloads_large_files_concurrently() {
     let server = Running::start();
+    std::fs::write(server.path("large"), disk::pattern(LARGE)).unwrap();
     let url = server.url("/large");
     let copies: Vec<PathBuf> = (0..4).map(|n| server.path(&format!("copy{n}"))).collect();
     let mut arguments = vec!["-sS", "--parallel", "--parallel-immediate"];
