@@ -3,6 +3,7 @@
 use crate::DRIVERS;
 use cringle::fs::{self, Dir, File};
 use cringle::{Builder, fiber};
+use cringle_testing::child;
 use cringle_testing::fuse::Faulty;
 use std::io;
 use std::path::Path;
@@ -47,15 +48,19 @@ fn prepare(faulty: &Faulty) {
     }
 }
 
+/// Each call gets every third error, and another third on the other driver; with `CRINGLE_FULL=1`
+/// all.
 #[test]
 fn one_errno_for_ever_ends_each_call() {
     let base = tempfile::tempdir().unwrap();
     let Some(faulty) = Faulty::mount(base.path(), "mounted") else { return };
     let at = faulty.at.join("victims");
-    for driver in DRIVERS {
+    let step = child::scaled(3, 1);
+    for (first, driver) in DRIVERS.into_iter().enumerate() {
         let try_all = || {
-            for (name, call) in CALLS {
-                faulty.call_ends(name, prepare, || call(&at));
+            for (at_call, (name, call)) in CALLS.iter().enumerate() {
+                let is_chosen = |error: usize| (first + at_call + error).is_multiple_of(step);
+                faulty.call_ends_for(is_chosen, name, prepare, || call(&at));
             }
         };
         // Beside another fiber, so that calls go through the ring.

@@ -240,7 +240,7 @@ fn fork_does_not_deadlock_with_older_handlers() {
                     unsafe { unlock() };
                 }
             });
-            for _ in 0..child::scaled(300, 3000) {
+            for _ in 0..child::scaled(100, 3000) {
                 assert_eq!(forked(|| 0), 0);
             }
             is_over.store(true, Ordering::Relaxed);

@@ -55,8 +55,21 @@ impl Faulty {
         prepare: impl Fn(&Faulty),
         call: impl Fn() -> T,
     ) {
+        self.call_ends_for(|_| true, name, prepare, call);
+    }
+
+    /// Like [`Faulty::call_ends`], for those errors whose number `is_chosen`.
+    pub fn call_ends_for<T: Debug>(
+        &self,
+        is_chosen: impl Fn(usize) -> bool,
+        name: impl Debug,
+        prepare: impl Fn(&Faulty),
+        call: impl Fn() -> T,
+    ) {
         let mut total = 0;
-        for (op, errno) in OPS.iter().flat_map(|op| ERRNOS.iter().map(move |e| (*op, *e))) {
+        let all = OPS.iter().flat_map(|op| ERRNOS.iter().map(move |errno| (*op, *errno)));
+        let chosen = all.enumerate().filter(|(number, _)| is_chosen(*number));
+        for (op, errno) in chosen.map(|(_, error)| error) {
             self.set(Rules::default());
             self.clear();
             prepare(self);
