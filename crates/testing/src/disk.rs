@@ -40,6 +40,14 @@ pub fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Whether all bytes are this one. Not compared one by one: they are many for a debug build.
+pub fn is_filled(bytes: &[u8], by: u8) -> bool {
+    match bytes {
+        [] => true,
+        [first, rest @ ..] => *first == by && *rest == bytes[..rest.len()],
+    }
+}
+
 /// Calls `f` outside of a runtime.
 pub fn outside<T>(f: impl FnOnce() -> T) -> T {
     f()

@@ -212,7 +212,7 @@ pub(crate) static CHECKS: &[Check] = &[
         about: "a million fibers, directories of 100,000 entries, trees of 10,000 levels",
         environment: &[("CRINGLE_FULL", "1")],
         command: "cargo test --release --workspace --all-features --test memory --test fs \
-                  --test children --test thread_locals --test fuse --test process --test sim; \
+                  --test children --test thread_locals --test process --test sim; \
                   cargo test --release --workspace --all-features --test fiber deadlines",
         minutes: 20,
         ..LIBRARY

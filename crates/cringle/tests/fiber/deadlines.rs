@@ -435,9 +435,7 @@ fn cost_of_deadline_is_sublinear_in_pending_ones() {
         let fibers = child::scaled(4000, 20_000);
         let many = cost_with(fibers, 50);
         let costs = format!("{few:?} with 1,000 pending, {many:?} with {}", fibers * 50);
-        println!("{costs}");
-        // A linear search would take hundreds of times as long. (A million do not fit into the
-        // cache.)
+        // A linear search would take hundreds of times as long. (They do not fit into the cache.)
         assert!(many < few * 20, "{costs}");
     });
 }

@@ -825,6 +825,16 @@ impl Drop for Zeros {
     }
 }
 
+/// Calls `f` beside a fiber that is ready, so that its first call goes through the ring. A fiber that
+/// stays ready would spin meanwhile.
+fn beside_one(f: &dyn Fn()) {
+    alone(|| {
+        let other = fiber::spawn_local(fiber::yield_now);
+        f();
+        other.join().unwrap();
+    });
+}
+
 /// With `CRINGLE_FULL=1` also outside of a runtime, and through the page cache.
 #[test]
 fn large_transfers_are_cut_as_by_std() {
@@ -841,14 +851,6 @@ fn large_transfers_are_cut_as_by_std() {
     let mut options = OpenOptions::new();
     let direct = options.read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
     let is_full = std::env::var_os("CRINGLE_FULL").is_some();
-    // Through the ring, because another fiber is ready. One that stays ready would spin meanwhile.
-    let beside_one = |f: &dyn Fn()| {
-        alone(|| {
-            let other = fiber::spawn_local(fiber::yield_now);
-            f();
-            other.join().unwrap();
-        });
-    };
     let ways: &[fn(&dyn Fn())] =
         if is_full { &[|f| outside(f), beside_one] } else { &[beside_one] };
     for way in ways {

@@ -10,6 +10,7 @@ mod direct;
 mod files;
 mod flagged;
 mod foreign_crates;
+mod fuse;
 mod inline;
 mod log;
 mod lost_memory;

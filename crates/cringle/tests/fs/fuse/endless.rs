@@ -1,6 +1,6 @@
 //! A file system that gives one answer for ever: each call ends.
 
-use crate::DRIVERS;
+use super::DRIVERS;
 use cringle::fs::{self, Dir, File};
 use cringle::{Builder, fiber};
 use cringle_testing::child;

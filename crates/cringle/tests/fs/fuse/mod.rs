@@ -15,9 +15,11 @@ use cringle_testing::disk;
 use cringle_testing::disk::pattern;
 use fastrand::Rng;
 use mounted::{Manner, Mounted};
+use std::ffi::CString;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::path::Path;
 
 const DRIVERS: [DriverChoice; 2] = [DriverChoice::Auto, DriverChoice::Epoll];
 
@@ -334,21 +336,31 @@ impl Overlay {
         [&lower, &merged].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
         let on_fuse = mounted.path(0).parent().unwrap().display().to_string();
         let options = format!("lowerdir={}:{on_fuse}", lower.display());
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "overlay", "overlay", "-o", &options]).arg(&merged);
-        let output = mount.output().unwrap();
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            println!("skipped: no overlay can be mounted (root): {}", why.trim());
+        let [at, options] = [path_of(&merged), CString::new(options).unwrap()];
+        let (kind, data) = (c"overlay".as_ptr(), options.as_ptr().cast());
+        // SAFETY: C strings, which are borrowed for the call.
+        if unsafe { libc::mount(kind, at.as_ptr(), kind, libc::MS_RDONLY, data) } != 0 {
+            let why = io::Error::last_os_error();
+            println!("skipped: no overlay can be mounted (root): {why}");
             return None;
         }
         Some(Overlay(directory))
     }
 }
 
+fn path_of(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
 impl Drop for Overlay {
     fn drop(&mut self) {
-        let merged = self.0.path().join("merged");
-        assert!(Command::new("umount").arg(merged).status().unwrap().success());
+        let merged = path_of(&self.0.path().join("merged"));
+        // SAFETY: a C string, which is borrowed for the call.
+        assert_eq!(
+            unsafe { libc::umount2(merged.as_ptr(), 0) },
+            0,
+            "{}",
+            io::Error::last_os_error()
+        );
     }
 }
