@@ -76,9 +76,10 @@ fn system_calls_are_counted_or_a_note_explains() {
 fn workers_share_the_connections() {
     let place = place("http-workers");
     let servers = ["--servers", "epoll,uring,fibers,tokio-mt", "--workers", "1,2"];
-    let report = json(small(&place, &servers).args(["--svg", "drawn", "--no-keepalive"]));
+    let mut command = small(&place, &servers);
+    let report = json(command.args(["--svg", "drawn", "--no-keepalive", "--repeat", "1"]));
     let of_two = |run: &&Value| run["workers"] == 2;
-    for (server, expected) in [("epoll", 0), ("uring", 4), ("fibers", 4), ("tokio-mt", 4)] {
+    for (server, expected) in [("epoll", 0), ("uring", 2), ("fibers", 2), ("tokio-mt", 2)] {
         let runs = named(&report, server);
         assert_eq!(runs.iter().copied().filter(of_two).count(), expected, "{server}");
         assert!(runs.iter().all(|run| run["errors"] == 0 && run["keepalive"] == false));
@@ -120,7 +121,8 @@ fn drawings_overwrite_only_earlier_drawings() {
 fn a_feature_is_left_out_by_name() {
     let place = place("http-ablate");
     let all = "multishot,fixed,bufring,sqpoll,defer";
-    let report = json(&mut small(&place, &["--servers", "uring,fibers", "--ablate", all]));
+    let arguments = ["--servers", "uring,fibers", "--ablate", all, "--repeat", "1"];
+    let report = json(&mut small(&place, &arguments));
     for label in [
         "uring",
         "uring without multishot",
@@ -131,7 +133,7 @@ fn a_feature_is_left_out_by_name() {
         "fibers without defer",
     ] {
         let runs = named(&report, label);
-        assert!(runs.len() == 6 && runs.iter().all(|run| run["errors"] == 0), "{label}");
+        assert!(runs.len() == 3 && runs.iter().all(|run| run["errors"] == 0), "{label}");
     }
 }
 
@@ -139,7 +141,7 @@ fn a_feature_is_left_out_by_name() {
 fn pages_of_any_size_arrive_complete() {
     let place = place("http-pages");
     for bytes in ["0", "1", "1m"] {
-        let arguments = ["--response-bytes", bytes, "--requests", "10", "--connections", "2"];
+        let arguments = ["--response-bytes", bytes, "--requests", "4", "--connections", "2"];
         let report = json(&mut http(&place, &[&arguments[..], &["--repeat", "1"]].concat()));
         assert!(runs(&report).iter().all(|run| run["errors"] == 0), "{bytes}");
     }
