@@ -302,7 +302,8 @@ fn a_program_that_does_not_serve_fails() {
         ("a=/nowhere/program {port}", "/nowhere/program"),
         ("a=sh -c 'echo out of luck {port} >&2; exit 3'", "exit status: 3: out of luck"),
     ] {
-        let output = http(&place, &["--servers", "uring", "--command", command]).output().unwrap();
+        let arguments = ["--servers", "uring", "--command", command];
+        let output = small(&place, &arguments).output().unwrap();
         let (_, err) = texts(&output);
         assert_eq!(output.status.code(), Some(1), "{err}");
         assert!(err.contains("the server `a` did not start") && err.contains(word), "{err}");
