@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
-const TRACING_DIRECTORIES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const TRACING_DIRECTORY: &str = "/sys/kernel/tracing";
 
 /// The first version of `struct perf_event_attr`, which every kernel accepts.
 #[repr(C)]
@@ -61,13 +61,11 @@ impl Counter {
 
 /// Returns the number of the tracepoint.
 fn tracepoint() -> io::Result<u64> {
-    let [first, second] = TRACING_DIRECTORIES.map(|directory| {
-        fs::read_to_string(format!("{directory}/events/raw_syscalls/sys_enter/id"))
-    });
-    let text = match (first, second) {
-        (Ok(text), _) | (Err(_), Ok(text)) => text,
-        (Err(error), Err(_)) => return Err(error),
-    };
+    let path = format!("{TRACING_DIRECTORY}/events/raw_syscalls/sys_enter/id");
+    let text = fs::read_to_string(&path).map_err(|error| {
+        let mount = format!("as root, run `mount -t tracefs tracefs {TRACING_DIRECTORY}`");
+        io::Error::new(error.kind(), format!("{path}: {error}; {mount}"))
+    })?;
     text.trim().parse().map_err(io::Error::other)
 }
 
