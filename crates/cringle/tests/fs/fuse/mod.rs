@@ -356,11 +356,7 @@ impl Drop for Overlay {
     fn drop(&mut self) {
         let merged = path_of(&self.0.path().join("merged"));
         // SAFETY: a C string, which is borrowed for the call.
-        assert_eq!(
-            unsafe { libc::umount2(merged.as_ptr(), 0) },
-            0,
-            "{}",
-            io::Error::last_os_error()
-        );
+        let result = unsafe { libc::umount2(merged.as_ptr(), 0) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
     }
 }
