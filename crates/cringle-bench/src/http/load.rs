@@ -148,6 +148,8 @@ impl Quota {
 struct Peer {
     stream: Option<TcpStream>,
     response: ResponseReader,
+    /// Whether a request is under way.
+    busy: bool,
     started: Instant,
     /// Whether the request has been sent.
     sent: bool,
@@ -180,6 +182,7 @@ impl Load<'_> {
         let peer = || Peer {
             stream: None,
             response: ResponseReader::default(),
+            busy: false,
             started: Instant::now(),
             sent: false,
             answered: false,
@@ -286,6 +289,7 @@ impl Load<'_> {
     fn request(&mut self, index: usize, now: Instant) -> io::Result<()> {
         self.busy += 1;
         let peer = &mut self.peers[index];
+        peer.busy = true;
         peer.response.reset();
         (peer.started, peer.sent, peer.answered) = (now, false, false);
         if self.plan.keepalive {
@@ -298,7 +302,8 @@ impl Load<'_> {
     /// Advances a connection that has an event.
     fn advance(&mut self, index: usize, quota: &Quota, result: &mut LoadResult) -> io::Result<()> {
         let peer = &mut self.peers[index];
-        let Some(stream) = &mut peer.stream else { return Ok(()) };
+        // The server may also end an idle connection: the next request finds it out.
+        let Some(stream) = peer.stream.as_mut().filter(|_| peer.busy) else { return Ok(()) };
         if !peer.sent {
             if let Some(error) = stream.take_error()? {
                 return Err(error);
@@ -318,6 +323,7 @@ impl Load<'_> {
         if !self.plan.keepalive {
             peer.stream = None;
         }
+        peer.busy = false;
         self.busy -= 1;
         self.request_next(index, quota, now)
     }
@@ -361,5 +367,46 @@ impl Peer {
                 return Ok(false);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    /// As a server does that ends while the load waits for the last responses.
+    #[test]
+    fn an_end_of_an_idle_connection_is_no_response() {
+        const CONNECTIONS: usize = 10;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let plan = Plan {
+            addr: listener.local_addr().unwrap(),
+            connections: CONNECTIONS,
+            keepalive: true,
+            extent: Extent::Requests(0),
+            expected: Expected::Good,
+            cpus: Vec::new(),
+        };
+        let answered = AtomicU64::new(0);
+        thread::scope(|s| {
+            s.spawn(|| {
+                let accepted = listener.incoming().take(CONNECTIONS);
+                let mut streams: Vec<_> = accepted.map(Result::unwrap).collect();
+                for stream in &mut streams {
+                    stream.read_exact(&mut [0; exchange::REQUEST.len()]).unwrap();
+                }
+                for mut stream in streams {
+                    answered.fetch_add(1, Relaxed);
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
+                    stream.write_all(b"ok").unwrap();
+                    // The load has the time to read it before the end, which is an event by itself.
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+            // All requests are those of the warm-up.
+            drive(&plan, || Ok(()), |()| Ok(())).unwrap();
+            assert_eq!(answered.load(Relaxed), CONNECTIONS as u64);
+        });
     }
 }

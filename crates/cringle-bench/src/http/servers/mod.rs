@@ -53,6 +53,8 @@ fn bind(addr: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 
 fn listener(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<TcpListener> {
     let listener = bind(config.addr, false)?;
+    // The port stays open until the process has ended: a load that is refused then finds the end.
+    std::mem::forget(listener.try_clone()?);
     ready(listener.local_addr()?);
     Ok(listener)
 }
