@@ -55,7 +55,8 @@ fn check_lock(glibc: &Glibc) -> Result<(), String> {
             drop(other.map(std::thread::JoinHandle::join));
         };
         let starter = std::thread::Builder::new().spawn_scoped(scope, starter);
-        starter.map_err(|e| format!("no thread could be started for the check: {e}"))?;
+        let starter =
+            starter.map_err(|e| format!("no thread could be started for the check: {e}"))?;
         let is_the_lock = glibc.stack_list.with_lock(|| {
             may_start.store(true, Ordering::Release);
             loop {
@@ -69,6 +70,8 @@ fn check_lock(glibc: &Glibc) -> Result<(), String> {
                 std::thread::yield_now();
             }
         });
+        // Without this, the end of the scope would wait for the closure, but not for the thread.
+        drop(starter.join());
         is_the_lock.then_some(()).ok_or_else(|| "its list of threads has another lock".to_owned())
     })
 }
