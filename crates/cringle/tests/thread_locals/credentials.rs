@@ -1,7 +1,8 @@
 //! `setuid` and its kin change the credentials of all threads of the kernel, also of workers.
 
 use super::on_workers;
-use cringle::fiber;
+use cringle::runtime::{self, Balance, ThreadLocals};
+use cringle::{Builder, fiber};
 use cringle_testing::child;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,13 +52,18 @@ impl Drop for IsOver<'_> {
     }
 }
 
+/// The process's first thread, and those of two workers.
+fn threads_of_workers() -> [libc::pid_t; 3] {
+    let on = |worker| fiber::Builder::new().worker(worker).spawn(thread_id).unwrap().join();
+    let [first, second] = [0, 1].map(|worker| on(worker).unwrap());
+    assert_ne!(first, second);
+    [std::process::id().cast_signed(), first, second]
+}
+
 /// Calls `f` with the process's first thread and the workers' while fibers run, wait and end on two
 /// workers.
 fn beside_fibers(f: impl FnOnce(&[libc::pid_t])) {
     on_workers(2, || {
-        let on = |worker| fiber::Builder::new().worker(worker).spawn(thread_id).unwrap().join();
-        let [first, second] = [0, 1].map(|worker| on(worker).unwrap());
-        assert_ne!(first, second);
         let is_over = AtomicBool::new(false);
         fiber::scope(|s| {
             let is_over = &is_over;
@@ -71,7 +77,7 @@ fn beside_fibers(f: impl FnOnce(&[libc::pid_t])) {
                 });
             }
             let _over = IsOver(is_over);
-            f(&[std::process::id().cast_signed(), first, second]);
+            f(&threads_of_workers());
         });
     });
 }
@@ -103,6 +109,41 @@ fn changed_by_a_thread() {
     });
 }
 
+/// The signal may find a worker on the block of a fiber that has just come from the other one.
+#[test]
+fn changed_beside_fibers_that_move() {
+    child::must_succeed("changed_beside_fibers_that_move", || {
+        let builder = Builder::new().workers(2).thread_locals(ThreadLocals::Private);
+        let result = builder.balance(Balance::Restless).run(|| {
+            let is_over = AtomicBool::new(false);
+            fiber::scope(|s| {
+                let is_over = &is_over;
+                for _ in 0..4 {
+                    s.spawn(move || {
+                        while !is_over.load(Ordering::SeqCst) {
+                            fiber::yield_now();
+                        }
+                    });
+                }
+                let _over = IsOver(is_over);
+                while runtime::stats().unwrap().total().moves == 0 {
+                    fiber::yield_now();
+                }
+                let threads = threads_of_workers();
+                let thread = std::thread::spawn(move || change_groups(&threads));
+                while !thread.is_finished() {
+                    fiber::yield_now();
+                }
+                thread.join().unwrap();
+            });
+        });
+        match result {
+            Err(e) if e.kind() == std::io::ErrorKind::Unsupported => println!("skipped: {e}"),
+            result => result.unwrap(),
+        }
+    });
+}
+
 #[test]
 fn a_failed_check_is_made_again() {
     child::must_succeed("a_failed_check_is_made_again", || {
@@ -120,10 +161,7 @@ fn a_failed_check_is_made_again() {
             // SAFETY: as above.
             assert_eq!(unsafe { libc::setuid(65_534) }, 0);
         }
-        let run = || {
-            let private = cringle::runtime::ThreadLocals::Private;
-            cringle::Builder::new().workers(1).thread_locals(private).run(|| ())
-        };
+        let run = || Builder::new().workers(1).thread_locals(ThreadLocals::Private).run(|| ());
         let before = set_limit(1);
         assert_eq!(run().unwrap_err().kind(), std::io::ErrorKind::Unsupported);
         set_limit(before);

@@ -3,13 +3,15 @@
 //! The kernel keeps credentials by thread. So glibc sends a signal to each thread of the process,
 //! whose handler changes the credentials and marks the thread's descriptor, until all are marked.
 //! On a block the handler would mark the descriptor of that block, and the caller would wait for
-//! the worker's thread for ever. Our handler calls glibc's on the block of the thread itself.
+//! the worker's thread for ever. Our handler calls glibc's on the block of the thread itself, which
+//! the kernel knows: it has the address of the thread's list of robust locks. A note in the block
+//! would be that of another worker while a block is on its way from there.
 
 use super::thread_pointer;
 use crate::sys::{raw, syscall};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 /// The signal that glibc uses for this (`SIGSETXID`).
 const SIGNAL: c_int = 33;
@@ -28,6 +30,10 @@ type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 /// glibc's handler.
 static GLIBCS: AtomicUsize = AtomicUsize::new(0);
+
+/// How far a thread's list of robust locks lies from its thread pointer. 0 if the kernel does not
+/// say where such lists are.
+static ROBUST_LIST: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
     /// The thread pointer of the thread itself, on a block. 0 on the thread's own.
@@ -54,8 +60,20 @@ pub(super) fn forget_thread() -> Option<usize> {
     (own != 0 && own != thread_pointer::get()).then_some(own)
 }
 
-/// Installs our handler, after a thread was started, for which glibc installs its own.
+/// Where the list of robust locks is of the calling thread: in its own descriptor, also if it runs
+/// on a block.
+fn robust_list() -> Option<usize> {
+    let (mut list, mut bytes) = (0usize, 0usize);
+    // SAFETY: I15. The kernel writes two words.
+    let result = unsafe { syscall!(SYS_get_robust_list, 0, &raw mut list, &raw mut bytes) };
+    (result == 0 && list != 0).then_some(list)
+}
+
+/// Installs our handler, after a thread was started, for which glibc installs its own. Is called on
+/// a thread that runs on no block.
 pub(super) fn wrap_handler() -> Result<(), String> {
+    let offset = robust_list().map_or(0, |list| list.wrapping_sub(thread_pointer::get()));
+    ROBUST_LIST.store(offset.cast_signed(), Ordering::Relaxed);
     let failed = |e| format!("the handler of signal {SIGNAL} cannot be set: {e}");
     let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
     sigaction(None, Some(&mut action)).map_err(failed)?;
@@ -80,7 +98,11 @@ fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> std::io::Result<
 }
 
 unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let own = THREADS_OWN.get();
+    let own = match (THREADS_OWN.get(), ROBUST_LIST.load(Ordering::Relaxed)) {
+        (0, _) => 0,
+        (noted, 0) => noted,
+        (noted, offset) => robust_list().map_or(noted, |list| list.wrapping_add_signed(-offset)),
+    };
     // SAFETY: I15. `wrap_handler` has stored glibc's handler.
     let handler = unsafe { std::mem::transmute::<usize, Handler>(GLIBCS.load(Ordering::Acquire)) };
     // SAFETY: I15. As the kernel calls it.
