@@ -50,8 +50,16 @@ pub(crate) static CHECKS: &[Check] = &[
     Check {
         name: "dependencies",
         about: "licences and sources of the dependencies",
-        command: "cargo deny --offline --workspace check bans licenses sources",
-        paths: &["Cargo.toml", "Cargo.lock", "deny.toml"],
+        command: "cargo deny --workspace check bans licenses sources; \
+                  cd ecosystem; cargo deny --workspace check bans licenses sources",
+        paths: &[
+            "Cargo.toml",
+            "Cargo.lock",
+            "deny.toml",
+            "ecosystem/Cargo.toml",
+            "ecosystem/Cargo.lock",
+            "ecosystem/deny.toml",
+        ],
         needs: &["cargo-deny"],
         ..Check::NONE
     },
