@@ -12,8 +12,10 @@ use std::ops::{BitOr, BitOrAssign};
 /// ```
 /// use cringle::net::MsgFlags;
 ///
-/// let flags = MsgFlags::PEEK | MsgFlags::DONTWAIT;
+/// let mut flags = MsgFlags::PEEK | MsgFlags::DONTWAIT;
 /// assert!(flags.contains(MsgFlags::PEEK) && !flags.contains(MsgFlags::OOB));
+/// flags |= MsgFlags::OOB;
+/// assert!(flags.contains(MsgFlags::OOB));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct MsgFlags(c_int);
