@@ -58,14 +58,16 @@ impl Lines {
 
     /// Adds bytes that the program has printed.
     pub(super) fn add(&mut self, bytes: &[u8], now: Instant) {
-        self.partial.extend_from_slice(bytes);
-        while let Some(end) = self.partial.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.partial.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line[..end]).into_owned();
+        let mut pieces = bytes.split(|&byte| byte == b'\n');
+        let last = pieces.next_back().expect("split returns one piece at least");
+        for piece in pieces {
+            self.partial.extend_from_slice(piece);
+            let line = String::from_utf8_lossy(&std::mem::take(&mut self.partial)).into_owned();
             self.line(&line, now);
             self.all.push(line);
             self.active = now;
         }
+        self.partial.extend_from_slice(last);
     }
 
     fn line(&mut self, line: &str, now: Instant) {
