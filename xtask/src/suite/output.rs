@@ -18,6 +18,8 @@ pub(super) struct Lines {
     partial: Vec<u8>,
     all: Vec<String>,
     counts: Counts,
+    /// The number of tests that the harness has started to run. A program without it says none.
+    announced: Option<usize>,
     /// Why tests were skipped that the harness calls passed.
     pub(super) reasons: Vec<String>,
     /// The number of results: the examples of each package have one.
@@ -48,6 +50,7 @@ impl Lines {
             partial: Vec::new(),
             all: Vec::new(),
             counts: Counts::default(),
+            announced: None,
             reasons: Vec::new(),
             results: 0,
             slow: HashMap::new(),
@@ -79,6 +82,11 @@ impl Lines {
             self.section = Section::Successes { was_skipped: true };
         } else if line == "failures:" {
             self.section = Section::Failures;
+        } else if let Some(number) = announced(line) {
+            // The program's own line is its first: it precedes all tests.
+            if self.adds_up || self.announced.is_none() {
+                self.announced = Some(self.announced.unwrap_or(0) + number);
+            }
         } else if let Some(counts) = Counts::of_libtest(line) {
             self.results += 1;
             if !self.adds_up {
@@ -97,9 +105,21 @@ impl Lines {
 
     /// What the tests have come to so far.
     pub(super) fn counts(&self) -> Counts {
+        if !self.adds_up && self.lost().is_some() {
+            return Counts::default();
+        }
         let Counts { passed, failed, skipped } = self.counts;
         let more = self.reasons.len();
         Counts { passed: passed.saturating_sub(more), failed, skipped: skipped + more }
+    }
+
+    /// Says so if the harness has started other tests than it has counted: a test may have ended the
+    /// program or closed its output, and the result may be a child's.
+    pub(super) fn lost(&self) -> Option<String> {
+        let Counts { passed, failed, skipped } = self.counts;
+        let (announced, counted) = (self.announced?, passed + failed + skipped);
+        let is_whole = self.results > 0 && announced == counted;
+        (!is_whole).then(|| format!("tests started: {announced}, results: {counted}"))
     }
 
     /// Says which test takes too long, if one does.
@@ -122,6 +142,15 @@ impl Lines {
         };
         self.all[start..].join("\n")
     }
+}
+
+/// Reads libtest's first line, `running 3 tests`.
+fn announced(line: &str) -> Option<usize> {
+    let (number, what) = line.strip_prefix("running ")?.split_once(' ')?;
+    if !["test", "tests"].contains(&what) {
+        return None;
+    }
+    number.parse().ok()
 }
 
 /// Splits a line such as `test NAME ... ok`.
@@ -163,6 +192,26 @@ mod tests {
         let text = "test result: ok. 3 passed; 0 failed; 1 ignored\n".repeat(2);
         lines.add(text.as_bytes(), Instant::now());
         assert_eq!(lines.counts(), Counts { passed: 6, skipped: 2, ..Counts::default() });
+    }
+
+    #[test]
+    fn tests_without_a_result_are_lost() {
+        let whole = "running 2 tests\ntest result: ok. 1 passed; 0 failed; 1 ignored\n";
+        let child = "running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
+        let start = "running 2 tests\ntest a ... ok\n";
+        assert_eq!(lines(whole).lost(), None);
+        assert_eq!(lines(&format!("{start}{child}{}", &whole[16..])).lost(), None);
+        assert_eq!(lines("running late\nall is well\n").lost(), None, "another harness");
+        assert_eq!(lines(start).lost().unwrap(), "tests started: 2, results: 0");
+        let ended = lines(&format!("{start}{child}"));
+        assert_eq!(ended.lost().unwrap(), "tests started: 2, results: 1");
+        assert_eq!(ended.counts(), Counts::default());
+        assert!(lines("running 0 tests\n").lost().is_some());
+        let mut packages = Lines::new(LIMIT, true);
+        packages.add(format!("{whole}{child}").as_bytes(), Instant::now());
+        assert_eq!(packages.lost(), None);
+        packages.add(b"running 0 tests\nrunning 1 test\n", Instant::now());
+        assert!(packages.lost().is_some());
     }
 
     #[test]

@@ -125,15 +125,17 @@ impl Program {
 impl Outcome {
     fn judge(&mut self, status: ExitStatus, lines: &Lines, log: &Path) {
         let counts = &mut self.counts;
+        let lost = lines.lost();
         // A program without the usual harness says it by its status alone.
-        if lines.results == 0 && status.success() {
+        if lines.results == 0 && status.success() && lost.is_none() {
             counts.passed += 1;
         }
-        if status.success() && counts.failed == 0 {
+        if status.success() && counts.failed == 0 && lost.is_none() {
             return;
         }
         counts.failed = counts.failed.max(1);
+        let lost = lost.map(|lost| format!(": {lost}")).unwrap_or_default();
         let (output, log) = (lines.failure(), log.display());
-        self.failure = Some(format!("{status}\n{output}\n(all of its output: {log})"));
+        self.failure = Some(format!("{status}{lost}\n{output}\n(all of its output: {log})"));
     }
 }
