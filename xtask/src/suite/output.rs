@@ -1,7 +1,7 @@
 //! What the test harness prints, line by line.
 
 use crate::counts::Counts;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The harness says so much later that a test still runs.
@@ -28,18 +28,11 @@ pub(super) struct Lines {
     slow: HashMap<String, Instant>,
     /// When a line was printed last.
     active: Instant,
-    section: Section,
-}
-
-/// The part of the harness's output that the next line belongs to.
-#[derive(PartialEq)]
-enum Section {
-    Tests,
-    /// The output of tests that passed, with the test's name, and whether it was skipped.
-    Successes {
-        was_skipped: bool,
-    },
-    Failures,
+    /// The tests that have failed. The harness prints what they have printed, too.
+    failed: HashSet<String>,
+    /// Whether the next lines are the output of a test that passed, and it has not said yet that it
+    /// was skipped.
+    may_skip: bool,
 }
 
 impl Lines {
@@ -55,7 +48,8 @@ impl Lines {
             results: 0,
             slow: HashMap::new(),
             active: Instant::now(),
-            section: Section::Tests,
+            failed: HashSet::new(),
+            may_skip: false,
         }
     }
 
@@ -76,12 +70,14 @@ impl Lines {
     fn line(&mut self, line: &str, now: Instant) {
         if let Some((name, _)) = test_and(line, " has been running for over ") {
             self.slow.insert(name.to_owned(), now.checked_sub(SLOW).unwrap_or(now));
-        } else if let Some((name, _)) = test_and(line, " ... ") {
+        } else if let Some((name, result)) = test_and(line, " ... ") {
             self.slow.remove(name);
-        } else if line == "successes:" {
-            self.section = Section::Successes { was_skipped: true };
-        } else if line == "failures:" {
-            self.section = Section::Failures;
+            if result == "FAILED" {
+                let name = name.strip_suffix(" - should panic").unwrap_or(name);
+                self.failed.insert(name.to_owned());
+            }
+        } else if let Some(name) = output_of(line) {
+            self.may_skip = !self.failed.contains(name);
         } else if let Some(number) = announced(line) {
             // The program's own line is its first: it precedes all tests.
             if self.adds_up || self.announced.is_none() {
@@ -93,13 +89,9 @@ impl Lines {
                 self.counts = Counts::default();
             }
             self.counts.add(counts);
-        } else if let Section::Successes { was_skipped } = &mut self.section {
-            if line.starts_with("---- ") && line.ends_with(" stdout ----") {
-                *was_skipped = false;
-            } else if let (Some(reason), false) = (line.strip_prefix("skipped: "), &was_skipped) {
-                *was_skipped = true;
-                self.reasons.push(reason.to_owned());
-            }
+        } else if let (Some(reason), true) = (line.strip_prefix("skipped: "), self.may_skip) {
+            self.may_skip = false;
+            self.reasons.push(reason.to_owned());
         }
     }
 
@@ -153,6 +145,11 @@ fn announced(line: &str) -> Option<usize> {
     number.parse().ok()
 }
 
+/// Returns the name in a line before what a test has printed, `---- NAME stdout ----`.
+fn output_of(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
+}
+
 /// Splits a line such as `test NAME ... ok`.
 fn test_and<'a>(line: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix("test ")?.split_once(separator)
@@ -184,6 +181,20 @@ mod tests {
         );
         assert_eq!(lines.counts(), Counts { passed: 1, failed: 0, skipped: 3 });
         assert_eq!(lines.reasons, ["no redis", "no curl"]);
+    }
+
+    #[test]
+    fn skipped_tests_are_those_that_passed() {
+        let lines = lines(
+            "running 4 tests\ntest a ... ok\ntest b ... ok\ntest c ... FAILED\n\
+             test d - should panic ... FAILED\n\nsuccesses:\n\n\
+             ---- a stdout ----\na line of a test:\n\nfailures:\n\n\
+             ---- b stdout ----\nskipped: no curl\n\nsuccesses:\n    a\n    b\n\nfailures:\n\n\
+             ---- c stdout ----\nskipped: no redis\n\n---- d stdout ----\nskipped: no gdb\n\n\
+             failures:\n    c\n    d\n\ntest result: FAILED. 2 passed; 2 failed; 0 ignored\n",
+        );
+        assert_eq!(lines.counts(), Counts { passed: 1, failed: 2, skipped: 1 });
+        assert_eq!(lines.reasons, ["no curl"]);
     }
 
     #[test]
