@@ -30,7 +30,8 @@ A program is named PACKAGE:TARGET: `lib` and `bin` are the unit tests of a packa
 is the examples in the documentation of all packages. All programs are built in any case, so that no
 call builds anything again. The output of each program is in target/suite.
 
-Status: 0 if all tests passed, 1 if one failed or took too long, 2 if the tests cannot be built.")]
+The last line is the number of tests. Status: 0 if none failed; 1 if one failed or took too long, or
+if none passed; 2 if the tests cannot be built.")]
 pub(crate) struct Args {
     /// Run only the tests whose names contain one of these
     names: Vec<String>,

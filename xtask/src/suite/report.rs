@@ -65,12 +65,21 @@ impl Report {
         for name in &self.failed {
             let _ = writeln!(text, "failed: {name}");
         }
+        if let Some(why) = nothing(&self.total) {
+            let _ = writeln!(text, "{why}");
+        }
         // The last line is read by others: see `Counts::of_suite`.
         println!("\n{text}after {} s:\n{}", took.as_secs(), self.total);
-        if self.total.passed + self.total.failed == 0 {
-            println!("no test has one of these names");
-        }
         Ok(self.failed.is_empty() && self.total.passed > 0)
+    }
+}
+
+/// Says why nothing was tested, if so.
+fn nothing(total: &Counts) -> Option<&'static str> {
+    match total {
+        Counts { passed: 0, failed: 0, skipped: 0 } => Some("no test has one of these names"),
+        Counts { passed: 0, failed: 0, .. } => Some("all of these tests were skipped"),
+        _ => None,
     }
 }
 
@@ -109,6 +118,15 @@ mod tests {
         let mut programs = ["a", "b", "new"].map(Program::named);
         Report::open(directory.path()).sort(&mut programs);
         assert_eq!(programs.map(|program| program.name), ["new", "b", "a"]);
+    }
+
+    #[test]
+    fn tests_that_were_all_skipped_do_exist() {
+        let skipped = Counts { skipped: 1, ..Counts::default() };
+        assert_eq!(nothing(&Counts::default()), Some("no test has one of these names"));
+        assert_eq!(nothing(&skipped), Some("all of these tests were skipped"));
+        assert_eq!(nothing(&Counts { passed: 1, ..skipped }), None);
+        assert_eq!(nothing(&Counts { failed: 1, ..skipped }), None);
     }
 
     #[test]
