@@ -106,7 +106,7 @@ impl Program {
                 command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
                 // What a test that passes has printed shows whether it was skipped. (With this
                 // option, rustdoc would compile each example alone.)
-                command.arg("--show-output");
+                command.arg("--show-output").env_remove("RUST_TEST_NOCAPTURE");
                 command
             }
             How::Documentation => {
