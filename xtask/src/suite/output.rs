@@ -26,7 +26,7 @@ pub(super) struct Lines {
     pub(super) results: usize,
     /// Since when the tests run that the harness has called slow.
     slow: HashMap<String, Instant>,
-    /// When a line was printed last.
+    /// When a test ended last, or without the usual harness, when a line was printed last.
     active: Instant,
     /// The tests that have failed. The harness prints what they have printed, too.
     failed: HashSet<String>,
@@ -61,8 +61,10 @@ impl Lines {
             self.partial.extend_from_slice(piece);
             let line = String::from_utf8_lossy(&std::mem::take(&mut self.partial)).into_owned();
             self.line(&line, now);
+            if !self.awaits_tests() || test_and(&line, " ... ").is_some() {
+                self.active = now;
+            }
             self.all.push(line);
-            self.active = now;
         }
         self.partial.extend_from_slice(last);
     }
@@ -114,6 +116,11 @@ impl Lines {
         (!is_whole).then(|| format!("tests started: {announced}, results: {counted}"))
     }
 
+    /// Whether the program has a line for each test that ends. The examples of a package have a dot.
+    fn awaits_tests(&self) -> bool {
+        self.announced.is_some() && !self.adds_up
+    }
+
     /// Says which test takes too long, if one does.
     pub(super) fn stuck(&self, now: Instant) -> Option<String> {
         let limit = self.limit.as_secs();
@@ -122,7 +129,8 @@ impl Lines {
             return Some(format!("stuck: the test {name} runs for more than {limit} s"));
         }
         // The harness calls no test slow if it runs one at a time.
-        exceeds(&self.active).then(|| format!("stuck: it has printed nothing for {limit} s"))
+        let what = if self.awaits_tests() { "no test has ended" } else { "it has printed nothing" };
+        exceeds(&self.active).then(|| format!("stuck: {what} for {limit} s"))
     }
 
     /// The lines that say why the program failed.
@@ -252,5 +260,15 @@ mod tests {
         assert_eq!(lines.stuck(later + LIMIT), None);
         let silent = lines.stuck(later + LIMIT + SLOW).unwrap();
         assert_eq!(silent, "stuck: it has printed nothing for 600 s");
+    }
+
+    #[test]
+    fn a_stuck_test_that_prints_is_stuck() {
+        let mut lines = lines("running 2 tests\n");
+        let start = Instant::now();
+        lines.add(b"test a ... ok\n", start);
+        let later = start + LIMIT + Duration::from_secs(1);
+        lines.add(b"a line of the test b\n", later);
+        assert_eq!(lines.stuck(later).unwrap(), "stuck: no test has ended for 600 s");
     }
 }
