@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{fs, io};
 
 /// Describes the threads of a program and of all processes below it. Tests often wait for a child,
 /// and the child is what hangs.
@@ -14,6 +15,29 @@ pub(crate) fn show(program: u32) -> String {
         describe(pid, &mut text);
     }
     text
+}
+
+/// Kills the process group of a program when this is dropped: what the program has left behind. If
+/// the runner is killed, the kernel closes the pipe, and the group ends as well.
+pub(crate) struct Leash(Child);
+
+impl Leash {
+    /// `program` leads a group of its own.
+    pub(crate) fn of(program: u32) -> io::Result<Leash> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cat; kill -s KILL -- \"-$1\"", "sh", &program.to_string()]);
+        // In a group of its own: what interrupts the runner does not reach it.
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        Ok(Leash(shell.spawn()?))
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It ends at once, and there is nobody to tell if it has been killed.
+        let _ = self.0.wait();
+    }
 }
 
 /// Kills a program and all processes below it.
@@ -123,10 +147,40 @@ mod tests {
         assert!(show(shell.id()).contains(&format!("-- process {child}: ")));
         kill(shell.id());
         assert_eq!(shell.wait().unwrap().signal(), Some(9));
-        // The signal has been sent, and whoever inherits the child may still have to wait for it.
+        wait_for_end(child);
+    }
+
+    /// The signal has been sent, and whoever inherits the child may still have to wait for it.
+    fn wait_for_end(child: u32) {
         let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
         while !(state().is_empty() || state().contains(") Z ") || state().contains(") X ")) {
             std::thread::yield_now();
         }
+    }
+
+    /// A program that ends, and leaves a child behind, whose number it prints.
+    fn leaves_a_child() -> (u32, u32) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 600 >/dev/null & echo $!"]).process_group(0);
+        let shell = shell.stdout(Stdio::piped()).spawn().unwrap();
+        let program = shell.id();
+        let output = shell.wait_with_output().unwrap();
+        (program, String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_killed() {
+        let (program, child) = leaves_a_child();
+        drop(Leash::of(program).unwrap());
+        wait_for_end(child);
+    }
+
+    #[test]
+    fn programs_end_with_the_runner() {
+        let (program, child) = leaves_a_child();
+        let mut leash = Leash::of(program).unwrap();
+        // As the kernel does it.
+        drop(leash.0.stdin.take());
+        wait_for_end(child);
     }
 }

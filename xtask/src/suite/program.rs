@@ -3,9 +3,10 @@
 use super::output::Lines;
 use super::{Settings, build};
 use crate::counts::Counts;
-use crate::processes;
+use crate::processes::{self, Leash};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -60,6 +61,7 @@ impl Program {
         let started = Instant::now();
         let mut outcome = Outcome::default();
         if let Err(error) = self.watch(settings, &mut outcome) {
+            outcome.counts.failed = outcome.counts.failed.max(1);
             outcome.failure = Some(format!("cannot be run: {error}"));
         }
         outcome.took = started.elapsed();
@@ -72,7 +74,9 @@ impl Program {
         // writer appends, so that none overwrites the other's lines.
         let _ = fs::remove_file(&path);
         let log = OpenOptions::new().create(true).append(true).open(&path)?;
-        let mut child = self.command(settings).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let mut command = self.command(settings);
+        let mut child = command.stdout(log.try_clone()?).stderr(log).process_group(0).spawn()?;
+        let _leash = Leash::of(child.id())?;
         let mut lines = Lines::new(settings.limit, matches!(self.how, How::Documentation));
         let mut output = File::open(&path)?;
         loop {
@@ -137,5 +141,44 @@ impl Outcome {
         let lost = lost.map(|lost| format!(": {lost}")).unwrap_or_default();
         let (output, log) = (lines.failure(), log.display());
         self.failure = Some(format!("{status}{lost}\n{output}\n(all of its output: {log})"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(3600);
+
+    /// How a program has ended that printed this, with status 0.
+    fn ended(text: &str) -> Outcome {
+        let mut lines = Lines::new(LIMIT, false);
+        lines.add(text.as_bytes(), Instant::now());
+        let mut outcome = Outcome { counts: lines.counts(), ..Outcome::default() };
+        outcome.judge(ExitStatus::default(), &lines, Path::new("log"));
+        assert_eq!(outcome.failure.is_some(), outcome.counts.failed > 0);
+        outcome
+    }
+
+    #[test]
+    fn only_another_harness_needs_no_result() {
+        let passed = Counts { passed: 1, ..Counts::default() };
+        let failed = Counts { failed: 1, ..Counts::default() };
+        let result = "test result: ok. 1 passed; 0 failed; 0 ignored\n";
+        assert_eq!(ended("all is well\n").counts, passed);
+        assert_eq!(ended(&format!("running 1 test\n{result}")).counts, passed);
+        assert_eq!(ended("running 1 test\n").counts, failed);
+        assert_eq!(ended(&format!("running 2 tests\n{result}")).counts, failed, "a child's");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_has_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let logs = directory.path().to_owned();
+        let how = How::Executable { path: logs.join("missing"), directory: logs.clone() };
+        let settings = Settings { names: Vec::new(), threads: 1, limit: LIMIT, logs };
+        let outcome = Program { how, ..Program::named("a:b") }.run(&settings);
+        assert_eq!(outcome.counts, Counts { failed: 1, ..Counts::default() });
+        assert!(outcome.failure.unwrap().starts_with("cannot be run: "));
     }
 }
