@@ -107,8 +107,8 @@ impl Lines {
         Counts { passed: passed.saturating_sub(more), failed, skipped: skipped + more }
     }
 
-    /// Says so if the harness has started other tests than it has counted: a test may have ended the
-    /// program or closed its output, and the result may be a child's.
+    /// Says so if the harness has started other tests than it has counted: a test may have ended
+    /// the program or closed its output, and the result may be a child's.
     pub(super) fn lost(&self) -> Option<String> {
         let Counts { passed, failed, skipped } = self.counts;
         let (announced, counted) = (self.announced?, passed + failed + skipped);
@@ -116,7 +116,7 @@ impl Lines {
         (!is_whole).then(|| format!("tests started: {announced}, results: {counted}"))
     }
 
-    /// Whether the program has a line for each test that ends. The examples of a package have a dot.
+    /// Whether the program has a line for each test that ends. A package's examples have a dot.
     fn awaits_tests(&self) -> bool {
         self.announced.is_some() && !self.adds_up
     }
