@@ -6,7 +6,8 @@
 //! - the packages that the check names, with their tests;
 //! - the packages on which those depend by a path, without their tests: `cargo metadata` lists
 //!   them, so that no list can miss one;
-//! - `Cargo.toml` and `Cargo.lock` of the workspaces of all these;
+//! - `Cargo.toml` and `Cargo.lock` of the workspaces of all these, and the settings of cargo, rustup
+//!   and clippy in these folders and in the root;
 //! - the other paths that it names;
 //!
 //! and its command with the environment. git computes the ids of the contents, with an index and a
@@ -24,6 +25,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The folders of a package that packages which depend on it do not use.
 const OWN: [&str; 3] = ["benches", "examples", "tests"];
+/// What changes the result of a command of cargo in the folder in which it is.
+const SETTINGS: [&str; 5] =
+    [".cargo", "rust-toolchain", "rust-toolchain.toml", "clippy.toml", ".clippy.toml"];
 /// The digits of the number: as many as git shows for a commit in a repository of any size.
 const DIGITS: usize = 16;
 
@@ -76,11 +80,13 @@ impl Inputs {
     fn paths(&self, check: &Check) -> Result<BTreeSet<String>> {
         let mut paths: BTreeSet<String> = check.paths.iter().map(|&it| it.to_owned()).collect();
         let mut found = BTreeSet::new();
+        let mut workspaces = BTreeSet::from([""]);
         for &name in check.packages {
             let package = self.packages.get(name);
             let package =
                 package.ok_or_else(|| format!("check {}: no package {name}", check.name))?;
             paths.insert(package.directory.clone());
+            workspaces.insert(&package.workspace);
             for file in ["Cargo.toml", "Cargo.lock"] {
                 paths.insert(join(&package.workspace, file));
             }
@@ -92,6 +98,8 @@ impl Inputs {
             paths.insert(join(&self.in_directory(&directory)?.workspace, "Cargo.toml"));
             paths.extend(self.without_tests(&directory));
         }
+        let settings = workspaces.iter().flat_map(|at| SETTINGS.map(|file| join(at, file)));
+        paths.extend(settings.filter(|path| self.ids.contains_key(path)));
         Ok(paths)
     }
 

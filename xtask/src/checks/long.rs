@@ -40,7 +40,6 @@ const INTERPOSED: Check = Check {
     command: "cd ecosystem; cargo test -p cringle-ecosystem-interposed -- \
               --nocapture --test-threads 1",
     packages: &["cringle-ecosystem-interposed"],
-    paths: &["ecosystem/.cargo"],
     minutes: 15,
     ..Check::NONE
 };

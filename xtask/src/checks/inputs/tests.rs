@@ -133,6 +133,18 @@ fn manifest_lock_and_named_paths_are_inputs() {
 }
 
 #[test]
+fn settings_of_the_workspace_and_of_the_root_are_inputs() {
+    let repository = Repository::new();
+    let outer = Check { packages: &["outer"], ..CHECK };
+    for path in [".cargo/config.toml", "rust-toolchain.toml", "clippy.toml"] {
+        assert!(repository.depends_on(&CHECK, path), "{path}");
+        assert!(repository.depends_on(&outer, path), "{path}");
+        assert!(repository.depends_on(&outer, &format!("outer/{path}")), "outer/{path}");
+        assert!(!repository.depends_on(&CHECK, &format!("outer/{path}")), "outer/{path}");
+    }
+}
+
+#[test]
 fn unrelated_and_ignored_files_are_no_inputs() {
     let repository = Repository::new();
     for path in ["other/b.txt", "outer/src/lib.rs", "README.md", "crates/top/target/new"] {
