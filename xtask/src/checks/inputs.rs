@@ -8,7 +8,7 @@
 //!   them, so that no list can miss one;
 //! - `Cargo.toml` and `Cargo.lock` of the workspaces of all these, and the settings of cargo, rustup
 //!   and clippy in these folders and in the root;
-//! - the other paths that it names;
+//! - the other paths that it names, and the files that are words of its command;
 //!
 //! and its command with the environment. git computes the ids of the contents, with an index and a
 //! folder for objects that are removed again: so a check may run before the change is committed,
@@ -98,6 +98,8 @@ impl Inputs {
             paths.insert(join(&self.in_directory(&directory)?.workspace, "Cargo.toml"));
             paths.extend(self.without_tests(&directory));
         }
+        let of_command = check.command.split(|c: char| !is_of_path(c)).map(str::to_owned);
+        paths.extend(of_command.filter(|word| word.contains('/') && self.ids.contains_key(word)));
         let settings = workspaces.iter().flat_map(|at| SETTINGS.map(|file| join(at, file)));
         paths.extend(settings.filter(|path| self.ids.contains_key(path)));
         Ok(paths)
@@ -128,6 +130,10 @@ impl Inputs {
         let used = inside.filter(|(_, name)| !name.contains('/') && !OWN.contains(name));
         used.map(|(path, _)| path.clone())
     }
+}
+
+fn is_of_path(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "./_-".contains(c)
 }
 
 fn join(directory: &str, file: &str) -> String {

@@ -145,6 +145,17 @@ fn settings_of_the_workspace_and_of_the_root_are_inputs() {
 }
 
 #[test]
+fn files_of_the_command_are_inputs() {
+    let repository = Repository::new();
+    for command in ["other/b.txt it", "true; A=$(cat other/b.txt)", "sh -e \"other/b.txt\""] {
+        let check = Check { command, ..CHECK };
+        assert!(repository.depends_on(&check, "other/b.txt"), "{command}");
+    }
+    let check = Check { command: "cd other; b.txt", ..CHECK };
+    assert!(!repository.depends_on(&check, "other/b.txt"), "a word without a folder");
+}
+
+#[test]
 fn unrelated_and_ignored_files_are_no_inputs() {
     let repository = Repository::new();
     for path in ["other/b.txt", "outer/src/lib.rs", "README.md", "crates/top/target/new"] {
