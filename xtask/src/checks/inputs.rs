@@ -184,7 +184,7 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     let scratch = Scratch::new()?;
     let index = scratch.0.join("index");
     // With the times of the files in it, git reads only those that have changed.
-    if let Err(error) = std::fs::copy(place("index")?, &index)
+    if let Err(error) = copy_with_time(&place("index")?, &index)
         && error.kind() != std::io::ErrorKind::NotFound
     {
         return Err(error.into());
@@ -204,6 +204,14 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     // `mode type id<tab>path`. The mode tells an executable from a file.
     let entries = listed.split('\0').filter_map(|entry| entry.split_once('\t'));
     Ok(entries.map(|(id, path)| (path.to_owned(), id.to_owned())).collect())
+}
+
+/// Copies a file with the time of its last change: git reads the files again that are not older than
+/// its index, because their times alone do not show whether they have changed since.
+fn copy_with_time(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::copy(from, to)?;
+    let time = std::fs::metadata(from)?.modified()?;
+    std::fs::OpenOptions::new().write(true).open(to)?.set_modified(time)
 }
 
 /// A folder that is removed when this is dropped.

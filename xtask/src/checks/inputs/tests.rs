@@ -183,6 +183,28 @@ fn commit_of_the_contents_changes_nothing() {
 }
 
 #[test]
+fn a_change_in_the_moment_of_a_commit_is_seen() {
+    let repository = Repository::new();
+    // Of all that git compares, only the time of the content, which is the index's as well.
+    repository.git(&["config", "core.trustctime", "false"]);
+    repository.git(&["config", "core.checkStat", "minimal"]);
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1 << 30);
+    let root = repository.0.path();
+    let set_time = |path: &str| {
+        let file = fs::OpenOptions::new().write(true).open(root.join(path)).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    repository.write("notes/a.txt", "old");
+    set_time("notes/a.txt");
+    repository.commit();
+    set_time(".git/index");
+    let before = repository.of(&CHECK);
+    repository.write("notes/a.txt", "new");
+    set_time("notes/a.txt");
+    assert_ne!(repository.of(&CHECK), before);
+}
+
+#[test]
 fn reading_leaves_the_repository_as_it_was() {
     let repository = Repository::new();
     repository.write("crates/top/src/lib.rs", "// changed\n");
