@@ -28,6 +28,16 @@ const OWN: [&str; 3] = ["benches", "examples", "tests"];
 /// What changes the result of a command of cargo in the folder in which it is.
 const SETTINGS: [&str; 5] =
     [".cargo", "rust-toolchain", "rust-toolchain.toml", "clippy.toml", ".clippy.toml"];
+/// The variables by which git names a repository.
+const OF_A_REPOSITORY: [&str; 7] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_WORK_TREE",
+];
 /// The digits of the number: as many as git shows for a commit in a repository of any size.
 const DIGITS: usize = 16;
 
@@ -67,8 +77,7 @@ impl Inputs {
             let id = id.ok_or_else(|| format!("check {}: no file or folder {path}", check.name))?;
             text.push_str(&format!("{path} {id}\n"));
         }
-        let mut hash = Command::new("git");
-        hash.args(["hash-object", "--stdin"]).current_dir(&self.root);
+        let mut hash = git(&self.root, &["hash-object", "--stdin"]);
         let mut hash = hash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         hash.stdin.take().expect("a pipe").write_all(text.as_bytes())?;
         let output = hash.wait_with_output()?;
@@ -173,13 +182,8 @@ fn read_packages(
 
 /// Returns the ids of all files and folders of the work tree that git does not ignore.
 fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
-    let git = |arguments: &[&str]| {
-        let mut git = Command::new("git");
-        git.args(arguments).current_dir(root);
-        git
-    };
     let place = |name| -> Result<PathBuf> {
-        Ok(root.join(output(&mut git(&["rev-parse", "--git-path", name]))?.trim_end()))
+        Ok(root.join(output(&mut git(root, &["rev-parse", "--git-path", name]))?.trim_end()))
     };
     let scratch = Scratch::new()?;
     let index = scratch.0.join("index");
@@ -193,7 +197,7 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     std::fs::create_dir(&objects)?;
     let known = place("objects")?;
     let aside = |arguments: &[&str]| {
-        let mut git = git(arguments);
+        let mut git = git(root, arguments);
         git.env("GIT_INDEX_FILE", &index).env("GIT_OBJECT_DIRECTORY", &objects);
         git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &known);
         output(&mut git)
@@ -204,6 +208,17 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     // `mode type id<tab>path`. The mode tells an executable from a file.
     let entries = listed.split('\0').filter_map(|entry| entry.split_once('\t'));
     Ok(entries.map(|(id, path)| (path.to_owned(), id.to_owned())).collect())
+}
+
+/// A command of git on the repository in this folder. In a hook, or below `git rebase --exec`, the
+/// environment names a repository, which may be another one, and its index.
+pub(super) fn git(folder: &Path, arguments: &[&str]) -> Command {
+    let mut git = Command::new("git");
+    git.args(arguments).current_dir(folder);
+    for name in OF_A_REPOSITORY {
+        git.env_remove(name);
+    }
+    git
 }
 
 /// Copies a file with the time of its last change: git reads the files again that are not older than

@@ -80,8 +80,7 @@ fn repository() -> (tempfile::TempDir, Repository) {
         std::fs::write(at.join("Cargo.toml"), package).unwrap();
         std::fs::write(at.join("src/lib.rs"), "").unwrap();
     }
-    let mut git = std::process::Command::new("git");
-    assert!(git.args(["init", "--quiet"]).current_dir(&root).status().unwrap().success());
+    assert!(inputs::git(&root, &["init", "--quiet"]).status().unwrap().success());
     let passed = Passed::read(&root.join("passed")).unwrap();
     (directory, Repository { root, passed })
 }

@@ -56,9 +56,8 @@ impl Repository {
     }
 
     fn git(&self, arguments: &[&str]) {
-        let mut git = Command::new("git");
-        git.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
-        output(git.current_dir(self.0.path())).unwrap();
+        let user = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        output(git(self.0.path(), &user).args(arguments)).unwrap();
     }
 
     fn commit(&self) {
@@ -209,11 +208,8 @@ fn reading_leaves_the_repository_as_it_was() {
     let repository = Repository::new();
     repository.write("crates/top/src/lib.rs", "// changed\n");
     let state = || {
-        let mut status = Command::new("git");
-        status.args(["status", "--porcelain"]).current_dir(repository.0.path());
-        let mut objects = Command::new("git");
-        objects.args(["count-objects"]).current_dir(repository.0.path());
-        (output(&mut status).unwrap(), output(&mut objects).unwrap())
+        let git = |arguments| output(&mut git(repository.0.path(), arguments)).unwrap();
+        (git(&["status", "--porcelain"]), git(&["count-objects"]))
     };
     let before = state();
     repository.inputs();
