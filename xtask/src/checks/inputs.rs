@@ -6,8 +6,8 @@
 //! - the packages that the check names, with their tests;
 //! - the packages on which those depend by a path, without their tests: `cargo metadata` lists
 //!   them, so that no list can miss one;
-//! - `Cargo.toml` and `Cargo.lock` of the workspaces of all these, and the settings of cargo, rustup
-//!   and clippy in these folders and in the root;
+//! - `Cargo.toml` and `Cargo.lock` of the workspaces of all these, and the settings of cargo,
+//!   rustup and clippy in these folders and in the root;
 //! - the other paths that it names, and the files that are words of its command;
 //!
 //! and its command with the environment. git computes the ids of the contents, with an index and a
@@ -221,8 +221,8 @@ pub(super) fn git(folder: &Path, arguments: &[&str]) -> Command {
     git
 }
 
-/// Copies a file with the time of its last change: git reads the files again that are not older than
-/// its index, because their times alone do not show whether they have changed since.
+/// Copies a file with the time of its last change: git reads the files again that are not older
+/// than its index, because their times alone do not show whether they have changed since.
 fn copy_with_time(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::copy(from, to)?;
     let time = std::fs::metadata(from)?.modified()?;
