@@ -2,7 +2,7 @@
 //! and keeps the output of each. A job that fails does not stop the others.
 
 use crate::Result;
-use crate::checks::{Check, End, Repository, Sink, by_path, clock, long};
+use crate::checks::{Check, End, Outcome, Repository, Sink, by_path, clock, long};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -78,11 +78,15 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         jobs.sort_by_key(|job| job.seconds);
     }
     let hours = args.hours.map(|hours| Duration::from_secs_f64(hours * 3600.0));
-    run_all(&mut repository, &jobs, hours)
+    run_all(&mut repository, &jobs, hours, Path::new("target/long"))
 }
 
-fn run_all(repository: &mut Repository, jobs: &[Job], bound: Option<Duration>) -> Result<bool> {
-    let logs = Path::new("target/long");
+fn run_all(
+    repository: &mut Repository,
+    jobs: &[Job],
+    bound: Option<Duration>,
+    logs: &Path,
+) -> Result<bool> {
     fs::create_dir_all(logs)?;
     let started = Instant::now();
     let (mut failed, mut left) = (Vec::new(), Vec::new());
@@ -100,17 +104,16 @@ fn run_all(repository: &mut Repository, jobs: &[Job], bound: Option<Duration>) -
         let log = logs.join(format!("{name}.log"));
         // Here is time to install the compilers that the bindings need.
         let install = [("CRINGLE_BINDINGS", "install".to_owned())];
-        let outcome = repository.run(job.check, &install, &Sink::File(&log), LIMIT)?;
-        let (took, log) = (clock(outcome.seconds), log.display());
-        match outcome.end {
-            End::Passed => println!("{name}: passed in {took}"),
-            End::Skipped => println!("{name}: SKIPPED; what it lacks is in {log}"),
-            End::Failed => println!("{name}: FAILED after {took}; see {log}"),
-            End::TimedOut => println!("{name}: FAILED: no end after {took}; see {log}"),
+        let outcome = repository.run(job.check, &install, &Sink::File(&log), LIMIT);
+        let log = log.display();
+        match &outcome {
+            Ok(outcome) => println!("{name}: {}", what(outcome, &log)),
+            Err(error) => println!("{name}: FAILED: {error}; see {log}"),
         }
-        if matches!(outcome.end, End::Failed | End::TimedOut) {
-            failed.push(name);
+        if outcome.is_ok_and(|outcome| matches!(outcome.end, End::Passed | End::Skipped)) {
+            continue;
         }
+        failed.push(name);
     }
     if !left.is_empty() {
         println!("no time for: {}", left.join(", "));
@@ -119,6 +122,17 @@ fn run_all(repository: &mut Repository, jobs: &[Job], bound: Option<Duration>) -
         println!("failed: {}", failed.join(", "));
     }
     Ok(failed.is_empty())
+}
+
+/// What became of a job.
+fn what(outcome: &Outcome, log: &impl std::fmt::Display) -> String {
+    let took = clock(outcome.seconds);
+    match outcome.end {
+        End::Passed => format!("passed in {took}"),
+        End::Skipped => format!("SKIPPED; what it lacks is in {log}"),
+        End::Failed => format!("FAILED after {took}; see {log}"),
+        End::TimedOut => format!("FAILED: no end after {took}; see {log}"),
+    }
 }
 
 /// Whether a job that starts now ends in time.
@@ -182,6 +196,22 @@ mod tests {
         assert!(fits(&job(600), started, Some(hour)));
         assert!(!fits(&job(601), started, Some(hour)));
         assert!(fits(&job(1_000_000), started, None));
+    }
+
+    #[test]
+    fn no_job_stops_the_others() {
+        static CHECKS: [Check; 3] = [
+            Check { name: "fails", command: "false", ..Check::NONE },
+            // Its output has no file.
+            Check { name: "no/folder", command: "true", ..Check::NONE },
+            Check { name: "passes", command: "echo done", ..Check::NONE },
+        ];
+        let logs = tempfile::tempdir().unwrap();
+        let mut repository = Repository::here().unwrap();
+        let jobs = CHECKS.each_ref().map(|check| Job { check, seconds: 1 });
+        assert!(!run_all(&mut repository, &jobs, None, logs.path()).unwrap());
+        assert_eq!(fs::read_to_string(logs.path().join("passes.log")).unwrap(), "done\n");
+        assert!(run_all(&mut repository, &jobs[2..], None, logs.path()).unwrap());
     }
 
     #[test]
