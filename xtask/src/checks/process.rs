@@ -82,13 +82,20 @@ pub(crate) fn run(
         Ok(tests) => tests?,
         Err(_) => return Err(format!("{}: a process outlives the command", check.name).into()),
     };
-    Ok(Outcome { end: end(status, tests), seconds, tests })
+    let end = end(status, tests);
+    if end == End::Failed && status.is_some_and(|status| status.success()) {
+        println!("{}: its status is 0, but its tests: {}", check.name, tests.unwrap_or_default());
+    }
+    Ok(Outcome { end, seconds, tests: tests.unwrap_or_default() })
 }
 
-fn end(status: Option<ExitStatus>, tests: Counts) -> End {
+/// If the command has reported tests, some have passed and none has failed: a name that no test has
+/// lets cargo run none, with status 0.
+fn end(status: Option<ExitStatus>, tests: Option<Counts>) -> End {
+    let have_passed = tests.is_none_or(|tests| tests.passed > 0 && tests.failed == 0);
     match status.map(|status| status.code()) {
         None => End::TimedOut,
-        Some(Some(0)) if tests.failed == 0 => End::Passed,
+        Some(Some(0)) if have_passed => End::Passed,
         Some(Some(SKIPPED)) => End::Skipped,
         _ => End::Failed,
     }
@@ -107,8 +114,8 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// Copies the output, and returns the sum of the tests in it.
-fn copy(output: io::PipeReader, log: &mut dyn io::Write) -> io::Result<Counts> {
+/// Copies the output, and returns the sum of the tests in it, if it has any line about them.
+fn copy(output: io::PipeReader, log: &mut dyn io::Write) -> io::Result<Option<Counts>> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     let mut totals = Totals::default();
@@ -127,7 +134,7 @@ struct Totals {
     /// By the last line of `cargo xtask test`, which counts what its programs print.
     whole: Option<Counts>,
     /// By libtest's and pytest's summaries.
-    parts: Counts,
+    parts: Option<Counts>,
 }
 
 impl Totals {
@@ -135,12 +142,12 @@ impl Totals {
         if let Some(counts) = Counts::of_suite(line) {
             self.whole.get_or_insert_default().add(counts);
         } else if let Some(counts) = Counts::of_libtest(line).or_else(|| pytest(line)) {
-            self.parts.add(counts);
+            self.parts.get_or_insert_default().add(counts);
         }
     }
 
-    fn sum(self) -> Counts {
-        self.whole.unwrap_or(self.parts)
+    fn sum(self) -> Option<Counts> {
+        self.whole.or(self.parts)
     }
 }
 
@@ -159,7 +166,7 @@ mod tests {
     fn totals(lines: &[&str]) -> Counts {
         let mut totals = Totals::default();
         lines.iter().for_each(|line| totals.read(line));
-        totals.sum()
+        totals.sum().unwrap_or_default()
     }
 
     fn counts(passed: usize, failed: usize, skipped: usize) -> Counts {
@@ -185,7 +192,9 @@ mod tests {
     #[test]
     fn other_lines_are_no_tests() {
         for line in ["5 passed", "copied 3 files in 2s", "3 passed, 1 failed, many skipped"] {
-            assert_eq!(totals(&[line]), Counts::default(), "{line}");
+            let mut totals = Totals::default();
+            totals.read(line);
+            assert_eq!(totals.sum(), None, "{line}");
         }
     }
 
@@ -210,6 +219,19 @@ mod tests {
         assert_eq!(end("exit 77"), End::Skipped);
         assert_eq!(end("kill -KILL $$"), End::Failed);
         assert_eq!(end("echo 1 passed, 1 failed, 0 skipped"), End::Failed);
+        assert_eq!(end("echo 1 passed, 0 failed, 1 skipped"), End::Passed);
+    }
+
+    #[test]
+    fn command_whose_names_match_no_test_has_failed() {
+        let end = |command| outcome(command, Duration::from_secs(3600)).0.end;
+        let none =
+            "echo 'test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out'";
+        assert_eq!(end(none), End::Failed);
+        // A program without such a test, before one that has some.
+        let some = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'; \
+                    echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+        assert_eq!(end(some), End::Passed);
     }
 
     #[test]
