@@ -24,6 +24,21 @@ const PASSED: &str = ".ci/passed";
 /// The workspaces of this repository whose packages the checks name.
 const WORKSPACES: [&str; 3] = ["", "bindings/python", "ecosystem"];
 
+/// The variables that say where a tool is, that it is required, or how it is built.
+const OF_TOOLS: [&str; 8] = [
+    "CRINGLE_BINDINGS",
+    "CRINGLE_BROWSER",
+    "CRINGLE_DEBIAN_MIRROR",
+    "CRINGLE_FREE_THREADED",
+    "CRINGLE_GNU_CP",
+    "CRINGLE_LIBRARY_OPTIONS",
+    "CRINGLE_PYTHON",
+    "CRINGLE_TOOLS",
+];
+/// The variables with options for all that is compiled.
+const OF_BUILDS: [&str; 4] =
+    ["CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "RUSTC_BOOTSTRAP", "RUSTFLAGS"];
+
 /// One command that checks something.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check {
@@ -67,6 +82,14 @@ impl Check {
         format!("{}{}", set.collect::<String>(), self.command)
     }
 
+    /// Whether a variable of the caller's environment may change the result: it configures the
+    /// library, its tests or all builds, it is not about a tool, and the check does not set it.
+    fn differs_by(&self, name: &str) -> bool {
+        let configures = name.starts_with("CRINGLE_") && !OF_TOOLS.contains(&name);
+        let is_set = self.environment.iter().any(|(set, _)| *set == name);
+        (configures || OF_BUILDS.contains(&name)) && !is_set
+    }
+
     /// The first program that it needs and this machine lacks.
     pub(crate) fn lacks(&self) -> Option<&'static str> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -79,6 +102,8 @@ impl Check {
 pub(crate) struct Repository {
     pub(crate) root: PathBuf,
     pub(crate) passed: Passed,
+    /// The names of the caller's variables.
+    variables: Vec<String>,
 }
 
 impl Repository {
@@ -91,7 +116,8 @@ impl Repository {
         for name in passed.unknown(&known) {
             println!("{PASSED}: no check is named {name}; remove the line");
         }
-        Ok(Repository { root: root.to_owned(), passed })
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        Ok(Repository { root: root.to_owned(), passed, variables: variables.collect() })
     }
 
     /// Reads the contents of the work tree.
@@ -104,7 +130,8 @@ impl Repository {
         Ok(self.passed.has(check.name, &inputs.of(check)?))
     }
 
-    /// Runs a check. If it passes and its inputs are known and the same as before, records it.
+    /// Runs a check. If it passes, its inputs are known and the same as before, and no variable of
+    /// the caller may have changed the result, records it.
     pub(crate) fn run(
         &mut self,
         check: &Check,
@@ -112,7 +139,12 @@ impl Repository {
         sink: &Sink,
         limit: Duration,
     ) -> Result<Outcome> {
-        let is_recorded = !check.packages.is_empty() || !check.paths.is_empty();
+        let has_inputs = !check.packages.is_empty() || !check.paths.is_empty();
+        let other = self.variables.iter().find(|name| has_inputs && check.differs_by(name));
+        if let Some(name) = other {
+            println!("{}: {name} is set; not recorded", check.name);
+        }
+        let is_recorded = has_inputs && other.is_none();
         // Without git no inputs are known, and nothing is recorded.
         let number = |it: &Self| is_recorded.then(|| it.inputs().and_then(|it| it.of(check)));
         let before = number(self).and_then(Result::ok);

@@ -82,7 +82,7 @@ fn repository() -> (tempfile::TempDir, Repository) {
     }
     assert!(inputs::git(&root, &["init", "--quiet"]).status().unwrap().success());
     let passed = Passed::read(&root.join("passed")).unwrap();
-    (directory, Repository { root, passed })
+    (directory, Repository { root, passed, variables: Vec::new() })
 }
 
 const CHECK: Check = Check { name: "check", paths: &["src"], ..Check::NONE };
@@ -135,4 +135,23 @@ fn missing_programs_are_named() {
     let check = |needs| Check { needs, ..Check::NONE };
     assert_eq!(check(&["sh", "no-such-program", "other"]).lacks(), Some("no-such-program"));
     assert_eq!(check(&["sh"]).lacks(), None);
+}
+
+#[test]
+fn variables_of_the_caller_may_change_a_result() {
+    let check = Check { environment: &[("CRINGLE_FULL", "1"), ("RUSTFLAGS", "")], ..CHECK };
+    for name in ["CRINGLE_DRIVER", "CRINGLE_TREES", "CARGO_ENCODED_RUSTFLAGS"] {
+        assert!(check.differs_by(name), "{name}");
+    }
+    for name in ["CRINGLE_FULL", "RUSTFLAGS", "CRINGLE_TOOLS", "HOME", "CARGO_TARGET_DIR"] {
+        assert!(!check.differs_by(name), "{name}");
+    }
+    assert!(CHECK.differs_by("RUSTFLAGS"));
+    let (_directory, mut repository) = repository();
+    repository.variables = vec!["CRINGLE_DRIVER".to_owned()];
+    assert_eq!(run_in(&mut repository, "true"), End::Passed);
+    assert_eq!(repository.passed.seconds("check"), None);
+    repository.variables = vec!["CRINGLE_TOOLS".to_owned()];
+    assert_eq!(run_in(&mut repository, "true"), End::Passed);
+    assert!(repository.passed.seconds("check").is_some());
 }
