@@ -18,6 +18,21 @@ use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
+/// The root of the repository: cargo says where this package is. The place where it was compiled
+/// may be that of another repository, if this one was moved or copied, or shares the target
+/// directory.
+fn root() -> PathBuf {
+    root_of(std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from))
+}
+
+/// Without cargo, the place where it was compiled has to do.
+fn root_of(package: Option<PathBuf>) -> PathBuf {
+    let package = package.filter(|package| package.ends_with("xtask"));
+    let mut root = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    root.pop();
+    root
+}
+
 /// The directory of all that is built, which may be relative to the root of the repository.
 fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
@@ -62,5 +77,18 @@ fn main() -> ExitCode {
             eprintln!("xtask: {error}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_where_cargo_says() {
+        assert_eq!(root_of(Some("/moved/xtask".into())), PathBuf::from("/moved"));
+        let compiled = root_of(None);
+        assert!(compiled.join("xtask/src/main.rs").exists());
+        assert_eq!(root_of(Some("/moved/crates/cringle".into())), compiled, "another package");
     }
 }

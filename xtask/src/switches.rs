@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 /// Builds a program with this link-time optimisation, and returns its path. It is a package of its
 /// own, which needs no dependency but the library's.
 fn build(lto: &str) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the repository");
+    let root = crate::root();
     let folder = root.join("target/switches");
     std::fs::create_dir_all(&folder)?;
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;

@@ -16,7 +16,7 @@ use crate::Result;
 use inputs::Inputs;
 pub(crate) use passed::Passed;
 pub(crate) use process::{End, Outcome, Sink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The file with the inputs on which each check last passed.
@@ -109,7 +109,7 @@ pub(crate) struct Repository {
 impl Repository {
     /// Reads the file of this repository, and prints which of its lines name no check.
     pub(crate) fn here() -> Result<Repository> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in a folder");
+        let root = crate::root();
         let passed = Passed::read(&root.join(PASSED))?;
         let known: Vec<&str> =
             by_path::CHECKS.iter().chain(long::CHECKS).map(|check| check.name).collect();
@@ -117,7 +117,7 @@ impl Repository {
             println!("{PASSED}: no check is named {name}; remove the line");
         }
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        Ok(Repository { root: root.to_owned(), passed, variables: variables.collect() })
+        Ok(Repository { root, passed, variables: variables.collect() })
     }
 
     /// Reads the contents of the work tree.

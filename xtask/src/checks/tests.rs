@@ -1,4 +1,5 @@
 use super::*;
+use std::path::Path;
 
 fn all() -> impl Iterator<Item = &'static Check> {
     landing::CHECKS.iter().chain(by_path::CHECKS).chain(long::CHECKS)

@@ -1,7 +1,7 @@
 //! The files to check: every Rust file that git tracks.
 
 use crate::{Result, target_directory};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A Rust file.
@@ -24,7 +24,7 @@ impl Source {
 }
 
 pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    crate::root()
 }
 
 /// Where `cargo doc` writes the documentation.
