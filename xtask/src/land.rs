@@ -133,7 +133,11 @@ fn choose(args: &Args) -> Result<Vec<&'static Check>> {
     let first = args.from.as_ref().map_or(Ok(0), place)?;
     let only = args.only.iter().map(place).collect::<std::result::Result<Vec<_>, _>>()?;
     let is_chosen = |at: &usize| *at >= first && (only.is_empty() || only.contains(at));
-    Ok((0..all.len()).filter(is_chosen).map(|at| all[at]).collect())
+    let chosen: Vec<_> = (0..all.len()).filter(is_chosen).map(|at| all[at]).collect();
+    if chosen.is_empty() {
+        return Err("all steps of --only are before that of --from".into());
+    }
+    Ok(chosen)
 }
 
 #[cfg(test)]
@@ -164,5 +168,6 @@ mod tests {
     fn unknown_steps_are_errors() {
         assert!(names(&["no-such-step"], None).is_err());
         assert!(names(&[], Some("no-such-step")).is_err());
+        assert!(names(&["docs"], Some("suite")).is_err(), "no step is left");
     }
 }

@@ -77,7 +77,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         jobs = due;
         jobs.sort_by_key(|job| job.seconds);
     }
-    let hours = args.hours.map(|hours| Duration::from_secs_f64(hours * 3600.0));
+    let hours = args.hours.map(|hours| Duration::try_from_secs_f64(hours * 3600.0)).transpose();
+    let hours = hours.map_err(|error| format!("--hours: {error}"))?;
     run_all(&mut repository, &jobs, hours, Path::new("target/long"))
 }
 
