@@ -60,26 +60,42 @@ fn threads_of_workers() -> [libc::pid_t; 3] {
     [std::process::id().cast_signed(), first, second]
 }
 
+/// Calls `f` while four fibers repeat `work`.
+fn beside(work: impl Fn() + Send + Sync, f: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    fiber::scope(|s| {
+        let (is_over, work) = (&is_over, &work);
+        for _ in 0..4 {
+            s.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    work();
+                }
+            });
+        }
+        let _over = IsOver(is_over);
+        f();
+    });
+}
+
 /// Calls `f` with the process's first thread and the workers' while fibers run, wait and end on two
 /// workers.
 fn beside_fibers(f: impl FnOnce(&[libc::pid_t])) {
-    on_workers(2, || {
-        let is_over = AtomicBool::new(false);
-        fiber::scope(|s| {
-            let is_over = &is_over;
-            for _ in 0..4 {
-                s.spawn(move || {
-                    while !is_over.load(Ordering::SeqCst) {
-                        let spin = (0..1000u32).fold(0, |sum: u32, n| sum.wrapping_add(n));
-                        std::hint::black_box(spin);
-                        fiber::spawn(|| std::hint::black_box(1)).join().unwrap();
-                    }
-                });
-            }
-            let _over = IsOver(is_over);
-            f(&threads_of_workers());
-        });
-    });
+    let work = || {
+        let spin = (0..1000u32).fold(0, |sum: u32, n| sum.wrapping_add(n));
+        std::hint::black_box(spin);
+        fiber::spawn(|| std::hint::black_box(1)).join().unwrap();
+    };
+    on_workers(2, || beside(work, || f(&threads_of_workers())));
+}
+
+/// Changes the group from a thread that runs no fibers.
+fn change_groups_on_a_thread(threads: &[libc::pid_t]) {
+    let threads = threads.to_vec();
+    let thread = std::thread::spawn(move || change_groups(&threads));
+    while !thread.is_finished() {
+        fiber::yield_now();
+    }
+    thread.join().unwrap();
 }
 
 #[test]
@@ -96,14 +112,7 @@ fn changed_by_a_fiber() {
 #[test]
 fn changed_by_a_thread() {
     child::must_succeed("changed_by_a_thread", || {
-        beside_fibers(|threads| {
-            let threads = threads.to_vec();
-            let thread = std::thread::spawn(move || change_groups(&threads));
-            while !thread.is_finished() {
-                fiber::yield_now();
-            }
-            thread.join().unwrap();
-        });
+        beside_fibers(change_groups_on_a_thread);
         // After the runtime has ended, too.
         change_groups(&[]);
     });
@@ -114,30 +123,13 @@ fn changed_by_a_thread() {
 fn changed_beside_fibers_that_move() {
     child::must_succeed("changed_beside_fibers_that_move", || {
         let builder = Builder::new().workers(2).thread_locals(ThreadLocals::Private);
-        let result = builder.balance(Balance::Restless).run(|| {
-            let is_over = AtomicBool::new(false);
-            fiber::scope(|s| {
-                let is_over = &is_over;
-                for _ in 0..4 {
-                    s.spawn(move || {
-                        while !is_over.load(Ordering::SeqCst) {
-                            fiber::yield_now();
-                        }
-                    });
-                }
-                let _over = IsOver(is_over);
-                while runtime::stats().unwrap().total().moves == 0 {
-                    fiber::yield_now();
-                }
-                let threads = threads_of_workers();
-                let thread = std::thread::spawn(move || change_groups(&threads));
-                while !thread.is_finished() {
-                    fiber::yield_now();
-                }
-                thread.join().unwrap();
-            });
-        });
-        match result {
+        let change = || {
+            while runtime::stats().unwrap().total().moves == 0 {
+                fiber::yield_now();
+            }
+            change_groups_on_a_thread(&threads_of_workers());
+        };
+        match builder.balance(Balance::Restless).run(|| beside(fiber::yield_now, change)) {
             Err(e) if e.kind() == std::io::ErrorKind::Unsupported => println!("skipped: {e}"),
             result => result.unwrap(),
         }
