@@ -399,8 +399,9 @@ fn copying_irregular_files_matches_std() {
     let directory = directory();
     let at = directory.path();
     make_fifo(&at.join("fifo"));
+    // Their contents stay the same while other programs run.
     let sources =
-        ["/proc/version", "/proc/self", "/dev/null", "/dev/zero", "/sys/kernel/uevent_seqnum"];
+        ["/proc/version", "/proc/self", "/dev/null", "/dev/zero", "/sys/devices/system/cpu/online"];
     let targets = [at.join("to"), "/dev/full".into(), "/dev/null".into(), at.join("no/where")];
     for (source, target) in
         sources.iter().flat_map(|source| targets.iter().map(move |target| (source, target)))
