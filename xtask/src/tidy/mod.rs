@@ -10,6 +10,7 @@ mod doctests;
 mod examples;
 mod exceptions;
 mod functions;
+mod ledger;
 mod lines;
 mod rendered;
 mod rooms;
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// Also print the words to avoid
     #[arg(long)]
     words: bool,
+    /// Also print lines of code by room, names with several meanings, files with several subjects
+    #[arg(long)]
+    ledger: bool,
     /// Also require an example on every public item of the libraries (builds their documentation)
     #[arg(long)]
     examples: bool,
@@ -85,6 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     if args.words {
         words::warn(&sources);
+    }
+    if args.ledger {
+        ledger::print(&sources)?;
     }
     match findings.len() {
         0 => println!("tidy: {} files, nothing found", sources.len()),

@@ -7,7 +7,7 @@ use crate::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 
-const LIBRARY: &str = "crates/cringle/src/";
+pub(super) const LIBRARY: &str = "crates/cringle/src/";
 
 /// Each room with the rooms that it may use, from the bottom up.
 const ROOMS: [(&str, &[&str]); 23] = [
@@ -194,7 +194,7 @@ impl Uses<'_> {
     }
 }
 
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub(super) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
             && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
