@@ -1,13 +1,15 @@
-//! Requires an example on every public item of the libraries.
+//! Requires an example on the public items of the libraries that std does not have, and on types.
 //!
 //! The items are those of the rendered documentation, which rustdoc also writes as JSON: what a
 //! path from the crate's root names, also if a private module defines it, and the methods and
 //! constants of its types. (rustdoc's own lint skips what only a re-export makes public.) Fields,
 //! variants, associated types and constants of their own type are shown by the example of their
-//! type.
+//! type. A function or method that has the path of one of std is used as that one, whose page has
+//! an example.
 
 use super::Finding;
 use super::sources::{documentation, root};
+use super::std_paths;
 use crate::Result;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -35,15 +37,38 @@ pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
         let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let missing = missing(&serde_json::from_slice(&text)?)
             .ok_or_else(|| format!("{}: rustdoc's JSON has another form", path.display()))?;
-        findings.extend(missing);
+        let of_std = std_paths::existing(missing.iter().filter_map(|one| one.path.as_deref()))?;
+        let is_of_std = |one: &Missing| one.path.as_ref().is_some_and(|path| of_std.contains(path));
+        findings.extend(missing.into_iter().filter(|one| !is_of_std(one)).map(Missing::finding));
     }
     Ok(())
 }
 
+/// An item without an example.
+#[derive(Debug, PartialEq, Eq)]
+struct Missing {
+    file: String,
+    line: usize,
+    /// The path of a function or a constant from the crate's root. `None` for other items.
+    path: Option<String>,
+    name: String,
+}
+
+impl Missing {
+    fn finding(self) -> Finding {
+        let text = format!("`{}` is public without an example; add one that runs", self.name);
+        Finding { file: self.file, line: self.line, text }
+    }
+}
+
 /// Returns the items without an example; `None` if this is no documentation in a known form.
-fn missing(documentation: &Value) -> Option<Vec<Finding>> {
-    let mut walk =
-        Walk { index: &documentation["index"], visited: HashSet::new(), missing: Vec::new() };
+fn missing(documentation: &Value) -> Option<Vec<Missing>> {
+    let mut walk = Walk {
+        index: &documentation["index"],
+        path: Vec::new(),
+        visited: HashSet::new(),
+        missing: Vec::new(),
+    };
     let root = walk.item(&documentation["root"])?;
     walk.visit(root);
     (walk.visited.len() > 1).then_some(walk.missing)
@@ -51,9 +76,11 @@ fn missing(documentation: &Value) -> Option<Vec<Finding>> {
 
 struct Walk<'a> {
     index: &'a Value,
+    /// The names of the modules, and the type, that are visited.
+    path: Vec<String>,
     /// The addresses of the items that were visited: several paths may name an item.
     visited: HashSet<*const Value>,
-    missing: Vec<Finding>,
+    missing: Vec<Missing>,
 }
 
 impl<'a> Walk<'a> {
@@ -68,8 +95,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Visits a public item and what belongs to it.
     fn visit(&mut self, item: &'a Value) {
+        self.visit_as(&item["name"], item);
+    }
+
+    /// Visits a public item, by the name that it has here, and what belongs to it.
+    fn visit_as(&mut self, name: &Value, item: &'a Value) {
         // The members of a trait have no visibility of their own.
         if !matches!(item["visibility"].as_str(), Some("public" | "default"))
             || !self.visited.insert(item)
@@ -85,21 +116,23 @@ impl<'a> Walk<'a> {
                 Some(module) if inner["is_glob"] == true => {
                     self.visit_all(&module["inner"]["module"]["items"]);
                 }
-                Some(item) => self.visit(item),
+                Some(item) => self.visit_as(&inner["name"], item),
                 None => (),
             },
             "assoc_type" => (),
-            "module" | "trait" => {
-                self.require_example(item);
-                self.visit_all(&inner["items"]);
+            "function" | "constant" | "assoc_const" => {
+                self.require_example(item, Some(text(name)));
             }
-            "struct" | "enum" | "union" => {
-                self.require_example(item);
+            "module" | "trait" | "struct" | "enum" | "union" => {
+                self.require_example(item, None);
+                self.path.push(text(name).into());
+                self.visit_all(&inner["items"]);
                 for id in inner["impls"].as_array().into_iter().flatten() {
                     self.visit_methods(item, id);
                 }
+                self.path.pop();
             }
-            _ => self.require_example(item),
+            _ => self.require_example(item, None),
         }
     }
 
@@ -118,18 +151,27 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn require_example(&mut self, item: &Value) {
-        if has_example(item["docs"].as_str().unwrap_or_default()) {
+    /// `name` is the last part of a path that std may have, too.
+    fn require_example(&mut self, item: &Value, name: Option<&str>) {
+        if has_example(text(&item["docs"])) {
             return;
         }
-        let line = item["span"]["begin"][0].as_u64().unwrap_or(1);
-        let name = item["name"].as_str().unwrap_or("an item");
-        self.missing.push(Finding {
+        // The first part is the crate.
+        let modules = self.path.iter().skip(1).map(String::as_str);
+        self.missing.push(Missing {
             file: item["span"]["filename"].as_str().unwrap_or("(unknown)").into(),
-            line: usize::try_from(line).unwrap_or(1),
-            text: format!("`{name}` is public without an example; add one that runs"),
+            line: item["span"]["begin"][0]
+                .as_u64()
+                .and_then(|line| line.try_into().ok())
+                .unwrap_or(1),
+            path: name.map(|name| modules.chain([name]).collect::<Vec<_>>().join("::")),
+            name: item["name"].as_str().unwrap_or("an item").into(),
         });
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// Returns whether a page of documentation has a block of Rust.
@@ -167,7 +209,7 @@ mod tests {
         let constant = json!({ "assoc_const": { "type": { "resolved_path": { "id": 2 } } } });
         json!({ "root": 0, "index": {
             "0": item(0, "crate", shown, public(), json!({ "module": { "items": [1, 6] } })),
-            "1": item(1, "", "", public(), json!({ "use": { "id": 2, "is_glob": false } })),
+            "1": item(1, "", "", public(), json!({ "use": { "id": 2, "name": "T", "is_glob": false } })),
             "2": item(2, "T", shown, public(), json!({ "struct": { "impls": [3] } })),
             "3": item(3, "", "", json!("default"), implementation),
             "4": item(4, "method", method_docs, public(), json!({ "function": {} })),
@@ -180,7 +222,10 @@ mod tests {
     fn methods_of_reexported_types_need_examples() {
         let missing = missing(&reexporting("Text.\n```text\nno code\n```")).unwrap();
         assert_eq!(missing.len(), 1, "{missing:?}");
-        assert!(missing[0].line == 4 && missing[0].text.contains("`method`"), "{missing:?}");
+        assert!(
+            missing[0].line == 4 && missing[0].path.as_deref() == Some("T::method"),
+            "{missing:?}"
+        );
         assert_eq!(super::missing(&reexporting("```no_run\nmethod();\n```")), Some(vec![]));
     }
 

@@ -274,7 +274,7 @@ mod tests {
         let two = format!("struct A; impl A {{ fn f() {{\n{body} }} }}\nfn b() {{\n{body} }}\n");
         let one = format!("{two}fn c() {{ b(); A::f() }}\n");
         assert_eq!(subjects(&parsed(&two).1).len(), 2);
-        assert_eq!(subjects(&parsed(&one).1), [format!("`b` {}", 2 * SUBJECT + 4)]);
+        assert_eq!(subjects(&parsed(&one).1), [format!("`A` {}", 2 * SUBJECT + 6)]);
     }
 
     #[test]

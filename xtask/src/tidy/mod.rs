@@ -16,6 +16,7 @@ mod rendered;
 mod rooms;
 mod safety;
 mod sources;
+mod std_paths;
 mod units;
 mod words;
 
@@ -31,7 +32,8 @@ pub(crate) struct Args {
     /// Also print lines of code by room, names with several meanings, files with several subjects
     #[arg(long)]
     ledger: bool,
-    /// Also require an example on every public item of the libraries (builds their documentation)
+    /// Also require an example on what the libraries have and std does not, and on types (builds
+    /// their documentation)
     #[arg(long)]
     examples: bool,
     /// Also look for numbers of invariants in the documentation that `cargo doc` has written
