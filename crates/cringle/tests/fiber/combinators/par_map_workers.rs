@@ -1,7 +1,7 @@
 //! `par_map_workers`, `par_for_each_workers`, and their fallible forms.
 
 use super::{FOREVER, discard, is_cancel, is_unwound, panic_of, silent_pipe};
-use cringle::runtime::DriverChoice;
+use cringle::runtime::{Balance, DriverChoice};
 use cringle::{Builder, Cancelled, cancel, fiber, runtime, time};
 use cringle_testing::tools::{OnDrop, message, spawn_on, yield_times};
 use std::cell::Cell;
@@ -110,8 +110,9 @@ fn each_worker_gets_a_call() {
 }
 
 /// Runs `f` on one of two workers, while the other one is busy until `f` sets the flag, or ends.
+/// Fibers that move at every chance would move to the busy worker, too, and not run there.
 fn beside_busy_worker(f: impl FnOnce(&AtomicBool) + Send) {
-    on_workers(2, || {
+    let run = || {
         let (is_busy, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         fiber::scope(|s| {
             spawn_on(1, s, || {
@@ -124,7 +125,8 @@ fn beside_busy_worker(f: impl FnOnce(&AtomicBool) + Send) {
             let _end = OnDrop(|| is_over.store(true, SeqCst));
             f(&is_over);
         });
-    });
+    };
+    Builder::new().workers(2).balance(Balance::Fixed).run(run).unwrap();
 }
 
 #[test]

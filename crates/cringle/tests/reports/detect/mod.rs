@@ -6,7 +6,7 @@ mod locks;
 mod std_locks;
 
 use cringle::detect::RefCell;
-use cringle::runtime::ThreadLocals;
+use cringle::runtime::{Balance, ThreadLocals};
 use cringle::{Builder, fiber};
 use cringle_testing::child;
 use std::io;
@@ -18,7 +18,7 @@ fn named(name: &str) -> fiber::Builder {
 
 /// One worker, whose fibers share its thread-locals.
 fn shared() -> Builder {
-    Builder::new().workers(1).thread_locals(ThreadLocals::Shared)
+    Builder::new().workers(1).thread_locals(ThreadLocals::Shared).balance(Balance::Fixed)
 }
 
 /// The same with thread-locals of the fibers' own. `None` where they cannot have any.
