@@ -29,7 +29,7 @@
 //! });
 //! ```
 
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::error::Error;
 use std::io;
 
@@ -64,12 +64,12 @@ pub use crate::runtime::cancelled::{Cancelled, Reason};
 ///
 /// The error that an operation would return: see [`reason`].
 pub fn check() -> io::Result<()> {
-    let Some((worker, fiber)) = Worker::current() else { return Ok(()) };
-    worker.count(fiber);
-    if !fiber.is_cancelled() {
-        worker.look_for_cancel();
+    let Some(current) = Current::get() else { return Ok(()) };
+    current.count();
+    if !current.fiber.is_cancelled() {
+        current.worker.look_for_cancel();
     }
-    if worker.refuses_at_once(fiber) { Err(fiber.cancel_error()) } else { Ok(()) }
+    if current.refuses_at_once() { Err(current.fiber.cancel_error()) } else { Ok(()) }
 }
 
 /// Returns the reason if an error comes from a cancel or a deadline, and `None` if it comes from
@@ -129,7 +129,7 @@ pub fn reason(error: &io::Error) -> Option<Reason> {
 /// ```
 pub fn reason_of(error: &(dyn Error + 'static)) -> Option<Reason> {
     let of_fiber = || {
-        let (_, fiber) = Worker::current()?;
+        let Current { fiber, .. } = Current::get()?;
         if fiber.is_cancelled() { fiber.cause() } else { None }
     };
     Reason::in_chain(error).or_else(of_fiber)

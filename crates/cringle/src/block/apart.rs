@@ -5,8 +5,7 @@ use crate::driver::completion::OpState;
 use crate::driver::{Op, OpSlot};
 use crate::fiber;
 use crate::fs::File;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use std::cell::Cell;
 
 /// The number of a batch's operations that fibers of their own perform at the same time.
@@ -31,7 +30,7 @@ impl Batch<'_> {
     /// - that are kept off the ring, as plain calls on threads;
     /// - that need a buffer, a lock, or a look at other writes: see [`File::performs_itself`].
     #[cold]
-    pub(super) fn perform_some_apart(&mut self, worker: Here, fiber: FiberRef) {
+    pub(super) fn perform_some_apart(&mut self, current: Current) {
         let by_files = std::mem::take(&mut self.by_files);
         let file_of = |at: usize, op: &Op| by_files.file_of(OpId(at as u32), op);
         let is_apart = |&at: &usize| {
@@ -46,13 +45,13 @@ impl Batch<'_> {
         let (next, slots) = (Cell::new(0), &self.slots);
         let perform_rest = || {
             while let Some(&at) = apart.get(next.replace(next.get() + 1)) {
-                let (worker, fiber) = Worker::current().expect("called on fibers");
+                let current = Current::get().expect("called on fibers");
                 let op = slots[at].op;
                 let result = match file_of(at, &op) {
-                    Some(_) if worker.refuses(fiber) => -libc::ECANCELED,
+                    Some(_) if current.refuses() => -libc::ECANCELED,
                     // SAFETY: I1. The batch borrows what its ops point to until it has finished.
                     Some(file) => unsafe { file.perform_itself(&op) },
-                    None => perform_again(worker, fiber, op),
+                    None => perform_again(current, op),
                 };
                 slots[at].completion.refuse(result);
             }
@@ -64,7 +63,7 @@ impl Batch<'_> {
                     break;
                 }
             }
-            others.perform_together(worker, fiber);
+            others.perform_together(current);
             perform_rest();
         });
         on_ring.into_iter().zip(others.slots).for_each(|(at, slot)| self.slots[at] = slot);

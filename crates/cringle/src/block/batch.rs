@@ -13,8 +13,7 @@ use crate::driver::iopoll::NOT_POLLED;
 use crate::driver::{DriverId, Op, OpSlot, Target, blocking};
 use crate::fiber::op::{perform_off_ring, perform_to_the_end};
 use crate::fs::File;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sys::MAX_RW_BYTES;
 use std::marker::PhantomData;
 
@@ -368,11 +367,11 @@ impl<'b> Batch<'b> {
     /// submitted. The result of both is [`Cancelled`](crate::Cancelled). An operation that has
     /// completed keeps its result.
     pub fn submit(mut self) -> Results {
-        match Worker::current() {
-            Some((worker, fiber)) if !worker.is_unwinding(fiber) || self.ring.is_some() => {
-                worker.spend(fiber);
-                self.refuse_other_rings(Some(worker.driver().borrow().id()));
-                self.perform(worker, fiber)
+        match Current::get() {
+            Some(current) if !current.is_unwinding() || self.ring.is_some() => {
+                current.spend();
+                self.refuse_other_rings(Some(current.worker.driver().borrow().id()));
+                self.perform(current)
             }
             _ => {
                 self.refuse_other_rings(None);
@@ -392,50 +391,50 @@ impl<'b> Batch<'b> {
         }
     }
 
-    fn perform(mut self, worker: Here, fiber: FiberRef) -> Results {
-        let is_refused = worker.refuses(fiber);
-        let copied = if is_refused { 0 } else { self.copy_resident(Some((worker, fiber))) };
+    fn perform(mut self, current: Current) -> Results {
+        let is_refused = current.refuses();
+        let copied = if is_refused { 0 } else { self.copy_resident(Some(current)) };
         if copied == self.slots.len() && self.exact.is_empty() {
             return Results::new(self.slots, self.refused, self.exact, self.mapped);
         }
         // A copy may yield, and the fiber be cancelled meanwhile.
-        if is_refused || copied > 0 && worker.refuses(fiber) {
+        if is_refused || copied > 0 && current.refuses() {
             self.left().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
         } else if copied > 0
             || !self.by_files.0.is_empty()
-            || self.some_off_ring && worker.driver().borrow().is_ring()
+            || self.some_off_ring && current.worker.driver().borrow().is_ring()
         {
-            self.perform_some_apart(worker, fiber);
+            self.perform_some_apart(current);
         } else {
-            self.perform_together(worker, fiber);
+            self.perform_together(current);
         }
         let by_files = self.by_files;
         let again = |id, op| match by_files.file_of(id, &op) {
-            Some(_) if worker.refuses(fiber) => -libc::ECANCELED,
+            Some(_) if current.refuses() => -libc::ECANCELED,
             // SAFETY: I1. The batch borrows what its ops point to until it has finished.
             Some(file) => unsafe { file.perform_itself(&op) },
-            None => perform_again(worker, fiber, op),
+            None => perform_again(current, op),
         };
-        let cause = || worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
+        let cause = || current.is_interrupted().then(|| current.fiber.cause()).flatten();
         let mut results = Results::new(self.slots, self.refused, self.exact, self.mapped);
         results.note_cancelled(cause());
-        results.finish(again, |slot| worker.driver().borrow().regular_file(slot));
+        results.finish(again, |slot| current.worker.driver().borrow().regular_file(slot));
         results.note_cancelled(cause());
         results
     }
 
     #[inline]
-    pub(super) fn perform_together(&mut self, worker: Here, fiber: FiberRef) {
-        let polled = worker.driver().borrow_mut().mark_polled(&mut self.slots);
-        worker.perform(fiber, &self.slots);
+    pub(super) fn perform_together(&mut self, current: Current) {
+        let polled = current.worker.driver().borrow_mut().mark_polled(&mut self.slots);
+        current.perform(&self.slots);
         if polled {
-            self.end_polling(worker, fiber);
+            self.end_polling(current);
         }
     }
 
     /// Repeats, together and without polling, the operations for which the kernel refused to poll.
     #[cold]
-    fn end_polling(&mut self, worker: Here, fiber: FiberRef) {
+    fn end_polling(&mut self, current: Current) {
         let refused = |slot: &OpSlot| slot.op.is_polled() && slot.completion.result() == NOT_POLLED;
         let again: Vec<usize> =
             (0..self.slots.len()).filter(|&at| refused(&self.slots[at])).collect();
@@ -444,10 +443,10 @@ impl<'b> Batch<'b> {
             return;
         }
         let slots: Vec<_> = again.iter().map(|&at| OpSlot::new(self.slots[at].op)).collect();
-        if worker.refuses(fiber) {
+        if current.refuses() {
             slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
         } else {
-            worker.perform(fiber, &slots);
+            current.perform(&slots);
         }
         again.into_iter().zip(slots).for_each(|(at, slot)| self.slots[at] = slot);
     }
@@ -458,7 +457,7 @@ impl<'b> Batch<'b> {
     }
 
     fn perform_blocking(mut self) -> Results {
-        self.copy_resident(Worker::current());
+        self.copy_resident(Current::get());
         let by_files = self.by_files;
         // SAFETY: I1. The batch borrows what its ops point to until it has finished.
         let perform = |id, op: Op| unsafe {
@@ -477,17 +476,17 @@ impl<'b> Batch<'b> {
 }
 
 /// Performs one operation of a batch separately, and returns its result.
-pub(super) fn perform_again(worker: Here, fiber: FiberRef, op: Op) -> i32 {
-    if worker.refuses(fiber) {
+pub(super) fn perform_again(current: Current, op: Op) -> i32 {
+    if current.refuses() {
         return -libc::ECANCELED;
     }
-    if !op.is_off_ring() || !worker.driver().borrow().is_ring() {
-        return perform_to_the_end(worker, fiber, op);
+    if !op.is_off_ring() || !current.worker.driver().borrow().is_ring() {
+        return perform_to_the_end(current, op);
     }
-    let registered = |slot| worker.driver().borrow().regular_file(slot);
+    let registered = |slot| current.worker.driver().borrow().regular_file(slot);
     let op = plain_call(&op, &registered).unwrap_or(op);
     // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-    unsafe { perform_off_ring(worker, op) }
+    unsafe { perform_off_ring(current.worker, op) }
 }
 
 /// Limits a length to what one op transfers. For a longer buffer, `read` and `write` return a short

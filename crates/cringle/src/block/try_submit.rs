@@ -1,7 +1,7 @@
 //! Batches that need not wait.
 
 use super::{Batch, Results};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 
 impl<'b> Batch<'b> {
     /// Performs the batch without a system call, if all of its operations are reads of mapped files
@@ -38,8 +38,8 @@ impl<'b> Batch<'b> {
         if self.slots.is_empty() {
             return Ok(Results::new(self.slots, self.refused, self.exact, self.mapped));
         }
-        let current = Worker::current();
-        let is_refused = current.is_some_and(|(worker, fiber)| worker.refuses(fiber));
+        let current = Current::get();
+        let is_refused = current.is_some_and(|current| current.refuses());
         if is_refused || self.mapped.is_empty() || self.mapped.len() < self.slots.len() {
             return Err(self);
         }

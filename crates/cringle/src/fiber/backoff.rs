@@ -1,7 +1,7 @@
 //! Polling with growing pauses, for events that wake no fiber.
 
-use crate::runtime::fiber::{FiberRef, Wait};
-use crate::runtime::worker::Here;
+use crate::runtime::fiber::Wait;
+use crate::runtime::worker::Current;
 use std::io;
 use std::time::Duration;
 
@@ -18,16 +18,14 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// Pauses before the next poll. Fails if the fiber is cancelled.
-    pub(crate) fn pause(&mut self, worker: Here, fiber: FiberRef) -> io::Result<()> {
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
+    pub(crate) fn pause(&mut self, current: Current) -> io::Result<()> {
+        current.admit()?;
         if self.rounds < YIELDS {
-            worker.yield_now(fiber);
+            current.yield_now();
         } else {
             let doublings = (self.rounds - YIELDS).min(16);
             let pause = (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE);
-            worker.suspend_until(fiber, Wait::Sleep, Some(worker.now() + pause));
+            current.suspend_until(Wait::Sleep, Some(current.worker.now() + pause));
         }
         self.rounds += 1;
         Ok(())

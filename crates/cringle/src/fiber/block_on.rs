@@ -9,7 +9,7 @@
 use crate::runtime::cancelled;
 use crate::runtime::fiber::Wait;
 use crate::runtime::waker::{Waker, park_thread_until};
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Current, fairness};
 use std::future::IntoFuture;
 use std::io;
 use std::pin::{Pin, pin};
@@ -119,7 +119,7 @@ fn poll_to_the_end<F: Future + ?Sized>(
 }
 
 fn is_interrupted() -> bool {
-    Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber))
+    Current::get().is_some_and(|current| current.is_interrupted())
 }
 
 /// Whether the future was woken, and the waker of its fiber or thread.
@@ -130,8 +130,8 @@ struct Signal {
 
 impl Signal {
     fn new() -> Signal {
-        let waiter = match Worker::current() {
-            Some((worker, fiber)) => worker.waker(fiber),
+        let waiter = match Current::get() {
+            Some(current) => current.waker(),
             None => Waker::Thread(std::thread::current()),
         };
         Signal { woken: AtomicBool::new(false), waiter }
@@ -145,16 +145,16 @@ impl Signal {
 
     /// Waits until the future was woken, or the fiber is cancelled.
     fn wait(&self, interruptible: bool) {
-        let Some((worker, fiber)) = Worker::current() else {
+        let Some(current) = Current::get() else {
             return park_thread_until(|| self.was_woken());
         };
         if self.was_woken() {
             // The future woke itself: let the other fibers run.
-            return worker.yield_now(fiber);
+            return current.yield_now();
         }
-        let is_interrupted = || interruptible && worker.is_interrupted(fiber);
+        let is_interrupted = || interruptible && current.is_interrupted();
         while !self.was_woken() && !is_interrupted() {
-            worker.suspend(fiber, Wait::Future);
+            current.suspend(Wait::Future);
         }
     }
 }

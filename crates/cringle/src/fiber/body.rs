@@ -7,7 +7,7 @@ use crate::runtime::fiber::body::{run_body, with_identity};
 use crate::runtime::foreign;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::shared::Body;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::io;
 use std::sync::Arc;
 
@@ -84,11 +84,11 @@ where
 /// the fiber's end, and a joiner for its result.
 #[inline]
 fn begin(member: Option<&Membership>) -> LentFrame {
-    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
+    let current = Current::get().expect("a fiber's body runs on a worker");
     let lent = LentFrame::begin();
     match member {
-        Some(member) => member.begin(worker, fiber),
-        None => worker.enter_root(fiber),
+        Some(member) => member.begin(current),
+        None => current.enter_root(),
     }
     lent
 }

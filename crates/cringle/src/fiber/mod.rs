@@ -74,7 +74,7 @@ pub use try_scope::{TryScope, try_scope};
 pub use unblock::unblock;
 
 use crate::runtime::unwinding;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Current, Worker};
 use std::any::Any;
 use std::io;
 use std::num::NonZeroUsize;
@@ -82,12 +82,12 @@ use std::panic::UnwindSafe;
 
 /// Returns whether the calling fiber is cancelled, and counts the refusal.
 fn is_refused() -> bool {
-    Worker::current().is_some_and(|(worker, fiber)| worker.refuses(fiber))
+    Current::get().is_some_and(|current| current.refuses())
 }
 
 /// Returns the error for a refused call.
 fn refusal() -> io::Error {
-    let (_, fiber) = Worker::current().expect("only fibers are cancelled");
+    let Current { fiber, .. } = Current::get().expect("only fibers are cancelled");
     fiber.cancel_error()
 }
 
@@ -101,8 +101,8 @@ fn refusal() -> io::Error {
 /// assert!(!cringle::run(cringle::fiber::panicking));
 /// ```
 pub fn panicking() -> bool {
-    match Worker::current() {
-        Some((worker, fiber)) => worker.surely_unwinds(fiber),
+    match Current::get() {
+        Some(current) => current.surely_unwinds(),
         None => std::thread::panicking(),
     }
 }

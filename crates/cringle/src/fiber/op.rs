@@ -1,11 +1,10 @@
 //! Performing one operation for a fiber, from submission to result.
 
 use crate::driver::{Op, OpDescription, OpName, blocking, means_cancelled};
-use crate::runtime::fiber::FiberRef;
 use crate::runtime::wait_target::{Target, TargetInfo, TargetKind, WaitTarget};
 #[cfg(feature = "interpose")]
 use crate::runtime::worker::Review;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::{Current, Here, Worker};
 use crate::sys;
 use std::io;
 use std::mem::offset_of;
@@ -14,39 +13,34 @@ use std::time::Duration;
 /// Performs `op` while the fiber waits. A fiber that is already cancelled is refused; a result wins
 /// over a later cancel.
 #[inline(always)]
-pub(crate) fn perform(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
-    let result = perform_to_the_end(worker, fiber, op);
+pub(crate) fn perform(current: Current, op: Op) -> io::Result<usize> {
+    current.admit()?;
+    let result = perform_to_the_end(current, op);
     crate::tracing_events::trace!(op = op.name().as_str(), result, "an operation has ended");
-    outcome(worker, fiber, result)
+    outcome(current, result)
 }
 
 /// Performs an op that waits for a peer, for at most `limit`. Returns `None` if the time has
 /// passed.
 #[cold]
 pub(crate) fn perform_within(
-    worker: Here,
-    fiber: FiberRef,
+    current: Current,
     op: Op,
     limit: Duration,
 ) -> io::Result<Option<usize>> {
-    let Some(at) = worker.now().checked_add(limit) else {
-        return perform(worker, fiber, op).map(Some);
+    let Some(at) = current.worker.now().checked_add(limit) else {
+        return perform(current, op).map(Some);
     };
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
+    current.admit()?;
     loop {
-        let result = worker.perform_one_until(fiber, op, at);
-        if !was_dropped(worker, fiber, result) {
-            return outcome(worker, fiber, result).map(Some);
+        let result = current.perform_one_until(op, at);
+        if !was_dropped(current, result) {
+            return outcome(current, result).map(Some);
         }
-        if worker.now() >= at {
+        if current.worker.now() >= at {
             return Ok(None);
         }
-        worker.yield_now(fiber);
+        current.yield_now();
     }
 }
 
@@ -54,25 +48,22 @@ pub(crate) fn perform_within(
 /// before. `look_up` is called by the scheduler, and only makes system calls.
 #[cfg(feature = "interpose")]
 pub(crate) fn perform_reviewed(
-    worker: Here,
-    fiber: FiberRef,
+    current: Current,
     op: Op,
     at: std::time::Instant,
     look_up: &dyn Fn() -> Option<std::time::Instant>,
 ) -> io::Result<Option<usize>> {
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
+    current.admit()?;
     let review = Review::new(look_up);
     loop {
-        let result = worker.perform_one_reviewed(fiber, op, at, &review);
-        if !was_dropped(worker, fiber, result) {
-            return outcome(worker, fiber, result).map(Some);
+        let result = current.perform_one_reviewed(op, at, &review);
+        if !was_dropped(current, result) {
+            return outcome(current, result).map(Some);
         }
-        if review.deadline().is_some_and(|at| worker.now() >= at) {
+        if review.deadline().is_some_and(|at| current.worker.now() >= at) {
             return Ok(None);
         }
-        worker.yield_now(fiber);
+        current.yield_now();
     }
 }
 
@@ -86,16 +77,16 @@ const TERMINAL_BYTES: u32 = 128;
 
 /// Performs `op`, again if the kernel dropped it, and returns its result.
 #[inline(always)]
-pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+pub(crate) fn perform_to_the_end(current: Current, op: Op) -> i32 {
     if op.may_need_thread()
-        && worker.lacks_threads()
-        && let Some(result) = perform_plainly(worker, fiber, op)
+        && current.worker.lacks_threads()
+        && let Some(result) = perform_plainly(current, op)
     {
         return result;
     }
-    let result = worker.perform_one(fiber, op);
-    if was_dropped(worker, fiber, result) && !matches!(op, Op::Raw(_)) {
-        repeat(worker, fiber, op)
+    let result = current.perform_one(op);
+    if was_dropped(current, result) && !matches!(op, Op::Raw(_)) {
+        repeat(current, op)
     } else {
         result
     }
@@ -105,27 +96,27 @@ pub(crate) fn perform_to_the_end(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 /// for the op, has none yet, and cannot start one: because of a pending signal, or because threads
 /// are scarce (`RLIMIT_NPROC`, `pids.max`). The op has not begun then.
 #[inline]
-pub(crate) fn was_dropped(worker: Here, fiber: FiberRef, result: i32) -> bool {
-    result == -libc::ECANCELED && !worker.is_interrupted(fiber)
+pub(crate) fn was_dropped(current: Current, result: i32) -> bool {
+    result == -libc::ECANCELED && !current.is_interrupted()
 }
 
 /// Performs an op that the kernel has dropped once. If the kernel drops it again, threads are
 /// scarce, and the plain call performs it.
 #[cold]
-fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
+fn repeat(current: Current, op: Op) -> i32 {
     let mut tries = 1;
-    while tries < MOST_TRIES || worker.is_simulated() {
-        if worker.lacks_threads()
-            && let Some(result) = perform_plainly(worker, fiber, op)
+    while tries < MOST_TRIES || current.worker.is_simulated() {
+        if current.worker.lacks_threads()
+            && let Some(result) = perform_plainly(current, op)
         {
             return result;
         }
-        worker.yield_now(fiber);
-        let result = worker.perform_one(fiber, op);
-        if !was_dropped(worker, fiber, result) {
+        current.yield_now();
+        let result = current.perform_one(op);
+        if !was_dropped(current, result) {
             return result;
         }
-        worker.note_lack_of_threads();
+        current.worker.note_lack_of_threads();
         tries += 1;
     }
     -libc::ECANCELED
@@ -135,10 +126,10 @@ fn repeat(worker: Here, fiber: FiberRef, op: Op) -> i32 {
 /// peer, so the fiber waits until it is ready; a poll needs no thread.
 #[cold]
 #[inline(never)]
-fn perform_plainly(worker: Here, fiber: FiberRef, op: Op) -> Option<i32> {
-    let mut op = plain_of(worker, op)?;
+fn perform_plainly(current: Current, op: Op) -> Option<i32> {
+    let mut op = plain_of(current.worker, op)?;
     // The call may be made on this thread.
-    worker.yield_now(fiber);
+    current.yield_now();
     if !op.waits_for_peer() {
         // SAFETY: I1. The frame that waits for the op holds what its pointers point to.
         return Some(unsafe { perform_on_pool(op) });
@@ -146,7 +137,7 @@ fn perform_plainly(worker: Here, fiber: FiberRef, op: Op) -> Option<i32> {
     let fd = op.describe().file;
     let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
     let events = if reads { libc::POLLIN } else { libc::POLLOUT };
-    let ready = worker.perform_one(fiber, Op::Poll { fd, events: events as u32 });
+    let ready = current.perform_one(Op::Poll { fd, events: events as u32 });
     if ready == -libc::ECANCELED {
         return Some(ready);
     }
@@ -156,7 +147,7 @@ fn perform_plainly(worker: Here, fiber: FiberRef, op: Op) -> Option<i32> {
         *len = (*len).min(TERMINAL_BYTES);
     }
     // SAFETY: as above.
-    Some(unsafe { perform_off_ring(worker, op) })
+    Some(unsafe { perform_off_ring(current.worker, op) })
 }
 
 /// The op as the plain call may perform it: it has a descriptor, and waits for no peer or only for
@@ -178,9 +169,9 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
 
 /// Turns an op's result into that of the fiber's call.
 #[inline]
-pub(crate) fn outcome(worker: Here, fiber: FiberRef, result: i32) -> io::Result<usize> {
-    if result < 0 && means_cancelled(result) && worker.is_interrupted(fiber) {
-        return Err(fiber.cancel_error());
+pub(crate) fn outcome(current: Current, result: i32) -> io::Result<usize> {
+    if result < 0 && means_cancelled(result) && current.is_interrupted() {
+        return Err(current.fiber.cancel_error());
     }
     sys::result_of(result)
 }

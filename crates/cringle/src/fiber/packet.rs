@@ -15,7 +15,7 @@ use crate::runtime::identity::Meta;
 use crate::runtime::label::Origin;
 use crate::runtime::wait_target::Target;
 use crate::runtime::waker::{Waker, park_thread_until};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -84,15 +84,15 @@ impl<T> Packet<T> {
         if self.is_finished() {
             return true;
         }
-        let current = Worker::current();
+        let current = Current::get();
         let waker = match current {
-            Some((worker, fiber)) => worker.waker(fiber),
+            Some(current) => current.waker(),
             None => Waker::Thread(std::thread::current()),
         };
         if !self.store_waker(waker) {
             return true;
         }
-        let Some((worker, fiber)) = current else {
+        let Some(current) = current else {
             park_thread_until(|| self.is_finished());
             return true;
         };
@@ -100,7 +100,7 @@ impl<T> Packet<T> {
             if interrupted() {
                 return self.take_back_waker();
             }
-            worker.suspend_for_fibers(fiber, Wait::Join, Target::of(&self.meta));
+            current.suspend_for_fibers(Wait::Join, Target::of(&self.meta));
             if self.is_finished() {
                 return true;
             }

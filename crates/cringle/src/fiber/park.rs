@@ -1,7 +1,7 @@
 //! Waits without an object: yielding, sleeping, parking.
 
-use crate::runtime::fiber::{FiberRef, Wait};
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::fiber::Wait;
+use crate::runtime::worker::Current;
 use crate::runtime::{cancelled, now};
 use std::io;
 use std::time::{Duration, Instant};
@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 /// A cancelled fiber unwinds here.
 #[inline(always)]
 pub fn yield_now() {
-    let Some((worker, fiber)) = Worker::current() else { return std::thread::yield_now() };
-    worker.interrupt_if_cancelled(fiber);
-    worker.yield_now(fiber);
+    let Some(current) = Current::get() else { return std::thread::yield_now() };
+    current.interrupt_if_cancelled();
+    current.yield_now();
 }
 
 /// Like [`yield_now`], but returns an error if the calling fiber is cancelled.
@@ -54,10 +54,10 @@ pub fn yield_now() {
 ///
 /// If the fiber is cancelled: see [`cancel::reason`](crate::cancel::reason).
 pub fn yield_now_cancellable() -> io::Result<()> {
-    match Worker::current() {
-        Some((worker, fiber)) => {
-            check(worker, fiber)?;
-            worker.yield_now(fiber);
+    match Current::get() {
+        Some(current) => {
+            check(current)?;
+            current.yield_now();
         }
         None => std::thread::yield_now(),
     }
@@ -65,8 +65,8 @@ pub fn yield_now_cancellable() -> io::Result<()> {
 }
 
 /// Returns an error if the fiber is cancelled.
-fn check(worker: Here, fiber: FiberRef) -> io::Result<()> {
-    if worker.refuses(fiber) { Err(fiber.cancel_error()) } else { Ok(()) }
+fn check(current: Current) -> io::Result<()> {
+    current.admit()
 }
 
 /// Sleeps for at least `duration`. Only the calling fiber waits. Outside of a fiber:
@@ -117,37 +117,34 @@ pub fn sleep_cancellable(duration: Duration) -> io::Result<()> {
 
 /// Sleeps until `deadline`. Unwinds if the fiber is cancelled; where panics abort, it sleeps on.
 pub(crate) fn sleep_till(deadline: Option<Instant>) {
-    let interrupted = |worker: Here, fiber| cfg!(panic = "unwind") && worker.is_interrupted(fiber);
+    let interrupted = |current: Current| cfg!(panic = "unwind") && current.is_interrupted();
     if sleep_till_unless(deadline, interrupted) {
         cancelled::unwind();
     }
 }
 
 pub(crate) fn sleep_till_cancellable(deadline: Option<Instant>) -> io::Result<()> {
-    if sleep_till_unless(deadline, |worker, fiber| worker.refuses(fiber)) {
+    if sleep_till_unless(deadline, Current::refuses) {
         return Err(super::refusal());
     }
     Ok(())
 }
 
 /// Sleeps until `deadline`, or until `interrupted` returns true. Returns whether it did.
-fn sleep_till_unless(
-    deadline: Option<Instant>,
-    interrupted: impl Fn(Here, FiberRef) -> bool,
-) -> bool {
-    let Some((worker, fiber)) = Worker::current() else {
+fn sleep_till_unless(deadline: Option<Instant>, interrupted: impl Fn(Current) -> bool) -> bool {
+    let Some(current) = Current::get() else {
         sleep_thread(deadline);
         return false;
     };
-    worker.spend(fiber);
+    current.spend();
     loop {
-        if interrupted(worker, fiber) {
+        if interrupted(current) {
             return true;
         }
         if deadline.is_some_and(|at| now() >= at) {
             return false;
         }
-        worker.suspend_until(fiber, Wait::Sleep, deadline);
+        current.suspend_until(Wait::Sleep, deadline);
     }
 }
 
@@ -177,8 +174,8 @@ fn sleep_thread(deadline: Option<Instant>) {
 ///
 /// A cancelled fiber unwinds here.
 pub fn park() {
-    match Worker::current() {
-        Some((worker, fiber)) => park_until(worker, fiber, None),
+    match Current::get() {
+        Some(current) => park_until(current, None),
         None => std::thread::park(),
     }
 }
@@ -202,8 +199,8 @@ pub fn park() {
 /// If the fiber was cancelled before its token was available: see
 /// [`cancel::reason`](crate::cancel::reason).
 pub fn park_cancellable() -> io::Result<()> {
-    match Worker::current() {
-        Some((worker, fiber)) => park_until_cancellable(worker, fiber, None),
+    match Current::get() {
+        Some(current) => park_until_cancellable(current, None),
         None => {
             std::thread::park();
             Ok(())
@@ -222,9 +219,9 @@ pub fn park_cancellable() -> io::Result<()> {
 ///
 /// A cancelled fiber unwinds here.
 pub fn park_timeout(duration: Duration) {
-    match Worker::current() {
-        Some((worker, fiber)) => {
-            park_until(worker, fiber, now().checked_add(duration));
+    match Current::get() {
+        Some(current) => {
+            park_until(current, now().checked_add(duration));
         }
         None => std::thread::park_timeout(duration),
     }
@@ -245,8 +242,8 @@ pub fn park_timeout(duration: Duration) {
 /// If the fiber was cancelled before its token was available and before the time had passed: see
 /// [`cancel::reason`](crate::cancel::reason).
 pub fn park_timeout_cancellable(duration: Duration) -> io::Result<()> {
-    match Worker::current() {
-        Some((worker, fiber)) => park_until_cancellable(worker, fiber, now().checked_add(duration)),
+    match Current::get() {
+        Some(current) => park_until_cancellable(current, now().checked_add(duration)),
         None => {
             std::thread::park_timeout(duration);
             Ok(())
@@ -254,36 +251,32 @@ pub fn park_timeout_cancellable(duration: Duration) -> io::Result<()> {
     }
 }
 
-fn park_until(worker: Here, fiber: FiberRef, deadline: Option<Instant>) {
-    worker.interrupt_if_cancelled(fiber);
+fn park_until(current: Current, deadline: Option<Instant>) {
+    current.interrupt_if_cancelled();
     // An available token wins over a later cancel.
-    if !park_once(worker, fiber, deadline) {
-        worker.interrupt_if_cancelled(fiber);
+    if !park_once(current, deadline) {
+        current.interrupt_if_cancelled();
     }
 }
 
-fn park_until_cancellable(
-    worker: Here,
-    fiber: FiberRef,
-    deadline: Option<Instant>,
-) -> io::Result<()> {
-    check(worker, fiber)?;
-    if park_once(worker, fiber, deadline) { Ok(()) } else { check(worker, fiber) }
+fn park_until_cancellable(current: Current, deadline: Option<Instant>) -> io::Result<()> {
+    check(current)?;
+    if park_once(current, deadline) { Ok(()) } else { check(current) }
 }
 
 /// Waits once for the token. Returns whether it consumed it.
-fn park_once(worker: Here, fiber: FiberRef, deadline: Option<Instant>) -> bool {
-    worker.spend(fiber);
-    let identity = fiber.meta().expect("a running fiber").identity();
-    let waker = || worker.waker(fiber);
-    if worker.moves_fibers() {
-        identity.set_host(worker.index(), waker);
+fn park_once(current: Current, deadline: Option<Instant>) -> bool {
+    current.spend();
+    let identity = current.fiber.meta().expect("a running fiber").identity();
+    let waker = || current.waker();
+    if current.worker.moves_fibers() {
+        identity.set_host(current.worker.index(), waker);
     } else {
         identity.set_home(waker);
     }
     if identity.take_token_or_park() {
         return true;
     }
-    worker.suspend_until(fiber, Wait::Park, deadline);
+    current.suspend_until(Wait::Park, deadline);
     identity.unparked()
 }

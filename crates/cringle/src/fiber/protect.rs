@@ -1,7 +1,7 @@
 //! Code that cancels do not reach.
 
 use crate::runtime::region::Region;
-use crate::runtime::worker::{Within, Worker};
+use crate::runtime::worker::{Current, Within};
 
 /// Runs `f` so that nothing in it is cancelled: its operations and waits complete although the
 /// fiber is cancelled, before or meanwhile, and so do the fibers of scopes that `f` opens.
@@ -27,7 +27,6 @@ use crate::runtime::worker::{Within, Worker};
 pub fn protect<T>(f: impl FnOnce() -> T) -> T {
     let region = Region::shielded();
     // SAFETY: I12. `_within` is dropped when this frame is left, by a return or by an unwinding.
-    let _within =
-        Worker::current().map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
+    let _within = Current::get().map(|current| unsafe { Within::enter(current, &region) });
     f()
 }

@@ -7,7 +7,7 @@ use super::scope_core::{ScopeCore, run_scope};
 use super::scoped_handle::ScopedJoinHandle;
 use super::spawn::{Builder, expect_spawned};
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Kin, Worker, fairness};
+use crate::runtime::worker::{Current, Kin, fairness};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -82,10 +82,10 @@ where
 fn raise_unclaimed(core: &ScopeCore) {
     assert!(!core.has_unclaimed_panic(), "a scoped fiber panicked");
     if core.has_unclaimed_cancel()
-        && let Some((worker, fiber)) = Worker::current()
+        && let Some(current) = Current::get()
     {
         // The fibers were cancelled, and this one with them: no panic and no message.
-        worker.interrupt_if_cancelled(fiber);
+        current.interrupt_if_cancelled();
     }
 }
 

@@ -6,7 +6,7 @@ use super::protect::protect;
 use super::spawn::{Builder, current_or_panic};
 use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::family::Ticket;
-use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::fiber::Wait;
 use crate::runtime::foreign;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::members::{MemberSlot, Members};
@@ -15,7 +15,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::unwinding;
 use crate::runtime::wait_target::{Target, TargetInfo, TargetKind, WaitTarget};
 use crate::runtime::waker::{Waker, park_thread_until};
-use crate::runtime::worker::{Here, Within, Worker};
+use crate::runtime::worker::{Current, Within};
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::mem::offset_of;
@@ -61,11 +61,11 @@ impl ScopeCore {
     /// Creates the core of a scope that the caller opens.
     #[track_caller]
     pub(super) fn new() -> Arc<ScopeCore> {
-        let current = Worker::current();
+        let current = Current::get();
         let members = match current {
-            Some((worker, fiber)) => {
-                let cause = worker.is_interrupted(fiber).then(|| fiber.cause()).flatten();
-                Members::new(Some(worker.address(fiber)), cause)
+            Some(current) => {
+                let cause = current.is_interrupted().then(|| current.fiber.cause()).flatten();
+                Members::new(Some(current.worker.address(current.fiber)), cause)
             }
             None => Members::new(None, None),
         };
@@ -75,11 +75,11 @@ impl ScopeCore {
             unclaimed_panics: AtomicUsize::new(0),
             unclaimed_cancels: AtomicUsize::new(0),
             owner: match current {
-                Some((worker, fiber)) => worker.waker(fiber),
+                Some(current) => current.waker(),
                 None => Waker::Thread(std::thread::current()),
             },
             members,
-            shared: current.map(|(worker, _)| Arc::clone(worker.shared())),
+            shared: current.map(|current| Arc::clone(current.worker.shared())),
             exits: Mutex::default(),
         })
     }
@@ -97,10 +97,11 @@ impl ScopeCore {
     /// runtime, so that the scope could not make calls on it.
     #[track_caller]
     pub(super) fn home_or_panic(&self) -> ExitHome {
-        let (worker, fiber) = current_or_panic();
-        let same = self.shared.as_ref().is_some_and(|own| Arc::ptr_eq(own, worker.shared()));
+        let current = current_or_panic();
+        let same =
+            self.shared.as_ref().is_some_and(|own| Arc::ptr_eq(own, current.worker.shared()));
         assert!(same, "`on_exit_local` was called in another `cringle::run` than the scope's own");
-        ExitHome { worker: worker.index(), ticket: Ticket::new(fiber.family()) }
+        ExitHome { worker: current.worker.index(), ticket: Ticket::new(current.fiber.family()) }
     }
 
     pub(super) fn running(&self) -> usize {
@@ -184,12 +185,12 @@ impl ScopeCore {
     }
 
     /// Waits for the fibers, and then cancels the daemons and waits for them.
-    fn wait_for_fibers(&self, current: Option<(Here, FiberRef)>) {
+    fn wait_for_fibers(&self, current: Option<Current>) {
         let wait_for = |count: &AtomicUsize| {
             let is_over = || count.load(Ordering::Acquire) == 0;
-            let Some((worker, fiber)) = current else { return park_thread_until(is_over) };
+            let Some(current) = current else { return park_thread_until(is_over) };
             while !is_over() {
-                worker.suspend_for_fibers(fiber, Wait::Scope, Target::of(self));
+                current.suspend_for_fibers(Wait::Scope, Target::of(self));
             }
         };
         while self.running.load(Ordering::Acquire) > 0 {
@@ -201,7 +202,7 @@ impl ScopeCore {
 
     /// Waits for the fibers and makes the registered calls, which may spawn fibers again. Returns
     /// the first panic of a call.
-    fn finish(&self, current: Option<(Here, FiberRef)>) -> std::thread::Result<()> {
+    fn finish(&self, current: Option<Current>) -> std::thread::Result<()> {
         let mut outcome = Ok(());
         loop {
             self.wait_for_fibers(current);
@@ -226,12 +227,12 @@ impl WaitTarget for ScopeCore {
 }
 
 impl Exit {
-    fn perform(self, current: Option<(Here, FiberRef)>) -> std::thread::Result<()> {
+    fn perform(self, current: Option<Current>) -> std::thread::Result<()> {
         let Some(ExitHome { worker, ticket }) = &self.home else {
             return foreign::call(self.call);
         };
         let (worker, family) = (*worker, ticket.family());
-        if current.is_some_and(|(_, fiber)| fiber.family() == family) {
+        if current.is_some_and(|current| current.fiber.family() == family) {
             // The ticket is dropped after the call.
             return foreign::call(self.call);
         }
@@ -275,19 +276,19 @@ fn hold_open(
     body: &mut dyn FnMut(),
     after: &mut dyn FnMut(),
 ) -> std::thread::Result<()> {
-    let current = Worker::current();
+    let current = Current::get();
     let region = Region::of_scope(&core.members);
     // The fibers borrow from the frames above, which stay while this frame does.
     let lent = LentFrame::begin();
     // SAFETY: I12. `within` is dropped below, in this frame. Nothing unwinds the frame before: the
     // panics of the body and of the calls at the end are caught.
-    let within = current.map(|(worker, fiber)| unsafe { Within::enter(worker, fiber, &region) });
-    current.inspect(|(worker, _)| worker.events().scope_changed(true));
+    let within = current.map(|current| unsafe { Within::enter(current, &region) });
+    current.inspect(|current| current.worker.events().scope_changed(true));
     // The fibers must have ended before this frame is left, also when the body panics.
     let result = unwinding::catch_call(current, body);
     after();
     let finished = core.finish(current);
-    current.inspect(|(worker, _)| worker.events().scope_changed(false));
+    current.inspect(|current| current.worker.events().scope_changed(false));
     drop(within);
     lent.end();
     match (result, finished) {
@@ -312,8 +313,8 @@ impl Membership {
     }
 
     /// Enters the fiber, which has started, into the list of fibers that a cancel reaches.
-    pub(super) fn begin(&self, worker: Here, fiber: FiberRef) {
-        let place = worker.enter_scope(fiber, &self.core.members, self.daemon);
+    pub(super) fn begin(&self, current: Current) {
+        let place = current.enter_scope(&self.core.members, self.daemon);
         self.place.set(Some(place));
     }
 

@@ -4,7 +4,7 @@ use super::Thread;
 use super::packet::Packet;
 use super::scope_core::ScopeCore;
 use crate::runtime::cancelled::{self, Cancelled};
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Current, fairness};
 use crate::sys::lock::OnceLock;
 use std::io;
 use std::marker::PhantomData;
@@ -103,9 +103,8 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     fn try_join(&self, interruptible: bool) -> Option<super::Result<T>> {
         let interrupted = || {
             interruptible
-                && Worker::current().is_some_and(|(worker, fiber)| {
-                    worker.is_interrupted_beyond(fiber, self.core.members())
-                })
+                && Current::get()
+                    .is_some_and(|current| current.is_interrupted_beyond(self.core.members()))
         };
         if !self.packet.wait(interrupted) {
             return None;
@@ -127,11 +126,11 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     fn heed_cancel(&self) {
         let members = self.core.members();
         if self.packet.was_cancelled()
-            && let Some((worker, fiber)) = Worker::current()
-            && worker.moves_fibers()
+            && let Some(current) = Current::get()
+            && current.worker.moves_fibers()
             && let Some(reason) = members.cause()
         {
-            worker.cancel_in_scope(fiber.id(), members, reason);
+            current.worker.cancel_in_scope(current.fiber.id(), members, reason);
         }
     }
 

@@ -7,11 +7,10 @@ use super::scope::Scope;
 use super::scope_core::Membership;
 use super::scoped_handle::ScopedJoinHandle;
 use crate::runtime::family::{FamilyChoice, SentFamily};
-use crate::runtime::fiber::FiberRef;
 use crate::runtime::label::Origin;
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
-use crate::runtime::worker::{Here, Kin, Worker, fairness};
+use crate::runtime::worker::{Current, Kin, Worker, fairness};
 use std::io;
 use std::panic::Location;
 use std::sync::Arc;
@@ -402,7 +401,7 @@ impl Builder {
         };
         let workers = match &outside {
             Some((shared, _)) => shared.workers(),
-            None => current_or_panic().0.workers(),
+            None => current_or_panic().worker.workers(),
         };
         if self.worker.is_some_and(|index| index >= workers) {
             let text = format!("the runtime has no such worker: it has {workers}");
@@ -427,8 +426,8 @@ impl Builder {
                 let started = shared.start_from_outside(index.unwrap_or(home), unstarted);
                 assert!(started.is_ok(), "the workers stay while a scope is open");
             }
-            (None, Some(index)) => current_or_panic().0.make_placed(index, unstarted),
-            (None, None) => current_or_panic().0.make_unstarted(unstarted),
+            (None, Some(index)) => current_or_panic().worker.make_placed(index, unstarted),
+            (None, None) => current_or_panic().worker.make_unstarted(unstarted),
         }
         Ok(packet)
     }
@@ -450,9 +449,9 @@ impl Builder {
         M: ScopeMember<T>,
     {
         self.check_name();
-        let (worker, fiber) = current_or_panic();
-        worker.count(fiber);
-        if self.worker.is_some_and(|index| index != worker.index() as usize) {
+        let current = current_or_panic();
+        current.count();
+        if self.worker.is_some_and(|index| index != current.worker.index() as usize) {
             let text = "a local fiber runs on the worker that spawns it";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
@@ -461,8 +460,8 @@ impl Builder {
         let packet = Packet::new(self.name.map(Arc::from), origin);
         packet.report_spawn();
         let body = local_body(Arc::clone(&packet), member, f);
-        // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
-        let started = unsafe { worker.start(stack_bytes, kin, body) }?;
+        // SAFETY: I2. By this function's contract, what the body borrows outlives the current.fiber.
+        let started = unsafe { current.worker.start(stack_bytes, kin, body) }?;
         if self.worker.is_some() {
             started.family().pin();
         }
@@ -487,8 +486,8 @@ impl Builder {
 
 /// Returns the calling fiber. Panics outside of one, with a message that says what to do.
 #[track_caller]
-pub(super) fn current_or_panic() -> (Here, FiberRef) {
-    match Worker::current() {
+pub(super) fn current_or_panic() -> Current {
+    match Current::get() {
         Some(current) => current,
         None => panic!(
             "a fiber can only be spawned inside of `cringle::run`: wrap the calling code, \

@@ -9,7 +9,7 @@ use super::spawn::{Builder, expect_spawned};
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Kin, Worker, fairness};
+use crate::runtime::worker::{Current, Kin, fairness};
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::any::Any;
 use std::cell::Cell;
@@ -98,12 +98,12 @@ where
         }
         (None, Ok(result)) => {
             if core.has_unclaimed_cancel()
-                && let Some((worker, fiber)) = Worker::current()
-                && worker.is_interrupted(fiber)
+                && let Some(current) = Current::get()
+                && current.is_interrupted()
             {
                 // A cancel unwound fibers before their work was done, and the caller is cancelled
                 // too.
-                return Err(E::from(fiber.cancel_error()));
+                return Err(E::from(current.fiber.cancel_error()));
             }
             result
         }
@@ -125,7 +125,7 @@ fn discard<T>(value: T) {
 /// caller.
 fn own_cancel(core: &ScopeCore, payload: &(dyn Any + Send)) -> Option<io::Error> {
     let reason = core.members().cause()?;
-    let outside = Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber));
+    let outside = Current::get().is_some_and(|current| current.is_interrupted());
     (payload.is::<Cancelled>() && !outside).then(|| reason.error())
 }
 

@@ -7,7 +7,7 @@ use crate::runtime::unwinding;
 use crate::runtime::wait_target::Target;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::waker::{Waker, park_thread_until};
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Current, Worker, fairness};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -119,13 +119,13 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let current = Worker::current();
+    let current = Current::get();
     let call = Call {
         f: UnsafeCell::new(Some(f)),
         result: UnsafeCell::new(None),
         done: AtomicBool::new(false),
         waker: match current {
-            Some((worker, fiber)) => worker.waker(fiber),
+            Some(current) => current.waker(),
             None => Waker::Thread(std::thread::current()),
         },
         served: WaitingRuntime::current(),
@@ -144,11 +144,11 @@ where
     let lent = LentFrame::begin();
     let is_done = || call.done.load(Ordering::Acquire);
     match current {
-        Some((worker, fiber)) => {
+        Some(current) => {
             while !is_done() {
                 match subject {
-                    Some(subject) => worker.suspend_on(fiber, Wait::Unblock, subject),
-                    None => worker.suspend(fiber, Wait::Unblock),
+                    Some(subject) => current.suspend_on(Wait::Unblock, subject),
+                    None => current.suspend(Wait::Unblock),
                 }
             }
         }

@@ -35,14 +35,14 @@ impl File {
             }
             return self.at_kernels_cursor(op);
         }
-        let Some((worker, fiber)) = self.ring() else {
+        let Some(current) = self.ring() else {
             // SAFETY: by the contract.
             return sys::result_of(unsafe { blocking::perform(&op) });
         };
-        if !writes && !worker.is_simulated() && sys::is_named_fifo(self.fd()) {
-            return fifo::read_until_end(fiber, self, || self.transfer(worker, fiber, || op));
+        if !writes && !current.worker.is_simulated() && sys::is_named_fifo(self.fd()) {
+            return fifo::read_until_end(current.fiber, self, || self.transfer(current, || op));
         }
-        self.transfer(worker, fiber, || op)
+        self.transfer(current, || op)
     }
 
     /// Performs a read or a write at an offset that is not negative.
@@ -53,10 +53,10 @@ impl File {
     pub(crate) unsafe fn perform_at_offset(&self, op: Op) -> io::Result<usize> {
         let is_write = matches!(op, Op::Write { .. } | Op::WriteVectored { .. });
         let ring = self.ring().filter(|_| !(is_write && self.takes_no_pwrite()));
-        let Some((worker, fiber)) = ring.filter(|_| !self.is_stream()) else {
+        let Some(current) = ring.filter(|_| !self.is_stream()) else {
             // SAFETY: by the contract. The kernel refuses a call at an offset of a stream at once.
             return sys::result_of(unsafe { blocking::perform(&op) });
         };
-        self.transfer(worker, fiber, || op)
+        self.transfer(current, || op)
     }
 }

@@ -32,7 +32,7 @@ use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::syscall::Syscall;
 use crate::driver::{Op, blocking};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, WaitsFor};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -157,9 +157,9 @@ impl File {
         // SAFETY: I1. The caller's buffers are borrowed until this returns, and both calls return
         // only after the op has completed.
         unsafe {
-            match Worker::current() {
-                Some((worker, fiber)) => {
-                    perform_at_kernels_cursor(worker, fiber, self.std(), self.waits_for(), op)
+            match Current::get() {
+                Some(current) => {
+                    perform_at_kernels_cursor(current, self.std(), self.waits_for(), op)
                 }
                 None => sys::result_of(blocking::perform(&op)),
             }

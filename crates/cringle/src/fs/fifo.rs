@@ -15,7 +15,7 @@ use crate::fiber::backoff::Backoff;
 use crate::io::Interest;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,11 +26,11 @@ const FIRST_CHECK: Duration = Duration::from_millis(10);
 const LONGEST_CHECK: Duration = Duration::from_millis(500);
 
 /// Waits until the FIFO has a writer, or has had one since `reader` was opened.
-pub(crate) fn wait_for_writer(worker: Here, fiber: FiberRef, reader: &impl AsFd) -> io::Result<()> {
+pub(crate) fn wait_for_writer(current: Current, reader: &impl AsFd) -> io::Result<()> {
     let (_reader, scratch) = sys::pipe()?;
     let mut backoff = Backoff::default();
     while !has_writer(reader, &scratch)? {
-        backoff.pause(worker, fiber)?;
+        backoff.pause(current)?;
     }
     Ok(())
 }

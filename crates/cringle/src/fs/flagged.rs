@@ -3,7 +3,7 @@
 use super::File;
 use crate::driver::Op;
 use crate::fiber::op::perform_on_pool;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Current, Worker};
 use crate::sys::{self, MAX_SLICES};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -296,10 +296,10 @@ impl File {
                         or write: open it with Direct::Aligned";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        if let Some((worker, fiber)) = Worker::current()
-            && worker.refuses(fiber)
+        if let Some(current) = Current::get()
+            && current.refuses()
         {
-            return Err(fiber.cancel_error());
+            return Err(current.fiber.cancel_error());
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ impl How {
         // SAFETY: by the contract.
         sys::result_of(unsafe {
             match self {
-                How::Pool if Worker::current().is_some() => perform_on_pool(op),
+                How::Pool if Current::get().is_some() => perform_on_pool(op),
                 _ => crate::driver::blocking::perform(&op),
             }
         })

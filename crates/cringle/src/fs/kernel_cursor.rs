@@ -7,8 +7,7 @@
 use crate::driver::Op;
 use crate::fiber::op::{perform_off_ring, perform_on_pool};
 use crate::io::{Interest, ready};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 use crate::sys::{self, WaitsFor};
 use std::io;
 use std::os::fd::AsFd;
@@ -23,15 +22,12 @@ use std::os::fd::AsFd;
 /// The op's pointers are valid until this returns.
 #[cold]
 pub(crate) unsafe fn perform_at_kernels_cursor(
-    worker: Here,
-    fiber: FiberRef,
+    current: Current,
     fd: &impl AsFd,
     waits_for: WaitsFor,
     op: Op,
 ) -> io::Result<usize> {
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
+    current.admit()?;
     let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
     if waits_for == WaitsFor::Anything && reads && !is_readable(fd) {
         // A cancel ends this wait, but would not end the call.
@@ -41,7 +37,7 @@ pub(crate) unsafe fn perform_at_kernels_cursor(
     sys::result_of(unsafe {
         match waits_for {
             WaitsFor::Disk => perform_on_pool(op),
-            WaitsFor::Anything | WaitsFor::Server => perform_off_ring(worker, op),
+            WaitsFor::Anything | WaitsFor::Server => perform_off_ring(current.worker, op),
         }
     })
 }

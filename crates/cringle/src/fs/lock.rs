@@ -17,7 +17,7 @@ use crate::driver::syscall::Syscall;
 use crate::driver::{Op, blocking};
 use crate::fiber::backoff::Backoff;
 use crate::fiber::protect;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sync::fair_lock::FairLock;
 use crate::sys;
 use crate::sys::fork::{self, ForkLock};
@@ -165,7 +165,7 @@ impl File {
 
     /// Acquires a lock of this kind, or converts to it.
     pub(crate) fn wait_for(&self, how: i32) -> io::Result<()> {
-        let Some((worker, fiber)) = Worker::current() else {
+        let Some(current) = Current::get() else {
             let op = Op::Syscall(Syscall::Lock { fd: self.fd(), how });
             // SAFETY: the op has no pointers.
             return sys::result_of(unsafe { blocking::perform(&op) }).map(drop);
@@ -181,7 +181,7 @@ impl File {
             if let Some(result) = settled(self.attempt(how)) {
                 return result;
             }
-            backoff.pause(worker, fiber)?;
+            backoff.pause(current)?;
         }
     }
 }

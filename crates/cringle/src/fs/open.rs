@@ -8,8 +8,7 @@ use super::resolve::{Base, open, open_cached};
 use super::stat::{self, stat, stat_open};
 use crate::fiber::backoff::Backoff;
 use crate::fiber::protect;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sys::{self, Owned, plainly};
 use std::ffi::CStr;
 use std::io;
@@ -250,7 +249,7 @@ impl OpenOptions {
         let Some(flags) = self.flags() else { return refused() };
         let c_path = c_path(path)?;
         let open_with_flags = |flags| open(base, &c_path, flags, self.mode);
-        let Some((worker, fiber)) = Worker::current() else {
+        let Some(current) = Current::get() else {
             return match base {
                 Base::Ambient => plainly(|| self.std.open(path)).map(File::of_std),
                 Base::Beneath(_) => {
@@ -262,14 +261,14 @@ impl OpenOptions {
         let open_flags = if waits { flags | libc::O_NONBLOCK } else { flags };
         if open_flags & libc::O_NONBLOCK != 0
             && let Base::Ambient = base
-            && let Some(opened) = open_cached(worker, fiber, &c_path, open_flags)
+            && let Some(opened) = open_cached(current, &c_path, open_flags)
         {
-            return self.opened(worker, fiber, opened?, flags, waits);
+            return self.opened(current, opened?, flags, waits);
         }
         let mut backoff = Backoff::default();
         loop {
             let e = match open_with_flags(open_flags) {
-                Ok(fd) => return self.opened(worker, fiber, fd, flags, waits),
+                Ok(fd) => return self.opened(current, fd, flags, waits),
                 Err(e) => e,
             };
             match e.raw_os_error() {
@@ -277,11 +276,11 @@ impl OpenOptions {
                 // Protected, so that a cancelled fiber gets the error of the cancel from the
                 // backoff.
                 Some(libc::ENXIO) if waits && protect(|| is_fifo(base, &c_path)) => {
-                    backoff.pause(worker, fiber)?;
+                    backoff.pause(current)?;
                 }
                 // No other process holds a lease on a simulated file, so this is an injected fault.
-                Some(libc::EAGAIN) if waits && worker.is_simulated() => {
-                    backoff.pause(worker, fiber)?;
+                Some(libc::EAGAIN) if waits && current.worker.is_simulated() => {
+                    backoff.pause(current)?;
                 }
                 // Another process holds a lease, and the kernel has asked it to release the lease.
                 // The plain call waits for that.
@@ -295,21 +294,14 @@ impl OpenOptions {
     }
 
     /// Wraps a new descriptor, after waiting for the writer of a FIFO.
-    fn opened(
-        &self,
-        worker: Here,
-        fiber: FiberRef,
-        file: Owned,
-        flags: i32,
-        waits: bool,
-    ) -> io::Result<File> {
+    fn opened(&self, current: Current, file: Owned, flags: i32, waits: bool) -> io::Result<File> {
         if flags & libc::O_PATH != 0 {
             return Ok(File::of_std(file.into_std().into()));
         }
         let kind = sys::file_kind_with(file.as_raw_fd(), flags);
         if waits {
             if kind.fifo && flags & libc::O_ACCMODE == libc::O_RDONLY {
-                fifo::wait_for_writer(worker, fiber, &file)?;
+                fifo::wait_for_writer(current, &file)?;
             }
             sys::set_status_flags(file.as_raw_fd(), flags)?;
         }

@@ -60,7 +60,7 @@ impl File {
     /// As [`perform_itself`](File::perform_itself).
     unsafe fn perform_unchanged(&self, op: Op) -> io::Result<usize> {
         match self.ring() {
-            Some((worker, fiber)) => self.transfer(worker, fiber, || op),
+            Some(current) => self.transfer(current, || op),
             // SAFETY: by the contract.
             None => sys::result_of(unsafe { blocking::perform(&op) }),
         }

@@ -14,8 +14,7 @@
 
 use crate::driver::{Op, blocking};
 use crate::fiber::op::{self, perform_on_pool};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sys::{self, plainly};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -48,31 +47,29 @@ pub(super) unsafe fn perform_two_paths(op: Op, second: &CStr) -> io::Result<usiz
 }
 
 unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
-    let Some((worker, fiber)) = Worker::current() else {
+    let Some(current) = Current::get() else {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     };
-    if worker.is_simulated() {
-        return retry(worker, fiber, op);
+    if current.worker.is_simulated() {
+        return retry(current, op);
     }
-    if worker.is_unwinding(fiber) || is_solitary(worker, fiber) {
+    if current.is_unwinding() || is_solitary(current) {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     }
-    if !on_ring || !op.fits_ring(worker.driver().borrow().features()) {
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
+    if !on_ring || !op.fits_ring(current.worker.driver().borrow().features()) {
+        current.admit()?;
         // SAFETY: by the contract.
         return sys::result_of(unsafe { perform_on_pool(op) });
     }
-    retry(worker, fiber, op)
+    retry(current, op)
 }
 
 /// Performs the op through the driver, and retries it after a signal.
-fn retry(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+fn retry(current: Current, op: Op) -> io::Result<usize> {
     loop {
-        match op::perform(worker, fiber, op) {
+        match op::perform(current, op) {
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             result => return result,
         }
@@ -81,29 +78,29 @@ fn retry(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
 
 /// Whether the fiber may make a plain call that does not wait, before it performs an op. Spends one
 /// of the fiber's inline calls, and yields if none is left.
-pub(super) fn may_try_inline(worker: Here, fiber: FiberRef) -> bool {
+pub(super) fn may_try_inline(current: Current) -> bool {
     // The faults of a simulation could not reach the call.
-    if worker.is_simulated() {
+    if current.worker.is_simulated() {
         return false;
     }
-    if !fiber.spend_inline() {
-        worker.refresh_budget(fiber);
+    if !current.fiber.spend_inline() {
+        current.refresh_budget();
     }
-    !worker.is_interrupted(fiber)
+    !current.is_interrupted()
 }
 
 /// Whether no other fiber could run during the call. False for a cancelled fiber.
-fn is_solitary(worker: Here, fiber: FiberRef) -> bool {
-    if !worker.is_solitary(fiber) {
+fn is_solitary(current: Current) -> bool {
+    if !current.is_solitary() {
         return false;
     }
-    if !fiber.spend_inline() {
-        worker.refresh_budget(fiber);
-        if !worker.is_solitary(fiber) {
+    if !current.fiber.spend_inline() {
+        current.refresh_budget();
+        if !current.is_solitary() {
             return false;
         }
     }
-    worker.events().tried_inline(true);
+    current.worker.events().tried_inline(true);
     true
 }
 

@@ -8,8 +8,7 @@
 
 use super::perform::{c_path, may_try_inline, perform};
 use crate::driver::{Op, blocking};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 use crate::sys::Owned;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -78,16 +77,11 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
 /// `flags` contain `O_NONBLOCK`, so that the call does not wait for the other end of a FIFO or for
 /// the holder of a lease. A ring makes the same call in the turn's batch, and passes the open on to
 /// a kernel thread if it would wait.
-pub(super) fn open_cached(
-    worker: Here,
-    fiber: FiberRef,
-    path: &CStr,
-    flags: i32,
-) -> Option<io::Result<Owned>> {
+pub(super) fn open_cached(current: Current, path: &CStr, flags: i32) -> Option<io::Result<Owned>> {
     debug_assert!(flags & libc::O_NONBLOCK != 0, "the call must not wait");
     let creates =
         flags & (libc::O_CREAT | libc::O_TRUNC) != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    if creates || !may_try_inline(worker, fiber) {
+    if creates || !may_try_inline(current) {
         return None;
     }
     // SAFETY: an all-zero structure of integers is valid, and requests nothing.
@@ -98,7 +92,7 @@ pub(super) fn open_cached(
     let op = Op::OpenHow { dir: libc::AT_FDCWD, path: path.as_ptr(), how: &how };
     // SAFETY: I1. The path and `how` outlive the call.
     let fd = unsafe { blocking::perform(&op) };
-    worker.events().tried_inline(fd >= 0 || fd == -libc::ENOENT);
+    current.worker.events().tried_inline(fd >= 0 || fd == -libc::ENOENT);
     match fd {
         // SAFETY: the call has just returned this descriptor, which is newly opened and has no
         // other owner.

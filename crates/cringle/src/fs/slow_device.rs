@@ -11,8 +11,7 @@
 use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::{perform_off_ring, perform_within};
 use crate::io::{Interest, ready};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 use crate::sys::{self, ReadTiming};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
@@ -23,22 +22,17 @@ use std::os::fd::{AsFd, AsRawFd};
 ///
 /// The op's pointers are valid until this returns.
 #[cold]
-pub(crate) unsafe fn perform(
-    worker: Here,
-    fiber: FiberRef,
-    fd: &impl AsFd,
-    op: Op,
-) -> io::Result<usize> {
+pub(crate) unsafe fn perform(current: Current, fd: &impl AsFd, op: Op) -> io::Result<usize> {
     // SAFETY: the caller's contract: the pointers are valid until this returns.
     unsafe {
         match op {
             Op::Read { .. } | Op::ReadVectored { .. } => {
                 match sys::read_timing(fd.as_fd().as_raw_fd()) {
-                    Some(timing) => read(worker, fiber, fd, timing, op),
-                    None => crate::fiber::op::perform(worker, fiber, op),
+                    Some(timing) => read(current, fd, timing, op),
+                    None => crate::fiber::op::perform(current, op),
                 }
             }
-            _ => write(worker, fiber, op),
+            _ => write(current, op),
         }
     }
 }
@@ -49,15 +43,12 @@ pub(crate) unsafe fn perform(
 ///
 /// As [`perform`].
 pub(crate) unsafe fn read(
-    worker: Here,
-    fiber: FiberRef,
+    current: Current,
     fd: &impl AsFd,
     timing: ReadTiming,
     op: Op,
 ) -> io::Result<usize> {
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
+    current.admit()?;
     match timing {
         // `VMIN` and `VTIME` are 0: a read never waits.
         ReadTiming { bytes: 0, pause } if pause.is_zero() => {
@@ -66,7 +57,7 @@ pub(crate) unsafe fn read(
         }
         ReadTiming { bytes: 0, pause } => {
             let poll = Op::Poll { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN as u32 };
-            if perform_within(worker, fiber, poll, pause)?.is_none() {
+            if perform_within(current, poll, pause)?.is_none() {
                 return Ok(0);
             }
         }
@@ -74,7 +65,7 @@ pub(crate) unsafe fn read(
         _ => drop(ready(fd, Interest::READABLE)?),
     }
     // SAFETY: the caller's contract: the pointers are valid until this returns.
-    sys::result_of(unsafe { perform_off_ring(worker, op) })
+    sys::result_of(unsafe { perform_off_ring(current.worker, op) })
 }
 
 /// Writes on a kernel thread of the ring, where a cancel interrupts the write.
@@ -82,7 +73,7 @@ pub(crate) unsafe fn read(
 /// # Safety
 ///
 /// As [`perform`].
-unsafe fn write(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+unsafe fn write(current: Current, op: Op) -> io::Result<usize> {
     let gathered: Vec<u8>;
     let op = match op {
         Op::Write { target, buf, len, offset } => {
@@ -99,5 +90,5 @@ unsafe fn write(worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
         }
         op => op,
     };
-    crate::fiber::op::perform(worker, fiber, op)
+    crate::fiber::op::perform(current, op)
 }

@@ -23,9 +23,8 @@ use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
 use crate::fiber::{op, protect, sleep_till_cancellable, unblock};
 use crate::runtime::cancelled::Reason;
-use crate::runtime::fiber::FiberRef;
 use crate::runtime::lent_frame::LentFrame;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sync::oneshot;
 use crate::sys::{self, raw};
 use std::ffi::{c_int, c_long};
@@ -40,27 +39,18 @@ const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 /// The proof that a fiber makes an interposed call.
 #[derive(Clone, Copy)]
 pub struct OnFiber {
-    worker: Here,
-    fiber: FiberRef,
+    pub(super) current: Current,
 }
 
 /// Returns the fiber that makes an interposed call. `None` where the next definition is right:
 /// outside of a fiber, in the scheduler, beside a fiber, and within an interposed call.
 #[inline(always)]
 pub fn on_fiber() -> Option<OnFiber> {
-    let (worker, fiber) = Worker::current()?;
-    (!fiber.is_in_libc_call()).then_some(OnFiber { worker, fiber })
+    let current = Current::get()?;
+    (!current.fiber.is_in_libc_call()).then_some(OnFiber { current })
 }
 
 impl OnFiber {
-    pub(super) fn worker(self) -> Here {
-        self.worker
-    }
-
-    pub(super) fn fiber(self) -> FiberRef {
-        self.fiber
-    }
-
     /// Performs the call, and returns its result as libc does: −1 with `errno` for an error.
     #[inline(always)]
     pub(super) fn call(self, body: impl FnOnce(Call) -> isize) -> isize {
@@ -128,10 +118,10 @@ impl OnFiber {
     #[inline(always)]
     fn run(self, body: impl FnOnce(Call) -> isize) -> isize {
         let lent = LentFrame::begin();
-        let _held = self.worker.hold_family(self.fiber);
-        self.fiber.set_in_libc_call(true);
-        let result = body(Call(self));
-        self.fiber.set_in_libc_call(false);
+        let _held = self.current.hold_family();
+        self.current.fiber.set_in_libc_call(true);
+        let result = body(Call { current: self.current });
+        self.current.fiber.set_in_libc_call(false);
         lent.end();
         result
     }
@@ -139,7 +129,9 @@ impl OnFiber {
 
 /// An interposed call in progress.
 #[derive(Clone, Copy)]
-pub(super) struct Call(OnFiber);
+pub(super) struct Call {
+    pub(super) current: Current,
+}
 
 /// What is left of a wait for a descriptor.
 pub(super) enum Readiness {
@@ -150,23 +142,15 @@ pub(super) enum Readiness {
 }
 
 impl Call {
-    pub(super) fn worker(self) -> Here {
-        self.0.worker
-    }
-
-    pub(super) fn fiber(self) -> FiberRef {
-        self.0.fiber
-    }
-
     /// The result of a call that is refused because the fiber is cancelled.
     #[inline]
     pub(super) fn refusal(self) -> Option<isize> {
-        self.worker().refuses(self.fiber()).then(|| self.cancel_code())
+        self.current.refuses().then(|| self.cancel_code())
     }
 
     #[cold]
     fn cancel_code(self) -> isize {
-        match self.fiber().cause() {
+        match self.current.fiber.cause() {
             Some(Reason::Elapsed(_)) => -(libc::ETIMEDOUT as isize),
             _ => -(libc::ECANCELED as isize),
         }
@@ -203,15 +187,15 @@ impl Call {
     /// `may_suspend` is asked once the budget is spent.
     #[inline]
     fn may_attempt_and(self, may_suspend: impl FnOnce() -> bool) -> bool {
-        let is_simulated = match self.worker().driver().try_borrow_mut() {
+        let is_simulated = match self.current.worker.driver().try_borrow_mut() {
             Ok(driver) => driver.is_simulated(),
             Err(_) => return true,
         };
         if is_simulated {
             return false;
         }
-        if !self.fiber().spend_inline() && may_suspend() {
-            self.worker().refresh_budget(self.fiber());
+        if !self.current.fiber.spend_inline() && may_suspend() {
+            self.current.refresh_budget();
         }
         true
     }
@@ -219,7 +203,7 @@ impl Call {
     /// Counts a call that never waits: a loop of failures lets other fibers run. Returns its
     /// result.
     pub(super) fn at_once(self, result: isize) -> isize {
-        self.worker().tried(self.fiber(), result != -(libc::EAGAIN as isize));
+        self.current.tried(result != -(libc::EAGAIN as isize));
         result
     }
 
@@ -227,15 +211,15 @@ impl Call {
     /// (**I8**), or no other fiber could run meanwhile.
     #[inline]
     pub(super) fn is_plain(self) -> bool {
-        let (worker, fiber) = (self.worker(), self.fiber());
-        !worker.is_simulated() && (worker.is_unwinding(fiber) || worker.is_solitary(fiber))
+        let current = self.current;
+        !current.worker.is_simulated() && (current.is_unwinding() || current.is_solitary())
     }
 
     /// Performs an op. The fiber waits.
     #[inline]
     pub(super) fn perform(self, op: Op) -> isize {
         loop {
-            match op::perform(self.worker(), self.fiber(), op) {
+            match op::perform(self.current, op) {
                 Ok(count) => return count as isize,
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
                 Err(e) => return self.code(&e),
@@ -250,7 +234,7 @@ impl Call {
         let Some(deadline) = deadline else { return Some(self.perform(op)) };
         loop {
             let limit = deadline.saturating_duration_since(self.now());
-            match op::perform_within(self.worker(), self.fiber(), op, limit) {
+            match op::perform_within(self.current, op, limit) {
                 Ok(count) => return Some(count? as isize),
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
                 Err(e) => return Some(self.code(&e)),
@@ -268,7 +252,7 @@ impl Call {
         look_up: &dyn Fn() -> Option<Instant>,
     ) -> Option<isize> {
         loop {
-            match op::perform_reviewed(self.worker(), self.fiber(), op, at, look_up) {
+            match op::perform_reviewed(self.current, op, at, look_up) {
                 Ok(count) => return Some(count? as isize),
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
                 Err(e) => return Some(self.code(&e)),
@@ -296,12 +280,12 @@ impl Call {
 
     /// Whether a cancel ends the timed waits of the fiber.
     pub(super) fn ends_timed_waits(self) -> bool {
-        self.fiber().refusals() <= MOST_ENDED
+        self.current.fiber.refusals() <= MOST_ENDED
     }
 
     /// Whether the fiber's timed waits end now.
     pub(super) fn is_late(self) -> bool {
-        self.worker().is_interrupted(self.fiber()) && self.ends_timed_waits()
+        self.current.is_interrupted() && self.ends_timed_waits()
     }
 
     /// Whether a wait until this time is over: the time has passed, or a cancel ends the wait.
@@ -312,7 +296,7 @@ impl Call {
     /// Returns the result of a timed wait that is over. If a cancel has ended it, it counts as a
     /// refused call.
     pub(super) fn timed_out(self, deadline: Option<Instant>) -> isize {
-        if self.is_late() && self.worker().refuses(self.fiber()) {
+        if self.is_late() && self.current.refuses() {
             self.pass_until(deadline);
         }
         TIMED_OUT
@@ -322,14 +306,14 @@ impl Call {
     pub(super) fn pass_until(self, deadline: Option<Instant>) {
         let now = self.now();
         if let Some(end) = deadline.filter(|&at| at > now) {
-            self.fiber().end_timed_wait(now, end);
+            self.current.fiber.end_timed_wait(now, end);
         }
     }
 
     /// Whether a result is that of a cancel.
     pub(super) fn is_refusal(self, result: isize) -> bool {
         const CANCELED: isize = -(libc::ECANCELED as isize);
-        matches!(result, CANCELED | TIMED_OUT) && self.worker().is_interrupted(self.fiber())
+        matches!(result, CANCELED | TIMED_OUT) && self.current.is_interrupted()
     }
 
     /// Calls `f` so that no cancel reaches it.
@@ -365,7 +349,7 @@ impl Call {
 
     /// Pauses after an attempt without a result. The pauses grow.
     pub(super) fn pause(self, backoff: &mut Backoff) -> Result<(), isize> {
-        backoff.pause(self.worker(), self.fiber()).map_err(|e| self.code(&e))
+        backoff.pause(self.current).map_err(|e| self.code(&e))
     }
 
     /// Calls `f` on a thread of the growing pool, where it may block. A cancel does not interrupt
@@ -382,13 +366,13 @@ impl Call {
         if let Some(code) = self.refusal() {
             return Err(code);
         }
-        if self.worker().is_simulated() {
+        if self.current.worker.is_simulated() {
             // Another thread would run at its own pace.
             return Ok(f());
         }
         let (sender, receiver) = oneshot::channel();
         let job = Box::new(move || drop(sender.send(f())));
-        if let Err((_, job)) = self.worker().shared().unblock_pool.run(job) {
+        if let Err((_, job)) = self.current.worker.shared().unblock_pool.run(job) {
             job();
         }
         let value = receiver.recv_cancellable().map_err(|e| self.code(&e))?;
@@ -410,6 +394,6 @@ impl Call {
     }
 
     pub(super) fn now(self) -> Instant {
-        self.worker().now()
+        self.current.worker.now()
     }
 }

@@ -86,7 +86,7 @@ pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
 unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
     let result = on.call(|call| {
         let may_suspend =
-            || call.worker().driver().try_borrow_mut().is_ok_and(|d| !d.is_simulated());
+            || call.current.worker.driver().try_borrow_mut().is_ok_and(|d| !d.is_simulated());
         if sys::close_waits(fd) && may_suspend() {
             let closed = call.on_thread(|| sys::close_slowly(fd));
             return closed.map_or_else(|e| call.code(&e), |()| 0);

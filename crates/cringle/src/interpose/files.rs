@@ -75,7 +75,7 @@ fn opened(call: Call, fd: RawFd, flags: c_int) -> isize {
         // SAFETY: the contract of `borrow_raw`: the descriptor is open until this function returns
         // it or closes it.
         let reader = unsafe { BorrowedFd::borrow_raw(fd) };
-        if let Err(e) = wait_for_fifo_writer(call.worker(), call.fiber(), &reader) {
+        if let Err(e) = wait_for_fifo_writer(call.current, &reader) {
             return close(call.code(&e));
         }
     }

@@ -226,7 +226,7 @@ impl Futex {
     /// As the system call's.
     unsafe fn wait(&self, on: OnFiber, mask: u32) -> c_long {
         let result = on.call(|call| {
-            if call.worker().is_in_use() {
+            if call.current.worker.is_in_use() {
                 // SAFETY: by the contract.
                 return match unsafe { self.block() } {
                     -1 => -(sys::errno() as isize),
@@ -310,7 +310,7 @@ impl Futex {
     fn ring_op(&self, call: Call, mask: u32) -> Option<Op> {
         let (word, is_shared) = (self.address as *const u32, self.is_shared());
         let op = Op::FutexWait { word, value: self.value, mask, is_shared };
-        let here = call.worker();
+        let here = call.current.worker;
         let driver = here.driver().borrow();
         (driver.is_ring() && op.fits_ring(driver.features())).then_some(op)
     }
@@ -366,7 +366,7 @@ pub(super) fn forget_all() {
 /// Waits in the kernel's queue, by an op of the worker's ring.
 fn wait_on_ring(call: Call, op: Op, deadline: Option<Instant>) -> isize {
     let wait = || {
-        call.worker().watch_at_end(call.fiber());
+        call.current.worker.watch_at_end(call.current.fiber);
         call.perform_until(op, deadline)
     };
     let is_ended = deadline.is_some() && call.ends_timed_waits();

@@ -197,13 +197,12 @@ unsafe fn detect(on: OnFiber, mutex: *const pthread_mutex_t, result: c_int) {
         if !hazards::is_active() || !Kind::of(mutex).checks_owner() {
             return;
         }
-        let (worker, fiber) = (on.worker(), on.fiber());
         match result {
             0 => {
                 let count = mutex.cast::<u32>().add(1).read_volatile();
-                owned_locks::entered(&worker, fiber, mutex.addr(), count.max(1));
+                owned_locks::entered(on.current, mutex.addr(), count.max(1));
             }
-            libc::EDEADLK => owned_locks::refused(&worker, fiber, mutex.addr()),
+            libc::EDEADLK => owned_locks::refused(on.current, mutex.addr()),
             _ => {}
         }
     }
@@ -213,7 +212,7 @@ unsafe fn detect(on: OnFiber, mutex: *const pthread_mutex_t, result: c_int) {
 pub(super) fn tried(on: OnFiber, result: c_int) {
     if result == libc::EBUSY {
         on.call_for_code(|call| {
-            call.worker().tried(call.fiber(), false);
+            call.current.tried(false);
             0
         });
     }

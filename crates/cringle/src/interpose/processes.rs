@@ -48,7 +48,7 @@ fn spawn(on: OnFiber, start: impl Fn() -> c_int) -> c_int {
         code => Err(code),
     };
     on.call_for_code(|call| {
-        let started = repeat_while_busy(call.worker(), call.fiber(), is_busy, start);
+        let started = repeat_while_busy(call.current, is_busy, start);
         started.map_or_else(|code| -code as isize, |()| 0)
     })
 }
@@ -90,7 +90,7 @@ pub unsafe fn wait4(
 /// Waits for the end of one child. `None` if it has ended, or if polling has to tell.
 fn wait_for_child(call: Call, pid: pid_t) -> Option<isize> {
     let id = u32::try_from(pid).ok().filter(|&id| id > 0)?;
-    match wait_for_end(call.worker(), call.fiber(), id) {
+    match wait_for_end(call.current, id) {
         Ok(()) => None,
         Err(e) => Some(call.code(&e)),
     }

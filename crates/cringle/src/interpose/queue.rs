@@ -109,7 +109,7 @@ pub(super) fn wait(
         address,
         mask,
         woken: AtomicBool::new(false),
-        waker: UnsafeCell::new(Some(call.worker().waker(call.fiber()))),
+        waker: UnsafeCell::new(Some(call.current.waker())),
         arrival: Cell::new(0),
         queued: Cell::new(false),
         previous: Cell::new(None),
@@ -137,7 +137,7 @@ pub(super) fn wait(
 
 /// Suspends the fiber until its waiter has left the queue.
 fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
-    let (worker, fiber) = (call.worker(), call.fiber());
+    let current = call.current;
     let subject = Target::address(std::ptr::without_provenance(waiter.address));
     let to_the_end = || {
         loop {
@@ -147,10 +147,10 @@ fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
             if until.is_over(call) {
                 return withdraw(waiter, Waited::TimedOut);
             }
-            worker.watch_at_end(fiber);
-            // The lock may be that of an allocator, which the library called on this worker.
-            fiber.family().while_pinned(|| {
-                worker.suspend_on_until(fiber, Wait::Lock, subject, until.first());
+            current.worker.watch_at_end(current.fiber);
+            // The lock may be that of an allocator, which the library called on this current.worker.
+            current.fiber.family().while_pinned(|| {
+                current.suspend_on_until(Wait::Lock, subject, until.first());
             });
         }
     };

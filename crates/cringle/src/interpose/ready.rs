@@ -117,7 +117,7 @@ fn wait_for_any(
     attempt: impl Fn() -> isize,
 ) -> isize {
     if !call.ends_timed_waits() && (deadline.is_some() || late.is_some()) {
-        call.worker().watch_at_end(call.fiber());
+        call.current.worker.watch_at_end(call.current.fiber);
         return call.shielded(|| wait_for_event(call, set, deadline, attempt));
     }
     match wait_for_event(call, set, deadline, attempt) {

@@ -9,8 +9,7 @@ use super::call::{Call, OnFiber};
 use super::next;
 use super::ready::duration;
 use super::threads::is_own_clock;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sys::{self, syscall};
 use libc::{clockid_t, timespec};
 use std::ffi::{c_int, c_uint};
@@ -119,9 +118,9 @@ pub(super) fn time_of(clock: clockid_t) -> Duration {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is borrowed for the call.
     unsafe { syscall!(SYS_clock_gettime, clock, &raw mut now) };
-    let is_late = |(worker, fiber): &(Here, FiberRef)| !worker.surely_unwinds(*fiber);
-    let lead = Worker::current().filter(|_| is_monotonic(clock)).filter(is_late);
-    let lead = lead.map_or(Duration::ZERO, |(_, fiber)| fiber.lead());
+    let is_late = |current: &Current| !current.surely_unwinds();
+    let lead = Current::get().filter(|_| is_monotonic(clock)).filter(is_late);
+    let lead = lead.map_or(Duration::ZERO, |current| current.fiber.lead());
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32) + lead
 }
 
@@ -133,9 +132,9 @@ pub unsafe fn clock_gettime(on: OnFiber, clock: clockid_t, time: *mut timespec) 
     // SAFETY: by the contract.
     let result = unsafe { next::clock_gettime(clock, time) };
     if result == 0 && is_monotonic(clock) && !sys::is_own_look() {
-        let lead = on.fiber().take_lead();
+        let lead = on.current.fiber.take_lead();
         // No cancel ends the waits of a fiber that unwinds.
-        if !lead.is_zero() && !on.worker().surely_unwinds(on.fiber()) {
+        if !lead.is_zero() && !on.current.surely_unwinds() {
             // SAFETY: by the contract; libc has written it.
             let time = unsafe { &mut *time };
             let nsec = time.tv_nsec + libc::c_long::from(lead.subsec_nanos() as i32);
@@ -168,7 +167,7 @@ pub fn sleep(on: OnFiber, seconds: c_uint) -> c_uint {
 pub fn sched_yield(on: OnFiber) -> c_int {
     let result = on.call(|call| {
         // An allocator may wait for its lock so.
-        call.fiber().family().while_pinned(|| call.worker().yield_now(call.fiber()));
+        call.current.fiber.family().while_pinned(|| call.current.yield_now());
         0
     });
     result as c_int

@@ -131,7 +131,7 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
         };
         let end = || attempt().or_else(|| call.is_over(deadline).then_some(TIMED_OUT));
         // An allocator may wait for its lock so.
-        match call.fiber().family().while_pinned(|| call.poll_to_the_end(end)) {
+        match call.current.fiber.family().while_pinned(|| call.poll_to_the_end(end)) {
             TIMED_OUT => call.timed_out(deadline),
             result => result,
         }
@@ -190,9 +190,9 @@ pub unsafe fn pthread_spin_lock(on: OnFiber, lock: *mut c_int) -> c_int {
         }
         on.call_for_code(|call| {
             // An allocator may wait for its lock so.
-            call.fiber().family().while_pinned(|| {
+            call.current.fiber.family().while_pinned(|| {
                 loop {
-                    call.worker().yield_now(call.fiber());
+                    call.current.yield_now();
                     match next::pthread_spin_trylock(lock) {
                         libc::EBUSY => {}
                         result => return -(result as isize),

@@ -2,7 +2,7 @@
 
 use crate::driver::Op;
 use crate::fiber::op::perform;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -123,8 +123,8 @@ impl std::fmt::Debug for Interest {
 /// A cancel ends the wait.
 pub fn ready(fd: &impl AsFd, interest: Interest) -> io::Result<Interest> {
     let op = Op::Poll { fd: fd.as_fd().as_raw_fd(), events: interest.0 };
-    let events = match Worker::current() {
-        Some((worker, fiber)) => perform(worker, fiber, op)?,
+    let events = match Current::get() {
+        Some(current) => perform(current, op)?,
         // SAFETY: the op has no pointers.
         None => sys::result_of(unsafe { crate::driver::blocking::perform(&op) })?,
     };

@@ -1,6 +1,6 @@
 //! Internet addresses: resolving names on a thread of the pool, and the kernel's form of addresses.
 
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sync::oneshot;
 use crate::sys::plainly;
 use socket2::{SockAddr, SockAddrStorage};
@@ -129,7 +129,7 @@ fn resolve<N>(name: N) -> io::Result<std::vec::IntoIter<SocketAddr>>
 where
     N: std::net::ToSocketAddrs<Iter = std::vec::IntoIter<SocketAddr>> + Send + 'static,
 {
-    let worker = Worker::current().map(|(worker, _)| worker);
+    let worker = Current::get().map(|current| current.worker);
     let Some(worker) = worker.filter(|worker| !worker.is_simulated()) else {
         return plainly(|| name.to_socket_addrs());
     };

@@ -13,8 +13,7 @@
 use crate::driver::nonblocking;
 use crate::driver::{Op, blocking};
 use crate::fiber::op::{perform, perform_within};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sys::lock::{Mutex, OnceLock};
 use crate::sys::{self, Owned, plainly};
 use socket2::SockRef;
@@ -155,39 +154,32 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     /// [module](self). Fails if the fiber is cancelled and std's call would not report it.
     #[inline(always)]
     pub(super) fn ring(&self, direction: Direction) -> io::Result<Option<Ring>> {
-        let Some((worker, fiber)) = Worker::current() else { return Ok(None) };
+        let Some(current) = Current::get() else { return Ok(None) };
         match self.state.load(Ordering::Relaxed) {
-            SIMPLE => Ok(Some(Ring { worker, fiber, limit: None })),
-            _ => self.ring_by_modes(worker, fiber, direction),
+            SIMPLE => Ok(Some(Ring { current, limit: None })),
+            _ => self.ring_by_modes(current, direction),
         }
     }
 
     #[cold]
-    fn ring_by_modes(
-        &self,
-        worker: Here,
-        fiber: FiberRef,
-        direction: Direction,
-    ) -> io::Result<Option<Ring>> {
+    fn ring_by_modes(&self, current: Current, direction: Direction) -> io::Result<Option<Ring>> {
         if self.state.load(Ordering::Relaxed) == UNKNOWN {
             self.look_up_modes();
         }
         if self.state.load(Ordering::Relaxed) == SIMPLE {
-            return Ok(Some(Ring { worker, fiber, limit: None }));
+            return Ok(Some(Ring { current, limit: None }));
         }
         let modes = self.modes();
         if modes.nonblocking.load(Ordering::Relaxed) {
-            if worker.refuses(fiber) {
-                return Err(fiber.cancel_error());
-            }
-            worker.spend(fiber);
+            current.admit()?;
+            current.spend();
             return Ok(None);
         }
         let limit = match direction {
             Direction::Receive => modes.read_limit.get(),
             Direction::Send => modes.write_limit.get(),
         };
-        Ok(Some(Ring { worker, fiber, limit }))
+        Ok(Some(Ring { current, limit }))
     }
 
     fn modes(&self) -> &Arc<Modes> {
@@ -288,7 +280,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
     fn lingers(&self) -> bool {
         match self.state.load(Ordering::Relaxed) {
             SIMPLE => false,
-            UNKNOWN => Worker::current().is_some() && lingers(self.std()),
+            UNKNOWN => Current::get().is_some() && lingers(self.std()),
             _ => self.modes().lingers.load(Ordering::Relaxed),
         }
     }
@@ -323,8 +315,7 @@ impl Modes {
 /// The worker and fiber to perform an op on, and how long it may wait.
 #[derive(Clone, Copy)]
 pub(super) struct Ring {
-    pub(super) worker: Here,
-    pub(super) fiber: FiberRef,
+    pub(super) current: Current,
     pub(super) limit: Option<Duration>,
 }
 
@@ -333,7 +324,7 @@ impl Ring {
     #[inline(always)]
     pub(super) fn perform(self, op: Op) -> io::Result<usize> {
         match self.limit {
-            None => perform(self.worker, self.fiber, op),
+            None => perform(self.current, op),
             Some(limit) => self.perform_within(op, limit),
         }
     }
@@ -350,9 +341,11 @@ impl Ring {
 
     #[cold]
     fn perform_within(self, op: Op, limit: Duration) -> io::Result<usize> {
-        match perform_within(self.worker, self.fiber, op, limit)? {
+        match perform_within(self.current, op, limit)? {
             Some(count) => Ok(count),
-            None if self.worker.is_simulated() => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            None if self.current.worker.is_simulated() => {
+                Err(io::Error::from_raw_os_error(libc::EAGAIN))
+            }
             None => try_now(op),
         }
     }

@@ -8,7 +8,7 @@ use super::socket::Socket;
 use super::transfer::reads_and_writes;
 use crate::driver::Op;
 use crate::fiber::op::{perform, perform_within};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys::{Owned, plainly};
 use socket2::{Domain, SockAddr, SockRef, Type};
 use std::io;
@@ -182,7 +182,7 @@ impl TcpStream {
 }
 
 fn connect(addr: &SocketAddr, limit: Option<Duration>) -> io::Result<TcpStream> {
-    let Some((worker, fiber)) = Worker::current() else {
+    let Some(current) = Current::get() else {
         return match limit {
             None => std::net::TcpStream::connect(addr),
             Some(limit) => std::net::TcpStream::connect_timeout(addr, limit),
@@ -195,8 +195,8 @@ fn connect(addr: &SocketAddr, limit: Option<Duration>) -> io::Result<TcpStream> 
     let op =
         Op::Connect { fd: socket.as_raw_fd(), addr: addr.as_ptr().cast(), addr_len: addr.len() };
     let connected = match limit {
-        None => perform(worker, fiber, op).map(Some),
-        Some(limit) => perform_within(worker, fiber, op, limit),
+        None => perform(current, op).map(Some),
+        Some(limit) => perform_within(current, op, limit),
     };
     if connected?.is_none() {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));

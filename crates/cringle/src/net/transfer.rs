@@ -62,15 +62,15 @@ where
     /// Reads what has arrived. `None` if nothing has, or if the fiber's budget of inline calls is
     /// spent.
     fn read_now(&self, ring: Ring, buf: &mut [u8]) -> Option<io::Result<usize>> {
-        if ring.worker.refuses(ring.fiber) {
-            return Some(Err(ring.fiber.cancel_error()));
+        if ring.current.refuses() {
+            return Some(Err(ring.current.fiber.cancel_error()));
         }
-        if ring.worker.is_simulated() || !ring.fiber.spend_inline() {
+        if ring.current.worker.is_simulated() || !ring.current.fiber.spend_inline() {
             return None;
         }
         let count = sys::recv_nowait(self.fd(), buf);
         self.note_read(count == buf.len() as i32);
-        ring.worker.events().tried_inline(count != -libc::EAGAIN);
+        ring.current.worker.events().tried_inline(count != -libc::EAGAIN);
         (count != -libc::EAGAIN).then(|| sys::result_of(count))
     }
 
@@ -93,14 +93,12 @@ where
         let Some(ring) = self.ring(Direction::Send)? else {
             return plainly(|| self.std().write(buf));
         };
-        if ring.worker.refuses(ring.fiber) {
-            return Err(ring.fiber.cancel_error());
-        }
+        ring.current.admit()?;
         let mut done = 0;
-        let tries_inline = ring.worker.is_alone() && !ring.worker.is_simulated();
-        if tries_inline && ring.fiber.spend_inline() {
+        let tries_inline = ring.current.worker.is_alone() && !ring.current.worker.is_simulated();
+        if tries_inline && ring.current.fiber.spend_inline() {
             let sent = sys::send_nowait(self.fd(), buf);
-            ring.worker.events().tried_inline(usize::try_from(sent) == Ok(buf.len()));
+            ring.current.worker.events().tried_inline(usize::try_from(sent) == Ok(buf.len()));
             match sent {
                 count if count as usize == buf.len() => return Ok(buf.len()),
                 count if count >= 0 => done = count as usize,
@@ -198,7 +196,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         let len = buf.len().min(MAX_RW_BYTES) as u32;
         let (fd, buf) = (self.fd(), buf.as_ptr());
         let op = Op::SendZc { fd, buf, len, flags };
-        if len > 0 && op.fits_ring(ring.worker.driver().borrow().features()) {
+        if len > 0 && op.fits_ring(ring.current.worker.driver().borrow().features()) {
             match ring.perform(op) {
                 Err(e) if e.raw_os_error().is_some_and(|errno| REFUSALS.contains(&errno)) => {}
                 result => return result,

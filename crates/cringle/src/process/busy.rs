@@ -6,8 +6,7 @@
 //! times.
 
 use crate::fiber::backoff::Backoff;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 
 /// The pauses before the start fails: 8 turns of the worker, and 12 sleeps of 63 ms altogether.
 const PAUSES: u32 = 20;
@@ -17,8 +16,7 @@ const PAUSES: u32 = 20;
 /// An attempt has effects, which may fail the next one: an action that creates a file does not find
 /// it absent twice. So if an attempt after a busy one fails otherwise, the program was busy.
 pub(crate) fn repeat_while_busy<T, E>(
-    worker: Here,
-    fiber: FiberRef,
+    current: Current,
     is_busy: impl Fn(&E) -> bool,
     mut start: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -27,7 +25,7 @@ pub(crate) fn repeat_while_busy<T, E>(
     for _ in 0..PAUSES {
         match start() {
             Err(e) if is_busy(&e) => {
-                if backoff.pause(worker, fiber).is_err() {
+                if backoff.pause(current).is_err() {
                     return Err(e);
                 }
                 busy = Some(e);

@@ -4,7 +4,7 @@ use super::wait::wait_for_end;
 use crate::fiber::{self, protect};
 use crate::io::child_pipe::{ChildStderr, ChildStdin, ChildStdout};
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Current, fairness};
 use crate::sys::{self, plainly};
 use std::fmt;
 use std::io::{self, Read};
@@ -129,13 +129,13 @@ impl Child {
     /// A cancel ends the wait. The child continues to run, and can be waited for again.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
-        if let Some((worker, fiber)) = Worker::current() {
-            worker.spend(fiber);
+        if let Some(current) = Current::get() {
+            current.spend();
             // A child that has ended needs no descriptor.
             if let Some(status) = self.poll()? {
                 return Ok(status);
             }
-            wait_for_end(worker, fiber, self.std.id())?;
+            wait_for_end(current, self.std.id())?;
         }
         let status = plainly(|| self.std.wait())?;
         self.is_reaped = true;
@@ -201,7 +201,7 @@ impl Child {
     /// As for any error.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        if Worker::current().is_none() {
+        if Current::get().is_none() {
             return self.into_std().wait_with_output();
         }
         let read = match (self.stdout.take(), self.stderr.take()) {

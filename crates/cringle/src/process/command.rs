@@ -2,7 +2,7 @@
 
 use super::busy::repeat_while_busy;
 use super::child::Child;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys::plainly;
 use std::ffi::OsStr;
 use std::io;
@@ -244,20 +244,18 @@ impl Command {
     ///
     /// Once begun, the call is not interrupted.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        let Some((worker, fiber)) = Worker::current() else {
+        let Some(current) = Current::get() else {
             return self.std.spawn().map(Child::new);
         };
-        if worker.is_simulated() {
+        if current.worker.is_simulated() {
             return Err(unsupported());
         }
         // A loop that starts children must let the other fibers run.
-        worker.yield_now(fiber);
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
-        let start = || worker.shared().unpinned(|| plainly(|| self.std.spawn()));
+        current.yield_now();
+        current.admit()?;
+        let start = || current.worker.shared().unpinned(|| plainly(|| self.std.spawn()));
         let is_busy = |e: &io::Error| e.kind() == io::ErrorKind::ExecutableFileBusy;
-        repeat_while_busy(worker, fiber, is_busy, start).map(Child::new)
+        repeat_while_busy(current, is_busy, start).map(Child::new)
     }
 
     /// Starts the program, waits for its end, and returns its status and its output. An output

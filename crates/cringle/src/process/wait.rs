@@ -7,18 +7,17 @@
 
 use crate::fiber::backoff::Backoff;
 use crate::io::{Interest, ready};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::io;
 
 /// Waits until the child has ended. It has not been reaped, so its process id is still its own.
-pub(crate) fn wait_for_end(worker: Here, fiber: FiberRef, id: u32) -> io::Result<()> {
+pub(crate) fn wait_for_end(current: Current, id: u32) -> io::Result<()> {
     let process = match sys::pidfd(id) {
         Ok(process) => process,
         // The kernel keeps no status (SIGCHLD is ignored), which the plain call reports.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-        Err(e) if is_shortage(&e) => return poll_for_end(worker, fiber, id),
+        Err(e) if is_shortage(&e) => return poll_for_end(current, id),
         Err(e) => return Err(e),
     };
     ready(&process, Interest::READABLE).map(drop)
@@ -30,10 +29,10 @@ fn is_shortage(e: &io::Error) -> bool {
 
 /// Like [`wait_for_end`], but without a descriptor: polls with pauses.
 #[cold]
-fn poll_for_end(worker: Here, fiber: FiberRef, id: u32) -> io::Result<()> {
+fn poll_for_end(current: Current, id: u32) -> io::Result<()> {
     let mut backoff = Backoff::default();
     while !sys::has_ended(id)? {
-        backoff.pause(worker, fiber)?;
+        backoff.pause(current)?;
     }
     Ok(())
 }

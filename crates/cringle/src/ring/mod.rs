@@ -14,7 +14,7 @@ mod bare;
 
 use crate::driver::Op;
 use crate::fiber::op::perform;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::runtime::{Driver, driver};
 use std::io;
 
@@ -55,7 +55,7 @@ const REFUSED_FLAGS: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6;
 ///
 /// The operation is cancelled in the kernel, and the call waits for its completion.
 pub unsafe fn submit(entry: &squeue::Entry) -> io::Result<usize> {
-    let Some((worker, fiber)) = Worker::current() else {
+    let Some(current) = Current::get() else {
         let text =
             "a raw entry needs the ring of a worker: call ring::submit inside of cringle::run";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -74,7 +74,7 @@ pub unsafe fn submit(entry: &squeue::Entry) -> io::Result<usize> {
         let text = format!("a raw entry needs the ring of a worker, which has none: {why}");
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
-    perform(worker, fiber, Op::Raw(entry))
+    perform(current, Op::Raw(entry))
 }
 
 /// The fields of an entry that matter here, which are private in the `io-uring` crate.

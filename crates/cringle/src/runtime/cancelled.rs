@@ -1,7 +1,8 @@
 //! The reasons for which a fiber is cancelled, and the errors that its calls return.
 
 use super::unwinding;
-use super::worker::{Worker, fairness};
+use super::worker::fairness;
+use crate::runtime::worker::Current;
 use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
@@ -206,5 +207,5 @@ pub(crate) fn unwind_at_once() {
     if cfg!(panic = "unwind") {
         unwinding::resume(Box::new(Cancelled));
     }
-    debug_assert!(Worker::current().is_some(), "only fibers are cancelled");
+    debug_assert!(Current::get().is_some(), "only fibers are cancelled");
 }

@@ -11,6 +11,7 @@ use super::cancelled::Cancelled;
 use super::region::Region;
 use super::unwinding;
 use super::worker::{Before, Here, Within, Worker};
+use crate::runtime::worker::Current;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,14 +29,14 @@ pub(crate) fn call<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
 
 /// [`call`] without its types.
 fn call_mut(f: &mut dyn FnMut()) -> std::thread::Result<()> {
-    let Some((worker, fiber)) = Worker::current() else {
+    let Some(current) = Current::get() else {
         return catch_unwind(AssertUnwindSafe(f));
     };
     let region = Region::shielded();
     // SAFETY: I3. The guard is dropped at the end of this function, and `f`'s panic is caught
     // before that.
-    let _within = unsafe { Within::enter(worker, fiber, &region) };
-    unwinding::catch_call(Some((worker, fiber)), f)
+    let _within = unsafe { Within::enter(current, &region) };
+    unwinding::catch_call(Some(current), f)
 }
 
 /// Drops a value whose destructor is foreign code.

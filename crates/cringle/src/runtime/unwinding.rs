@@ -19,8 +19,9 @@
 
 use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
-use super::worker::{Here, Worker};
+use super::worker::Worker;
 use super::{foreign, frames};
+use crate::runtime::worker::Current;
 use crate::sys::lock::Mutex;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
@@ -115,7 +116,7 @@ fn name_fiber(info: &PanicHookInfo<'_>) {
 /// Notes that a panic begins, or that a payload is raised. Within a destructor that a cancel runs,
 /// the state stays `Cancel`: the panic must end in that destructor, and the cancel continues.
 fn begin_panic() {
-    if let Some((_, fiber)) = Worker::current()
+    if let Some(Current { fiber, .. }) = Current::get()
         && !(fiber.unwinding() == Unwinding::Cancel && fiber.frames_unwound_before())
     {
         fiber.set_unwinding(Unwinding::Panic);
@@ -123,7 +124,7 @@ fn begin_panic() {
 }
 
 fn set(state: Unwinding) {
-    if let Some((_, fiber)) = Worker::current() {
+    if let Some(Current { fiber, .. }) = Current::get() {
         fiber.set_unwinding(state);
     }
 }
@@ -141,8 +142,8 @@ pub(crate) fn has_ended() {
 
 /// Raises a payload as `std::panic::resume_unwind` does, without a hook.
 pub(crate) fn resume(payload: Box<dyn Any + Send>) -> ! {
-    match Worker::current() {
-        Some((worker, fiber)) if payload.is::<Cancelled>() => worker.begin_cancel(fiber),
+    match Current::get() {
+        Some(current) if payload.is::<Cancelled>() => current.begin_cancel(),
         _ => begin_panic(),
     }
     resume_unwind(payload)
@@ -162,13 +163,13 @@ fn call_apart(f: &mut dyn FnMut()) {
 
 /// Calls `f` within `std::panic::catch_unwind`, as code of the calling fiber.
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
-    catch_on(Worker::current(), f)
+    catch_on(Current::get(), f)
 }
 
 /// [`catch`] for a caller that knows the calling fiber.
 #[inline]
 pub(crate) fn catch_on<R>(
-    current: Option<(Here, FiberRef)>,
+    current: Option<Current>,
     f: impl FnOnce() -> R,
 ) -> std::thread::Result<R> {
     let (mut f, mut result) = (Some(f), None);
@@ -178,11 +179,8 @@ pub(crate) fn catch_on<R>(
 
 /// [`catch_on`] without its types.
 #[inline]
-pub(crate) fn catch_call(
-    current: Option<(Here, FiberRef)>,
-    f: &mut dyn FnMut(),
-) -> std::thread::Result<()> {
-    let before = current.map(|(_, fiber)| (fiber, state_of(fiber)));
+pub(crate) fn catch_call(current: Option<Current>, f: &mut dyn FnMut()) -> std::thread::Result<()> {
+    let before = current.map(|Current { fiber, .. }| (fiber, state_of(fiber)));
     let result = catch_apart(f);
     if result.is_err()
         && let Some((fiber, before)) = before

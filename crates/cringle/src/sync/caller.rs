@@ -3,9 +3,9 @@
 //! the loom models replace.
 
 use crate::runtime::cancelled;
-use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::fiber::Wait;
 use crate::runtime::wait_target::{FiberTag, Target};
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::{Current, Worker};
 use std::io;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ pub(super) use wakers::{BorrowedWaker, Waker};
 /// released for every wait, would be a measurable part of a message between two fibers of a worker.
 #[cfg(not(loom))]
 mod wakers {
-    use crate::runtime::fiber::{FiberId, FiberRef};
+    use crate::runtime::fiber::FiberId;
     use crate::runtime::shared::MailBox;
     use crate::runtime::waker;
-    use crate::runtime::worker::{Here, Worker};
+    use crate::runtime::worker::{Current, Worker};
     use std::sync::Arc;
 
     /// The waker in a waiter's frame, valid while the waiter waits.
@@ -39,10 +39,10 @@ mod wakers {
     }
 
     impl BorrowedWaker {
-        pub(super) fn new(caller: Option<(Here, FiberRef)>) -> BorrowedWaker {
+        pub(super) fn new(caller: Option<Current>) -> BorrowedWaker {
             match caller {
-                Some((worker, fiber)) => {
-                    BorrowedWaker::Fiber { home: worker.mailbox(), id: fiber.id() }
+                Some(current) => {
+                    BorrowedWaker::Fiber { home: current.worker.mailbox(), id: current.fiber.id() }
                 }
                 None => BorrowedWaker::Thread(std::thread::current()),
             }
@@ -111,7 +111,7 @@ pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
 
 /// The calling fiber, or the calling thread outside of any fiber. Never leaves its thread.
 #[derive(Clone, Copy)]
-pub(super) struct Caller(Option<(Here, FiberRef)>);
+pub(super) struct Caller(Option<Current>);
 
 /// Identifies a fiber, or a thread outside of any fiber, for the life of the process.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -183,10 +183,10 @@ impl WaitError {
     #[cold]
     pub(super) fn into_io_error(self) -> io::Error {
         match self {
-            WaitError::Cancelled => match Worker::current() {
-                Some((worker, fiber)) => {
-                    worker.refuses(fiber);
-                    fiber.cancel_error()
+            WaitError::Cancelled => match Current::get() {
+                Some(current) => {
+                    current.refuses();
+                    current.fiber.cancel_error()
                 }
                 None => unreachable!("only fibers are cancelled"),
             },
@@ -198,7 +198,7 @@ impl WaitError {
 impl Caller {
     #[inline]
     pub(super) fn current() -> Caller {
-        Caller(Worker::current())
+        Caller(Current::get())
     }
 
     /// Whether the caller is code beside a fiber, as a panic hook is, on the thread of a worker. If
@@ -210,14 +210,14 @@ impl Caller {
     /// Returns whether the caller is cancelled, so that its waits end.
     #[inline]
     pub(super) fn is_interrupted(self) -> bool {
-        self.0.is_some_and(|(worker, fiber)| worker.is_interrupted(fiber))
+        self.0.is_some_and(|current| current.is_interrupted())
     }
 
     /// Returns the tag by which dumps identify the caller.
     #[inline]
     pub(super) fn tag(self) -> FiberTag {
         match self.0 {
-            Some((_, fiber)) => fiber.tag(),
+            Some(Current { fiber, .. }) => fiber.tag(),
             None => FiberTag::THREAD,
         }
     }
@@ -233,24 +233,24 @@ impl Caller {
     /// Charges a call shaped to block: see [`fairness`](crate::runtime::worker::fairness).
     #[inline]
     pub(super) fn spend(self) {
-        if let Some((worker, fiber)) = self.0 {
-            worker.spend(fiber);
+        if let Some(current) = self.0 {
+            current.spend();
         }
     }
 
     /// Counts a call that never waits.
     #[inline]
     pub(super) fn count(self) {
-        if let Some((worker, fiber)) = self.0 {
-            worker.count(fiber);
+        if let Some(current) = self.0 {
+            current.count();
         }
     }
 
     /// Counts the end of a `try_…` call. It may yield, so no OS lock is held here (**I6**).
     #[inline]
     pub(super) fn tried(self, succeeded: bool) {
-        if let Some((worker, fiber)) = self.0 {
-            worker.tried(fiber, succeeded);
+        if let Some(current) = self.0 {
+            current.tried(succeeded);
         }
     }
 
@@ -264,9 +264,9 @@ impl Caller {
     #[inline]
     pub(super) fn suspend(self, options: &WaitOptions, subject: Target<'_>) {
         match (self.0, options.deadline) {
-            (Some((worker, fiber)), None) => worker.suspend_on(fiber, options.wait, subject),
-            (Some((worker, fiber)), until) => {
-                worker.suspend_on_until(fiber, options.wait, subject, until);
+            (Some(current), None) => current.suspend_on(options.wait, subject),
+            (Some(current), until) => {
+                current.suspend_on_until(options.wait, subject, until);
             }
             (None, None) => std::thread::park(),
             (None, Some(at)) => std::thread::park_timeout(at.saturating_duration_since(now())),

@@ -3,7 +3,7 @@
 //! that unwinds a fiber is no panic, and poisons nothing.
 
 use crate::runtime::unwinding::Unwinding;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether a fiber or thread panicked while it held the lock.
@@ -41,12 +41,12 @@ impl UnwindingAtLock {
     /// Returns the state of the caller, which has just acquired the lock.
     #[inline]
     pub(super) fn now() -> UnwindingAtLock {
-        let unwinding = match Worker::current() {
-            Some((worker, fiber)) => {
-                let unwinding = worker.surely_unwinds(fiber);
+        let unwinding = match Current::get() {
+            Some(current) => {
+                let unwinding = current.surely_unwinds();
                 if !unwinding {
                     // An earlier unwinding of the fiber was caught.
-                    fiber.set_unwinding(Unwinding::No);
+                    current.fiber.set_unwinding(Unwinding::No);
                 }
                 unwinding
             }
@@ -59,8 +59,8 @@ impl UnwindingAtLock {
 /// Returns whether the caller unwinds because of a panic, not because it is cancelled.
 #[cold]
 pub(super) fn panics() -> bool {
-    match Worker::current() {
-        Some((worker, fiber)) => worker.why_it_unwinds(fiber) == Unwinding::Panic,
+    match Current::get() {
+        Some(current) => current.why_it_unwinds() == Unwinding::Panic,
         None => std::thread::panicking(),
     }
 }

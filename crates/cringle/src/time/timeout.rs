@@ -4,7 +4,7 @@ use crate::runtime::cancelled::{Cancelled, Elapsed, Reason};
 use crate::runtime::now;
 use crate::runtime::region::Region;
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Within, Worker};
+use crate::runtime::worker::{Current, Within};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -169,14 +169,14 @@ fn within<T, E>(elapsed: Elapsed, now: Instant, f: impl FnOnce() -> Result<T, E>
 where
     E: From<io::Error>,
 {
-    let Some((worker, fiber)) = Worker::current() else { return f() };
+    let Some(current) = Current::get() else { return f() };
     let region = Region::with_deadline(elapsed);
     let result = {
         // SAFETY: I12. `within` is dropped at the end of this block. Nothing unwinds the block
         // before: `f`'s panic is caught.
-        let within = unsafe { Within::enter(worker, fiber, &region) };
+        let within = unsafe { Within::enter(current, &region) };
         let _alarm = within.expire_in_time(now);
-        unwinding::catch_on(Some((worker, fiber)), f)
+        unwinding::catch_on(Some(current), f)
     };
     match result {
         Ok(result) => result,
@@ -184,7 +184,7 @@ where
         Err(payload)
             if payload.is::<Cancelled>()
                 && region.cause().is_some()
-                && !worker.is_interrupted(fiber) =>
+                && !current.is_interrupted() =>
         {
             Err(E::from(Reason::Elapsed(elapsed).error()))
         }

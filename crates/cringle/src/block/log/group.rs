@@ -9,7 +9,7 @@ use super::format::{self, Format, MOST_FILLER_BYTES};
 use super::{FairLockGuard, Log};
 use crate::fiber;
 use crate::runtime::cancelled::Reason;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sync::shared_run::RunEnd;
 use std::error::Error;
 use std::fmt;
@@ -161,7 +161,7 @@ impl Log {
 
     /// Lets other fibers append to the group, as long as records arrive.
     fn gather(&self) -> io::Result<()> {
-        if Worker::current().is_none() {
+        if Current::get().is_none() {
             return Ok(());
         }
         let mut before = self.state().pending_bytes();

@@ -18,7 +18,7 @@ mod group;
 mod locked;
 mod recovery;
 
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Current, Worker};
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sync::shared_run::SharedRun;
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -431,10 +431,10 @@ impl Log {
 
 /// Returns the error of a caller that must not append.
 fn admit() -> io::Result<()> {
-    match Worker::current() {
-        Some((worker, fiber)) => {
-            worker.spend(fiber);
-            if worker.refuses(fiber) { Err(fiber.cancel_error()) } else { Ok(()) }
+    match Current::get() {
+        Some(current) => {
+            current.spend();
+            current.admit()
         }
         None if Worker::here().is_some() => Err(io::Error::new(
             io::ErrorKind::Deadlock,

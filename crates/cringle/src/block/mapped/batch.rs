@@ -4,8 +4,7 @@ use super::{Copied, MappedFile, copying, pause};
 use crate::block::{Batch, OpId};
 use crate::driver::Op;
 use crate::driver::completion::OpState;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::ptr::NonNull;
 
@@ -105,7 +104,7 @@ impl<'b> Batch<'b> {
 
     /// Copies the reads of mapped files whose pages are in memory, and completes them. Returns
     /// their number, with those that were copied before.
-    pub(in crate::block) fn copy_resident(&mut self, current: Option<(Here, FiberRef)>) -> usize {
+    pub(in crate::block) fn copy_resident(&mut self, current: Option<Current>) -> usize {
         if self.mapped.is_empty() {
             return 0;
         }
@@ -132,11 +131,11 @@ impl<'b> Batch<'b> {
             let file = unsafe { read.file.as_ref() };
             if looked != Some(read.file) {
                 looked = Some(read.file);
-                file.look_if_due(here.map(|(worker, _)| worker), now);
+                file.look_if_due(here.map(|current| current.worker), now);
             }
             let begin = now;
             let pause = || {
-                now = here.map_or(now, |(worker, fiber)| pause(worker, fiber, now));
+                now = here.map_or(now, |current| pause(current, now));
                 now
             };
             // SAFETY: I16. The batch borrows the buffer.
@@ -150,7 +149,7 @@ impl<'b> Batch<'b> {
         if in_doubt {
             count += self.complete_within_files();
         }
-        if let Some((worker, _)) = here {
+        if let Some(Current { worker, .. }) = here {
             (0..count).for_each(|_| worker.events().copied_mapped());
         }
         before + count

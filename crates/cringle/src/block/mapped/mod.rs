@@ -26,8 +26,7 @@ pub use unmapped::Unmapped;
 
 use crate::fiber::unblock::unblock_or_here;
 use crate::fs::File;
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::{Current, Here, Worker};
 use crate::sys::mapping::Mapping;
 use crate::sys::{self, MAX_RW_BYTES, mapped_copy};
 use residency::{Look, Residency, SLICE};
@@ -314,10 +313,10 @@ impl MappedFile {
 
     /// Copies a whole read. Returns `false` if the driver must perform it.
     #[inline]
-    fn read_resident(&self, here: Option<(Here, FiberRef)>, buf: &mut [u8], offset: u64) -> bool {
+    fn read_resident(&self, here: Option<Current>, buf: &mut [u8], offset: u64) -> bool {
         let (now, len) = (sys::coarse_ns(), buf.len().min(MAX_RW_BYTES));
-        self.look_if_due(here.map(|(worker, _)| worker), now);
-        let pause = || here.map_or(now, |(worker, fiber)| pause(worker, fiber, now));
+        self.look_if_due(here.map(|current| current.worker), now);
+        let pause = || here.map_or(now, |current| pause(current, now));
         // SAFETY: I16. The buffer is borrowed until this returns, also while the fiber yields.
         match unsafe { self.copy(buf.as_mut_ptr(), len, offset, now, pause) } {
             Copied::No => false,
@@ -329,19 +328,19 @@ impl MappedFile {
 
 /// Spends an inline call of the fiber, which may yield. Returns the time.
 #[inline]
-fn pause(worker: Here, fiber: FiberRef, now: u64) -> u64 {
-    if fiber.spend_inline() {
+fn pause(current: Current, now: u64) -> u64 {
+    if current.fiber.spend_inline() {
         return now;
     }
-    worker.refresh_budget(fiber);
+    current.refresh_budget();
     sys::coarse_ns()
 }
 
 /// Returns the worker whose fiber may copy: not one of a simulation, whose faults would not reach a
 /// copy, and no fiber that unwinds (**I8**).
-fn copying(current: Option<(Here, FiberRef)>) -> Result<Option<(Here, FiberRef)>, NoCopy> {
+fn copying(current: Option<Current>) -> Result<Option<Current>, NoCopy> {
     match current {
-        Some((worker, fiber)) if worker.is_simulated() || worker.is_unwinding(fiber) => Err(NoCopy),
+        Some(current) if current.worker.is_simulated() || current.is_unwinding() => Err(NoCopy),
         current => Ok(current),
     }
 }
@@ -353,16 +352,16 @@ struct NoCopy;
 impl FileExt for MappedFile {
     #[inline]
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let current = Worker::current();
-        if let Some((worker, fiber)) = current
-            && worker.refuses(fiber)
+        let current = Current::get();
+        if let Some(current) = current
+            && current.refuses()
         {
-            return Err(fiber.cancel_error());
+            return Err(current.fiber.cancel_error());
         }
         if let Ok(here) = copying(current)
             && self.read_resident(here, buf, offset)
         {
-            if let Some((worker, _)) = here {
+            if let Some(Current { worker, .. }) = here {
                 worker.events().copied_mapped();
             }
             return Ok(buf.len().min(MAX_RW_BYTES));
@@ -388,7 +387,7 @@ impl Drop for MappedFile {
         let inner = self.inner.take().expect("dropped once");
         inner.is_dropped.store(true, Relaxed);
         // It takes milliseconds to unmap some GiB.
-        if let Some((worker, _)) = Worker::current().filter(|_| inner.residency.is_ok()) {
+        if let Some(Current { worker, .. }) = Current::get().filter(|_| inner.residency.is_ok()) {
             let pool = &worker.shared().map_pool;
             if let Err((_, unmap)) = pool.run(Box::new(move || drop(inner))) {
                 unmap();

@@ -29,7 +29,7 @@ use crate::runtime::cancelled::Cancelled;
 use crate::runtime::foreign;
 use crate::runtime::label::Origin;
 use crate::runtime::unwinding;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys::lock::Mutex;
 use std::any::Any;
 use std::io;
@@ -144,9 +144,9 @@ impl End {
         match (first_error, self) {
             (Some(error), _) => Err(error),
             (None, End::Done) => Ok(()),
-            (None, End::Interrupted) => match Worker::current() {
-                Some((worker, fiber)) if worker.is_interrupted(fiber) => {
-                    Err(E::from(fiber.cancel_error()))
+            (None, End::Interrupted) => match Current::get() {
+                Some(current) if current.is_interrupted() => {
+                    Err(E::from(current.fiber.cancel_error()))
                 }
                 _ => unwind(),
             },
@@ -159,7 +159,7 @@ const INTERRUPTIBLE: bool = cfg!(panic = "unwind");
 
 /// Whether the calling fiber is cancelled, so that it begins no further item.
 fn is_interrupted() -> bool {
-    Worker::current().is_some_and(|(worker, fiber)| worker.is_interrupted(fiber))
+    Current::get().is_some_and(|current| current.is_interrupted())
 }
 
 /// Unwinds out of a combinator that has no result because a closure was cancelled.

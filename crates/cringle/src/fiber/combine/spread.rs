@@ -45,7 +45,7 @@ where
     W: Fn(&mut D, usize, I::Item) -> Result<(), Failed> + Sync,
 {
     assert!(limit > 0, "a limit of 0 allows no work: it must be 1 or more");
-    let (worker, _) = current_or_panic();
+    let worker = current_or_panic().worker;
     let mut items = items.fuse().enumerate();
     let crew = Crew {
         combination: Combination::new(),
@@ -158,7 +158,7 @@ where
     /// Adds up to `count` fibers to the crew.
     fn hire<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, count: usize) {
         for _ in 0..count {
-            match self.places.take(current_or_panic().0) {
+            match self.places.take(current_or_panic().worker) {
                 Some(worker) => self.start(scope, worker),
                 None => return,
             }
@@ -207,8 +207,8 @@ where
         let taken = self.wait(|| self.feed.take()).ok()??;
         if taken.calls_feeder && own_worker() == self.home as usize {
             // This call may compute for long, and the other workers run out of items.
-            let (worker, fiber) = current_or_panic();
-            worker.yield_now(fiber);
+            let current = current_or_panic();
+            current.yield_now();
         }
         if self.must_stop() {
             return None;

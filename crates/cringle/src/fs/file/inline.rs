@@ -19,8 +19,7 @@
 
 use super::File;
 use super::properties::{DIRECT, NO_INLINE_READ, NO_INLINE_WRITE, REGULAR};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::Here;
+use crate::runtime::worker::{Current, Here};
 use crate::sys;
 use std::io;
 
@@ -36,26 +35,20 @@ impl File {
     /// Whether an inline call is worth a try now. `never` is the property that rules it out, and
     /// `pays` returns whether the call is cheaper than the ring.
     #[inline]
-    fn tries_inline(
-        &self,
-        worker: Here,
-        fiber: FiberRef,
-        never: u32,
-        pays: impl Fn(Here) -> bool,
-    ) -> bool {
+    fn tries_inline(&self, current: Current, never: u32, pays: impl Fn(Here) -> bool) -> bool {
         let properties = self.properties();
-        if properties & (REGULAR | DIRECT | never) != REGULAR || !pays(worker) {
+        if properties & (REGULAR | DIRECT | never) != REGULAR || !pays(current.worker) {
             return false;
         }
-        let has_budget = match worker.is_alone() {
-            true => fiber.spend_inline(),
-            false => fiber.spend_inline_among_others(),
+        let has_budget = match current.worker.is_alone() {
+            true => current.fiber.spend_inline(),
+            false => current.fiber.spend_inline_among_others(),
         };
         if has_budget {
             return true;
         }
-        worker.refresh_budget(fiber);
-        pays(worker)
+        current.refresh_budget();
+        pays(current.worker)
     }
 
     /// Reads what the page cache holds. An error is left to the ring, which returns it too. An
@@ -63,18 +56,17 @@ impl File {
     #[inline]
     pub(super) fn read_inline(
         &self,
-        worker: Here,
-        fiber: FiberRef,
+        current: Current,
         buf: &mut [u8],
         offset: i64,
         position: Option<u64>,
     ) -> Inline {
-        let pays = |worker: Here| match offset {
-            0.. => worker.may_read_inline(),
+        let pays = |_worker: Here| match offset {
+            0.. => current.worker.may_read_inline(),
             // The faults of a simulation could not reach an inline call.
-            _ => worker.is_alone() || !worker.is_simulated(),
+            _ => current.worker.is_alone() || !current.worker.is_simulated(),
         };
-        if !self.tries_inline(worker, fiber, NO_INLINE_READ, pays) {
+        if !self.tries_inline(current, NO_INLINE_READ, pays) {
             return Inline::Rest(0);
         }
         let mut done = 0;
@@ -83,13 +75,13 @@ impl File {
             match sys::read_nowait(self.fd(), &mut buf[done..], at) {
                 // The end of the file, or an empty buffer.
                 0 => {
-                    worker.events().tried_inline(true);
+                    current.worker.events().tried_inline(true);
                     return Inline::All(done);
                 }
                 count if count > 0 => {
                     done += count as usize;
                     if position.is_some_and(|start| is_within_page(start + done as u64)) {
-                        worker.events().tried_inline(true);
+                        current.worker.events().tried_inline(true);
                         return Inline::All(done);
                     }
                 }
@@ -97,13 +89,13 @@ impl File {
                     if error == -libc::EOPNOTSUPP {
                         self.add_property(NO_INLINE_READ);
                     }
-                    worker.driver().borrow_mut().note_cache_miss();
-                    worker.events().tried_inline(false);
+                    current.worker.driver().borrow_mut().note_cache_miss();
+                    current.worker.events().tried_inline(false);
                     return Inline::Rest(done);
                 }
             }
             if done == buf.len() {
-                worker.events().tried_inline(true);
+                current.worker.events().tried_inline(true);
                 return Inline::All(done);
             }
         }
@@ -111,23 +103,17 @@ impl File {
 
     /// Writes without waiting; `None` if it was not tried, or would wait.
     #[inline]
-    pub(super) fn write_inline(
-        &self,
-        worker: Here,
-        fiber: FiberRef,
-        buf: &[u8],
-        offset: i64,
-    ) -> Option<usize> {
+    pub(super) fn write_inline(&self, current: Current, buf: &[u8], offset: i64) -> Option<usize> {
         // An empty `pwritev2` returns 0 without asking the file, which may refuse the write.
-        let pays = |worker: Here| worker.is_alone();
-        if buf.is_empty() || !self.tries_inline(worker, fiber, NO_INLINE_WRITE, pays) {
+        let pays = |_worker: Here| current.worker.is_alone();
+        if buf.is_empty() || !self.tries_inline(current, NO_INLINE_WRITE, pays) {
             return None;
         }
         let result = sys::write_nowait(self.fd(), buf, offset);
         if result == -libc::EOPNOTSUPP {
             self.add_property(NO_INLINE_WRITE);
         }
-        worker.events().tried_inline(result >= 0);
+        current.worker.events().tried_inline(result >= 0);
         (result >= 0).then_some(result as usize)
     }
 
@@ -137,11 +123,9 @@ impl File {
         buf: &mut [u8],
         position: Option<u64>,
     ) -> io::Result<Inline> {
-        let Some((worker, fiber)) = self.ring() else { return Ok(Inline::Rest(0)) };
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
-        Ok(self.read_inline(worker, fiber, buf, -1, position))
+        let Some(current) = self.ring() else { return Ok(Inline::Rest(0)) };
+        current.admit()?;
+        Ok(self.read_inline(current, buf, -1, position))
     }
 }
 

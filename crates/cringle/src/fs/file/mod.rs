@@ -259,17 +259,17 @@ impl File {
     ///
     /// A cancel does not interrupt it: the file is closed.
     pub fn close(self) -> io::Result<()> {
-        let ring = self.ring().filter(|&(worker, fiber)| !worker.refuses(fiber));
+        let ring = self.ring().filter(|current| !current.refuses());
         let fd = self.std.into_fd();
-        let Some((worker, fiber)) = ring else { return sys::close(fd) };
+        let Some(current) = ring else { return sys::close(fd) };
         // The ring would make the call on this thread.
-        if !worker.is_simulated() && sys::close_waits(fd) {
+        if !current.worker.is_simulated() && sys::close_waits(fd) {
             return unblock_or_here(|| sys::close_slowly(fd));
         }
-        match perform_to_the_end(worker, fiber, Op::Close { fd }) {
+        match perform_to_the_end(current, Op::Close { fd }) {
             // The op was cancelled before it began, so the descriptor is still open. After any
             // other error it is closed, and its number may belong to another file by now.
-            result if result == -libc::ECANCELED && fiber.is_cancelled() => sys::close(fd),
+            result if result == -libc::ECANCELED && current.fiber.is_cancelled() => sys::close(fd),
             result => sys::result_of(result).map(drop),
         }
     }

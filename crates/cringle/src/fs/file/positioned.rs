@@ -96,29 +96,26 @@ impl FileExt for File {
         if let Some(bounce) = &self.bounce {
             return bounce.read(self, buf, offset);
         }
-        let Some((worker, fiber)) = self.ring() else {
+        let Some(current) = self.ring() else {
             return sys::pread(self.fd(), buf, offset)
                 .map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
+        current.admit()?;
         if buf.is_empty() {
             // A ring would not ask the file, and one of `/proc` may refuse the offset.
             return sys::pread(self.fd(), buf, offset);
         }
         let most = buf.len().min(MAX_RW_BYTES);
-        let done =
-            match self.read_inline(worker, fiber, &mut buf[..most], offset as i64, Some(offset)) {
-                Inline::All(count) => return Ok(count),
-                Inline::Rest(done) => done,
-            };
+        let done = match self.read_inline(current, &mut buf[..most], offset as i64, Some(offset)) {
+            Inline::All(count) => return Ok(count),
+            Inline::Rest(done) => done,
+        };
         let rest = &mut buf[done..most];
         let (target, buf_start, len) = (self.target(), rest.as_mut_ptr(), rest.len() as u32);
         let from = offset + done as u64;
         let op = || Op::Read { target, buf: buf_start, len, offset: from };
-        match self.transfer(worker, fiber, op) {
+        match self.transfer(current, op) {
             Ok(count) => Ok(done + count),
             // Returns the bytes that were read; the next read returns the error.
             Err(_) if done > 0 => Ok(done),
@@ -134,15 +131,13 @@ impl FileExt for File {
         if self.writes_durably() {
             return self.write_vectored_at(&[IoSlice::new(buf)], offset);
         }
-        let Some((worker, fiber)) = self.ring().filter(|_| !self.takes_no_pwrite()) else {
+        let Some(current) = self.ring().filter(|_| !self.takes_no_pwrite()) else {
             return sys::pwrite(self.fd(), buf, offset)
                 .map_err(|e| self.explain(&[&*buf], offset, e));
         };
         self.check_offset(offset)?;
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
-        if let Some(count) = self.write_inline(worker, fiber, buf, offset as i64) {
+        current.admit()?;
+        if let Some(count) = self.write_inline(current, buf, offset as i64) {
             return Ok(count);
         }
         self.write_through(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e))

@@ -13,7 +13,7 @@ use super::reports::Reports;
 use super::sync_errors::{failed_before, failed_meanwhile};
 use crate::driver::{Op, blocking};
 use crate::runtime::cancelled::Reason;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Current, Worker};
 use crate::sync::shared_run::{RunEnd, SharedRun};
 use crate::sys;
 use std::io;
@@ -142,7 +142,7 @@ impl File {
                 reports.fail(errno);
             }
         };
-        if Worker::current().is_none() && Worker::here().is_some() {
+        if Current::get().is_none() && Worker::here().is_some() {
             // Code beside a fiber: its worker would wait for the other calls.
             return call().inspect_err(note);
         }

@@ -18,8 +18,7 @@ use crate::driver::{Op, blocking};
 use crate::fiber::op::{perform, perform_off_ring, perform_on_pool};
 use crate::fs::write_rest::{rest_of, write_rest};
 use crate::fs::{fifo, slow_device};
-use crate::runtime::fiber::FiberRef;
-use crate::runtime::worker::{Here, Worker};
+use crate::runtime::worker::Current;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
@@ -30,34 +29,28 @@ impl File {
     /// outside of a fiber; on a fiber that unwinds, for a file that waits only for storage
     /// (**I8**); or when no other fiber could run meanwhile.
     #[inline]
-    pub(in crate::fs) fn ring(&self) -> Option<(Here, FiberRef)> {
-        let (worker, fiber) = Worker::current()?;
-        if std::thread::panicking()
-            && worker.is_unwinding(fiber)
-            && self.properties() & REGULAR != 0
-        {
+    pub(in crate::fs) fn ring(&self) -> Option<Current> {
+        let current = Current::get()?;
+        if std::thread::panicking() && current.is_unwinding() && self.properties() & REGULAR != 0 {
             return None;
         }
-        if worker.is_solitary(fiber)
-            && self.properties() & SEEKABLE != 0
-            && self.spends(worker, fiber)
-        {
+        if current.is_solitary() && self.properties() & SEEKABLE != 0 && self.spends(current) {
             return None;
         }
-        Some((worker, fiber))
+        Some(current)
     }
 
     /// Spends one of a solitary fiber's plain calls. When none is left, the worker looks for
     /// completions and messages first; returns `false` if the fiber is not solitary any more.
     #[inline]
-    fn spends(&self, worker: Here, fiber: FiberRef) -> bool {
-        if !fiber.spend_inline() {
-            worker.refresh_budget(fiber);
-            if !worker.is_solitary(fiber) {
+    fn spends(&self, current: Current) -> bool {
+        if !current.fiber.spend_inline() {
+            current.refresh_budget();
+            if !current.is_solitary() {
                 return false;
             }
         }
-        worker.events().tried_inline(true);
+        current.worker.events().tried_inline(true);
         true
     }
 
@@ -80,9 +73,9 @@ impl File {
 impl File {
     /// Performs an op that std retries when a signal interrupts it.
     pub(super) fn retry(&self, op: Op) -> io::Result<usize> {
-        let (worker, fiber) = Worker::current().expect("the caller has found a fiber");
+        let current = Current::get().expect("the caller has found a fiber");
         loop {
-            match perform(worker, fiber, op) {
+            match perform(current, op) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -94,18 +87,17 @@ impl File {
     #[inline(always)]
     pub(in crate::fs) fn transfer(
         &self,
-        worker: Here,
-        fiber: FiberRef,
+        current: Current,
         op: impl Fn() -> Op,
     ) -> io::Result<usize> {
         if self.properties() & (REGULAR | OFF_RING) != REGULAR {
-            return self.transfer_irregular(worker, fiber, op());
+            return self.transfer_irregular(current, op());
         }
         if let Op::Write { len: 0, .. } = op() {
             // A ring would not ask the file, and one of `/proc` or `/sys` may refuse the write.
             return Self::transfer_on_pool(op());
         }
-        match perform(worker, fiber, op()) {
+        match perform(current, op()) {
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Self::transfer_on_pool(op()),
             result => result,
         }
@@ -113,7 +105,7 @@ impl File {
 
     #[cold]
     #[inline(never)]
-    fn transfer_irregular(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
+    fn transfer_irregular(&self, current: Current, op: Op) -> io::Result<usize> {
         // The plain call of an empty transfer does not wait, unless the file is a device that is
         // not ready. A ring would not even ask the file: it reads 0 bytes from a directory.
         let is_empty = match op {
@@ -131,26 +123,22 @@ impl File {
             // SAFETY: I1. The caller's buffers are borrowed until this returns.
             return sys::result_of(unsafe { blocking::perform(&op) });
         }
-        if self.is_off_ring() && worker.driver().borrow().is_ring() {
-            if worker.refuses(fiber) {
-                return Err(fiber.cancel_error());
-            }
+        if self.is_off_ring() && current.worker.driver().borrow().is_ring() {
+            current.admit()?;
             // SAFETY: as above.
-            return sys::result_of(unsafe { perform_off_ring(worker, op) });
+            return sys::result_of(unsafe { perform_off_ring(current.worker, op) });
         }
         if self.properties() & SLOW_DEVICE != 0 {
             // SAFETY: as above.
-            return unsafe { slow_device::perform(worker, fiber, &self.std, op) };
+            return unsafe { slow_device::perform(current, &self.std, op) };
         }
-        perform(worker, fiber, op)
+        perform(current, op)
     }
 
     /// Performs an empty `readv` or `writev`, which never waits, where a ring might.
     #[cold]
-    fn transfer_nothing(&self, worker: Here, fiber: FiberRef, op: Op) -> io::Result<usize> {
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
+    fn transfer_nothing(&self, current: Current, op: Op) -> io::Result<usize> {
+        current.admit()?;
         // SAFETY: I1. The caller's buffers are borrowed until this returns.
         sys::result_of(unsafe { blocking::perform(&op) })
     }
@@ -169,7 +157,7 @@ impl File {
 impl File {
     /// Reads through the driver on a fiber, without a try at the page cache.
     pub(in crate::fs) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let Some((worker, fiber)) = self.ring() else {
+        let Some(current) = self.ring() else {
             return match offset {
                 AT_CURSOR => sys::read(self.fd(), buf),
                 _ => sys::pread(self.fd(), buf, offset),
@@ -177,7 +165,7 @@ impl File {
         };
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
         let op = || Op::Read { target: self.target(), buf: start, len, offset };
-        self.read_or_poll_fifo(worker, fiber, op)
+        self.read_or_poll_fifo(current, op)
     }
 
     pub(in crate::fs) fn read_vectored_through(
@@ -198,7 +186,7 @@ impl File {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
         let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset, flags };
-        let Some((worker, fiber)) = self.ring() else {
+        let Some(current) = self.ring() else {
             return match (offset, flags) {
                 (AT_CURSOR, _) => sys::readv(self.fd(), bufs),
                 (_, 0) => sys::preadv(self.fd(), bufs, offset),
@@ -207,22 +195,17 @@ impl File {
             };
         };
         if bufs.iter().all(|buf| buf.is_empty()) {
-            return self.transfer_nothing(worker, fiber, op());
+            return self.transfer_nothing(current, op());
         }
-        self.read_or_poll_fifo(worker, fiber, op)
+        self.read_or_poll_fifo(current, op)
     }
 
-    fn read_or_poll_fifo(
-        &self,
-        worker: Here,
-        fiber: FiberRef,
-        op: impl Fn() -> Op,
-    ) -> io::Result<usize> {
+    fn read_or_poll_fifo(&self, current: Current, op: impl Fn() -> Op) -> io::Result<usize> {
         match self.properties() & FIFO {
-            FIFO if !worker.is_simulated() => {
-                fifo::read_until_end(fiber, self, || self.transfer(worker, fiber, &op))
+            FIFO if !current.worker.is_simulated() => {
+                fifo::read_until_end(current.fiber, self, || self.transfer(current, &op))
             }
-            _ => self.transfer(worker, fiber, op),
+            _ => self.transfer(current, op),
         }
     }
 }
@@ -235,7 +218,7 @@ impl File {
     }
 
     fn write_plainly_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        let Some((worker, fiber)) = self.ring() else {
+        let Some(current) = self.ring() else {
             return match offset {
                 AT_CURSOR => sys::write(self.fd(), buf),
                 _ => sys::pwrite(self.fd(), buf, offset),
@@ -243,7 +226,7 @@ impl File {
         };
         let write = |buf: &[u8]| {
             let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-            self.transfer(worker, fiber, || Op::Write { target: self.target(), buf, len, offset })
+            self.transfer(current, || Op::Write { target: self.target(), buf, len, offset })
         };
         let done = write(buf)?;
         if self.stopped_short(done, buf.len()) {
@@ -273,7 +256,7 @@ impl File {
             let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
             Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
         };
-        let Some((worker, fiber)) = self.ring() else {
+        let Some(current) = self.ring() else {
             return match (offset, flags) {
                 (AT_CURSOR, _) => sys::writev(self.fd(), bufs),
                 (_, 0) => sys::pwritev(self.fd(), bufs, offset),
@@ -282,9 +265,9 @@ impl File {
             };
         };
         if len == 0 {
-            return self.transfer_nothing(worker, fiber, op(bufs));
+            return self.transfer_nothing(current, op(bufs));
         }
-        let write = |bufs: &[IoSlice<'_>]| self.transfer(worker, fiber, || op(bufs));
+        let write = |bufs: &[IoSlice<'_>]| self.transfer(current, || op(bufs));
         let done = write(bufs)?;
         if self.stopped_short(done, len) {
             return write_rest(done, len, |done| write(&rest_of(bufs, done)));

@@ -13,7 +13,7 @@ use crate::runtime::identity::Meta;
 use crate::runtime::shared::{Body, Unstarted};
 use crate::runtime::spawn_place::{self, SpawnPlace};
 use crate::runtime::stack::{check_stack_bytes, default_stack_bytes};
-use crate::runtime::worker::{Worker, release_block};
+use crate::runtime::worker::{Current, release_block};
 use crate::runtime::{Threads, unwinding};
 use libc::{pthread_attr_t, pthread_t};
 use std::ffi::{c_int, c_void};
@@ -46,7 +46,7 @@ pub unsafe fn pthread_create(
     start: Start,
     argument: *mut c_void,
 ) -> c_int {
-    if on.worker().shared().threads() == Threads::Fibers {
+    if on.current.worker.shared().threads() == Threads::Fibers {
         // SAFETY: by the contract.
         if let Some(wanted) = unsafe { Attributes::read(attributes) } {
             // SAFETY: by the contract.
@@ -66,7 +66,7 @@ pub unsafe fn thrd_create(
     start: C11Start,
     argument: *mut c_void,
 ) -> c_int {
-    if on.worker().shared().threads() == Threads::System {
+    if on.current.worker.shared().threads() == Threads::System {
         // SAFETY: by the contract.
         return unsafe { next::thrd_create(thread, start, argument) };
     }
@@ -94,7 +94,7 @@ unsafe fn create(
         if check_stack_bytes(stack_bytes).is_err() {
             return AGAIN;
         }
-        let Ok(block) = call.worker().take_block() else { return AGAIN };
+        let Ok(block) = call.current.worker.take_block() else { return AGAIN };
         let handle = block.handle() as pthread_t;
         let record = registry::add(handle, wanted.is_detached);
         // SAFETY: by the contract. The thread may read it as soon as it runs.
@@ -107,13 +107,14 @@ unsafe fn create(
                 _alive: Alive::new(),
                 start,
                 argument,
-                place: spawn_place::of_caller(call.fiber()),
+                place: spawn_place::of_caller(call.current.fiber),
             }),
             stack_bytes,
             origin: 0,
             family: FamilyChoice::Reserved(Reserved::new(block, keeper)),
         };
-        match call.worker().make_thread(call.worker().shared().next_place(), unstarted) {
+        match call.current.worker.make_thread(call.current.worker.shared().next_place(), unstarted)
+        {
             Ok(()) => wait_for_start(call, &record),
             Err((unstarted, _)) => {
                 record.forget();
@@ -174,11 +175,11 @@ struct ThreadBody {
 impl Body for ThreadBody {
     fn run(self: Box<Self>) {
         let ThreadBody { thread, _alive, start, argument, place } = *self;
-        let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-        worker.enter_root(fiber);
+        let current = Current::get().expect("a fiber's body runs on a worker");
+        current.enter_root();
         let mut state = thread.lock();
         state.progress = Progress::Running;
-        state.stack = fiber.stack_area();
+        state.stack = current.fiber.stack_area();
         state.worker = crate::sys::thread_number();
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);

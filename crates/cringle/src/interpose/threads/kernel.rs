@@ -66,7 +66,9 @@ fn set_name(on: Option<OnFiber>, thread: pthread_t, text: &[u8]) -> c_int {
         if let (Some(on), true) = (on, found.is_some()) {
             // For dumps and traces.
             on.call_for_code(|call| {
-                call.worker().rename(call.fiber(), String::from_utf8_lossy(text).into());
+                call.current
+                    .worker
+                    .rename(call.current.fiber, String::from_utf8_lossy(text).into());
                 0
             });
         }
@@ -149,7 +151,7 @@ pub unsafe fn pthread_getattr_np(
     let found = registry::find(thread);
     let is_detached = found.as_ref().is_some_and(|found| found.lock().is_detached);
     let (address, bytes) = match (on, found) {
-        (Some(on), _) if thread == own() => on.fiber().stack_area(),
+        (Some(on), _) if thread == own() => on.current.fiber.stack_area(),
         (_, Some(found)) => found.lock().stack,
         // SAFETY: by the contract.
         _ => return unsafe { next::pthread_getattr_np(thread, attributes) },

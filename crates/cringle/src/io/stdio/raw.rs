@@ -12,7 +12,7 @@ use crate::fiber::op::perform;
 use crate::fs::kernel_cursor::perform_at_kernels_cursor;
 use crate::fs::slow_device;
 use crate::fs::write_rest::{rest_of, write_rest};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -43,30 +43,27 @@ impl Raw {
     unsafe fn perform(&self, op: Op) -> io::Result<usize> {
         // SAFETY: the caller's contract.
         let plain = || sys::result_of(unsafe { blocking::perform(&op) });
-        let Some((worker, fiber)) = Worker::current().filter(|_| !ENDING.load(Ordering::Relaxed))
-        else {
+        let Some(current) = Current::get().filter(|_| !ENDING.load(Ordering::Relaxed)) else {
             return plain();
         };
-        if worker.refuses(fiber) {
-            return Err(fiber.cancel_error());
-        }
+        current.admit()?;
         let flags = sys::status_flags(self.0);
         let kind = sys::file_kind_with(self.0, flags);
-        if worker.is_simulated() || flags & libc::O_NONBLOCK != 0 {
+        if current.worker.is_simulated() || flags & libc::O_NONBLOCK != 0 {
             return plain();
         }
         if kind.seekable {
-            if worker.is_unwinding(fiber) || worker.is_solitary(fiber) {
+            if current.is_unwinding() || current.is_solitary() {
                 return plain();
             }
             let waits_for = kind.waits_for();
             // SAFETY: the caller's contract.
-            return unsafe { perform_at_kernels_cursor(worker, fiber, self, waits_for, op) };
+            return unsafe { perform_at_kernels_cursor(current, self, waits_for, op) };
         }
         if matches!(op, Op::Read { .. } | Op::ReadVectored { .. }) && sys::is_terminal(self.0) {
             if let Some(timing) = sys::read_timing(self.0) {
                 // SAFETY: the caller's contract.
-                return unsafe { slow_device::read(worker, fiber, self, timing, op) };
+                return unsafe { slow_device::read(current, self, timing, op) };
             }
             // This thread makes the call: the kernel stops a background process that reads its
             // terminal, where a kernel thread of the ring would get an error.
@@ -75,9 +72,9 @@ impl Raw {
         }
         if kind.slow_device {
             // SAFETY: the caller's contract.
-            return unsafe { slow_device::perform(worker, fiber, self, op) };
+            return unsafe { slow_device::perform(current, self, op) };
         }
-        perform(worker, fiber, op)
+        perform(current, op)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::runtime::cancelled::{Cancelled, Reason};
 use crate::runtime::members::Members;
 use crate::runtime::region::Region;
 use crate::runtime::unwinding;
-use crate::runtime::worker::{Within, Worker};
+use crate::runtime::worker::{Current, Within};
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ impl StoppableCalls {
         &self,
         f: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<Option<T>> {
-        let Some((worker, fiber)) = Worker::current() else { return f().map(Some) };
-        let members = Members::new(Some(worker.address(fiber)), None);
+        let Some(current) = Current::get() else { return f().map(Some) };
+        let members = Members::new(Some(current.worker.address(current.fiber)), None);
         let Some(_listed) = Listed::enter(self, &members) else {
             return cancel::check().map(|()| None);
         };
@@ -54,11 +54,11 @@ impl StoppableCalls {
         let result = {
             // SAFETY: `region` outlives `_within`, which is dropped at the end of this block. No
             // unwind leaves the block earlier, because `catch_on` catches the panic of `f` (I12).
-            let _within = unsafe { Within::enter(worker, fiber, &region) };
-            unwinding::catch_on(Some((worker, fiber)), f)
+            let _within = unsafe { Within::enter(current, &region) };
+            unwinding::catch_on(Some(current), f)
         };
         // True if the stop has cancelled the region, and no cancel of an outer region is pending.
-        let ended = region.cause().is_some() && !worker.is_interrupted(fiber);
+        let ended = region.cause().is_some() && !current.is_interrupted();
         match result {
             Ok(Err(e)) if ended && cancel::reason(&e) == Some(Reason::Cancelled) => Ok(None),
             Ok(result) => result.map(Some),

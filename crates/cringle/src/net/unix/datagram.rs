@@ -391,20 +391,18 @@ socket.connect_addr(&other.local_addr()?)?;";
 /// Sends with a backoff: the queue of another socket may be full, and the kernel does not report
 /// when it has room.
 fn retry_when_full(ring: Ring, mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-    let Ring { worker, fiber, limit } = ring;
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
-    worker.spend(fiber);
-    let deadline = limit.and_then(|limit| worker.now().checked_add(limit));
+    let Ring { current, limit } = ring;
+    current.admit()?;
+    current.spend();
+    let deadline = limit.and_then(|limit| current.worker.now().checked_add(limit));
     let mut backoff = Backoff::default();
     loop {
         match send() {
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
-                if deadline.is_some_and(|deadline| deadline <= worker.now()) {
+                if deadline.is_some_and(|deadline| deadline <= current.worker.now()) {
                     return Err(e);
                 }
-                backoff.pause(worker, fiber)?;
+                backoff.pause(current)?;
             }
             result => return result,
         }

@@ -7,7 +7,7 @@ use crate::net::macros::{all_sockets, descriptors, std_calls, timeouts};
 use crate::net::message::messages_of_streams;
 use crate::net::socket::Socket;
 use crate::net::transfer::{peek_plain, reads_and_writes};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys::{Owned, plainly};
 use socket2::{Domain, SockAddr, Type};
 use std::io;
@@ -176,26 +176,24 @@ fn connect(
     addr: impl FnOnce() -> io::Result<Option<SockAddr>>,
     plain: impl FnOnce() -> io::Result<net::UnixStream>,
 ) -> io::Result<UnixStream> {
-    let Some((worker, fiber)) = Worker::current() else {
+    let Some(current) = Current::get() else {
         return plainly(plain).map(UnixStream::from);
     };
-    if worker.refuses(fiber) {
-        return Err(fiber.cancel_error());
-    }
-    worker.spend(fiber);
+    current.admit()?;
+    current.spend();
     // An unnamed address: std's call returns an error without waiting.
     let Some(addr) = addr()? else { return plainly(plain).map(UnixStream::from) };
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     let socket = Owned::new(socket);
-    if worker.is_simulated() {
+    if current.worker.is_simulated() {
         // The plain call takes no virtual time, so an op does.
-        crate::fiber::op::perform(worker, fiber, Op::Nop)?;
+        crate::fiber::op::perform(current, Op::Nop)?;
     }
     let mut backoff = Backoff::default();
     // `EAGAIN`: the listener's queue is full.
     while let Err(e) = plainly(|| socket.connect(&addr)) {
         match e.raw_os_error() {
-            Some(libc::EAGAIN) => backoff.pause(worker, fiber)?,
+            Some(libc::EAGAIN) => backoff.pause(current)?,
             Some(libc::EINTR) => {}
             _ => return Err(e),
         }

@@ -20,7 +20,7 @@ mod turn;
 pub(super) use signal_stack::SignalStack;
 
 use super::diagnostics::note_crash;
-use super::worker::Worker;
+use super::worker::{Current, Worker};
 use crate::sys::lock::OnceLock;
 use crate::sys::signal_chain::{self, Fate, SignalChain, is_fault};
 use std::ffi::{c_int, c_void};
@@ -158,7 +158,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         let (cause, registers) = (Cause::of(signal, info), Registers::of(&*context.cast()));
         Received { signal, cause, registers }
     };
-    if let (Cause::Access(address), Some((_, fiber))) = (received.cause, Worker::current())
+    if let (Cause::Access(address), Some(Current { fiber, .. })) = (received.cause, Current::get())
         && fiber.stack().guard_contains(address)
         && fiber.stack().is_used_up_at(received.registers.stack_pointer)
     {

@@ -5,7 +5,7 @@ use crate::runtime::foreign;
 use crate::runtime::identity::Meta;
 use crate::runtime::label::Origin;
 use crate::runtime::unwinding;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::ptr::NonNull;
 
 /// Runs `f` on a fiber that has no handle and belongs to no scope.
@@ -14,10 +14,10 @@ pub(crate) fn run_root_body(
     origin: Origin,
     f: &mut dyn FnMut(),
 ) -> std::thread::Result<()> {
-    let (worker, fiber) = Worker::current().expect("called on a fiber");
-    worker.enter_root(fiber);
+    let current = Current::get().expect("called on a fiber");
+    current.enter_root();
     #[cfg(feature = "tracing")]
-    worker.enter_outer_spans();
+    current.worker.enter_outer_spans();
     run_body(&Meta::new(Some(name.into()), origin), f)
 }
 
@@ -39,20 +39,20 @@ pub(crate) fn run_body(meta: &Meta, f: &mut dyn FnMut()) -> std::thread::Result<
 /// drops the locals that `f` made.
 #[inline]
 pub(crate) fn with_identity(meta: &Meta, f: &mut dyn FnMut()) {
-    let (worker, fiber) = Worker::current().expect("a fiber's body runs on a worker");
-    worker.events().named(fiber, meta);
+    let current = Current::get().expect("a fiber's body runs on a worker");
+    current.worker.events().named(current.fiber, meta);
     // SAFETY: I2. The caller's frame holds `meta`, and it is cleared below; callers let nothing
     // unwind out of `f`.
-    unsafe { fiber.set_meta(Some(NonNull::from(meta))) };
+    unsafe { current.fiber.set_meta(Some(NonNull::from(meta))) };
     #[cfg(all(feature = "detect", not(feature = "tracing")))]
-    worker.note_span(fiber);
+    current.note_span();
     f();
-    destroy_locals(fiber);
+    destroy_locals(current.fiber);
     #[cfg(feature = "tracing")]
-    worker.leave_forgotten_spans(fiber);
-    worker.end_thread_locals(fiber);
+    current.leave_forgotten_spans();
+    current.end_thread_locals();
     // SAFETY: the contract asks nothing of a call that clears.
-    unsafe { fiber.set_meta(None) };
+    unsafe { current.fiber.set_meta(None) };
 }
 
 /// Drops the fiber's locals, the last one made first, and those that destructors make. Keys stay

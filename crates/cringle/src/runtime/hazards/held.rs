@@ -10,7 +10,7 @@ use crate::runtime::fiber::{FiberRef, RunState};
 use crate::runtime::label::Origin;
 use crate::runtime::thread_locals::ThreadLocals;
 use crate::runtime::wait_target::FiberTag;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Current, Worker};
 use crate::sys;
 use std::cell::RefCell;
 
@@ -148,7 +148,7 @@ impl Drop for Record {
 }
 
 fn enter(kind: Kind, object: usize, place: Origin) -> u64 {
-    let Some((_, fiber)) = Worker::current() else { return 0 };
+    let Some(Current { fiber, .. }) = Current::get() else { return 0 };
     let entered = with_held(|held| held.add(kind, object, place, fiber.tag()));
     let number = entered.unwrap_or(0);
     if number != 0 {
@@ -179,14 +179,14 @@ fn for_each(f: impl FnMut(&mut Entry)) {
     with_held(|held| held.entries.iter_mut().for_each(f));
 }
 
-impl Worker {
+impl Current {
     /// Reports the guards that the running fiber holds, which is about to be suspended.
     #[cold]
     #[inline(never)]
-    pub(in crate::runtime) fn report_held_guards(&self, fiber: FiberRef) {
-        let tag = fiber.tag();
+    pub(in crate::runtime) fn report_held_guards(self) {
+        let tag = self.fiber.tag();
         // No other fiber can reach a cell of this one's.
-        let is_alone = self.is_alone_in_family(fiber);
+        let is_alone = self.is_alone_in_family();
         let (mut holds, mut new) = (false, Vec::new());
         for_each(|entry| {
             holds |= entry.fiber == tag;
@@ -200,21 +200,37 @@ impl Worker {
             entry.is_reported = true;
             new.push((entry.kind, entry.place));
         });
-        fiber.set_holds_guards(holds);
+        self.fiber.set_holds_guards(holds);
         for (kind, taken) in new {
             if is_first(kind.key(), Site::of(taken)) {
                 report(format_args!(
                     "{} holds {} at {taken}, while it {}; another fiber of worker {} {}",
-                    fiber.origins().in_full(),
+                    self.fiber.origins().in_full(),
                     kind.taken(),
-                    self.describe_own_wait(fiber),
-                    self.index(),
+                    self.describe_own_wait(),
+                    self.worker.index(),
                     kind.advice(),
                 ));
             }
         }
     }
 
+    /// Whether no other fiber has the thread-locals of this one, and thus what is not `Send`, or
+    /// none of those runs while this one waits.
+    pub(super) fn is_alone_in_family(self) -> bool {
+        let family = self.fiber.family();
+        let is_alone = family.members() == 1 || family.holder() == Some(self.fiber);
+        is_alone && self.worker.thread_locals() == ThreadLocals::Private
+    }
+
+    /// The same for the running fiber, which is about to be suspended.
+    pub(super) fn describe_own_wait(self) -> String {
+        let has_room = self.fiber.has_room(place::STACK_BYTES);
+        with_place(self.fiber, if has_room { place::of_caller() } else { None })
+    }
+}
+
+impl Worker {
     /// Describes who holds a cell that the running fiber cannot borrow. `None` if no fiber of its
     /// family does.
     #[cold]
@@ -237,14 +253,6 @@ impl Worker {
         (!found.is_empty()).then(|| found.join("; and "))
     }
 
-    /// Whether no other fiber has the thread-locals of this one, and thus what is not `Send`, or
-    /// none of those runs while this one waits.
-    pub(super) fn is_alone_in_family(&self, fiber: FiberRef) -> bool {
-        let family = fiber.family();
-        let is_alone = family.members() == 1 || family.holder() == Some(fiber);
-        is_alone && self.thread_locals() == ThreadLocals::Private
-    }
-
     /// The fiber of this worker that has this number.
     pub(super) fn fiber_of(&self, tag: FiberTag) -> Option<FiberRef> {
         self.fibers().into_iter().find(|fiber| fiber.tag() == tag)
@@ -260,12 +268,6 @@ impl Worker {
             Worker::identity().is_some_and(|running| running.has_room(place::STACK_BYTES));
         let backtrace = if has_room { self.backtrace_of(fiber) } else { None };
         with_place(fiber, backtrace.and_then(|backtrace| place::first(&backtrace)))
-    }
-
-    /// The same for the running fiber, which is about to be suspended.
-    pub(super) fn describe_own_wait(&self, fiber: FiberRef) -> String {
-        let has_room = fiber.has_room(place::STACK_BYTES);
-        with_place(fiber, if has_room { place::of_caller() } else { None })
     }
 }
 

@@ -9,9 +9,8 @@
 //! made beside a fiber or in libc. So a mutex counts as entered twice only if libc says so.
 
 use super::{Site, is_first, place, report};
-use crate::runtime::fiber::FiberRef;
 use crate::runtime::wait_target::FiberTag;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::cell::RefCell;
 
@@ -34,10 +33,10 @@ fn with_held<R>(f: impl FnOnce(&mut Vec<Held>) -> R) -> Option<R> {
 }
 
 /// The running fiber has locked a mutex, which its owner has now locked so often.
-pub(crate) fn entered(worker: &Worker, fiber: FiberRef, mutex: usize, count: u32) {
+pub(crate) fn entered(current: Current, mutex: usize, count: u32) {
     let errno = sys::errno();
     let other = with_held(|held| {
-        let tag = fiber.tag();
+        let tag = current.fiber.tag();
         if let Some(known) = held.iter_mut().rev().find(|known| known.mutex == mutex) {
             if count == known.depth + 1 {
                 known.depth = count;
@@ -51,18 +50,18 @@ pub(crate) fn entered(worker: &Worker, fiber: FiberRef, mutex: usize, count: u32
         None
     });
     if let Some(holder) = other.flatten() {
-        report_second(worker, fiber, holder, mutex, "enters a recursive mutex");
+        report_second(current, holder, mutex, "enters a recursive mutex");
     }
     sys::set_errno(errno);
 }
 
 /// libc refuses the running fiber a mutex, because the fiber is its owner.
-pub(crate) fn refused(worker: &Worker, fiber: FiberRef, mutex: usize) {
+pub(crate) fn refused(current: Current, mutex: usize) {
     let holder =
         with_held(|held| held.iter().find(|known| known.mutex == mutex).map(|known| known.fiber));
-    if let Some(holder) = holder.flatten().filter(|holder| *holder != fiber.tag()) {
+    if let Some(holder) = holder.flatten().filter(|holder| *holder != current.fiber.tag()) {
         let errno = sys::errno();
-        report_second(worker, fiber, holder, mutex, "is refused an error-checking mutex (EDEADLK)");
+        report_second(current, holder, mutex, "is refused an error-checking mutex (EDEADLK)");
         sys::set_errno(errno);
     }
 }
@@ -80,27 +79,21 @@ pub(crate) fn left(mutex: usize) {
 }
 
 #[cold]
-fn report_second(
-    worker: &Worker,
-    fiber: FiberRef,
-    holder: FiberTag,
-    mutex: usize,
-    does: &'static str,
-) {
+fn report_second(current: Current, holder: FiberTag, mutex: usize, does: &'static str) {
     // A fiber that has ended without an unlock suspends nothing.
-    let Some(holder) = worker.fiber_of(holder) else { return };
+    let Some(holder) = current.worker.fiber_of(holder) else { return };
     if is_first(does, Site::Number(mutex)) {
-        let has_room = fiber.has_room(place::STACK_BYTES);
+        let has_room = current.fiber.has_room(place::STACK_BYTES);
         let place = if has_room { place::of_caller() } else { None };
         report(format_args!(
             "{} {does} (at {mutex:#x}){}{} that {} holds, which {}: for libc the fibers of one \
              `spawn_local` tree are one thread; unlock before the wait, or start the fiber by \
              `fiber::spawn`",
-            fiber.origins().in_full(),
+            current.fiber.origins().in_full(),
             if place.is_some() { " at " } else { "" },
             place.unwrap_or_default(),
             holder.origins().in_full(),
-            worker.describe_wait(holder),
+            current.worker.describe_wait(holder),
         ));
     }
 }

@@ -5,10 +5,9 @@
 //! so relaxed accesses are enough.
 
 use super::{Site, is_active, is_first, report};
-use crate::runtime::fiber::FiberRef;
 use crate::runtime::label::Origin;
 use crate::runtime::wait_target::FiberTag;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::panic::Location;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -79,12 +78,12 @@ impl Owner {
     pub(crate) fn set(&self, place: Origin) {
         if is_active()
             && let Some(fields) = self.fields()
-            && let Some((worker, fiber)) = Worker::current()
+            && let Some(current) = Current::get()
         {
-            fields.fiber.store(fiber.tag().number(), Ordering::Relaxed);
+            fields.fiber.store(current.fiber.tag().number(), Ordering::Relaxed);
             fields.place.store(std::ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
-            fields.family.store(address_of(&*fiber.family()), Ordering::Relaxed);
-            fields.worker.store(address_of(&*worker), Ordering::Relaxed);
+            fields.family.store(address_of(&*current.fiber.family()), Ordering::Relaxed);
+            fields.worker.store(address_of(&*current.worker), Ordering::Relaxed);
         }
     }
 
@@ -99,15 +98,16 @@ impl Owner {
         }
     }
 
-    fn holder(&self, worker: &Worker, fiber: FiberRef) -> Option<Holder> {
+    fn holder(&self, current: Current) -> Option<Holder> {
         let fields = self.fields()?;
         // SAFETY: I2. The pointer is null, or comes from a `&'static`, which lives for ever.
         let taken = unsafe { fields.place.load(Ordering::Relaxed).as_ref() };
         Some(Holder {
             fiber: FiberTag::of_number(fields.fiber.load(Ordering::Relaxed)),
             taken,
-            is_of_family: fields.family.load(Ordering::Relaxed) == address_of(&*fiber.family()),
-            is_of_worker: fields.worker.load(Ordering::Relaxed) == address_of(worker),
+            is_of_family: fields.family.load(Ordering::Relaxed)
+                == address_of(&*current.fiber.family()),
+            is_of_worker: fields.worker.load(Ordering::Relaxed) == address_of(&*current.worker),
         })
     }
 
@@ -115,20 +115,21 @@ impl Owner {
     /// that the worker cannot run meanwhile could release the lock. `place` is where it locks.
     #[cold]
     pub(crate) fn report_deadlock(&self, place: Origin) {
-        let Some((worker, fiber)) = Worker::current() else { return };
-        let Some(holder) = self.holder(&worker, fiber) else { return };
-        let runs_others = sys::is_interposed() || worker.moves_fibers();
+        let Some(current) = Current::get() else { return };
+        let Some(holder) = self.holder(current) else { return };
+        let runs_others = sys::is_interposed() || current.worker.moves_fibers();
         if !(holder.is_of_family || holder.is_of_worker && !runs_others) {
             return;
         }
         let Some(taken) = holder.taken else { return };
         if is_first("deadlock", Site::of(taken)) {
-            let who = fiber.origins().in_full();
-            let holds = match worker.fiber_of(holder.fiber) {
+            let who = current.fiber.origins().in_full();
+            let holds = match current.worker.fiber_of(holder.fiber) {
                 None => format!("a fiber that has ended took at {taken}"),
-                Some(holder) if holder == fiber => format!("it holds itself since {taken}"),
+                Some(holder) if holder == current.fiber => format!("it holds itself since {taken}"),
                 Some(holder) => {
-                    let (who, wait) = (holder.origins().in_full(), worker.describe_wait(holder));
+                    let (who, wait) =
+                        (holder.origins().in_full(), current.worker.describe_wait(holder));
                     format!("{who} took at {taken}; that fiber {wait}")
                 }
             };
@@ -136,7 +137,7 @@ impl Owner {
             let hangs = if sys::is_interposed() {
                 "waits for ever".to_owned()
             } else {
-                format!("blocks worker {} for ever", worker.index())
+                format!("blocks worker {} for ever", current.worker.index())
             };
             report(format_args!(
                 "{who} {hangs} at {place}: it waits for the lock of a \

@@ -7,7 +7,7 @@
 use super::{Site, is_active, is_first, report};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Current, Worker};
 use std::cell::RefCell;
 use tracing_core::metadata::LevelFilter;
 use tracing_core::{Metadata, dispatcher};
@@ -49,30 +49,30 @@ fn with_known<R>(f: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
     result.ok().flatten()
 }
 
-impl Worker {
+impl Current {
     /// Notes the span in which the running fiber begins, or continues.
     #[inline(always)]
-    pub(in crate::runtime) fn note_span(&self, fiber: FiberRef) {
+    pub(in crate::runtime) fn note_span(self) {
         if may_exist() {
-            note(fiber);
+            note(self.fiber);
         }
     }
 
     /// Reports the span that the running fiber, which is about to be suspended, has entered.
     #[inline(always)]
-    pub(in crate::runtime) fn report_entered_span(&self, fiber: FiberRef) {
+    pub(in crate::runtime) fn report_entered_span(self) {
         if may_exist()
             && let Some((id, span)) = current()
-            && fiber.resumed_in() != Some(id)
+            && self.fiber.resumed_in() != Some(id)
         {
-            self.report_span(fiber, id, span);
+            self.report_span(id, span);
         }
     }
 
     #[cold]
-    fn report_span(&self, fiber: FiberRef, id: u64, span: &'static Metadata<'static>) {
+    fn report_span(self, id: u64, span: &'static Metadata<'static>) {
         let is_known = with_known(|known| known.contains(&id)).unwrap_or(true);
-        if is_known || self.is_alone_in_family(fiber) {
+        if is_known || self.is_alone_in_family() {
             return;
         }
         if is_first("span", Site::Number(std::ptr::from_ref(span).addr())) {
@@ -81,10 +81,10 @@ impl Worker {
                 "{} stays in the span `{}` of `tracing`, of {file}:{line}, while it {}; other \
                  fibers of worker {} seem to be in that span, too; leave it before the wait, or \
                  enable the feature `tracing` of the crate `cringle`",
-                fiber.origins().in_full(),
+                self.fiber.origins().in_full(),
                 span.name(),
-                self.describe_own_wait(fiber),
-                self.index(),
+                self.describe_own_wait(),
+                self.worker.index(),
             ));
         }
     }

@@ -5,7 +5,7 @@
 //! started it belongs to its worker, or to the one that it [moves](super::moving) to (**I3**).
 
 use super::postponed::Postponed;
-use super::{Here, Worker};
+use super::{Current, Here, Worker};
 use crate::runtime::family::{FamilyChoice, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::shared::{Mail, Unstarted};
@@ -290,10 +290,10 @@ impl Worker {
                 // A fiber begins where it was started.
                 worker.as_ref().enter_family(family);
                 body();
-                let worker = own_worker();
+                let current = Current { worker: own_worker(), fiber };
                 #[cfg(feature = "tracing")]
-                worker.leave_forgotten_spans(fiber);
-                worker.leave_family(fiber);
+                current.leave_forgotten_spans();
+                current.leave_family();
             })
         };
         fiber.occupy(coroutine, bounds, family);
@@ -309,7 +309,7 @@ impl Worker {
         self.events.ended(fiber);
         // The rest is the worker's: an allocator, whose locks a program may interpose, must not
         // find the fiber (I14).
-        self.current.set(None);
+        self.foreground.set(None);
         self.bury_family(fiber);
         fiber.vacate();
         if let Some(stack) = self.send_home(fiber, stack) {

@@ -5,7 +5,7 @@
 //! their last completion (**I1**). From a region the cancel spreads to the fibers of the scopes
 //! within it.
 
-use super::{Here, Worker};
+use super::{Current, Worker};
 use crate::runtime::cancelled::{self, Reason};
 use crate::runtime::fiber::{FiberId, FiberRef, RunState};
 use crate::runtime::members::{Address, MemberSlot, Members};
@@ -14,6 +14,7 @@ use crate::runtime::shared::Mail;
 use crate::trace::Cause;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl CancelQueue {
 }
 
 // The calls of a cancelled fiber.
-impl Here {
+impl Current {
     /// Whether the next call of this fiber, one shaped to block, is refused because the fiber is
     /// cancelled.
     ///
@@ -58,29 +59,84 @@ impl Here {
     /// beside a loop which ignores its errors. After [`MAX_REFUSALS`] the fiber is unwound, so that
     /// such a loop ends.
     #[inline]
-    pub(crate) fn refuses(self, fiber: FiberRef) -> bool {
-        fiber.is_cancelled() && self.refuses_cancelled(fiber, true)
+    pub(crate) fn refuses(self) -> bool {
+        self.fiber.is_cancelled() && self.refuses_cancelled(true)
     }
 
     /// [`refuses`](Self::refuses) for a call that never suspends.
     #[inline]
-    pub(crate) fn refuses_at_once(self, fiber: FiberRef) -> bool {
-        fiber.is_cancelled() && self.refuses_cancelled(fiber, false)
+    pub(crate) fn refuses_at_once(self) -> bool {
+        self.fiber.is_cancelled() && self.refuses_cancelled(false)
+    }
+
+    /// Refuses the call if the fiber is cancelled: see [`refuses`](Self::refuses).
+    #[inline]
+    pub(crate) fn admit(self) -> io::Result<()> {
+        if self.refuses() { Err(self.fiber.cancel_error()) } else { Ok(()) }
     }
 
     #[cold]
-    fn refuses_cancelled(self, fiber: FiberRef, spends: bool) -> bool {
-        if self.surely_unwinds(fiber) {
+    fn refuses_cancelled(self, spends: bool) -> bool {
+        if self.surely_unwinds() {
             return false;
         }
         if spends {
-            self.spend(fiber);
+            self.spend();
         }
         // C code cannot be unwound (I12): the next call of the library outside of it is.
-        if fiber.count_refusal() > MAX_REFUSALS && !fiber.is_in_libc_call() {
+        if self.fiber.count_refusal() > MAX_REFUSALS && !self.fiber.is_in_libc_call() {
             cancelled::unwind_at_once();
         }
         true
+    }
+
+    /// Whether a wait of this fiber ends because the fiber is cancelled. Counts nothing.
+    #[inline]
+    pub(crate) fn is_interrupted(self) -> bool {
+        self.fiber.is_cancelled() && !self.surely_unwinds()
+    }
+
+    /// Unwinds the fiber if it is cancelled. For waits whose signature has no error. Where panics
+    /// abort it does nothing.
+    #[inline]
+    pub(crate) fn interrupt_if_cancelled(self) {
+        if self.is_interrupted() {
+            cancelled::unwind();
+        }
+    }
+
+    /// Whether a wait of this fiber for a fiber of its own scope ends because of a cancel from
+    /// outside that scope. A cancel of the scope itself has cancelled the other fiber too, whose
+    /// end the caller waits for.
+    pub(crate) fn is_interrupted_beyond(self, scope: &Arc<Members>) -> bool {
+        self.is_interrupted() && self.fiber.regions().cause_but_for(Some(scope)).is_some()
+    }
+}
+
+// Beginning.
+impl Current {
+    /// Marks the calling fiber, which begins, as one that belongs to no scope.
+    pub(crate) fn enter_root(self) {
+        self.fiber.set_root();
+        if self.worker.shared.is_cancelled() {
+            self.fiber.regions().cancel(self.fiber.regions().body(), Reason::Cancelled);
+            self.fiber.update_cancelled();
+        }
+    }
+
+    /// Enters the calling fiber, which begins, into a scope.
+    pub(crate) fn enter_scope(self, members: &Members, daemon: bool) -> MemberSlot {
+        if !members.home().is_some_and(|home| self.worker.shared.has(home)) {
+            // The scope was opened outside of this runtime, whose end cancels none of its owners.
+            self.enter_root();
+        }
+        self.fiber.set_scope(members.origin());
+        let (slot, cause) = members.enter(self.worker.address(self.fiber), daemon);
+        if let Some(reason) = cause {
+            self.fiber.regions().cancel(self.fiber.regions().body(), reason);
+            self.fiber.update_cancelled();
+        }
+        slot
     }
 }
 
@@ -95,41 +151,9 @@ impl Worker {
             self.read_mail();
         }
     }
-
-    /// Whether a wait of this fiber ends because the fiber is cancelled. Counts nothing.
-    #[inline]
-    pub(crate) fn is_interrupted(&self, fiber: FiberRef) -> bool {
-        fiber.is_cancelled() && !self.surely_unwinds(fiber)
-    }
-
-    /// Unwinds the fiber if it is cancelled. For waits whose signature has no error. Where panics
-    /// abort it does nothing.
-    #[inline]
-    pub(crate) fn interrupt_if_cancelled(&self, fiber: FiberRef) {
-        if self.is_interrupted(fiber) {
-            cancelled::unwind();
-        }
-    }
-
-    /// Whether a wait of this fiber for a fiber of its own scope ends because of a cancel from
-    /// outside that scope. A cancel of the scope itself has cancelled the other fiber too, whose
-    /// end the caller waits for.
-    pub(crate) fn is_interrupted_beyond(&self, fiber: FiberRef, scope: &Arc<Members>) -> bool {
-        self.is_interrupted(fiber) && fiber.regions().cause_but_for(Some(scope)).is_some()
-    }
 }
 
-// Beginning.
 impl Worker {
-    /// Marks the calling fiber, which begins, as one that belongs to no scope.
-    pub(crate) fn enter_root(&self, fiber: FiberRef) {
-        fiber.set_root();
-        if self.shared.is_cancelled() {
-            fiber.regions().cancel(fiber.regions().body(), Reason::Cancelled);
-            fiber.update_cancelled();
-        }
-    }
-
     /// Cancels a fiber that belongs to no scope, and that moved while all such were cancelled.
     pub(super) fn cancel_late_root(&self, fiber: FiberRef) {
         if self.shared.is_cancelled() {
@@ -138,26 +162,6 @@ impl Worker {
                 self.watch_at_end(fiber);
             }
         }
-    }
-
-    /// Enters the calling fiber, which begins, into a scope.
-    pub(crate) fn enter_scope(
-        &self,
-        fiber: FiberRef,
-        members: &Members,
-        daemon: bool,
-    ) -> MemberSlot {
-        if !members.home().is_some_and(|home| self.shared.has(home)) {
-            // The scope was opened outside of this runtime, whose end cancels none of its owners.
-            self.enter_root(fiber);
-        }
-        fiber.set_scope(members.origin());
-        let (slot, cause) = members.enter(self.address(fiber), daemon);
-        if let Some(reason) = cause {
-            fiber.regions().cancel(fiber.regions().body(), reason);
-            fiber.update_cancelled();
-        }
-        slot
     }
 
     pub(crate) fn address(&self, fiber: FiberRef) -> Address {

@@ -1,83 +1,83 @@
-//! Whose code the worker's thread runs now.
+//! The calling fiber and its worker, with which every call of the library starts.
 
-use crate::runtime::fiber::{FiberRef, Running};
+use super::Worker;
+use crate::runtime::fiber::FiberRef;
+use crate::runtime::waker::Waker;
 use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
-/// The fiber that the worker runs, and the fiber that foreign code is called beside.
-#[derive(Default)]
-pub(super) struct Current {
-    running: Running,
-    beside: Cell<Option<FiberRef>>,
-    /// A suspended fiber is resumed to answer a question about itself.
-    is_probing: Cell<bool>,
+thread_local! {
+    pub(super) static WORKER: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
 }
 
-/// The state before [`Current::step_aside`].
+/// The worker of the calling thread, for code on one of its fibers. It may be kept over a
+/// suspension, after which it is the worker that has resumed the fiber: it looks the worker up at
+/// each use (**I14**). So whatever suspends its caller is a method of this type, and takes no
+/// borrow of a worker along.
 #[derive(Clone, Copy)]
-pub(crate) struct Before {
-    running: Option<FiberRef>,
-    beside: Option<FiberRef>,
+pub(crate) struct Here(PhantomData<*const Worker>);
+
+impl std::ops::Deref for Here {
+    type Target = Worker;
+
+    #[inline(always)]
+    fn deref(&self) -> &Worker {
+        let worker = WORKER.get();
+        debug_assert!(worker.is_some(), "a thread that was a worker's leaves it for good");
+        // SAFETY: I2, I3. `Worker::here` has found a worker on this thread, where this value stays;
+        // its fibers find one whenever they run. The worker outlives its fibers.
+        unsafe { worker.unwrap_unchecked().as_ref() }
+    }
+}
+
+// The calling thread's worker.
+impl Worker {
+    /// The worker of this thread, if it is one.
+    #[inline]
+    pub(crate) fn here() -> Option<Here> {
+        WORKER.get().map(|_| Here(PhantomData))
+    }
+
+    /// The fiber whose name and locals the calling code has: the running one, or the one that
+    /// foreign code is called [beside](crate::runtime::foreign::call_beside).
+    #[inline]
+    pub(crate) fn identity() -> Option<FiberRef> {
+        Worker::here()?.foreground.identity()
+    }
+
+    pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+        let here = Worker::here();
+        f(here.as_deref())
+    }
+
+    /// Ends the worker of this thread for good, because the process exits: all calls become plain
+    /// ones, and no fiber runs again.
+    pub(crate) fn leave_thread() {
+        Worker::leave_block();
+    }
+}
+
+/// The calling fiber, and its worker. Looked up once and passed down: what suspends its caller, or
+/// refuses a cancelled one, is a method of this type.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    pub(crate) worker: Here,
+    pub(crate) fiber: FiberRef,
 }
 
 impl Current {
-    /// The offset of the running fiber, for debuggers.
-    pub(super) const RUNNING: usize = std::mem::offset_of!(Current, running);
-
-    /// For the watchdog and the dump, by way of the worker's roster.
-    pub(super) fn running(&self) -> &Running {
-        &self.running
-    }
-
-    /// The fiber that runs now. `None` while the worker itself runs, and while foreign code is
-    /// called beside a fiber.
-    #[inline(always)]
-    pub(super) fn get(&self) -> Option<FiberRef> {
-        self.running.get()
-    }
-
-    #[inline(always)]
-    pub(super) fn set(&self, fiber: Option<FiberRef>) {
-        self.running.set(fiber);
-    }
-
-    /// The fiber whose name and locals the calling code has.
+    /// `None` outside of a fiber, where calls are the plain blocking ones.
     #[inline]
-    pub(super) fn identity(&self) -> Option<FiberRef> {
-        self.running.get().or_else(|| self.beside.get())
+    pub(crate) fn get() -> Option<Current> {
+        let worker = Worker::here()?;
+        Some(Current { worker, fiber: worker.foreground.get()? })
     }
 
-    /// Makes the caller's code run beside the current fiber: the fiber cannot be suspended, and
-    /// calls are plain ones. [`step_back`](Self::step_back) ends it.
-    pub(super) fn step_aside(&self) -> Before {
-        let before = Before { running: self.running.get(), beside: self.beside.get() };
-        self.running.set(None);
-        self.beside.set(before.running.or(before.beside));
-        before
-    }
-
-    pub(super) fn step_back(&self, before: Before) {
-        self.running.set(before.running);
-        self.beside.set(before.beside);
-    }
-
-    /// Resumes a suspended fiber to answer on its own stack. `None` if it cannot.
-    pub(super) fn probe<R>(
-        &self,
-        fiber: FiberRef,
-        ask: impl FnOnce(FiberRef) -> Option<R>,
-    ) -> Option<R> {
-        // Within a backtrace the program's allocator may get here. The fiber beneath is not known
-        // then.
-        if self.is_probing.replace(true) {
-            return None;
-        }
-        // Code that is called meanwhile is called by that fiber.
-        let running = self.running.get();
-        debug_assert_ne!(running, Some(fiber), "I3: only a suspended fiber is resumed");
-        self.running.set(Some(fiber));
-        let answer = ask(fiber);
-        self.running.set(running);
-        self.is_probing.set(false);
-        answer
+    /// Returns a handle that ends a wait of this fiber from anywhere. It is fastest while the fiber
+    /// is on this worker, as in the wait that begins next.
+    pub(crate) fn waker(self) -> Waker {
+        Waker::Fiber { home: Arc::clone(self.worker.mailbox()), id: self.fiber.id() }
     }
 }

@@ -17,7 +17,7 @@
 //! Refused: waits that block the worker, as the waits of a hook do. The `Debug` of an error that
 //! takes a lock would hang whenever a fiber of the same worker holds that lock.
 
-use super::Worker;
+use super::{Current, Worker};
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::thread_locals::ThreadLocals;
 use crate::sys;
@@ -26,29 +26,32 @@ use std::time::Duration;
 /// How long ready fibers are held back. A fiber that sleeps holds them back for all of its sleep.
 const HOLD: Duration = Duration::from_secs(1);
 
-impl Worker {
+impl Current {
     /// Holds the others back while the calling fiber is suspended, which it is next. In a
     /// simulation it does nothing: virtual time stands still while a fiber is ready.
     #[cold]
-    pub(super) fn hold_others_back(&self, fiber: FiberRef) {
-        let shares = self.thread_locals() == ThreadLocals::Shared || fiber.family().members() > 1;
-        if shares && !self.is_simulated() {
-            self.schedule.set_alone(Some(fiber));
+    pub(super) fn hold_others_back(self) {
+        let shares = self.worker.thread_locals() == ThreadLocals::Shared
+            || self.fiber.family().members() > 1;
+        if shares && !self.worker.is_simulated() {
+            self.worker.schedule.set_alone(Some(self.fiber));
         }
     }
+}
 
+impl Worker {
     /// Runs the one fiber until it waits elsewhere, or the others have been held back for long.
     /// `rest` are the fibers that are left of this turn. Returns them with the ready ones behind.
     #[cold]
     pub(super) fn run_alone(&self, rest: Option<FiberRef>) -> Option<FiberRef> {
-        self.current.set(None);
+        self.foreground.set(None);
         // The one fiber may wait for one of those that were offered.
         self.take_back_all();
         self.schedule.ready().put_back(rest);
         self.schedule.set_more_in_turn(false);
         let mut held_since = None;
         while let Some(fiber) = self.schedule.alone() {
-            self.current.set(None);
+            self.foreground.set(None);
             if fiber.state() == RunState::Runnable {
                 self.schedule.ready().remove(fiber);
                 self.schedule.set_alone(None);

@@ -19,76 +19,77 @@
 //! that unwinds yields too: its destructor may poll for the work of another fiber of the worker
 //! (**I8**).
 
-use super::{Here, Worker};
-use crate::runtime::fiber::{FiberRef, RunState};
+use super::Current;
+use crate::runtime::fiber::RunState;
 use crate::runtime::stack;
 
-impl Here {
+impl Current {
     /// Spends from the budget, at the begin of a call shaped to block. May yield.
     #[inline(always)]
-    pub(crate) fn spend(self, fiber: FiberRef) {
-        if !fiber.budget().spend() {
-            self.let_others_run(fiber);
+    pub(crate) fn spend(self) {
+        if !self.fiber.budget().spend() {
+            self.let_others_run();
         }
     }
 
     /// Counts a call that never waits.
     #[inline(always)]
-    pub(crate) fn count(self, fiber: FiberRef) {
-        fiber.budget().spend();
+    pub(crate) fn count(self) {
+        self.fiber.budget().spend();
     }
 
     /// Counts a `try_…` call at its end. May yield after a failure.
     #[inline(always)]
-    pub(crate) fn tried(self, fiber: FiberRef, succeeded: bool) {
+    pub(crate) fn tried(self, succeeded: bool) {
         if succeeded {
-            fiber.budget().succeed();
-        } else if !fiber.budget().fail() {
-            self.let_others_run(fiber);
+            self.fiber.budget().succeed();
+        } else if !self.fiber.budget().fail() {
+            self.let_others_run();
         }
     }
 
     #[cold]
-    fn let_others_run(self, fiber: FiberRef) {
-        if self.can_yield(fiber) {
-            self.yield_now(fiber);
+    fn let_others_run(self) {
+        if self.can_yield() {
+            self.yield_now();
         }
     }
 
     /// Whether the caller is the fiber itself. Not so for code that is called while the fiber is
     /// being suspended, or on another stack.
-    fn can_yield(self, fiber: FiberRef) -> bool {
-        let is_running = self.current.get() == Some(fiber) && fiber.state() == RunState::Runnable;
-        is_running && fiber.stack().range().contains(&stack::pointer())
+    fn can_yield(self) -> bool {
+        let is_running = self.worker.foreground.get() == Some(self.fiber)
+            && self.fiber.state() == RunState::Runnable;
+        is_running && self.fiber.stack().range().contains(&stack::pointer())
     }
 
     /// Yields because the fiber has used up its budget of inline calls. The yield refills it.
     #[cold]
-    pub(crate) fn refresh_budget(self, fiber: FiberRef) {
-        self.yield_now(fiber);
+    pub(crate) fn refresh_budget(self) {
+        self.yield_now();
     }
 }
 
 /// [`Worker::spend`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn spend() {
-    if let Some((worker, fiber)) = Worker::current() {
-        worker.spend(fiber);
+    if let Some(current) = Current::get() {
+        current.spend();
     }
 }
 
 /// [`Worker::count`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn count() {
-    if let Some((worker, fiber)) = Worker::current() {
-        worker.count(fiber);
+    if let Some(current) = Current::get() {
+        current.count();
     }
 }
 
 /// [`Worker::tried`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn tried(succeeded: bool) {
-    if let Some((worker, fiber)) = Worker::current() {
-        worker.tried(fiber, succeeded);
+    if let Some(current) = Current::get() {
+        current.tried(succeeded);
     }
 }

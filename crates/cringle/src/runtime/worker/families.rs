@@ -11,7 +11,7 @@
 //! of a family waits in an interposed call, no other member runs ([`Worker::hold_family`]).
 
 use super::events::Events;
-use super::{CURRENT, Here, Worker};
+use super::{Current, Here, Worker, current::WORKER};
 use crate::runtime::family::{Family, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
@@ -205,7 +205,7 @@ impl Worker {
     /// Makes the worker known on the block that the caller runs on: in the thread-locals of the
     /// library.
     pub(super) fn enter_block(&self) {
-        CURRENT.set(Some(NonNull::from(self)));
+        WORKER.set(Some(NonNull::from(self)));
         self.events.enter_thread();
         if self.families.mode == ThreadLocals::Private {
             thread_locals::note_thread(self.families.threads_own);
@@ -225,13 +225,13 @@ impl Worker {
 
     /// Undoes [`enter_block`](Self::enter_block).
     pub(super) fn leave_block() {
-        CURRENT.set(None);
+        WORKER.set(None);
         Events::leave_thread();
     }
 
     /// The family of a fiber that the calling fiber starts with `spawn_local`.
     pub(super) fn callers_family(&self) -> FamilyRef {
-        match self.current.get() {
+        match self.foreground.get() {
             Some(fiber) => fiber.family(),
             None => self.first_family(),
         }
@@ -316,23 +316,23 @@ impl Worker {
 }
 
 // The end of a family. Destructors may wait.
-impl Here {
+impl Current {
     /// Runs the destructors of thread-locals, if the calling fiber is the last of its family.
     #[inline]
-    pub(crate) fn end_thread_locals(self, fiber: FiberRef) {
-        if self.families.mode == ThreadLocals::Shared {
+    pub(crate) fn end_thread_locals(self) {
+        if self.worker.families.mode == ThreadLocals::Shared {
             return;
         }
         // SAFETY: I14. The caller is a member.
-        if unsafe { fiber.family().has_destructors() } {
-            Here::run_destructors(fiber);
+        if unsafe { self.fiber.family().has_destructors() } {
+            self.run_destructors();
         }
     }
 
     #[cold]
-    fn run_destructors(fiber: FiberRef) {
+    fn run_destructors(self) {
         // SAFETY: I14. The caller is a member.
-        let run = || unsafe { fiber.family().run_destructors() };
+        let run = || unsafe { self.fiber.family().run_destructors() };
         if let Err(_payload) = foreign::call(run) {
             // As std does. The payload is not dropped, because that may panic too.
             crate::sys::report(format_args!("the destructor of a thread-local panicked; aborting"));
@@ -342,31 +342,31 @@ impl Here {
 
     /// Is called last on a fiber's stack.
     #[inline]
-    pub(super) fn leave_family(self, fiber: FiberRef) {
+    pub(super) fn leave_family(self) {
         // What was dropped last may have made thread-locals again.
-        self.end_thread_locals(fiber);
-        if self.families.mode == ThreadLocals::Private {
+        self.end_thread_locals();
+        if self.worker.families.mode == ThreadLocals::Private {
             // SAFETY: I14. The caller is a member, whose code has ended.
-            unsafe { fiber.family().release() };
+            unsafe { self.fiber.family().release() };
         }
     }
 }
 
 // Holding others back.
-impl Here {
+impl Current {
     /// Holds the other members of the fiber's family back until the result is dropped. The caller
     /// is the fiber.
     #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
-    pub(crate) fn hold_family(self, fiber: FiberRef) -> HeldFamily {
-        let family = fiber.family();
-        let is_needed = self.families.mode == ThreadLocals::Private
+    pub(crate) fn hold_family(self) -> HeldFamily {
+        let family = self.fiber.family();
+        let is_needed = self.worker.families.mode == ThreadLocals::Private
             && family.members() > 1
             && family.holder().is_none();
         if is_needed {
-            family.set_holder(Some(fiber));
-            self.families.holders.set(self.families.holders.get() + 1);
+            family.set_holder(Some(self.fiber));
+            self.worker.families.holders.set(self.worker.families.holders.get() + 1);
         }
-        HeldFamily { worker: self, family: is_needed.then_some(family) }
+        HeldFamily { worker: self.worker, family: is_needed.then_some(family) }
     }
 }
 

@@ -31,6 +31,7 @@ mod exclusive;
 pub(crate) mod fairness;
 mod families;
 mod fiber_table;
+mod foreground;
 mod idle_spin;
 mod lifecycle;
 mod moving;
@@ -56,7 +57,8 @@ mod wake;
 mod within;
 
 pub(crate) use admission::Kin;
-pub(super) use current::Before;
+pub(crate) use current::{Current, Here};
+pub(super) use foreground::Before;
 pub(crate) use snapshot::Question;
 pub(super) use snapshot::{Activity, FiberSnapshot, OpsSnapshot};
 pub(crate) use within::Within;
@@ -64,7 +66,6 @@ pub(crate) use within::Within;
 use super::fiber::FiberRef;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use super::waker::Waker;
 use crate::driver::Driver;
 use crate::sys::debug_info::Field;
 use admission::Admission;
@@ -72,12 +73,12 @@ use alarms::Alarms;
 use cancel::CancelQueue;
 pub(super) use cores::Cores;
 use crossbeam_deque::Worker as Deque;
-use current::Current;
 use events::Events;
 pub(super) use families::Families;
 #[cfg(feature = "interpose")]
 pub(crate) use families::release_block;
 use fiber_table::FiberTable;
+use foreground::Foreground;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
 pub(super) use moving::{Husk, Moves, Traveller};
@@ -87,17 +88,11 @@ use room::RoomLine;
 use schedule::Schedule;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 use stubborn::StubbornWatch;
 use trim::Trim;
-
-thread_local! {
-    static CURRENT: Cell<Option<NonNull<Worker>>> = const { Cell::new(None) };
-}
 
 /// See the module.
 pub(crate) struct Worker {
@@ -108,7 +103,7 @@ pub(crate) struct Worker {
     mail: RefCell<VecDeque<Mail>>,
     driver: RefCell<Driver>,
     table: FiberTable,
-    current: Current,
+    foreground: Foreground,
     schedule: Schedule,
     admission: Admission,
     room: RoomLine,
@@ -127,73 +122,9 @@ pub(crate) struct Worker {
     outer_spans: spans::OuterSpans,
 }
 
-/// The worker of the calling thread, for code on one of its fibers. It may be kept over a
-/// suspension, after which it is the worker that has resumed the fiber: it looks the worker up at
-/// each use (**I14**). So whatever suspends its caller is a method of this type, and takes no
-/// borrow of a worker along.
-#[derive(Clone, Copy)]
-pub(crate) struct Here(PhantomData<*const Worker>);
-
-impl std::ops::Deref for Here {
-    type Target = Worker;
-
-    #[inline(always)]
-    fn deref(&self) -> &Worker {
-        let worker = CURRENT.get();
-        debug_assert!(worker.is_some(), "a thread that was a worker's leaves it for good");
-        // SAFETY: I2, I3. `Worker::here` has found a worker on this thread, where this value stays;
-        // its fibers find one whenever they run. The worker outlives its fibers.
-        unsafe { worker.unwrap_unchecked().as_ref() }
-    }
-}
-
-// The calling thread's worker.
-impl Worker {
-    /// The worker of this thread, if it is one.
-    #[inline]
-    pub(crate) fn here() -> Option<Here> {
-        CURRENT.get().map(|_| Here(PhantomData))
-    }
-
-    /// The worker of this thread and the fiber that runs on it. Every call of the library starts
-    /// with this. `None` outside of `run`, where calls are the plain blocking ones.
-    #[inline]
-    pub(crate) fn current() -> Option<(Here, FiberRef)> {
-        let here = Worker::here()?;
-        Some((here, here.current.get()?))
-    }
-
-    /// The fiber whose name and locals the calling code has: the running one, or the one that
-    /// foreign code is called [beside](crate::runtime::foreign::call_beside).
-    #[inline]
-    pub(crate) fn identity() -> Option<FiberRef> {
-        Worker::here()?.current.identity()
-    }
-
-    pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-        let here = Worker::here();
-        f(here.as_deref())
-    }
-
-    /// Ends the worker of this thread for good, because the process exits: all calls become plain
-    /// ones, and no fiber runs again.
-    pub(crate) fn leave_thread() {
-        Worker::leave_block();
-    }
-
-    /// Makes the caller's code run beside the running fiber, until [`step_back`](Self::step_back).
-    pub(super) fn step_aside(&self) -> Before {
-        self.current.step_aside()
-    }
-
-    pub(super) fn step_back(&self, before: Before) {
-        self.current.step_back(before);
-    }
-}
-
 /// Where a debugger finds the parts of a [`Worker`].
 pub(super) const FIELDS: &[Field] = &[
-    Field::new("worker.running", offset_of!(Worker, current) + Current::RUNNING),
+    Field::new("worker.running", offset_of!(Worker, foreground) + Foreground::RUNNING),
     Field::new("worker.clock_ns", offset_of!(Worker, events) + Events::CLOCK),
 ];
 
@@ -215,7 +146,7 @@ impl Worker {
             mail: RefCell::default(),
             events: Events::new(Arc::clone(&me.counters), &driver),
             table: FiberTable::new(index, shared.home_bits()),
-            current: Current::default(),
+            foreground: Foreground::default(),
             schedule: Schedule::default(),
             admission: Admission::new(unstarted, stacks),
             shared,
@@ -291,12 +222,6 @@ impl Worker {
 
     pub(crate) fn lives_at(&self, mailbox: &Arc<MailBox>) -> bool {
         Arc::ptr_eq(self.mailbox(), mailbox)
-    }
-
-    /// Returns a handle that ends a wait of this fiber from anywhere. It is fastest while the fiber
-    /// is on this worker, as in the wait that begins next.
-    pub(crate) fn waker(&self, fiber: FiberRef) -> Waker {
-        Waker::Fiber { home: Arc::clone(self.mailbox()), id: fiber.id() }
     }
 
     /// Closes the ring, and then the mailbox (**I9**). All other workers have stopped sending.

@@ -4,7 +4,7 @@
 //! Ops, completions and the waiter lie in the caller's frame until then (**I1**), and nothing
 //! unwinds out of that frame meanwhile (**I12**). Inlining is as in [`suspend`](super::suspend).
 
-use super::{Here, Worker};
+use super::{Current, Worker};
 use crate::driver::{Completion, Driver, Op, OpSlot, Waiter};
 use crate::runtime::fiber::{FiberRef, RunState, Wait, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
@@ -12,15 +12,15 @@ use crate::runtime::timers::Alarm;
 use crate::sys;
 use std::time::{Duration, Instant};
 
-impl Here {
+impl Current {
     /// Performs one op, and returns its result: a count, or a negated errno.
     #[inline(always)]
-    pub(crate) fn perform_one(self, fiber: FiberRef, op: Op) -> i32 {
-        let waiter = Waiter::new(fiber.token());
+    pub(crate) fn perform_one(self, op: Op) -> i32 {
+        let waiter = Waiter::new(self.fiber.token());
         let completion = Completion::new();
         let lent = LentFrame::begin();
-        self.push_or_refuse(fiber, &op, &completion, &waiter);
-        self.settle(fiber, &waiter, WaitedOps::one(&completion));
+        self.push_or_refuse(&op, &completion, &waiter);
+        self.settle(&waiter, WaitedOps::one(&completion));
         lent.end();
         completion.result()
     }
@@ -28,36 +28,36 @@ impl Here {
     /// Performs one op that waits for a peer. At the given time the kernel is asked to end it. That
     /// is no cancel of the fiber, and reaches nothing else.
     #[cold]
-    pub(crate) fn perform_one_until(self, fiber: FiberRef, op: Op, at: Instant) -> i32 {
+    pub(crate) fn perform_one_until(self, op: Op, at: Instant) -> i32 {
         debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
-        let waiter = Waiter::new(fiber.token());
+        let waiter = Waiter::new(self.fiber.token());
         let completion = Completion::new();
         let lent = LentFrame::begin();
         // SAFETY: I1, I12. All of it stays in this frame until nothing is owed to the waiter.
-        while unsafe { self.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
-            if self.is_interrupted(fiber) || self.now() >= at {
+        while unsafe { self.worker.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
+            if self.is_interrupted() || self.worker.now() >= at {
                 lent.end();
                 return -libc::ECANCELED;
             }
-            self.yield_now(fiber);
+            self.yield_now();
         }
-        fiber.set_wait_alarm(self.set_alarm(at, Alarm::GiveUp(fiber)));
-        self.settle(fiber, &waiter, WaitedOps::one(&completion));
-        self.take_back_wait_alarm(fiber);
+        self.fiber.set_wait_alarm(self.worker.set_alarm(at, Alarm::GiveUp(self.fiber)));
+        self.settle(&waiter, WaitedOps::one(&completion));
+        self.worker.take_back_wait_alarm(self.fiber);
         lent.end();
         completion.result()
     }
 
     /// Performs these ops, and returns when all of them have ended. Where threads are scarce, ops
     /// that may need one are answered as the kernel answers them, for the caller to repeat.
-    pub(crate) fn perform(self, fiber: FiberRef, slots: &[OpSlot]) {
-        let waiter = Waiter::new(fiber.token());
+    pub(crate) fn perform(self, slots: &[OpSlot]) {
+        let waiter = Waiter::new(self.fiber.token());
         let lent = LentFrame::begin();
         // As many at once as there is room for, the others one by one, in line with other fibers.
-        let lacks_threads = self.lacks_threads();
-        let pushed = if self.room.is_empty() && !lacks_threads {
+        let lacks_threads = self.worker.lacks_threads();
+        let pushed = if self.worker.room.is_empty() && !lacks_threads {
             // SAFETY: I1, I12. The slots and the waiter stay until nothing is owed to the waiter.
-            unsafe { self.driver.borrow_mut().push_many(slots, &waiter) }
+            unsafe { self.worker.driver.borrow_mut().push_many(slots, &waiter) }
         } else {
             0
         };
@@ -65,68 +65,62 @@ impl Here {
             if lacks_threads && slot.op.may_need_thread() {
                 slot.completion.refuse(-libc::ECANCELED);
             } else {
-                self.push_or_refuse(fiber, &slot.op, &slot.completion, &waiter);
+                self.push_or_refuse(&slot.op, &slot.completion, &waiter);
             }
         }
-        self.settle(fiber, &waiter, WaitedOps::slots(slots));
+        self.settle(&waiter, WaitedOps::slots(slots));
         lent.end();
     }
 
     /// Suspends the fiber until nothing is owed to the waiter.
     #[inline(always)]
-    pub(super) fn settle(self, fiber: FiberRef, waiter: &Waiter, ops: WaitedOps) {
+    pub(super) fn settle(self, waiter: &Waiter, ops: WaitedOps) {
         if waiter.is_settled() {
             return;
         }
-        fiber.set_ops(ops);
-        fiber.set_state(RunState::Waiting(Wait::Ops));
-        if self.is_interrupted(fiber) {
+        self.fiber.set_ops(ops);
+        self.fiber.set_state(RunState::Waiting(Wait::Ops));
+        if self.is_interrupted() {
             // The fiber was cancelled while it waited for room, when its ops were not known.
-            self.ask_to_end(fiber);
+            self.worker.ask_to_end(self.fiber);
         }
-        self.events.suspended(fiber, Wait::Ops);
-        self.switch_out(fiber);
+        self.worker.events.suspended(self.fiber, Wait::Ops);
+        self.switch_out();
         debug_assert!(waiter.is_settled(), "I1: resumed before the last completion");
     }
 
     /// Pushes an op, at once or after a wait for room. Refuses the op if the fiber is cancelled in
     /// that wait.
     #[inline(always)]
-    fn push_or_refuse(self, fiber: FiberRef, op: &Op, completion: &Completion, waiter: &Waiter) {
+    fn push_or_refuse(self, op: &Op, completion: &Completion, waiter: &Waiter) {
         // SAFETY: I1, I12. The callers' frames hold all of it until nothing is owed to the waiter,
         // and nothing unwinds out of them before.
-        let pushed = (self.room.is_empty() || op.waits_for_peer())
-            && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
+        let pushed = (self.worker.room.is_empty() || op.waits_for_peer())
+            && unsafe { self.worker.driver.borrow_mut().push(op, completion, waiter) }.is_ok();
         if !pushed {
             // A copy, so that on the path above the op need not exist in memory.
             let op = *op;
-            self.push_when_possible(fiber, &op, completion, waiter);
+            self.push_when_possible(&op, completion, waiter);
         }
     }
 
     /// Waits in line for room, then pushes.
     #[cold]
-    fn push_when_possible(
-        self,
-        fiber: FiberRef,
-        op: &Op,
-        completion: &Completion,
-        waiter: &Waiter,
-    ) {
+    fn push_when_possible(self, op: &Op, completion: &Completion, waiter: &Waiter) {
         loop {
-            if self.is_interrupted(fiber) {
+            if self.is_interrupted() {
                 return completion.refuse(-libc::ECANCELED);
             }
-            self.events.lacked_room();
+            self.worker.events.lacked_room();
             // The line is that of one ring, where other ops of the fiber may be under way.
-            let has_room = fiber.family().while_pinned(|| {
-                self.room.join(fiber);
-                self.suspend(fiber, Wait::Room);
-                self.room.leave(fiber)
+            let has_room = self.fiber.family().while_pinned(|| {
+                self.worker.room.join(self.fiber);
+                self.suspend(Wait::Room);
+                self.worker.room.leave(self.fiber)
             });
+            let mut driver = self.worker.driver.borrow_mut();
             // SAFETY: I1, I12. As in `push_or_refuse`, whose arguments these are.
-            if has_room && unsafe { self.driver.borrow_mut().push(op, completion, waiter) }.is_ok()
-            {
+            if has_room && unsafe { driver.push(op, completion, waiter) }.is_ok() {
                 return;
             }
         }

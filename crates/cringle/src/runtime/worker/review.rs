@@ -2,7 +2,7 @@
 //!
 //! When the timer fires, the worker looks the deadline up while the op stays in the kernel.
 
-use super::{Here, Worker};
+use super::{Current, Worker};
 use crate::driver::{Completion, Op, Waiter};
 use crate::runtime::fiber::{FiberRef, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
@@ -35,33 +35,28 @@ impl<'a> Review<'a> {
     }
 }
 
-impl Here {
+impl Current {
     /// Performs one op that waits for a peer. Its deadline is looked up at the given time, and the
     /// kernel is asked to end the op when it has passed.
-    pub(crate) fn perform_one_reviewed(
-        self,
-        fiber: FiberRef,
-        op: Op,
-        at: Instant,
-        review: &Review<'_>,
-    ) -> i32 {
+    pub(crate) fn perform_one_reviewed(self, op: Op, at: Instant, review: &Review<'_>) -> i32 {
         debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
-        let waiter = Waiter::new(fiber.token());
+        let waiter = Waiter::new(self.fiber.token());
         let completion = Completion::new();
         let lent = LentFrame::begin();
         // SAFETY: I1, I12. All of it stays in this frame until nothing is owed to the waiter.
-        while unsafe { self.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
-            if self.is_interrupted(fiber) || self.now() >= at && review.is_over(self.now()) {
+        while unsafe { self.worker.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
+            if self.is_interrupted() || self.worker.now() >= at && review.is_over(self.worker.now())
+            {
                 lent.end();
                 return -libc::ECANCELED;
             }
-            self.yield_now(fiber);
+            self.yield_now();
         }
         // The lifetime is erased: the timer is taken back below.
         let pointer = NonNull::from(review).cast();
-        fiber.set_wait_alarm(self.set_alarm(at, Alarm::Review(fiber, pointer)));
-        self.settle(fiber, &waiter, WaitedOps::one(&completion));
-        self.take_back_wait_alarm(fiber);
+        self.fiber.set_wait_alarm(self.worker.set_alarm(at, Alarm::Review(self.fiber, pointer)));
+        self.settle(&waiter, WaitedOps::one(&completion));
+        self.worker.take_back_wait_alarm(self.fiber);
         lent.end();
         completion.result()
     }

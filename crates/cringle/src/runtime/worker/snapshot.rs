@@ -93,7 +93,7 @@ impl Worker {
                 ops: ops_snapshot(&self.driver.borrow(), fiber),
                 age: Duration::from_nanos(self.events.clock_ns().saturating_sub(fiber.since_ns())),
             },
-            _ if self.current.get() == Some(fiber) => Activity::Runs,
+            _ if self.foreground.get() == Some(fiber) => Activity::Runs,
             _ => Activity::Ready,
         };
         FiberSnapshot {
@@ -134,10 +134,10 @@ impl Worker {
     }
 
     pub(in crate::runtime) fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
-        if self.current.get() == Some(fiber) {
+        if self.foreground.get() == Some(fiber) {
             return Some(plainly(Backtrace::force_capture));
         }
-        self.current.probe(fiber, |fiber| fiber.ask_backtrace())
+        self.foreground.probe(fiber, |fiber| fiber.ask_backtrace())
     }
 }
 

@@ -6,8 +6,7 @@
 //! instrumented future does at each poll. The spans of `run`'s caller belong to the main fiber
 //! during the run.
 
-use super::Worker;
-use crate::runtime::fiber::FiberRef;
+use super::{Current, Worker};
 use crate::runtime::foreign;
 use std::cell::RefCell;
 use tracing::level_filters::LevelFilter;
@@ -88,20 +87,22 @@ impl Worker {
         enter_all(&self.outer_spans.0.take());
     }
 
-    /// Leaves the spans that the code of the calling fiber has forgotten to leave. Subscribers keep
-    /// them by thread: afterwards the fiber's thread-locals may end.
-    pub(crate) fn leave_forgotten_spans(&self, fiber: FiberRef) {
-        // The caller's thread-locals have the spans of the caller, too.
-        if !self.uses_callers_locals(fiber) {
-            drop(Spans::leave());
-        }
-    }
-
     /// Enters them for the main fiber when it begins.
     pub(crate) fn enter_outer_spans(&self) {
         let spans = self.outer_spans.0.borrow().clone();
         if !spans.is_empty() {
             enter_all(&spans);
+        }
+    }
+}
+
+impl Current {
+    /// Leaves the spans that the code of the calling fiber has forgotten to leave. Subscribers keep
+    /// them by thread: afterwards the fiber's thread-locals may end.
+    pub(crate) fn leave_forgotten_spans(self) {
+        // The caller's thread-locals have the spans of the caller, too.
+        if !self.worker.uses_callers_locals(self.fiber) {
+            drop(Spans::leave());
         }
     }
 }

@@ -5,104 +5,117 @@
 //! before the switch is mispredicted. So the code between a caller's own function and the switch is
 //! inlined into one function (`inline(always)`), and rare code is kept out of it (`cold`).
 
-use super::{Here, Worker};
-use crate::runtime::fiber::{FiberRef, RunState, Wait};
+use super::{Current, Worker};
+use crate::runtime::fiber::{RunState, Wait};
 use crate::runtime::hazards;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::Target;
 use std::time::Instant;
 
-impl Here {
+impl Current {
+    /// Whether this fiber may block the thread, because nothing could become ready meanwhile: no
+    /// other worker or thread can make a fiber, no op is in the kernel, no timer is set, and all
+    /// other fibers wait for fibers to end.
+    #[inline]
+    pub(crate) fn is_solitary(self) -> bool {
+        !self.worker.schedule.has_others()
+            && self.worker.admission.waiting_for_fibers() + 1 == self.worker.table.occupied()
+            && self.worker.shared.is_closed_world()
+            && !self.worker.alarms.may_be_set()
+            && self.worker.driver.borrow().is_idle()
+            && !self.worker.admission.has_unstarted()
+            && self.worker.room.is_empty()
+            && !self.fiber.is_cancelled()
+    }
+
     /// Suspends the running fiber until it is made ready.
     #[inline(always)]
-    pub(crate) fn suspend(self, fiber: FiberRef, wait: Wait) {
-        debug_assert_eq!(self.current.get(), Some(fiber), "only the running fiber suspends itself");
-        fiber.set_state(RunState::Waiting(wait));
-        self.events.suspended(fiber, wait);
-        self.switch_out(fiber);
+    pub(crate) fn suspend(self, wait: Wait) {
+        debug_assert_eq!(
+            self.worker.foreground.get(),
+            Some(self.fiber),
+            "only the running fiber suspends itself"
+        );
+        self.fiber.set_state(RunState::Waiting(wait));
+        self.worker.events.suspended(self.fiber, wait);
+        self.switch_out();
         crate::tracing_events::trace!(waited_for = wait.word(), "a fiber continues");
     }
 
     /// [`suspend`](Self::suspend) with a description of the object that the fiber waits for.
     #[inline(always)]
-    pub(crate) fn suspend_on(self, fiber: FiberRef, wait: Wait, target: Target<'_>) {
+    pub(crate) fn suspend_on(self, wait: Wait, target: Target<'_>) {
         let lent = LentFrame::begin();
         // SAFETY: I2, I12. The caller lends the target until this returns, and it is taken back
         // below; nothing unwinds in between.
-        unsafe { fiber.set_target(Some(target)) };
-        self.suspend(fiber, wait);
+        unsafe { self.fiber.set_target(Some(target)) };
+        self.suspend(wait);
         // SAFETY: the contract asks nothing of a call that takes back.
-        unsafe { fiber.set_target(None) };
+        unsafe { self.fiber.set_target(None) };
         lent.end();
     }
 
     /// [`suspend`](Self::suspend) until this time at most.
-    pub(crate) fn suspend_until(self, fiber: FiberRef, wait: Wait, until: Option<Instant>) {
-        self.set_wait_alarm(fiber, until);
-        self.suspend(fiber, wait);
-        self.take_back_wait_alarm(fiber);
+    pub(crate) fn suspend_until(self, wait: Wait, until: Option<Instant>) {
+        self.set_wait_alarm(until);
+        self.suspend(wait);
+        self.worker.take_back_wait_alarm(self.fiber);
     }
 
     /// [`suspend_on`](Self::suspend_on) until this time at most.
     #[cfg_attr(loom, allow(dead_code, reason = "for the callers that the models replace"))]
-    pub(crate) fn suspend_on_until(
-        self,
-        fiber: FiberRef,
-        wait: Wait,
-        target: Target<'_>,
-        until: Option<Instant>,
-    ) {
-        self.set_wait_alarm(fiber, until);
-        self.suspend_on(fiber, wait, target);
-        self.take_back_wait_alarm(fiber);
+    pub(crate) fn suspend_on_until(self, wait: Wait, target: Target<'_>, until: Option<Instant>) {
+        self.set_wait_alarm(until);
+        self.suspend_on(wait, target);
+        self.worker.take_back_wait_alarm(self.fiber);
     }
 
-    fn set_wait_alarm(self, fiber: FiberRef, until: Option<Instant>) {
+    fn set_wait_alarm(self, until: Option<Instant>) {
         if let Some(at) = until {
-            fiber.set_wait_alarm(self.set_alarm(at, Alarm::Wake(fiber)));
+            self.fiber.set_wait_alarm(self.worker.set_alarm(at, Alarm::Wake(self.fiber)));
         }
     }
 
     /// [`suspend_on`](Self::suspend_on) for a wait that only the end of other fibers of this
     /// runtime ends.
-    pub(crate) fn suspend_for_fibers(self, fiber: FiberRef, wait: Wait, target: Target<'_>) {
-        self.admission.begin_wait_for_fibers();
-        fiber.set_waits_for_fibers(true);
-        self.suspend_on(fiber, wait, target);
-        fiber.set_waits_for_fibers(false);
-        self.admission.end_wait_for_fibers();
+    pub(crate) fn suspend_for_fibers(self, wait: Wait, target: Target<'_>) {
+        self.worker.admission.begin_wait_for_fibers();
+        self.fiber.set_waits_for_fibers(true);
+        self.suspend_on(wait, target);
+        self.fiber.set_waits_for_fibers(false);
+        self.worker.admission.end_wait_for_fibers();
     }
 
     /// Lets the other ready fibers run, and the worker look at the kernel.
     #[inline(always)]
-    pub(crate) fn yield_now(self, fiber: FiberRef) {
-        self.events.yielded();
-        self.schedule.ready().push(fiber);
-        self.switch_out(fiber);
+    pub(crate) fn yield_now(self) {
+        self.worker.events.yielded();
+        self.worker.schedule.ready().push(self.fiber);
+        self.switch_out();
     }
 
     /// Switches to the scheduler, and returns when the fiber is resumed.
     #[inline(always)]
-    pub(super) fn switch_out(self, fiber: FiberRef) {
-        fiber.budget().refill();
+    pub(super) fn switch_out(self) {
+        self.fiber.budget().refill();
         let lent = LentFrame::begin();
-        if hazards::COMPILED && fiber.holds_guards() {
-            self.report_held_guards(fiber);
+        if hazards::COMPILED && self.fiber.holds_guards() {
+            self.report_held_guards();
         }
         // std counts panics by thread, and other fibers run meanwhile (I8).
-        let counted = self.before_suspension(fiber);
+        let counted = self.before_suspension();
         #[cfg(all(feature = "detect", not(feature = "tracing")))]
-        self.report_entered_span(fiber);
+        self.report_entered_span();
         #[cfg(feature = "tracing")]
         let spans = super::spans::Spans::leave();
-        fiber.switch_out();
+        self.fiber.switch_out();
         #[cfg(feature = "tracing")]
         spans.enter_again();
         #[cfg(all(feature = "detect", not(feature = "tracing")))]
-        self.note_span(fiber);
+        self.note_span();
         if let Some(counted) = counted {
-            self.after_suspension(fiber, counted);
+            self.after_suspension(counted);
         }
         lent.end();
     }
@@ -121,20 +134,5 @@ impl Worker {
     #[inline]
     pub(crate) fn may_read_inline(&self) -> bool {
         self.is_alone() || self.driver.borrow().page_cache_answers()
-    }
-
-    /// Whether this fiber may block the thread, because nothing could become ready meanwhile: no
-    /// other worker or thread can make a fiber, no op is in the kernel, no timer is set, and all
-    /// other fibers wait for fibers to end.
-    #[inline]
-    pub(crate) fn is_solitary(&self, fiber: FiberRef) -> bool {
-        !self.schedule.has_others()
-            && self.admission.waiting_for_fibers() + 1 == self.table.occupied()
-            && self.shared.is_closed_world()
-            && !self.alarms.may_be_set()
-            && self.driver.borrow().is_idle()
-            && !self.admission.has_unstarted()
-            && self.room.is_empty()
-            && !fiber.is_cancelled()
     }
 }

@@ -116,7 +116,7 @@ impl Worker {
             return false;
         }
         fiber.set_trimmed_ns(since);
-        self.current.probe(fiber, |fiber| {
+        self.foreground.probe(fiber, |fiber| {
             fiber.ask_to_give_pages_back();
             Some(())
         });

@@ -1,6 +1,6 @@
 //! The turn: run the ready fibers, look, sleep. See the [module](super).
 
-use super::{CURRENT, Worker};
+use super::{Worker, current::WORKER};
 use crate::driver;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::Mail;
@@ -30,13 +30,13 @@ impl Worker {
                 }
                 if next.is_none() && self.moves.may_happen() {
                     // Unpacking is the scheduler's work, which must not find a fiber (I14).
-                    self.current.set(None);
+                    self.foreground.set(None);
                     #[cfg(feature = "sim")]
                     self.let_others_run();
                     next = self.take_back_offered();
                 }
             }
-            self.current.set(None);
+            self.foreground.set(None);
             if self.admission.has_unstarted() {
                 #[cfg(feature = "sim")]
                 self.let_others_run();
@@ -48,14 +48,14 @@ impl Worker {
     }
 
     fn begin(&self) {
-        debug_assert!(CURRENT.get().is_none(), "a thread is one worker at a time");
+        debug_assert!(WORKER.get().is_none(), "a thread is one worker at a time");
         #[cfg(feature = "sim")]
         self.begin_simulation();
         #[cfg(feature = "tracing")]
         self.leave_outer_spans();
         self.enter_block();
         self.events.began();
-        self.me().roster.open(self.current.running());
+        self.me().roster.open(self.foreground.running());
         self.mailbox().set_ring(self.driver.borrow().ring_fd());
         self.follow_state();
     }
@@ -81,7 +81,7 @@ impl Worker {
         if self.families.have_holders() && self.holds_back(fiber) {
             return;
         }
-        self.current.set(Some(fiber));
+        self.foreground.set(Some(fiber));
         self.events.resumed(fiber);
         let ended = fiber.resume();
         if let Some(stack) = ended {
@@ -200,7 +200,7 @@ impl Worker {
 
     /// Finds other work, or sleeps in the kernel until some arrives.
     fn idle(&self) {
-        debug_assert!(self.current.get().is_none(), "the worker sleeps while a fiber runs");
+        debug_assert!(self.foreground.get().is_none(), "the worker sleeps while a fiber runs");
         self.end_turns();
         if self.shared.try_finish() {
             return self.follow_state();

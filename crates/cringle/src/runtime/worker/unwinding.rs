@@ -7,63 +7,97 @@
 //! noted; then a new *era* begins, in which none is counted. (The worker looks at std's count, so
 //! it begins eras only where it shares the thread-locals of its fibers.)
 
-use super::Worker;
+use super::{Current, Worker};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::unwind_count::Counted;
 use crate::runtime::unwinding::Unwinding;
 
 // About the running fiber.
-impl Worker {
+impl Current {
     /// Whether the running fiber unwinds.
     ///
     /// While another fiber is suspended in a destructor, this may miss an unwinding that the
     /// program raised by std. Then plain calls suspend, and a region lacks its shield. Where more
     /// depends on the answer, use [`surely_unwinds`](Self::surely_unwinds).
     #[inline]
-    pub(crate) fn is_unwinding(&self, fiber: FiberRef) -> bool {
+    pub(crate) fn is_unwinding(self) -> bool {
         std::thread::panicking()
-            && (fiber.family().unwinding().get() == 0 || self.seems_to_unwind(fiber))
+            && (self.fiber.family().unwinding().get() == 0 || self.seems_to_unwind())
     }
 
     #[cold]
-    fn seems_to_unwind(&self, fiber: FiberRef) -> bool {
-        let state = match fiber.unwinding() {
+    fn seems_to_unwind(self) -> bool {
+        let state = match self.fiber.unwinding() {
             Unwinding::No => return false,
-            _ if !fiber.frames_unwind() => Unwinding::No,
+            _ if !self.fiber.frames_unwind() => Unwinding::No,
             Unwinding::Cancel => Unwinding::Cancel,
             Unwinding::Panic | Unwinding::Unknown => Unwinding::Panic,
         };
-        fiber.set_unwinding(state);
+        self.fiber.set_unwinding(state);
         state != Unwinding::No
     }
 
     /// Why the running fiber unwinds, with the certainty of
     /// [`surely_unwinds`](Self::surely_unwinds).
     #[cold]
-    pub(crate) fn why_it_unwinds(&self, fiber: FiberRef) -> Unwinding {
-        let state = if !self.surely_unwinds(fiber) {
+    pub(crate) fn why_it_unwinds(self) -> Unwinding {
+        let state = if !self.surely_unwinds() {
             Unwinding::No
-        } else if fiber.unwinding() == Unwinding::Cancel && !fiber.has_left_cancelled_frames() {
+        } else if self.fiber.unwinding() == Unwinding::Cancel
+            && !self.fiber.has_left_cancelled_frames()
+        {
             Unwinding::Cancel
         } else {
             // Either a panic, or the program has caught the cancel and raised a payload since.
             Unwinding::Panic
         };
-        fiber.set_unwinding(state);
+        self.fiber.set_unwinding(state);
         state
     }
 
     /// Whether the running fiber unwinds, so that nothing may be raised in it. Never wrong, but may
     /// walk the stack.
-    pub(crate) fn surely_unwinds(&self, fiber: FiberRef) -> bool {
-        std::thread::panicking() && (fiber.family().unwinding().get() == 0 || fiber.frames_unwind())
+    pub(crate) fn surely_unwinds(self) -> bool {
+        std::thread::panicking()
+            && (self.fiber.family().unwinding().get() == 0 || self.fiber.frames_unwind())
     }
 
     /// Notes that a cancel unwinds the running fiber next.
     #[cold]
-    pub(crate) fn begin_cancel(&self, fiber: FiberRef) {
-        fiber.set_unwinding(Unwinding::Cancel);
-        fiber.note_cancelled_frames();
+    pub(crate) fn begin_cancel(self) {
+        self.fiber.set_unwinding(Unwinding::Cancel);
+        self.fiber.note_cancelled_frames();
+    }
+
+    /// Notes the state of the running fiber before it is suspended.
+    #[inline(always)]
+    pub(super) fn before_suspension(self) -> Option<Counted> {
+        if std::thread::panicking() {
+            return Some(self.count_suspended());
+        }
+        self.fiber.set_unwinding(Unwinding::No);
+        None
+    }
+
+    #[cold]
+    fn count_suspended(self) -> Counted {
+        let is_own_count = self.fiber.family().unwinding().get() == 0;
+        // While a cancel unwinds the fiber, std's count is that of the cancel and not of a panic.
+        if self.fiber.frames_raise(is_own_count && self.fiber.unwinding() != Unwinding::Cancel) {
+            self.hold_others_back();
+        }
+        self.fiber.set_unwinding(match self.fiber.unwinding() {
+            Unwinding::No | Unwinding::Unknown if is_own_count => Unwinding::Panic,
+            Unwinding::No => Unwinding::Unknown,
+            state => state,
+        });
+        self.fiber.family().unwinding().add()
+    }
+
+    /// A fiber that was counted runs again.
+    #[cold]
+    pub(super) fn after_suspension(self, counted: Counted) {
+        self.fiber.family().unwinding().remove(counted);
     }
 }
 
@@ -72,38 +106,7 @@ impl Worker {
     /// Whether a suspended fiber of this worker unwinds.
     pub(super) fn unwinds_suspended(&self, fiber: FiberRef) -> bool {
         fiber.unwinding() != Unwinding::No
-            && self.current.probe(fiber, |fiber| fiber.ask_unwinding()).unwrap_or(true)
-    }
-
-    /// Notes the state of the running fiber before it is suspended.
-    #[inline(always)]
-    pub(super) fn before_suspension(&self, fiber: FiberRef) -> Option<Counted> {
-        if std::thread::panicking() {
-            return Some(self.count_suspended(fiber));
-        }
-        fiber.set_unwinding(Unwinding::No);
-        None
-    }
-
-    #[cold]
-    fn count_suspended(&self, fiber: FiberRef) -> Counted {
-        let is_own_count = fiber.family().unwinding().get() == 0;
-        // While a cancel unwinds the fiber, std's count is that of the cancel and not of a panic.
-        if fiber.frames_raise(is_own_count && fiber.unwinding() != Unwinding::Cancel) {
-            self.hold_others_back(fiber);
-        }
-        fiber.set_unwinding(match fiber.unwinding() {
-            Unwinding::No | Unwinding::Unknown if is_own_count => Unwinding::Panic,
-            Unwinding::No => Unwinding::Unknown,
-            state => state,
-        });
-        fiber.family().unwinding().add()
-    }
-
-    /// A fiber that was counted runs again.
-    #[cold]
-    pub(super) fn after_suspension(&self, fiber: FiberRef, counted: Counted) {
-        fiber.family().unwinding().remove(counted);
+            && self.foreground.probe(fiber, |fiber| fiber.ask_unwinding()).unwrap_or(true)
     }
 
     /// Begins a new era if no fiber of this thread unwinds any more.

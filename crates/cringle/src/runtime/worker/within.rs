@@ -1,7 +1,6 @@
 //! The region and the deadline that the calling fiber is in, as guards in its frame.
 
-use super::Here;
-use crate::runtime::fiber::FiberRef;
+use super::{Current, Here};
 use crate::runtime::region::Region;
 use crate::runtime::timers::Alarm;
 use std::ptr::NonNull;
@@ -11,8 +10,7 @@ use std::time::Instant;
 ///
 /// The region lies in the caller's frame, and the fiber leaves that frame only through this guard.
 pub(crate) struct Within<'a> {
-    worker: Here,
-    fiber: FiberRef,
+    current: Current,
     region: &'a Region,
     /// The fiber's refusals when it entered.
     refusals: u32,
@@ -27,20 +25,20 @@ impl<'a> Within<'a> {
     /// I3: the guard is dropped, not forgotten, on this fiber, before all guards that were made
     /// earlier.
     #[inline]
-    pub(crate) unsafe fn enter(worker: Here, fiber: FiberRef, region: &'a Region) -> Within<'a> {
-        if worker.is_unwinding(fiber) {
+    pub(crate) unsafe fn enter(current: Current, region: &'a Region) -> Within<'a> {
+        if current.is_unwinding() {
             region.shield();
         }
         // SAFETY: I3. The region is borrowed until this guard is dropped, which leaves it.
-        unsafe { fiber.regions().enter(region) };
-        let refusals = fiber.refusals();
+        unsafe { current.fiber.regions().enter(region) };
+        let refusals = current.fiber.refusals();
         if region.is_shielded() {
-            fiber.update_cancelled();
+            current.fiber.update_cancelled();
             // Refusals count anew within the shield, and continue from here after it. So even a
             // loop that ignores its refusals, and protects its reaction to them, comes to an end.
-            fiber.set_refusals(0);
+            current.fiber.set_refusals(0);
         }
-        Within { worker, fiber, region, refusals }
+        Within { current, region, refusals }
     }
 
     /// Cancels the region when its deadline passes: at once, if it has passed already.
@@ -49,28 +47,32 @@ impl<'a> Within<'a> {
         let deadline = self.region.deadline().expect("a region with a deadline").deadline();
         let region = NonNull::from(self.region);
         if deadline <= now {
-            self.worker.expire(self.fiber, region);
+            self.current.worker.expire(self.current.fiber, region);
         }
-        let alarm = Alarm::Expire(self.fiber, region);
-        self.region.set_alarm(self.worker.set_alarm(deadline, alarm));
-        Deadline { worker: self.worker, region: self.region }
+        let alarm = Alarm::Expire(self.current.fiber, region);
+        self.region.set_alarm(self.current.worker.set_alarm(deadline, alarm));
+        Deadline { worker: self.current.worker, region: self.region }
     }
 }
 
 impl Drop for Within<'_> {
     #[inline]
     fn drop(&mut self) {
-        debug_assert_eq!(self.worker.current.get(), Some(self.fiber), "I3: left by its own fiber");
+        debug_assert_eq!(
+            self.current.worker.foreground.get(),
+            Some(self.current.fiber),
+            "I3: left by its own fiber"
+        );
         // In an unshielded region that no cancel reaches, nothing is to be updated.
-        let may_change = self.fiber.is_cancelled() || self.region.is_shielded();
-        self.fiber.regions().leave(self.region);
+        let may_change = self.current.fiber.is_cancelled() || self.region.is_shielded();
+        self.current.fiber.regions().leave(self.region);
         if may_change {
-            self.fiber.update_cancelled();
+            self.current.fiber.update_cancelled();
         }
         if self.region.is_shielded() {
-            self.fiber.set_refusals(self.refusals);
-        } else if may_change && !self.fiber.is_cancelled() {
-            self.fiber.reset_refusals();
+            self.current.fiber.set_refusals(self.refusals);
+        } else if may_change && !self.current.fiber.is_cancelled() {
+            self.current.fiber.reset_refusals();
         }
     }
 }

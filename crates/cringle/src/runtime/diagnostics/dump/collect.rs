@@ -12,11 +12,11 @@
 use super::report::{self, Who};
 use super::{Dump, SilentWorker};
 use crate::runtime::counters::ThreadTimes;
-use crate::runtime::fiber::{FiberRef, Wait};
+use crate::runtime::fiber::Wait;
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Mail, Peer, Shared};
 use crate::runtime::waker::Waker;
-use crate::runtime::worker::{FiberSnapshot, Here, Question, Worker};
+use crate::runtime::worker::{Current, FiberSnapshot, Question, Worker};
 use crate::sys;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -96,14 +96,14 @@ impl Inquiry {
     }
 
     /// Waits for the answers. Returns how long that took.
-    fn wait(&self, peers: &[Peer], current: Option<(Here, FiberRef)>) -> Duration {
-        let now = || current.map_or_else(sys::now, |(worker, _)| worker.now());
+    fn wait(&self, peers: &[Peer], current: Option<Current>) -> Duration {
+        let now = || current.map_or_else(sys::now, |current| current.worker.now());
         let start = now();
         let mut patience: Vec<_> = peers.iter().map(|_| Patience::new(start)).collect();
         while self.is_expected(&patience) {
             let until = now() + LOOK;
             match current {
-                Some((worker, fiber)) => worker.suspend_until(fiber, Wait::Answers, Some(until)),
+                Some(current) => current.suspend_until(Wait::Answers, Some(until)),
                 None => std::thread::park_timeout(until.saturating_duration_since(now())),
             }
             let now = now();
@@ -167,7 +167,7 @@ impl OutsideView {
 
 /// Makes a dump of a runtime.
 pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
-    let current = Worker::current();
+    let current = Current::get();
     let here = Worker::here();
     let count = shared.peers.len();
     // Else a fiber that moves between two answers would be in both or in none.
@@ -179,7 +179,7 @@ pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
             snapshots: Vec::new(),
         }),
         asker: match current {
-            Some((worker, fiber)) => worker.waker(fiber),
+            Some(current) => current.waker(),
             None => Waker::Thread(std::thread::current()),
         },
     });
