@@ -5,6 +5,7 @@ use crate::tools::{OnDrop, run};
 use cringle::{Builder, fiber};
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -22,6 +23,37 @@ pub fn place() -> PathBuf {
 /// Creates a temporary directory on the disk of the build.
 pub fn directory() -> TempDir {
     tempfile::tempdir_in(place()).unwrap()
+}
+
+/// Whether a direct read of 100 bytes fails here. Some file systems (btrfs, tmpfs) perform it
+/// through the page cache.
+pub fn refuses_misaligned_reads() -> bool {
+    let read = |file: &std::fs::File| file.read_at(&mut [0; 100], 1);
+    probe(libc::O_DIRECT, read).is_err()
+}
+
+/// Whether the file system reads cached files without waiting (`RWF_NOWAIT`). A tmpfs does not.
+pub fn reads_without_waiting() -> bool {
+    let read = |file: &std::fs::File| {
+        let mut bytes = [0_u8; 16];
+        let slice = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: the slice names `bytes`, which is borrowed for the call.
+        let read =
+            unsafe { libc::preadv2(file.as_raw_fd(), &raw const slice, 1, 0, libc::RWF_NOWAIT) };
+        usize::try_from(read).map_err(|_| std::io::Error::last_os_error())
+    };
+    probe(0, read).is_ok()
+}
+
+/// Calls `read` for a file that has just been written.
+fn probe(
+    flags: i32,
+    read: impl FnOnce(&std::fs::File) -> std::io::Result<usize>,
+) -> std::io::Result<usize> {
+    let directory = directory();
+    let path = directory.path().join("probe");
+    std::fs::write(&path, [7; 8192]).unwrap();
+    read(&std::fs::File::options().read(true).custom_flags(flags).open(path)?)
 }
 
 /// Creates a temporary directory with a short path, for sockets.

@@ -65,6 +65,14 @@ static inline int numbered_file(int flags)
     return fd;
 }
 
+/* Whether a file that was opened with O_DIRECT refuses misaligned calls. On some file systems
+ * (btrfs, tmpfs) they go through the page cache. */
+static inline int refuses_misaligned(int fd)
+{
+    char bytes[100];
+    return pread(fd, bytes, sizeof bytes, 1) < 0;
+}
+
 static inline struct cringle_op op(uint32_t kind, int fd, void *buf, uint64_t len, uint64_t offset)
 {
     return (struct cringle_op){ .kind = kind, .fd = fd, .buf = buf, .len = len, .offset = offset };

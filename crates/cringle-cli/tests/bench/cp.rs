@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use serde_json::Value;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -207,7 +208,11 @@ fn awaited(place: &Path, child: &mut Child, wanted: impl Fn(&Path) -> bool) -> P
         if let Some(found) = inside.flatten().map(|entry| entry.path()).find(|path| wanted(path)) {
             return found;
         }
-        assert!(child.try_wait().unwrap().is_none(), "it ended before that");
+        if child.try_wait().unwrap().is_some() {
+            let mut text = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+            panic!("it ended before that: {text}");
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -94,7 +94,10 @@ impl BlockIo {
                     drop(failed.send(Err(e)));
                 }
             })
-        })?;
+        });
+        let refused =
+            |e: io::Error| io::Error::new(e.kind(), format!("cannot start a worker thread: {e}"));
+        let thread = thread.map_err(refused)?;
         let shared = crate::fiber::unblock(move || receiver.recv());
         let shared = shared.expect("the thread reports how its start went")?;
         let next = AtomicUsize::new(0);

@@ -5,7 +5,9 @@
 use cringle::block::AlignedBuf;
 use cringle::fiber;
 use cringle::fs::{File, OpenOptions};
-use cringle_testing::disk::{directory, everywhere, in_company, make_cold, pattern, solitary};
+use cringle_testing::disk::{
+    self, directory, everywhere, in_company, make_cold, pattern, solitary,
+};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -357,6 +359,9 @@ fn cancelled_read_restores_the_cursor() {
 /// Other fibers are ready, so that other calls go through the ring.
 #[test]
 fn cached_file_is_opened_and_read_inline() {
+    if !disk::reads_without_waiting() {
+        return eprintln!("skipped: the file system has no reads that do not wait");
+    }
     let directory = directory();
     let path = directory.path().join("file");
     let bytes = pattern(5000);
@@ -419,6 +424,9 @@ fn read_past_cached_pages_is_not_short() {
 /// Calls that never wait spend from the fiber's budget.
 #[test]
 fn cached_calls_let_other_fibers_run() {
+    if !disk::reads_without_waiting() {
+        return eprintln!("skipped: the file system has no reads that do not wait");
+    }
     let directory = directory();
     let path = directory.path().join("file");
     std::fs::write(&path, pattern(1000)).unwrap();

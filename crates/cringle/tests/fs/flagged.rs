@@ -58,6 +58,8 @@ fn reads_and_writes_do_what_they_do_without_flags() {
             let found = std::fs::read(&path).unwrap();
             assert!(found[..7] == *b"\0\0\0rope" && found[7..] == content, "{what}");
         }
+        file.set_len(0).unwrap();
+        file.write_all_at(&content, 7).unwrap();
         for flags in reads {
             let what = format!("{flags:?}");
             let (mut left, mut right) = (vec![0; 1001], vec![0; LEN]);
