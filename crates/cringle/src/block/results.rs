@@ -2,7 +2,7 @@
 
 use super::mapped::MappedRead;
 use super::{Batch, OpId};
-use crate::driver::{Op, OpSlot, Target, means_cancelled};
+use crate::driver::{Memory, Op, OpSlot, Target, Transfer, means_cancelled};
 use crate::fiber::op::perform_on_pool;
 use crate::fs::misaligned::Misaligned;
 use crate::runtime::cancelled::Reason;
@@ -311,53 +311,40 @@ fn complete(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> O
 
 /// Returns the op without its first `done` bytes.
 fn rest_of(op: Op, done: usize, left: usize) -> Op {
-    let len = left.min(MAX_RW_BYTES) as u32;
-    match op {
-        Op::Read { target, buf, offset, .. } => {
-            Op::Read { target, buf: buf.wrapping_add(done), len, offset: offset + done as u64 }
+    match op.transfer() {
+        Some(Transfer { way, file, memory: Memory::Bytes { start, .. }, offset, flags }) => {
+            let (start, len) = (start.wrapping_add(done), left.min(MAX_RW_BYTES) as u32);
+            let (memory, offset) = (Memory::Bytes { start, len }, offset + done as u64);
+            Transfer { way, file, memory, offset, flags }.into_op()
         }
-        Op::Write { target, buf, offset, .. } => {
-            Op::Write { target, buf: buf.wrapping_add(done), len, offset: offset + done as u64 }
-        }
-        other => other,
+        _ => op,
     }
 }
 
 /// Returns the op on a plain descriptor and buffer, if the file is a regular one.
 pub(super) fn plain_call(op: &Op, registered: &impl Fn(u32) -> Option<RawFd>) -> Option<Op> {
     let fd = |target: Target| registered(u32::try_from(target.number()).ok()?);
-    match *op {
-        Op::ReadFixed { target, buf, len, offset, .. } => {
-            Some(Op::Read { target: Target::fd(fd(target)?), buf, len, offset })
+    let transfer = op.transfer()?;
+    match op {
+        Op::ReadFixed { .. } | Op::WriteFixed { .. } => {
+            Some(Transfer { file: Target::fd(fd(transfer.file)?), ..transfer }.into_op())
         }
-        Op::WriteFixed { target, buf, len, offset, .. } => {
-            Some(Op::Write { target: Target::fd(fd(target)?), buf, len, offset })
-        }
-        op => is_regular(&op).then_some(op),
+        op => is_regular(op).then_some(*op),
     }
 }
 
 fn is_regular(op: &Op) -> bool {
-    match op {
-        Op::Read { target, .. } | Op::Write { target, .. } => {
-            target.as_fd().is_some_and(|fd| sys::file_kind(fd).regular)
-        }
-        _ => false,
-    }
+    let fd = op.transfer().and_then(|transfer| transfer.file.as_fd());
+    fd.is_some_and(|fd| sys::file_kind(fd).regular)
 }
 
 /// Finds the misalignment of a direct read or write that the kernel refused.
 fn misalignment(op: &Op) -> Option<Misaligned> {
-    let (target, address, len, offset) = match *op {
-        Op::Read { target, buf, len, offset } | Op::ReadFixed { target, buf, len, offset, .. } => {
-            (target, buf.addr(), len, offset)
-        }
-        Op::Write { target, buf, len, offset } => (target, buf.addr(), len, offset),
-        Op::WriteFixed { target, buf, len, offset, .. } => (target, buf.addr(), len, offset),
-        _ => return None,
+    let Transfer { file, memory: Memory::Bytes { start, len }, offset, .. } = op.transfer()? else {
+        return None;
     };
-    match target.as_fd() {
-        Some(fd) => Misaligned::find(fd, address, len as usize, offset),
-        None => Misaligned::find_registered(address, len as usize, offset),
+    match file.as_fd() {
+        Some(fd) => Misaligned::find(fd, start.addr(), len as usize, offset),
+        None => Misaligned::find_registered(start.addr(), len as usize, offset),
     }
 }

@@ -14,9 +14,7 @@ pub(crate) unsafe fn perform(op: &Op) -> i32 {
     // SAFETY: by the contract.
     let result = unsafe { perform_unseen(op) };
     #[cfg(feature = "sim")]
-    if result > 0
-        && matches!(op, Op::Write { .. } | Op::WriteFixed { .. } | Op::WriteVectored { .. })
-    {
+    if result > 0 && op.is_write() {
         super::sim::with_here(|core| core.note_plain_write(op, result));
     }
     result

@@ -34,7 +34,8 @@ pub(crate) use epoll::closing;
 pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{
-    OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, Op, OpDescription, OpName, Target,
+    Memory, OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, Op, OpDescription, OpName, Target,
+    Transfer, Way,
 };
 pub(crate) use uring::{Uring, UringOptions};
 

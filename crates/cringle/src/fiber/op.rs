@@ -135,8 +135,7 @@ fn perform_plainly(current: Current, op: Op) -> Option<i32> {
         return Some(unsafe { perform_on_pool(op) });
     }
     let fd = op.describe().file;
-    let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
-    let events = if reads { libc::POLLIN } else { libc::POLLOUT };
+    let events = if op.is_read() { libc::POLLIN } else { libc::POLLOUT };
     let ready = current.perform_one(Op::Poll { fd, events: events as u32 });
     if ready == -libc::ECANCELED {
         return Some(ready);

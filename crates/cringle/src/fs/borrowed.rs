@@ -27,7 +27,7 @@ impl File {
     ///
     /// The op's pointers are valid until this returns.
     pub(crate) unsafe fn perform_at_cursor(&self, op: Op) -> io::Result<usize> {
-        let writes = matches!(op, Op::Write { .. } | Op::WriteVectored { .. });
+        let writes = op.is_write();
         if self.is_seekable() && !(writes && self.appends()) {
             if self.is_plain() {
                 // SAFETY: by the contract.
@@ -51,7 +51,7 @@ impl File {
     ///
     /// The op's pointers are valid until this returns.
     pub(crate) unsafe fn perform_at_offset(&self, op: Op) -> io::Result<usize> {
-        let is_write = matches!(op, Op::Write { .. } | Op::WriteVectored { .. });
+        let is_write = op.is_write();
         let ring = self.ring().filter(|_| !(is_write && self.takes_no_pwrite()));
         let Some(current) = ring.filter(|_| !self.is_stream()) else {
             // SAFETY: by the contract. The kernel refuses a call at an offset of a stream at once.

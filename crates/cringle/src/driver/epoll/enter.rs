@@ -8,8 +8,7 @@ use super::offload::Job;
 use super::poller::{BROKEN, Event, IN, OUT};
 use super::wait_queues::Direction;
 use super::{Epoll, POLL_INTERVAL};
-use crate::driver::op::AT_CURSOR;
-use crate::driver::{Op, Wait};
+use crate::driver::{Op, Transfer, Wait};
 use crate::sys;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -291,44 +290,16 @@ impl Op {
     /// at once, whichever ops wait for its file.
     fn wait_queue(&self) -> Option<(RawFd, Direction)> {
         match *self {
-            Op::Read { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::In)),
-            Op::Write { target, offset: AT_CURSOR, .. } => Some((target.number(), Direction::Out)),
-            Op::ReadVectored { fd, offset: AT_CURSOR, .. }
-            | Op::Recv { fd, .. }
-            | Op::RecvMsg { fd, .. }
-            | Op::Accept { fd, .. } => Some((fd, Direction::In)),
-            Op::WriteVectored { fd, offset: AT_CURSOR, .. }
-            | Op::Send { fd, .. }
-            | Op::SendZc { fd, .. }
-            | Op::SendMsg { fd, .. } => Some((fd, Direction::Out)),
-            Op::Nop
-            | Op::Read { .. }
-            | Op::Write { .. }
-            | Op::ReadFixed { .. }
-            | Op::WriteFixed { .. }
-            | Op::ReadVectored { .. }
-            | Op::WriteVectored { .. }
-            | Op::Sync { .. }
-            | Op::Open { .. }
-            | Op::OpenHow { .. }
-            | Op::Close { .. }
-            | Op::Stat { .. }
-            | Op::SetLen { .. }
-            | Op::Poll { .. }
-            | Op::Unlink { .. }
-            | Op::Rename { .. }
-            | Op::MakeDir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. }
-            | Op::Allocate { .. }
-            | Op::Advise { .. }
-            | Op::SyncRange { .. }
-            | Op::GetXattr(_)
-            | Op::SetXattr(_)
-            | Op::Connect { .. }
-            | Op::FutexWait { .. }
-            | Op::Syscall(_)
-            | Op::Raw(_) => None,
+            Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } | Op::Accept { fd, .. } => {
+                Some((fd, Direction::In))
+            }
+            Op::Send { fd, .. } | Op::SendZc { fd, .. } | Op::SendMsg { fd, .. } => {
+                Some((fd, Direction::Out))
+            }
+            _ => {
+                let transfer = self.transfer().filter(Transfer::is_at_cursor)?;
+                Some((transfer.file.number(), Direction::of(transfer.way)))
+            }
         }
     }
 

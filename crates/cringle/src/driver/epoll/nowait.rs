@@ -17,7 +17,7 @@
 use super::flight::Flight;
 use super::wait_queues::Direction;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Op, Target};
+use crate::driver::{Memory, Op, Target, Transfer, Way};
 use crate::sys::fork::ForkLock;
 use crate::sys::{self, syscall};
 use std::ffi::c_char;
@@ -77,22 +77,17 @@ impl Flight {
     pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, is_event: bool) -> Outcome {
         // SAFETY: by the contract, which each of them has, too.
         unsafe {
+            if let Some(transfer) = self.op.transfer() {
+                let fd = transfer.file.number();
+                return match (transfer.way, transfer.is_at_cursor()) {
+                    (Way::Read, true) => self.read_stream(fd, is_event),
+                    (Way::Write, true) => self.write_stream(fd),
+                    (Way::Read, false) => self.read_at(fd, last),
+                    (Way::Write, false) => self.write_at(fd),
+                };
+            }
             match self.op {
                 Op::Nop => Outcome::Done(0),
-                Op::Read { target, offset: AT_CURSOR, .. } => {
-                    self.read_stream(target.number(), is_event)
-                }
-                Op::ReadVectored { fd, offset: AT_CURSOR, .. } => self.read_stream(fd, is_event),
-                Op::Write { target, offset: AT_CURSOR, .. } => self.write_stream(target.number()),
-                Op::WriteVectored { fd, offset: AT_CURSOR, .. } => self.write_stream(fd),
-                Op::Read { target, .. } | Op::ReadFixed { target, .. } => {
-                    self.read_at(target.number(), last)
-                }
-                Op::Write { target, .. } | Op::WriteFixed { target, .. } => {
-                    self.write_at(target.number())
-                }
-                Op::ReadVectored { fd, .. } => self.read_at(fd, last),
-                Op::WriteVectored { fd, .. } => self.write_at(fd),
                 Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
                 Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
                     self.transfer(fd, flags, Direction::In, is_event)
@@ -110,22 +105,8 @@ impl Flight {
                 },
                 // They have a meaning only for a ring.
                 Op::Raw(_) | Op::FutexWait { .. } => Outcome::Done(-libc::EOPNOTSUPP),
-                Op::Sync { .. }
-                | Op::OpenHow { .. }
-                | Op::Close { .. }
-                | Op::Stat { .. }
-                | Op::SetLen { .. }
-                | Op::Unlink { .. }
-                | Op::Rename { .. }
-                | Op::MakeDir { .. }
-                | Op::Symlink { .. }
-                | Op::Link { .. }
-                | Op::Allocate { .. }
-                | Op::Advise { .. }
-                | Op::SyncRange { .. }
-                | Op::GetXattr(_)
-                | Op::SetXattr(_)
-                | Op::Syscall(_) => Outcome::Offload,
+                // It waits for storage.
+                _ => Outcome::Offload,
             }
         }
     }
@@ -185,22 +166,8 @@ impl Flight {
     /// Removes the offset of a file without offsets (a pipe, an eventfd), as a ring ignores it. A
     /// registered buffer is plain memory here.
     fn drop_offset(&mut self) {
-        let offset = AT_CURSOR;
-        self.op = match self.op {
-            Op::Read { target, buf, len, .. } | Op::ReadFixed { target, buf, len, .. } => {
-                Op::Read { target, buf, len, offset }
-            }
-            Op::Write { target, buf, len, .. } | Op::WriteFixed { target, buf, len, .. } => {
-                Op::Write { target, buf, len, offset }
-            }
-            Op::ReadVectored { fd, slices, count, flags, .. } => {
-                Op::ReadVectored { fd, slices, count, offset, flags }
-            }
-            Op::WriteVectored { fd, slices, count, flags, .. } => {
-                Op::WriteVectored { fd, slices, count, offset, flags }
-            }
-            other => other,
-        };
+        let transfer = self.op.transfer().expect("a read or a write");
+        self.op = Transfer { offset: AT_CURSOR, ..transfer }.into_op();
     }
 
     /// Reads from a file without offsets.
@@ -269,31 +236,23 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_nowait(&self) -> i32 {
-        let one =
-            |buf: *mut u8, len: u32| libc::iovec { iov_base: buf.cast(), iov_len: len as usize };
+        let Transfer { way, file, memory, offset, flags } =
+            self.op.transfer().expect("a read or a write");
+        let one;
+        let (slices, count) = match memory {
+            Memory::Bytes { start, len } => {
+                one = libc::iovec { iov_base: start.cast(), iov_len: len as usize };
+                (&raw const one, 1)
+            }
+            Memory::Slices { slices, count } => (slices, count),
+        };
+        let (fd, flags) = (file.number(), flags | libc::RWF_NOWAIT);
         // The offset of the cursor, −1, has the bits of `AT_CURSOR`.
         // SAFETY: by the contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
-            match self.op {
-                Op::Read { target, buf, len, offset }
-                | Op::ReadFixed { target, buf, len, offset, .. } => {
-                    let (fd, slice) = (target.number(), one(buf, len));
-                    syscall!(SYS_preadv2, fd, &raw const slice, 1, offset, 0, libc::RWF_NOWAIT)
-                }
-                Op::Write { target, buf, len, offset }
-                | Op::WriteFixed { target, buf, len, offset, .. } => {
-                    let (fd, slice) = (target.number(), one(buf.cast_mut(), len));
-                    syscall!(SYS_pwritev2, fd, &raw const slice, 1, offset, 0, libc::RWF_NOWAIT)
-                }
-                Op::ReadVectored { fd, slices, count, offset, flags } => {
-                    let flags = flags | libc::RWF_NOWAIT;
-                    syscall!(SYS_preadv2, fd, slices, count, offset, 0, flags)
-                }
-                Op::WriteVectored { fd, slices, count, offset, flags } => {
-                    let flags = flags | libc::RWF_NOWAIT;
-                    syscall!(SYS_pwritev2, fd, slices, count, offset, 0, flags)
-                }
-                _ => unreachable!("a read or a write"),
+            match way {
+                Way::Read => syscall!(SYS_preadv2, fd, slices, count, offset, 0, flags),
+                Way::Write => syscall!(SYS_pwritev2, fd, slices, count, offset, 0, flags),
             }
         })
     }
@@ -304,19 +263,19 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_pipe_sized(&self) -> i32 {
+        let Transfer { way, file, memory, .. } = self.op.transfer().expect("a read or a write");
+        let fd = file.number();
         // SAFETY: by the contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
-            match self.op {
-                Op::Read { target, buf, len, .. } => {
-                    syscall!(SYS_read, target.number(), buf, len)
-                }
-                Op::ReadVectored { fd, slices, count, .. } => {
+            match (way, memory) {
+                (Way::Read, Memory::Bytes { start, len }) => syscall!(SYS_read, fd, start, len),
+                (Way::Read, Memory::Slices { slices, count }) => {
                     syscall!(SYS_readv, fd, slices, count)
                 }
-                Op::Write { target, buf, len, .. } => {
-                    syscall!(SYS_write, target.number(), buf, (len as usize).min(PIPE_BUF))
+                (Way::Write, Memory::Bytes { start, len }) => {
+                    syscall!(SYS_write, fd, start, (len as usize).min(PIPE_BUF))
                 }
-                Op::WriteVectored { fd, slices, count, .. } => {
+                (Way::Write, Memory::Slices { slices, count }) => {
                     let all = std::slice::from_raw_parts(slices, count as usize);
                     if all.iter().map(|slice| slice.iov_len).sum::<usize>() <= PIPE_BUF {
                         return syscall!(SYS_writev, fd, slices, count);
@@ -325,7 +284,6 @@ impl Flight {
                         all.iter().find(|slice| slice.iov_len > 0).expect("the sum is not 0");
                     syscall!(SYS_write, fd, first.iov_base, first.iov_len.min(PIPE_BUF))
                 }
-                _ => unreachable!("a read or a write"),
             }
         })
     }

@@ -5,7 +5,7 @@
 
 use super::flight::{Flights, Link};
 use super::poller::{IN, OUT};
-use crate::driver::Op;
+use crate::driver::{Op, Way};
 use std::os::fd::RawFd;
 
 /// The event that an op waits for.
@@ -15,6 +15,15 @@ pub(super) enum Direction {
     Out,
     /// The events that a [`Poll`](Op::Poll) names.
     Events,
+}
+
+impl Direction {
+    pub(super) fn of(way: Way) -> Direction {
+        match way {
+            Way::Read => Direction::In,
+            Way::Write => Direction::Out,
+        }
+    }
 }
 
 /// The number of no flight.

@@ -6,6 +6,7 @@ mod description;
 mod name;
 mod table;
 mod target;
+mod transfer;
 
 use super::syscall::{Syscall, XattrCall};
 pub(crate) use description::OpDescription;
@@ -13,6 +14,7 @@ pub(crate) use name::{OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, OpName};
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 pub(crate) use target::Target;
+pub(crate) use transfer::{Memory, Transfer, Way};
 
 /// The offset that means "at the file's own cursor": only for files without one (pipes, terminals)
 /// and for `O_APPEND` writes (**I11**).

@@ -214,20 +214,18 @@ impl Op {
     /// without a thread, and reads are what a database does most.
     #[inline(always)]
     pub(crate) fn may_keep_file(&self) -> bool {
-        matches!(
-            self,
-            Op::Write { .. }
-                | Op::WriteFixed { .. }
-                | Op::WriteVectored { .. }
-                | Op::Sync { .. }
-                | Op::SetLen { .. }
-                | Op::Allocate { .. }
-                | Op::Advise { .. }
-                | Op::SyncRange { .. }
-                | Op::GetXattr(_)
-                | Op::SetXattr(_)
-                | Op::Close { .. }
-        )
+        self.is_write()
+            || matches!(
+                self,
+                Op::Sync { .. }
+                    | Op::SetLen { .. }
+                    | Op::Allocate { .. }
+                    | Op::Advise { .. }
+                    | Op::SyncRange { .. }
+                    | Op::GetXattr(_)
+                    | Op::SetXattr(_)
+                    | Op::Close { .. }
+            )
     }
 
     /// Whether a ring may have a kernel thread perform the op. Reads at an offset are left out, as

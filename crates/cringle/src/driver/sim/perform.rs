@@ -9,7 +9,7 @@ use super::options::Fault;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::registered::Registered;
 use crate::driver::syscall::{Syscall, XattrCall};
-use crate::driver::{Op, Target, blocking};
+use crate::driver::{Memory, Op, Target, Transfer, Way, blocking};
 use crate::sys;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -21,7 +21,7 @@ pub(super) enum Outcome {
 }
 
 /// A transfer: the part of the op that its faults depend on.
-struct Transfer {
+struct Move {
     fd: RawFd,
     len: usize,
     is_write: bool,
@@ -65,8 +65,8 @@ impl Core {
         }
     }
 
-    fn transfer(&mut self, op: &Op, transfer: &Transfer) -> Outcome {
-        let Transfer { fd, len, is_write, is_regular, is_socket } = *transfer;
+    fn transfer(&mut self, op: &Op, transfer: &Move) -> Outcome {
+        let Move { fd, len, is_write, is_regular, is_socket } = *transfer;
         if is_regular && self.files.is_open_directory(fd) {
             return Outcome::Done(-libc::EISDIR);
         }
@@ -142,12 +142,7 @@ impl Core {
 
     /// Records a write that was a plain call, as those are that answer `EAGAIN`.
     pub(crate) fn note_plain_write(&mut self, op: &Op, count: i32) {
-        let fd = match *op {
-            Op::Write { target, .. } | Op::WriteFixed { target, .. } => target.as_fd(),
-            Op::WriteVectored { fd, .. } => Some(fd),
-            _ => None,
-        };
-        if let Some(fd) = fd {
+        if let Some(fd) = op.transfer().and_then(|transfer| transfer.file.as_fd()) {
             self.files.written(fd, self.now_ns, &written_range(op, fd, count as u64));
         }
     }
@@ -289,31 +284,8 @@ fn names_a_path(op: &Op) -> bool {
         Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
         Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
         Op::Syscall(call) => syscall_names_a_path(&call),
-        // They have a path that is imitated, or none.
-        Op::Open { .. } | Op::Stat { .. } | Op::Unlink { .. } | Op::MakeDir { .. } => false,
-        Op::Nop
-        | Op::Read { .. }
-        | Op::Write { .. }
-        | Op::ReadFixed { .. }
-        | Op::WriteFixed { .. }
-        | Op::ReadVectored { .. }
-        | Op::WriteVectored { .. }
-        | Op::Sync { .. }
-        | Op::Close { .. }
-        | Op::SetLen { .. }
-        | Op::Poll { .. }
-        | Op::Allocate { .. }
-        | Op::Advise { .. }
-        | Op::SyncRange { .. }
-        | Op::Recv { .. }
-        | Op::Send { .. }
-        | Op::SendZc { .. }
-        | Op::RecvMsg { .. }
-        | Op::SendMsg { .. }
-        | Op::Accept { .. }
-        | Op::Connect { .. }
-        | Op::FutexWait { .. }
-        | Op::Raw(_) => false,
+        // The others have a path that is imitated, or none.
+        _ => false,
     }
 }
 
@@ -349,20 +321,19 @@ fn written_by(op: &Op) -> Option<RawFd> {
 }
 
 /// The op as a transfer, if it is one.
-fn transfer_of(op: &Op, fixed: &Registered) -> Option<Transfer> {
+fn transfer_of(op: &Op, fixed: &Registered) -> Option<Move> {
     let number = |target: Target| match target.as_fd() {
         Some(fd) => fd,
         None => fixed.file(target.number()).unwrap_or(-1),
     };
+    if let Some(Transfer { way, file, memory, .. }) = op.transfer() {
+        let len = match memory {
+            Memory::Bytes { len, .. } => len as usize,
+            Memory::Slices { slices, count } => total(slices, count),
+        };
+        return Some(Move::new(number(file), len, way == Way::Write));
+    }
     let (fd, len, is_write) = match *op {
-        Op::Read { target, len, .. } | Op::ReadFixed { target, len, .. } => {
-            (number(target), len as usize, false)
-        }
-        Op::Write { target, len, .. } | Op::WriteFixed { target, len, .. } => {
-            (number(target), len as usize, true)
-        }
-        Op::ReadVectored { fd, slices, count, .. } => (fd, total(slices, count), false),
-        Op::WriteVectored { fd, slices, count, .. } => (fd, total(slices, count), true),
         // A datagram is not shortened.
         Op::Recv { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, false),
         Op::Send { fd, .. } | Op::SendZc { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, true),
@@ -372,9 +343,15 @@ fn transfer_of(op: &Op, fixed: &Registered) -> Option<Transfer> {
         Op::SendMsg { fd, .. } => (fd, 0, true),
         _ => return None,
     };
-    let kind = sys::mode(fd) & libc::S_IFMT;
-    let is_regular = kind == libc::S_IFREG;
-    Some(Transfer { fd, len, is_write, is_regular, is_socket: kind == libc::S_IFSOCK })
+    Some(Move::new(fd, len, is_write))
+}
+
+impl Move {
+    fn new(fd: RawFd, len: usize, is_write: bool) -> Move {
+        let kind = sys::mode(fd) & libc::S_IFMT;
+        let (is_regular, is_socket) = (kind == libc::S_IFREG, kind == libc::S_IFSOCK);
+        Move { fd, len, is_write, is_regular, is_socket }
+    }
 }
 
 fn slices_of<'a>(slices: *const libc::iovec, count: u32) -> &'a [libc::iovec] {
@@ -386,36 +363,24 @@ fn total(slices: *const libc::iovec, count: u32) -> usize {
     slices_of(slices, count).iter().map(|slice| slice.iov_len).sum()
 }
 
-fn offset_of(op: &Op) -> Option<u64> {
-    match *op {
-        Op::Read { offset, .. }
-        | Op::Write { offset, .. }
-        | Op::ReadFixed { offset, .. }
-        | Op::WriteFixed { offset, .. }
-        | Op::ReadVectored { offset, .. }
-        | Op::WriteVectored { offset, .. } => Some(offset),
-        _ => None,
-    }
-}
-
 /// Whether a write returns only when its bytes are on the disk.
 fn is_synced(op: &Op, fd: RawFd) -> bool {
     let durable = libc::RWF_DSYNC | libc::RWF_SYNC;
-    let is_flagged = matches!(*op, Op::WriteVectored { flags, .. } if flags & durable != 0);
-    is_flagged || sys::status_flags(fd) & libc::O_DSYNC != 0
+    op.transfer().is_some_and(|transfer| transfer.flags & durable != 0)
+        || sys::status_flags(fd) & libc::O_DSYNC != 0
 }
 
 /// Returns the place of the bytes that an op has just written to a regular file.
 fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
     let before = |end: u64| end.saturating_sub(count)..end;
-    let flags = if let Op::WriteVectored { flags, .. } = *op { flags } else { 0 };
+    let (flags, offset) = op.transfer().map_or((0, AT_CURSOR), |it| (it.flags, it.offset));
     let appends = sys::status_flags(fd) & libc::O_APPEND != 0 && flags & libc::RWF_NOAPPEND == 0;
     if appends || flags & libc::RWF_APPEND != 0 {
         return before(sys::fstat(fd).map_or(0, |stat| stat.st_size as u64));
     }
-    match offset_of(op).filter(|&offset| offset != AT_CURSOR) {
-        Some(offset) => offset..offset + count,
-        None => before(sys::cursor(fd)),
+    match offset {
+        AT_CURSOR => before(sys::cursor(fd)),
+        offset => offset..offset + count,
     }
 }
 
@@ -425,24 +390,17 @@ fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
 ///
 /// The op's pointers are valid.
 unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
-    let target = Target::fd(fd);
-    let mut cut = Vec::new();
+    let cut: Vec<libc::iovec>;
     let op = match *op {
-        Op::Read { buf, offset, .. } | Op::ReadFixed { buf, offset, .. } => {
-            Op::Read { target, buf, len: most as u32, offset }
-        }
-        Op::Write { buf, offset, .. } | Op::WriteFixed { buf, offset, .. } => {
-            Op::Write { target, buf, len: most as u32, offset }
-        }
-        Op::ReadVectored { slices, count, offset, flags, .. } => {
-            cut.extend(cut_to(slices_of(slices, count), most));
-            let (slices, count) = (cut.as_ptr(), cut.len() as u32);
-            Op::ReadVectored { fd, slices, count, offset, flags }
-        }
-        Op::WriteVectored { slices, count, offset, flags, .. } => {
-            cut.extend(cut_to(slices_of(slices, count), most));
-            let (slices, count) = (cut.as_ptr(), cut.len() as u32);
-            Op::WriteVectored { fd, slices, count, offset, flags }
+        _ if let Some(transfer) = op.transfer() => {
+            let memory = match transfer.memory {
+                Memory::Bytes { start, .. } => Memory::Bytes { start, len: most as u32 },
+                Memory::Slices { slices, count } => {
+                    cut = cut_to(slices_of(slices, count), most).collect();
+                    Memory::Slices { slices: cut.as_ptr(), count: cut.len() as u32 }
+                }
+            };
+            Transfer { file: Target::fd(fd), memory, ..transfer }.into_op()
         }
         Op::Recv { buf, flags, .. } if most > 0 => Op::Recv { fd, buf, len: most as u32, flags },
         Op::Send { buf, flags, .. } | Op::SendZc { buf, flags, .. } if most > 0 => {

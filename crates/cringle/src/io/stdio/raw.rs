@@ -60,7 +60,7 @@ impl Raw {
             // SAFETY: the caller's contract.
             return unsafe { perform_at_kernels_cursor(current, self, waits_for, op) };
         }
-        if matches!(op, Op::Read { .. } | Op::ReadVectored { .. }) && sys::is_terminal(self.0) {
+        if op.is_read() && sys::is_terminal(self.0) {
             if let Some(timing) = sys::read_timing(self.0) {
                 // SAFETY: the caller's contract.
                 return unsafe { slow_device::read(current, self, timing, op) };
