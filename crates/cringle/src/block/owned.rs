@@ -6,6 +6,7 @@ use crate::runtime::foreign;
 use crate::sys::lock::Mutex;
 use std::future::Future;
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -42,6 +43,10 @@ pub struct OwnedBatch<B> {
     /// Empty: the memory for the results.
     results: Vec<(io::Result<usize>, B)>,
 }
+
+// A batch whose caller has panicked holds operations that were not submitted, and nothing else.
+impl<B: UnwindSafe> UnwindSafe for OwnedBatch<B> {}
+impl<B: RefUnwindSafe> RefUnwindSafe for OwnedBatch<B> {}
 
 #[derive(Debug)]
 struct OwnedOp<B> {

@@ -9,7 +9,7 @@ use calls::{CALLS, Call, calls, until_released};
 use cringle::block::{AlignedBuf, Batch};
 use cringle::fs::File;
 use cringle::io;
-use cringle::{Builder, fiber, runtime, time};
+use cringle::{Builder, fiber, time};
 use cringle_testing::tools::*;
 use fixture::Fixture;
 use std::io::Read;
@@ -61,16 +61,13 @@ fn run_beside(call: Call, fixture: &Fixture, workers: usize, f: impl FnOnce()) {
             if call.crowded {
                 // Each worker has its own limit, and another ready fiber, so that no op is
                 // performed inline.
-                let read_held = || drop((&fixture.held).read(&mut AlignedBuf::new(4096)[..]));
                 for worker in 0..workers {
                     spawn_on(worker, s, || fixture.exhaust_limit());
                     spawn_on(worker, s, || until_released(fixture));
-                    spawn_on(worker, s, read_held);
                 }
-                let room_waits = || runtime::stats().unwrap().total().room_waits;
-                while room_waits() < workers as u64 {
-                    fiber::yield_now();
-                }
+                let_others_wait();
+                s.spawn_local(|| drop((&fixture.held).read(&mut AlignedBuf::new(4096)[..])));
+                let_others_wait();
             }
             let _release = Release(fixture);
             f();
