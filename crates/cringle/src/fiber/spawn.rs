@@ -460,7 +460,7 @@ impl Builder {
         let packet = Packet::new(self.name.map(Arc::from), origin);
         packet.report_spawn();
         let body = local_body(Arc::clone(&packet), member, f);
-        // SAFETY: I2. By this function's contract, what the body borrows outlives the current.fiber.
+        // SAFETY: I2. By this function's contract, what the body borrows outlives the fiber.
         let started = unsafe { current.worker.start(stack_bytes, kin, body) }?;
         if self.worker.is_some() {
             started.family().pin();

@@ -148,7 +148,7 @@ fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
                 return withdraw(waiter, Waited::TimedOut);
             }
             current.worker.watch_at_end(current.fiber);
-            // The lock may be that of an allocator, which the library called on this current.worker.
+            // The lock may be that of an allocator, which the library called on this worker.
             current.fiber.family().while_pinned(|| {
                 current.suspend_on_until(Wait::Lock, subject, until.first());
             });

@@ -66,9 +66,7 @@ fn set_name(on: Option<OnFiber>, thread: pthread_t, text: &[u8]) -> c_int {
         if let (Some(on), true) = (on, found.is_some()) {
             // For dumps and traces.
             on.call_for_code(|call| {
-                call.current
-                    .worker
-                    .rename(call.current.fiber, String::from_utf8_lossy(text).into());
+                call.current.rename(String::from_utf8_lossy(text).into());
                 0
             });
         }

@@ -80,4 +80,13 @@ impl Current {
     pub(crate) fn waker(self) -> Waker {
         Waker::Fiber { home: Arc::clone(self.worker.mailbox()), id: self.fiber.id() }
     }
+
+    /// Names the fiber, which has begun without a name.
+    #[cfg(feature = "interpose")]
+    pub(crate) fn rename(self, name: Arc<str>) {
+        self.fiber.rename(name);
+        if let Some(meta) = self.fiber.meta() {
+            self.worker.events.named(self.fiber, meta);
+        }
+    }
 }

@@ -63,7 +63,6 @@ pub(crate) use snapshot::Question;
 pub(super) use snapshot::{Activity, FiberSnapshot, OpsSnapshot};
 pub(crate) use within::Within;
 
-use super::fiber::FiberRef;
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
 use crate::driver::Driver;
@@ -200,15 +199,6 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn events(&self) -> &Events {
         &self.events
-    }
-
-    /// Names a fiber that has begun without a name.
-    #[cfg(feature = "interpose")]
-    pub(crate) fn rename(&self, fiber: FiberRef, name: Arc<str>) {
-        fiber.rename(name);
-        if let Some(meta) = fiber.meta() {
-            self.events.named(fiber, meta);
-        }
     }
 
     /// The part of this worker that others see.
