@@ -1,18 +1,29 @@
-//! Reads the facts of one ELF file: what it needs, imports and defines, and what its code contains.
+//! Reads the facts of one ELF file: what it is, what it needs, and which names it imports and
+//! defines.
+//!
+//! The file is read whole, and every place in it is checked before it is used: a damaged file is an
+//! error.
 
-use super::inline::{self, Function, Inline, Machine};
 use memchr::memmem;
 use object::elf::{
     DF_1_PIE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
     FileHeader64, SHF_ALLOC, SHF_EXECINSTR,
 };
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SectionFlags, elf};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags};
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
 use std::path::Path;
 
-type Elf<'file> = ElfFile64<'file, LittleEndian, &'file ReadCache<File>>;
+type Elf<'file> = ElfFile64<'file, LittleEndian>;
+
+/// The architectures on which Cringle runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Machine {
+    X86_64,
+    Aarch64,
+}
 
 /// The facts of one file.
 pub(super) struct Facts {
@@ -22,34 +33,52 @@ pub(super) struct Facts {
     pub needed: Vec<String>,
     pub rpath: Option<String>,
     pub runpath: Option<String>,
-    /// The names of undefined dynamic symbols.
+    /// The names of undefined dynamic symbols. A static program imports nothing: here it has the
+    /// names of its symbol table, to which the linker has added what libc itself calls.
     pub imports: BTreeSet<String>,
     /// The names of defined dynamic symbols.
     pub defines: BTreeSet<String>,
     pub allocator: Option<&'static str>,
     pub is_go: bool,
-    pub inline: Vec<Inline>,
     /// Whether the names of its own functions have been removed.
     pub is_stripped: bool,
     /// Whether the file has a name that glibc reads from the environment, as in a static program.
     pub contains_glibc: bool,
 }
 
-/// Reads a file. The error names what is wrong with it.
-pub(super) fn read(path: &Path) -> Result<Facts, String> {
-    let file = File::open(path).map_err(|error| format!("cannot open it: {error}"))?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it is not a file; give a program or a shared library".into());
+impl Facts {
+    pub(super) fn is_static(&self) -> bool {
+        !self.is_library && self.needed.is_empty() && self.interpreter.is_none()
     }
-    let cache = ReadCache::new(file);
-    let machine = machine(&cache)?;
-    let elf = Elf::parse(&cache).map_err(|error| format!("cannot read it: {error}"))?;
-    facts(&elf, machine).map_err(|error| format!("cannot read it: {error}"))
 }
 
-fn machine(cache: &ReadCache<File>) -> Result<Machine, String> {
+/// The largest file that is read into memory.
+const LARGEST: u64 = 4 << 30;
+
+/// Reads a file. The error names what is wrong with it.
+pub(super) fn read(path: &Path) -> Result<Facts, String> {
+    let unopened = |error| format!("cannot open it: {error}");
+    // Before the file is opened: to open a FIFO may take for ever.
+    let metadata = fs::metadata(path).map_err(unopened)?;
+    if !metadata.is_file() {
+        return Err("it is not a file; give a program or a shared library".into());
+    }
+    if metadata.len() > LARGEST {
+        return Err("it is larger than 4 GiB; remove its debug information (strip -g)".into());
+    }
+    facts_of(&fs::read(path).map_err(unopened)?)
+}
+
+fn facts_of(bytes: &[u8]) -> Result<Facts, String> {
+    let machine = machine(bytes)?;
+    let unread = |error: Box<dyn Error>| format!("cannot read it: {error}");
+    let elf = Elf::parse(bytes).map_err(|error| unread(error.into()))?;
+    facts(&elf, machine).map_err(unread)
+}
+
+fn machine(bytes: &[u8]) -> Result<Machine, String> {
     let wrong = || "it is not a 64-bit ELF file; give a program or a shared library".to_owned();
-    let header = FileHeader64::<LittleEndian>::parse(cache).map_err(|_| wrong())?;
+    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| wrong())?;
     let machine = match header.e_machine(LittleEndian) {
         EM_X86_64 => Machine::X86_64,
         EM_AARCH64 => Machine::Aarch64,
@@ -61,21 +90,28 @@ fn machine(cache: &ReadCache<File>) -> Result<Machine, String> {
     }
 }
 
-fn facts(elf: &Elf, machine: Machine) -> object::Result<Facts> {
+fn facts(elf: &Elf, machine: Machine) -> Result<Facts, Box<dyn Error>> {
     let interpreter = interpreter(elf)?;
     let dynamic = Dynamic::of(elf)?;
+    let has_imports = interpreter.is_none() || elf.dynamic_symbol_table().is_some();
+    if !has_imports || elf.sections().next().is_none() {
+        return Err("it has no section headers, which name its imports; give the program as the \
+             linker wrote it"
+            .into());
+    }
     let (mut imports, mut defines) = (BTreeSet::new(), BTreeSet::new());
     for symbol in elf.dynamic_symbols() {
         let set = if symbol.is_undefined() { &mut imports } else { &mut defines };
         set.insert(symbol.name()?.to_owned());
     }
-    let functions = functions(elf);
     let is_program = elf.elf_header().e_type(LittleEndian) == ET_EXEC;
-    Ok(Facts {
+    let own = elf.symbols().filter(ObjectSymbol::is_definition);
+    let own: BTreeSet<_> = own.filter_map(|symbol| symbol.name().ok()).collect();
+    let mut facts = Facts {
         machine,
         is_library: !is_program && !dynamic.is_pie && interpreter.is_none(),
         interpreter,
-        allocator: allocator(elf, &dynamic.needed),
+        allocator: None,
         needed: dynamic.needed,
         rpath: dynamic.rpath,
         runpath: dynamic.runpath,
@@ -84,10 +120,14 @@ fn facts(elf: &Elf, machine: Machine) -> object::Result<Facts> {
         is_go: [".go.buildinfo", ".note.go.buildid"]
             .iter()
             .any(|name| elf.section_by_name(name).is_some()),
-        inline: inline_calls(elf, machine, &functions)?,
         is_stripped: elf.symbols().next().is_none(),
         contains_glibc: contains(elf, b"GLIBC_TUNABLES"),
-    })
+    };
+    facts.allocator = allocator(elf, &own, &facts);
+    if facts.is_static() {
+        facts.imports.extend(own.into_iter().map(str::to_owned));
+    }
+    Ok(facts)
 }
 
 fn interpreter(elf: &Elf) -> object::Result<Option<String>> {
@@ -126,38 +166,6 @@ impl Dynamic {
     }
 }
 
-/// The functions with names, sorted by address: those of the symbol table, or else the exported
-/// ones.
-fn functions(elf: &Elf) -> Vec<Function> {
-    let named = |symbol: object::read::elf::ElfSymbol64<'_, '_, LittleEndian, _>| {
-        let name = symbol.name().ok().filter(|_| symbol.is_definition() && symbol.size() > 0)?;
-        let name = format!("{:#}", rustc_demangle::demangle(name));
-        Some(Function { address: symbol.address(), size: symbol.size(), name })
-    };
-    let mut functions: Vec<_> = elf.symbols().filter_map(named).collect();
-    if functions.is_empty() {
-        functions = elf.dynamic_symbols().filter_map(named).collect();
-    }
-    functions.sort_by_key(|function| function.address);
-    functions
-}
-
-fn inline_calls(
-    elf: &Elf,
-    machine: Machine,
-    functions: &[Function],
-) -> object::Result<Vec<Inline>> {
-    let mut found = BTreeMap::new();
-    for section in elf.sections().filter(|section| has_flags(section, SHF_EXECINSTR)) {
-        inline::find(machine, section.data()?, section.address(), functions, &mut found);
-    }
-    Ok(found.into_values().collect())
-}
-
-fn has_flags<'file>(section: &impl ObjectSection<'file>, flags: elf::SectionFlags) -> bool {
-    matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags & flags == flags)
-}
-
 /// Memory allocators by a symbol that only they define, and by their library.
 const ALLOCATORS: [(&str, &[&str], &str, &[u8]); 3] = [
     ("jemalloc", &["_rjem_mallctl", "je_mallctl", "mallctl"], "libjemalloc.so", b"<jemalloc>: "),
@@ -165,27 +173,30 @@ const ALLOCATORS: [(&str, &[&str], &str, &[u8]); 3] = [
     ("tcmalloc", &["tc_malloc", "TCMallocInternalMalloc"], "libtcmalloc", b"tcmalloc: "),
 ];
 
-fn allocator(elf: &Elf, needed: &[String]) -> Option<&'static str> {
-    let is_stripped = elf.symbols().next().is_none();
-    let defined: BTreeSet<_> = elf
-        .symbols()
-        .chain(elf.dynamic_symbols())
-        .filter(|symbol| symbol.is_definition())
-        .filter_map(|symbol| symbol.name().ok())
-        .collect();
+fn allocator(elf: &Elf, own: &BTreeSet<&str>, facts: &Facts) -> Option<&'static str> {
     let is_used = |(_, symbols, library, text): &&(_, &[&str], &str, &[u8])| {
-        symbols.iter().any(|name| defined.contains(name))
-            || needed.iter().any(|name| name.starts_with(library))
+        symbols.iter().any(|name| own.contains(name) || facts.defines.contains(*name))
+            || facts.needed.iter().any(|name| name.starts_with(library))
             // A program that is not stripped has the symbols if it has the allocator.
-            || is_stripped && contains(elf, text)
+            || facts.is_stripped && contains(elf, text)
     };
     ALLOCATORS.iter().find(is_used).map(|(name, ..)| *name)
 }
 
 /// Whether the data of the file contains these bytes.
 fn contains(elf: &Elf, text: &[u8]) -> bool {
+    // Sections do not overlap, unless the file is made so that the search takes for ever.
+    let mut left = elf.data().len();
     elf.sections()
-        .filter(|section| has_flags(section, SHF_ALLOC) && !has_flags(section, SHF_EXECINSTR))
+        .filter(|section| {
+            let SectionFlags::Elf { sh_flags, .. } = section.flags() else { return false };
+            sh_flags & SHF_ALLOC == SHF_ALLOC && sh_flags & SHF_EXECINSTR != SHF_EXECINSTR
+        })
         .filter_map(|section| section.data().ok())
+        .take_while(|data| {
+            let fits = data.len() <= left;
+            left = left.saturating_sub(data.len());
+            fits
+        })
         .any(|data| memmem::find(data, text).is_some())
 }

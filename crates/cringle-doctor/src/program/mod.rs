@@ -1,19 +1,23 @@
 //! `cringle doctor --program`: which waits of a program and its libraries block a worker.
 //!
 //! The program is read, not run. [`elf`] reads one file, [`search`] finds its libraries as the
-//! dynamic linker would, [`functions`] and [`inline`] know what waits, [`text`] prints.
+//! dynamic linker would, [`functions`] knows what waits, [`text`] prints.
+//!
+//! What waits is found by names: the libc functions that a file imports. No name leads to a system
+//! call that code makes by an instruction of its own, and none is reported.
 
 mod elf;
 mod functions;
-mod inline;
 mod search;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 use crate::paths::as_text;
 use cringle_report::failure::Failure;
-use elf::Facts;
+use elf::{Facts, Machine};
 use functions::Blocking;
-use inline::{Inline, Machine};
 use search::{Origin, Search};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
@@ -100,8 +104,6 @@ struct Object {
     hooked: Vec<String>,
     /// Those that are not.
     blocking: Vec<Blocking>,
-    /// System calls that may wait, by instructions of its own.
-    inline: Vec<Inline>,
     stripped: bool,
     go: bool,
     /// Whether it loads further libraries while it runs, which are not examined.
@@ -126,13 +128,12 @@ struct Verdict {
 impl Object {
     /// Whether it can wait without a hook for another process to act.
     fn blocks(&self) -> bool {
-        let long = self.blocking.iter().any(|calls| !calls.usually_short);
-        self.go || long || !self.inline.is_empty()
+        self.go || self.blocking.iter().any(|calls| !calls.group.usually_short)
     }
 
     /// Whether it has calls without a hook that are short as a rule.
     fn blocks_shortly(&self) -> bool {
-        self.blocking.iter().any(|calls| calls.usually_short)
+        self.blocking.iter().any(|calls| calls.group.usually_short)
     }
 }
 
@@ -158,11 +159,7 @@ pub(crate) fn examine(path: &Path) -> Result<ProgramReport, Failure> {
         }
     };
     let c_library = c_library(&facts);
-    let linked = if !facts.is_library && facts.needed.is_empty() && facts.interpreter.is_none() {
-        Linked::Statically
-    } else {
-        Linked::Dynamically
-    };
+    let linked = if facts.is_static() { Linked::Statically } else { Linked::Dynamically };
     let mut report = ProgramReport {
         path: path.into(),
         kind: if facts.is_library { Kind::Library } else { Kind::Program },
@@ -185,12 +182,12 @@ pub(crate) fn examine(path: &Path) -> Result<ProgramReport, Failure> {
 }
 
 fn hooks(facts: &Facts) -> Hooks {
-    let defined = facts.defines.iter().filter(|name| functions::is_known(name));
+    let known = functions::known();
+    let defined = facts.defines.iter().filter(|name| known.contains(&***name));
     let defined: Vec<_> = defined.cloned().collect();
     let core = functions::CORE.iter().filter(|name| facts.defines.contains(**name)).count();
-    let is_static = facts.needed.is_empty() && facts.interpreter.is_none();
     let state = match core {
-        _ if facts.is_library || is_static => Installed::Unknown,
+        _ if facts.is_library || facts.is_static() => Installed::Unknown,
         0 => Installed::No,
         all if all == functions::CORE.len() => Installed::Yes,
         _ => Installed::Partly,
@@ -318,10 +315,11 @@ fn examined(object: Pending, hooked: &BTreeSet<String>) -> Object {
         needed_by: object.needed_by,
         hooked,
         blocking,
-        inline: facts.inline,
         stripped: facts.is_stripped,
         go: facts.is_go,
-        loads_libraries: loads.iter().any(|name| facts.imports.contains(*name)),
+        // libc itself loads libraries in each static program.
+        loads_libraries: !facts.is_static()
+            && loads.iter().any(|name| facts.imports.contains(*name)),
     }
 }
 
@@ -340,10 +338,17 @@ fn verdict(report: &ProgramReport) -> Verdict {
 fn sentence(report: &ProgramReport, blocking: &[String]) -> String {
     let program = &report.objects[0].name;
     if report.linked == Linked::Statically {
+        let unknown = match report.objects[0].stripped {
+            true => {
+                " It has no symbols, so nothing can be known of its calls: build it without \
+                 stripping (strip = false, no -s)."
+            }
+            false => "",
+        };
         return format!(
             "{program} is linked statically: private thread-locals are refused, and a library that \
              it loads brings a C library of its own, which no hook reaches. Link it dynamically \
-             with glibc (without -C target-feature=+crt-static)."
+             with glibc (without -C target-feature=+crt-static).{unknown}"
         );
     }
     if report.kind == Kind::Program && report.c_library == CLibrary::Musl {
@@ -382,9 +387,9 @@ fn sentence(report: &ProgramReport, blocking: &[String]) -> String {
     }
     if report.objects.iter().any(Object::blocks_shortly) {
         return format!(
-            "Hooks cover each wait for another process; the calls without hooks are usually \
-             short.{missing}"
+            "Hooks cover each call of libc that waits for another process; the calls without \
+             hooks are usually short.{missing}"
         );
     }
-    format!("Hooks cover each call that waits.{missing}")
+    format!("Hooks cover each call of libc that waits.{missing}")
 }

@@ -1,7 +1,7 @@
 //! Finds a shared library where the dynamic linker would: `ld.so(8)`'s order, without preloaded
 //! libraries and without the directories of processor variants (`glibc-hwcaps`).
 
-use super::inline::Machine;
+use super::elf::Machine;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,8 @@
 //! The report on a program as text.
 
-use super::functions::Group;
-use super::inline::Inline;
+use super::functions::GROUPS;
 use super::{CLibrary, Installed, Kind, Linked, Object, ProgramReport};
 use crate::text::Page;
-use std::collections::BTreeSet;
 
 pub(crate) fn of(report: &ProgramReport) -> String {
     let mut page = Page::default();
@@ -15,7 +13,10 @@ pub(crate) fn of(report: &ProgramReport) -> String {
     meanings(&mut page, objects);
     let hooked: Vec<_> = objects.iter().filter(|object| !object.hooked.is_empty()).collect();
     if !hooked.is_empty() {
-        page.heading("Calls with hooks");
+        page.heading(match report.hooks.state {
+            Installed::Yes | Installed::Partly => "Calls with hooks",
+            Installed::No | Installed::Unknown => "Calls that hooks would cover",
+        });
         hooked.iter().for_each(|object| page.row(&object.name, &with_hooks(object)));
     }
     rest(&mut page, report);
@@ -79,15 +80,12 @@ fn hooks(report: &ProgramReport) -> String {
 fn section(page: &mut Page, title: &str, objects: &[Object], short: bool) {
     let mut has_heading = false;
     for object in objects {
-        let calls = object.blocking.iter().filter(|calls| calls.usually_short == short);
+        let calls = object.blocking.iter().filter(|calls| calls.group.usually_short == short);
         let mut parts: Vec<_> = calls
-            .map(|calls| format!("{}: {}", calls.group.title(), calls.functions.join(", ")))
+            .map(|calls| format!("{}: {}", calls.group.title, calls.functions.join(", ")))
             .collect();
-        if !short {
-            parts.extend(object.inline.iter().map(inline_calls));
-            if object.go {
-                parts.push("Go: it makes its system calls itself".into());
-            }
+        if !short && object.go {
+            parts.push("Go: it makes its system calls itself".into());
         }
         if !parts.is_empty() && !has_heading {
             page.heading(title);
@@ -109,62 +107,39 @@ fn with_hooks(object: &Object) -> String {
     object.hooked.iter().map(limited).collect::<Vec<_>>().join(", ")
 }
 
-fn inline_calls(inline: &Inline) -> String {
-    let call = inline.call.unwrap_or("the number is not a constant");
-    let places = match inline.places {
-        1 => String::new(),
-        count => format!(" in {count} places"),
-    };
-    let functions = match &inline.functions[..] {
-        [] => String::new(),
-        all if all.len() > SHOWN => format!(" ({}, …)", all[..SHOWN].join(", ")),
-        all => format!(" ({})", all.join(", ")),
-    };
-    format!("inline system call: {call}{places}{functions}")
-}
-
-/// How many functions with inline system calls are printed; the JSON has all.
-const SHOWN: usize = 4;
-
 fn meanings(page: &mut Page, objects: &[Object]) {
-    if !objects.iter().any(|object| object.blocks() || object.blocks_shortly()) {
+    let imported: Vec<_> = objects.iter().flat_map(|object| &object.blocking).collect();
+    if imported.is_empty() {
         return;
     }
     page.heading("What they wait for");
-    let groups: BTreeSet<Group> =
-        objects.iter().flat_map(|object| &object.blocking).map(|calls| calls.group).collect();
-    groups.iter().for_each(|group| page.row(group.title(), group.meaning()));
-    if objects.iter().any(|object| !object.inline.is_empty()) {
-        page.row(
-            "inline system call",
-            "an instruction in the object's own code, found by a heuristic: no hook sees it, and \
-             the worker blocks as long as the call waits",
-        );
-    }
-    let program = &objects[0];
-    if program.needed_by.is_none() && program.stripped && !program.inline.is_empty() {
-        page.paragraph(
-            &format!(
-                "{} has no symbols, so its inline system calls have no names. If it uses Cringle, \
-                 some are the library's own.",
-                program.name
-            ),
-            2,
-        );
-    }
+    GROUPS
+        .iter()
+        .filter(|group| imported.iter().any(|calls| calls.group == *group))
+        .for_each(|group| page.row(group.title, group.meaning));
 }
 
+const NOT_SEEN: &str = "system calls that code makes by an instruction of its own, as rustix, \
+    liburing and Go do: no symbol names them, and no hook sees them. If one waits, the worker \
+    blocks";
+const STATIC: &str = "the names are those of the symbol table: some functions are called only by \
+    libc itself";
+
 fn rest(page: &mut Page, report: &ProgramReport) {
-    let is_quiet =
-        |object: &&Object| object.hooked.is_empty() && !object.blocks() && !object.blocks_shortly();
+    let is_static = report.linked == Linked::Statically;
+    let has_calls = |object: &Object| !object.hooked.is_empty() || !object.blocking.is_empty();
+    // Without symbols, the calls of a static program are unknown.
+    let is_known = |object: &Object| !(object.go || is_static && object.stripped);
+    let is_quiet = |object: &&Object| is_known(object) && !has_calls(object);
     let quiet = report.objects.iter().filter(is_quiet);
     let quiet: Vec<_> = quiet.map(|object| &*object.name).collect();
     let loads = report.objects.iter().filter(|object| object.loads_libraries);
     let loads: Vec<_> = loads.map(|object| &*object.name).collect();
-    if quiet.is_empty() && loads.is_empty() && report.not_found.is_empty() {
-        return;
-    }
     page.heading("Other");
+    page.row("not seen", NOT_SEEN);
+    if is_static && has_calls(&report.objects[0]) {
+        page.row("static", STATIC);
+    }
     if !quiet.is_empty() {
         page.row("no waiting calls", &quiet.join(", "));
     }

@@ -146,32 +146,44 @@ fn a_program_with_musls_linker_is_refused() {
 }
 
 #[test]
-fn inline_system_calls_are_found_with_their_function() {
-    let place = place("doctor-program-inline");
-    let source = "
-        long my_futex(long *word) {
-        #if defined(__x86_64__)
-            register long number asm(\"rax\") = 202;
-            asm volatile(\"syscall\" : \"+r\"(number) : \"D\"(word) : \"rcx\", \"r11\", \"memory\");
-        #else
-            register long number asm(\"x8\") = 98;
-            asm volatile(\"svc #0\" : \"+r\"(number) : \"r\"(word) : \"x0\", \"memory\");
-        #endif
-            return number;
-        }
-        int main(void) { long word = 0; return my_futex(&word); }";
-    if !compiled(&place, "inline", source, &["-fno-inline"]) {
+fn a_static_program_has_the_calls_of_its_symbols() {
+    let place = place("doctor-program-symbols");
+    let source = format!("{LIBRARY}int main(void) {{ char to[8]; return waits(stdin, to); }}");
+    if !compiled(&place, "still", &source, &["-static"]) {
         return;
     }
-    let (json, text, _) = report(&place, "inline");
-    let inline = serde_json::json!([{"call": "futex", "places": 1, "functions": ["my_futex"]}]);
-    assert_eq!(json["program"]["objects"][0]["inline"], inline, "{text}");
-    assert!(text.contains("inline system call: futex (my_futex)"), "{text}");
-    // Without symbols the call has no owner, and the report says so.
-    assert!(compiled(&place, "inline", source, &["-fno-inline", "-s"]));
-    let (json, text, _) = report(&place, "inline");
-    assert_eq!(json["program"]["objects"][0]["inline"][0]["functions"], serde_json::json!([]));
-    assert!(text.contains("some are the library's own"), "{text}");
+    let (json, text, status) = report(&place, "still");
+    assert_eq!((status, json["program"]["verdict"]["blocking"][0].as_str()), (3, Some("still")));
+    assert!(text.contains("wait for others still locks in libc: lockf"), "{text}");
+    assert!(text.contains("Calls that hooks would cover still"), "{text}");
+    assert!(json["program"]["objects"][0]["hooked"].as_array().unwrap().contains(&"recv".into()));
+    assert!(text.contains("some functions are called only by libc itself"), "{text}");
+    assert_eq!(json["program"]["objects"][0]["loads_libraries"], false);
+    assert!(compiled(&place, "still", &source, &["-static", "-s"]));
+    let (json, text, status) = report(&place, "still");
+    assert_eq!((status, groups(&json, 0).len()), (3, 0), "{text}");
+    assert!(text.contains("nothing can be known of its calls: build it without"), "{text}");
+    assert!(!text.contains("no waiting calls"), "{text}");
+}
+
+#[test]
+fn the_report_names_what_it_cannot_see() {
+    let place = place("doctor-program-unseen");
+    let source = "
+        int main(void) {
+        #if defined(__x86_64__)
+            long number = 34; /* pause */
+            asm volatile(\"syscall\" : \"+a\"(number) : : \"rcx\", \"r11\", \"memory\");
+        #endif
+            return 0;
+        }";
+    if !compiled(&place, "unseen", &format!("{HOOKS}{source}"), &[]) {
+        return;
+    }
+    let (json, text, status) = report(&place, "unseen");
+    assert_eq!((status, groups(&json, 0).len()), (0, 0), "{text}");
+    assert!(text.contains("not seen system calls that code makes by an instruction"), "{text}");
+    assert!(text.contains("Hooks cover each call of libc that waits."), "{text}");
 }
 
 #[test]
@@ -222,13 +234,44 @@ fn a_missing_library_is_named() {
 #[test]
 fn other_files_are_refused_with_words() {
     let place = place("doctor-program-refused");
-    std::fs::write(place.join("text"), "no program").unwrap();
-    std::fs::write(place.join("damaged"), [b"\x7fELF\x02\x01\x01" as &[u8], &[0; 40]].concat())
+    let write = |name: &str, content: &[u8]| std::fs::write(place.join(name), content).unwrap();
+    write("text", b"no program");
+    write("empty", b"");
+    write("damaged", &[b"\x7fELF\x02\x01\x01" as &[u8], &[0; 40]].concat());
+    let header = |bits: u8, kind: u8, machine: u8| {
+        let start = [0x7f, b'E', b'L', b'F', bits, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        [&start as &[u8], &[kind, 0, machine, 0, 1, 0, 0, 0], &[0; 40]].concat()
+    };
+    let (program, object) = (2, 1);
+    write("bits32", &header(1, program, 3));
+    write("arm", &header(2, program, 40));
+    write("bare", &header(2, program, 62));
+    write("unlinked", &header(2, object, 62));
+    // The headers of its sections are beyond its end.
+    let mut beyond = header(2, program, 62);
+    beyond[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
+    (beyond[0x34], beyond[0x3a], beyond[0x3c]) = (64, 64, 9);
+    write("beyond", &beyond);
+    write("huge", &beyond);
+    std::fs::File::options()
+        .write(true)
+        .open(place.join("huge"))
+        .unwrap()
+        .set_len(1 << 33)
         .unwrap();
+    assert!(Command::new("mkfifo").arg(place.join("fifo")).status().unwrap().success());
     for (program, why) in [
         ("absent", "absent: cannot open it: No such file"),
         ("text", "text: it is not a 64-bit ELF file; give a program or a shared library"),
         ("damaged", "damaged: it is not a 64-bit ELF file"),
+        ("empty", "empty: it is not a 64-bit ELF file"),
+        ("bits32", "bits32: it is not a 64-bit ELF file"),
+        ("arm", "arm: its architecture (40) is not x86-64 or aarch64"),
+        ("bare", "bare: cannot read it: it has no section headers, which name its imports"),
+        ("unlinked", "unlinked: it is an object file; give a linked program"),
+        ("beyond", "beyond: cannot read it: Invalid ELF section header offset"),
+        ("huge", "huge: it is larger than 4 GiB; remove its debug information (strip -g)"),
+        ("fifo", "fifo: it is not a file"),
         (".", ".: it is not a file; give a program or a shared library"),
     ] {
         let output = cringle(&place).args(["doctor", "--program", program]).output().unwrap();
