@@ -5,7 +5,7 @@
 //! `/proc/self/fd`. An existing file or device is only read, unless `--destroy` is given.
 
 use super::content;
-use crate::progress::Progress;
+use crate::rounds::Progress;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::storage;
 use cringle_report::units;

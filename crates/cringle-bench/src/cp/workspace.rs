@@ -4,7 +4,7 @@ use super::Block;
 use super::args::CpArgs;
 use super::disk_rate;
 use super::trees::Shape;
-use crate::progress::Progress;
+use crate::rounds::Progress;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::storage;
 use cringle_report::units;

@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 /// How a file is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Profile {
     /// Random blocks with O_DIRECT: the device itself.
     Direct,
@@ -29,15 +28,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Profile::Direct => "direct",
-            Profile::Cached => "cached",
-            Profile::BufferedSeq => "buffered-seq",
-            Profile::Wal => "wal",
-        }
-    }
-
     pub(super) fn is_direct(self) -> bool {
         self == Profile::Direct
     }

@@ -6,7 +6,8 @@ use super::results::Run;
 use super::strategies::Strategy;
 use super::wal::Log;
 use crate::content;
-use crate::progress::Progress;
+use crate::experiment::Named;
+use crate::rounds::Progress;
 use crate::target::Target;
 use cringle_report::failure::{Failure, fail};
 use std::os::unix::fs::FileExt;
@@ -28,7 +29,7 @@ pub(super) fn first_words(
     // In the order of the file, which rotating disks read fastest.
     let mut order: Vec<usize> = (0..plan.accesses.len()).collect();
     order.sort_by_key(|&index| (plan.accesses[index].file, plan.accesses[index].offset));
-    let bar = progress.runs(order.len() as u64).with_message("reading for the checksums");
+    let bar = progress.runs(order.len()).with_message("reading for the checksums");
     let mut words = vec![0; order.len()];
     let mut word = [0u8; 8];
     for (done, index) in order.into_iter().enumerate() {
@@ -102,7 +103,7 @@ pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
     let mut first: Option<(String, u64)> = None;
     for run in runs {
         for checksum in run.samples.iter().filter_map(|sample| sample.checksum) {
-            let name = run.cell.described();
+            let name = run.subject.name();
             match &first {
                 None => first = Some((name, checksum)),
                 Some((other, expected)) if *expected != checksum => {
@@ -123,10 +124,11 @@ mod tests {
     use super::*;
     use crate::disk::job::Profile;
     use crate::disk::plan::{Direction, Order, Shape};
-    use crate::disk::strategies::{ALL, Outcome};
+    use crate::disk::strategies::Outcome;
     use crate::latency::Sampling;
     use crate::meter::Gate;
     use crate::target::TargetSpec;
+    use clap::ValueEnum;
     use cringle_report::machine::cpus::Pinning;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -180,7 +182,7 @@ mod tests {
     fn checked(strategy: Strategy, target: &Arc<Target>) -> Result<u64, Failure> {
         let job = job(strategy, target);
         match strategy.run(&job).unwrap() {
-            Outcome::Measured(all) => checksum(&job, strategy, &all, strategy.name()),
+            Outcome::Measured(all) => checksum(&job, strategy, &all, &strategy.name()),
             Outcome::Reported(_) => unreachable!("fio is left out"),
         }
     }
@@ -189,7 +191,7 @@ mod tests {
     fn every_strategy_detects_a_wrong_block() {
         let target = Arc::new(Target::prepare(&spec(), &Progress::new(false)).unwrap());
         let reads = |strategy: &Strategy| ![Strategy::Fio, Strategy::Log].contains(strategy);
-        let ours = || ALL.into_iter().filter(reads);
+        let ours = || Strategy::value_variants().iter().copied().filter(reads);
         let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
         assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:x?}");
         let read = job(Strategy::Sync, &target).plan.accesses[7].offset;

@@ -3,7 +3,6 @@
 //!
 //! In the `wal` profile a batch is a group commit: its appends, followed by one sync of each log.
 
-use super::fibers::on_workers;
 use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::{Access, Lane};
 use crate::meter::Party;
@@ -17,7 +16,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     if job.iopoll {
         return polled(job);
     }
-    on_workers(job, |job, worker, party| {
+    super::on_workers(job, |worker, party| {
         work(job, worker, party, &|batch: Batch<'_>| Ok(batch.submit()))
     })
 }

@@ -1,8 +1,11 @@
-//! `threads`: N threads with a `pread` loop each, the usual way to have several reads in flight.
+//! `sync` and `threads`: a loop of `pread` on each of N threads. One thread is the simplest program,
+//! to which the others are compared; many are the usual way to have several reads in flight.
 
-use super::sync::transfer;
 use crate::disk::job::{Job, LaneResult, drive};
+use crate::disk::plan::Access;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
@@ -15,4 +18,23 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
             transfer(job, &files, access, block)
         })?])
     })
+}
+
+/// Performs an access with blocking system calls.
+#[inline]
+pub(super) fn transfer(
+    job: &Job,
+    files: &[File],
+    access: &Access,
+    block: &mut [u8],
+) -> io::Result<usize> {
+    let file = &files[access.file as usize];
+    if !access.write {
+        return file.read_at(block, access.offset);
+    }
+    let written = file.write_at(block, access.offset)?;
+    if job.commits() {
+        file.sync_data()?;
+    }
+    Ok(written)
 }

@@ -5,9 +5,10 @@
 //! (`EINVAL`), so with `O_DIRECT` the tasks send each transfer to the blocking pool, as `tokio::fs`
 //! does internally.
 
-use super::sync;
+use super::threads;
 use crate::disk::job::{Job, LaneResult, Profile};
 use crate::disk::plan::{Access, Lane};
+use crate::meter::collect;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,11 +44,11 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(error) => Err(io::Error::other(error)),
             });
-            results.push(ended.map(|lane_result| vec![lane_result]));
+            results.push(ended);
         }
         drop(party);
         entered?;
-        super::collect(results.into_iter())
+        collect(results)
     })
 }
 
@@ -126,7 +127,7 @@ impl Task {
             Files::Std(files) => {
                 let (job, files) = (Arc::clone(job), Arc::clone(files));
                 let call = move || {
-                    let moved = sync::transfer(&job, &files, &access, &mut buffer);
+                    let moved = threads::transfer(&job, &files, &access, &mut buffer);
                     (moved, buffer)
                 };
                 match tokio::task::spawn_blocking(call).await {
