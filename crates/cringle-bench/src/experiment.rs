@@ -164,6 +164,21 @@ impl<K, S> Line<K, S> {
     }
 }
 
+/// Returns two subjects with different values of what must be the same in all samples that have it.
+pub(crate) fn disagreement<K, S, V: PartialEq>(
+    lines: &[Line<K, S>],
+    of: impl Fn(&S) -> Option<V>,
+) -> Option<[(&K, V); 2]> {
+    let of_line = |line| {
+        let Line { subject, samples, .. }: &Line<K, S> = line;
+        samples.iter().filter_map(|sample| Some((subject, of(sample)?))).collect::<Vec<_>>()
+    };
+    let mut all = lines.iter().flat_map(of_line);
+    let first = all.next()?;
+    let other = all.find(|(_, value)| *value != first.1)?;
+    Some([first, other])
+}
+
 /// Plots a figure of every round of each line.
 pub(crate) fn plot<'l, K: Named + 'l, S: 'l, V: Into<Option<f64>>>(
     title: &str,

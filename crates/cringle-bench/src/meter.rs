@@ -94,6 +94,7 @@ pub(crate) struct Gate {
 
 type Ending = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
+#[derive(Default)]
 struct GateState {
     /// Parties that have not entered.
     missing: usize,
@@ -113,10 +114,7 @@ impl Gate {
             state: Mutex::new(GateState {
                 missing: parties,
                 running: parties,
-                failed: false,
-                meter: None,
-                usage: None,
-                allocated: None,
+                ..GateState::default()
             }),
             changed: Condvar::new(),
             ending: None,

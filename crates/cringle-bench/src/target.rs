@@ -63,6 +63,7 @@ impl TestFile {
 }
 
 /// The requirements of the command line.
+#[derive(Default)]
 pub(crate) struct TargetSpec {
     pub(crate) path: PathBuf,
     /// The bytes of all files together.

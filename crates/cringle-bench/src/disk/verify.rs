@@ -6,7 +6,7 @@ use super::results::Run;
 use super::strategies::Strategy;
 use super::wal::Log;
 use crate::content;
-use crate::experiment::Named;
+use crate::experiment::{self, Named};
 use crate::rounds::Progress;
 use crate::target::Target;
 use cringle_report::failure::{Failure, fail};
@@ -96,27 +96,17 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(),
 
 /// Checks that all runs with the same operations have the same checksum.
 pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
-    if !matches!(limit, Limit::Ops(_)) {
-        // The runs differ in their number of operations. Each was checked against the plan.
-        return Ok(());
+    // Runs that are limited by time differ in their number of operations. Each was checked against
+    // the plan.
+    let differ = experiment::disagreement(runs, |sample| sample.checksum);
+    match differ.filter(|_| matches!(limit, Limit::Ops(_))) {
+        None => Ok(()),
+        Some([(other, expected), (cell, checksum)]) => fail(format!(
+            "`{}` and `{}` read different data: checksums {checksum:016x} and {expected:016x}",
+            cell.name(),
+            other.name()
+        )),
     }
-    let mut first: Option<(String, u64)> = None;
-    for run in runs {
-        for checksum in run.samples.iter().filter_map(|sample| sample.checksum) {
-            let name = run.subject.name();
-            match &first {
-                None => first = Some((name, checksum)),
-                Some((other, expected)) if *expected != checksum => {
-                    return fail(format!(
-                        "`{name}` and `{other}` read different data: checksums {checksum:016x} \
-                         and {expected:016x}"
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -142,9 +132,7 @@ mod tests {
             files: 1,
             block: BLOCK as u64,
             seed: 5,
-            writes: false,
-            destroy: false,
-            empty: false,
+            ..TargetSpec::default()
         }
     }
 

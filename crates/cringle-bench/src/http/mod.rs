@@ -17,7 +17,6 @@ mod plot;
 mod process_tree;
 mod program;
 mod report;
-mod sentences;
 mod served_page;
 mod server_process;
 mod servers;

@@ -1,6 +1,7 @@
 //! ApacheBench and wrk as the load. Parses their reports.
 
 use super::args::{Cell, Client, Extent};
+use crate::experiment::Named;
 use cringle_report::interrupt;
 use std::io;
 use std::net::SocketAddr;
@@ -17,17 +18,13 @@ pub(super) struct ClientReport {
 }
 
 impl Client {
-    pub(super) fn program(self) -> Option<&'static str> {
-        match self {
-            Client::Own => None,
-            Client::Ab => Some("ab"),
-            Client::Wrk => Some("wrk"),
-        }
+    pub(super) fn program(self) -> Option<String> {
+        (self != Client::Own).then(|| self.name())
     }
 
     /// Whether the program can be run.
     pub(super) fn is_installed(self) -> bool {
-        let run = |program| {
+        let run = |program: String| {
             let nothing = Stdio::null;
             Command::new(program).arg("-h").stdout(nothing()).stderr(nothing()).status().is_ok()
         };

@@ -1,12 +1,12 @@
-//! The report of `bench http`: tables, plots and JSON.
+//! The report of `bench http`: tables, sentences, plots and JSON.
 
-use super::args::HttpArgs;
+use super::args::{HttpArgs, Server};
 use super::program::Program;
-use super::{Block, Line, Sample, plot, sentences};
+use super::{Block, Line, Sample, plot};
 use crate::experiment::{self, Named, Notes, Report, words};
 use cringle_report::machine::Machine;
 use cringle_report::page::{Rows, Section, cell, ratio_cell};
-use cringle_report::units::count;
+use cringle_report::units::{count, counted, figure};
 use serde_json::{Value, json};
 
 const HEADER: [&str; 11] = [
@@ -23,11 +23,14 @@ const HEADER: [&str; 11] = [
     "errors",
 ];
 
+/// A load that keeps this part of its processors busy is saturated.
+const BUSY: f64 = 0.95;
+
 pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Notes) -> Report {
     let response_bytes = args.target.is_none().then(|| args.response_bytes());
     let section = |block: &Block| Section {
-        title: sentences::title(block, response_bytes),
-        sentences: sentences::sentences(block),
+        title: title(block, response_bytes),
+        sentences: sentences(block),
         plots: vec![
             experiment::plot(
                 "CPU time of the server per request",
@@ -61,6 +64,62 @@ pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Not
     Report::new("http", "What a request costs, by server", machine, sections, notes, fields)
 }
 
+fn title(block: &Block, response_bytes: Option<usize>) -> String {
+    let cell = block.cell;
+    let kind = if cell.keepalive { "that are reused" } else { "at a time, one request each" };
+    let page = response_bytes.map(|bytes| format!(", {bytes} bytes per page"));
+    let rounds = block.lines.first().map_or(0, |line| line.samples.len());
+    format!(
+        "{} connections {kind}; {}{}; medians of {}",
+        count(cell.connections as f64),
+        counted(cell.workers, "worker"),
+        page.unwrap_or_default(),
+        counted(rounds, "round")
+    )
+}
+
+fn sentences(block: &Block) -> Vec<String> {
+    [against_ring(block), limit(block)].into_iter().flatten().collect()
+}
+
+/// Returns the CPU time of a request as a multiple of that with the bare ring.
+fn to_ring(block: &Block, line: &Line) -> Option<f64> {
+    let ring = block.line(Server::Uring)?;
+    Some(line.median(Sample::cpu_us)? / ring.median(Sample::cpu_us)?)
+}
+
+/// "A request takes 5.1 µs of the server's CPU time with the bare ring; 1.04 × with fibers, …"
+fn against_ring(block: &Block) -> Option<String> {
+    let others = block.lines.iter().filter(|line| !line.subject.is(Server::Uring));
+    let mut ratios: Vec<(f64, String)> =
+        others.filter_map(|line| Some((to_ring(block, line)?, line.subject.name()))).collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ring = block.line(Server::Uring)?.median(Sample::cpu_us)?;
+    let all: Vec<String> =
+        ratios.iter().map(|(ratio, label)| format!("{ratio:.2} × with {label}")).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "A request takes {} µs of the server's CPU time with the bare ring; {}.",
+            figure(ring),
+            all.join(", ")
+        )
+    })
+}
+
+/// Warns that the load is the limit, so that the rates do not compare the servers.
+fn limit(block: &Block) -> Option<String> {
+    let saturated = |line: &&Line| line.median(|sample| sample.load_busy).is_some_and(|b| b > BUSY);
+    let all: Vec<String> =
+        block.lines.iter().filter(saturated).map(|line| line.subject.name()).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "With {} the load kept its processors busy all the time: the rate is that of the \
+             load, and the server could do more. Compare the CPU time per request instead.",
+            all.join(", ")
+        )
+    })
+}
+
 fn cells(block: &Block, line: &Line) -> Vec<String> {
     let rate = |sample: &Sample| sample.requests_per_second;
     let (lowest, highest) = line.range(rate);
@@ -69,7 +128,7 @@ fn cells(block: &Block, line: &Line) -> Vec<String> {
         count(line.figure(rate)),
         format!("{}–{}", count(lowest), count(highest)),
         cell(line.median(Sample::cpu_us)),
-        ratio_cell(sentences::to_ring(block, line)),
+        ratio_cell(to_ring(block, line)),
         cell(line.median(|sample| sample.p50_us)),
         cell(line.median(|sample| sample.p99_us)),
         cell(line.median(|sample| sample.p999_us)),
@@ -115,6 +174,6 @@ fn median(block: &Block, line: &Line) -> Value {
         "context_switches_per_request": line.median(Sample::context_switches),
         "syscalls_per_request": block.syscalls(line),
         "quantiles_us": line.latencies.to_json(),
-        "ratios": { "cpu_to_uring": sentences::to_ring(block, line) },
+        "ratios": { "cpu_to_uring": to_ring(block, line) },
     })
 }

@@ -99,9 +99,7 @@ fn file(args: &SumArgs, bytes: u64, progress: &Progress) -> Result<Source, Failu
         files: 1,
         block: 1,
         seed: args.seed,
-        writes: false,
-        destroy: false,
-        empty: false,
+        ..TargetSpec::default()
     };
     let target = Target::prepare(&spec, progress)?;
     if target.missing_bytes > 0 {
@@ -139,15 +137,9 @@ fn block(
 
 /// Fails if two sums differ: then one strategy has read other bytes.
 fn check_sums(block: &Block) -> Result<(), Failure> {
-    let of = |line: &Line| {
-        let strategy = line.subject;
-        line.samples.iter().map(move |sample| (strategy, sample.sum)).collect::<Vec<_>>()
-    };
-    let all = || block.lines.iter().flat_map(of);
-    let Some((first, expected)) = all().next() else { return Ok(()) };
-    match all().find(|(_, sum)| *sum != expected) {
+    match experiment::disagreement(&block.lines, |sample| Some(sample.sum)) {
         None => Ok(()),
-        Some((other, sum)) => fail(format!(
+        Some([(first, expected), (other, sum)]) => fail(format!(
             "the sums differ: {} computed {expected} and {} computed {sum} from the same bytes",
             first.name(),
             other.name()

@@ -2,24 +2,19 @@
 
 use crate::disk::job::{Job, Profile};
 use crate::disk::plan::Limit;
-use crate::fio::{Report, execute, report};
+use crate::fio::{self, Report};
 use std::io;
-use std::process::Command;
 
 pub(super) fn run(job: &Job) -> io::Result<Report> {
     // fio has its own clock. Releases the thread that would stop a run by time.
     drop(job.gate.party());
-    let json = execute(Command::new("fio").args(arguments(job)))?;
-    report(&json)
+    fio::run(arguments(job))
 }
 
 fn arguments(job: &Job) -> Vec<String> {
     let total = job.target.file_bytes * job.target.files.len() as u64;
     let mut all = vec![
-        "--name=cringle".into(),
-        "--output-format=json".into(),
         "--group_reporting".into(),
-        "--thread".into(),
         "--lat_percentiles=1".into(),
         "--percentile_list=50:99".into(),
         // The caller has prepared the page cache.
@@ -58,15 +53,8 @@ fn pattern(job: &Job) -> &'static str {
 }
 
 fn queue(job: &Job, total: u64) -> Vec<String> {
-    let mut all = vec![
-        "--ioengine=io_uring".into(),
-        format!("--iodepth={}", job.queue_depth),
-        "--iodepth_batch_submit=32".into(),
-        "--iodepth_batch_complete_min=1".into(),
-        "--iodepth_batch_complete_max=32".into(),
-        "--norandommap".into(),
-        format!("--numjobs={}", job.threads),
-    ];
+    let mut all = vec!["--norandommap".into(), format!("--numjobs={}", job.threads)];
+    all.extend(fio::queue(job.queue_depth));
     if job.profile == Profile::BufferedSeq {
         // Each job reads a part of its own, as the threads of other strategies do.
         let block = job.plan.block as u64;
