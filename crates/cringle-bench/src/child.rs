@@ -37,9 +37,9 @@ impl Stderr {
     }
 }
 
-/// Runs a command and measures it. The CPU time is that of the command and its children, kernel
-/// threads included, but not that of a sync after it. With `sync`, the clock also covers a sync of that file system.
-/// The error describes how the command failed.
+/// Runs a command and measures it. With `sync`, the clock also covers a sync of that file system.
+/// The CPU time covers the command and its children, with their kernel threads, and no sync. The
+/// error describes how the command failed.
 pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Usage, String> {
     let cannot = |error: io::Error| format!("it cannot be run: {error}");
     let mut errors = Stderr::new().map_err(cannot)?;

@@ -171,8 +171,8 @@ impl Gate {
         self.lock().allocated
     }
 
-    /// Runs `work` on new threads ([`on_threads`]), each of which is a party. The parties of threads
-    /// that cannot be started are dropped, so that the others give up.
+    /// Runs `work` on new threads ([`on_threads`]), each of which is a party. If the system refuses
+    /// a thread, its party is dropped, so that the others give up.
     pub(crate) fn on_threads<T: Send>(
         &self,
         threads: usize,
@@ -254,8 +254,8 @@ impl Party<'_> {
 /// cause.
 pub(crate) const GAVE_UP: &str = "another part of this run has failed";
 
-/// Runs each function on a new thread. `fewer` is what a user may do if the system refuses a thread;
-/// its function is then dropped, and the others run.
+/// Runs each function on a new thread. If the system refuses a thread, its function is dropped, the
+/// others run, and the error says what a user may do: `fewer` completes the remedy.
 pub(crate) fn on_threads<T: Send, F: FnOnce() -> io::Result<T> + Send>(
     fewer: &str,
     all: impl IntoIterator<Item = F>,

@@ -18,19 +18,16 @@ use contests::Contest;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::interrupt;
 use cringle_report::machine::{Machine, storage::Storage};
-use cringle_report::page::Page;
 use experiments::Call;
 use ranking::Ranking;
-use serde_json::Value;
+use run::Outcome;
 use std::time::Instant;
 
 /// An experiment that has ended, with its results.
 struct Done {
     call: Call,
     seconds: f64,
-    report: Option<Value>,
-    page: Option<Page>,
-    error: Option<String>,
+    outcome: Outcome,
     contests: Vec<Contest>,
     rankings: Vec<Ranking>,
 }
@@ -54,7 +51,7 @@ fn measure(args: &AllArgs) -> Result<Report, Failure> {
             return fail("interrupted");
         }
     }
-    let outcome = match all.iter().filter(|done| done.error.is_some()).count() {
+    let outcome = match all.iter().filter(|done| done.outcome.error.is_some()).count() {
         0 => Ok(()),
         1 => fail("an experiment failed"),
         n => fail(format!("{n} experiments failed")),
@@ -77,13 +74,13 @@ fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
 
 fn perform(call: Call, args: &AllArgs) -> Done {
     let started = Instant::now();
-    let run::Outcome { report, page, error } = run::run(&call, args);
+    let outcome = run::run(&call, args);
     let seconds = started.elapsed().as_secs_f64();
-    if let Some(error) = error.as_ref().filter(|_| !interrupt::is_requested()) {
+    if let Some(error) = outcome.error.as_ref().filter(|_| !interrupt::is_requested()) {
         cringle_report::complain(&format!("cringle: {} failed: {error}", call.command()));
     }
     let contests: Vec<Contest> =
-        report.iter().flat_map(|report| contests::of(call.question, report)).collect();
+        outcome.report.iter().flat_map(|report| contests::of(call.question, report)).collect();
     let rankings = contests.iter().filter_map(ranking::rank).collect();
-    Done { call, seconds, report, page, error, contests, rankings }
+    Done { call, seconds, outcome, contests, rankings }
 }

@@ -40,7 +40,8 @@ pub(super) fn of(args: &AllArgs, all: &[Done], machine: Machine, notes: Notes) -
     };
     let sections = std::iter::once(winners).chain(all.iter().flat_map(sections)).collect();
     let mut report = Report::new("all", "Who wins here, and why", machine, sections, notes, fields);
-    let theirs = all.iter().filter_map(|done| done.page.as_ref()).flat_map(|page| &page.notes);
+    let theirs =
+        all.iter().filter_map(|done| done.outcome.page.as_ref()).flat_map(|page| &page.notes);
     report.page.notes =
         distinct(std::mem::take(&mut report.page.notes).iter().chain(theirs).cloned());
     Report { text: Some(text), ..report }
@@ -55,7 +56,7 @@ fn rates(case: &Contest) -> Plot {
 /// Returns the command of an experiment and the sections of its report.
 fn sections(done: &Done) -> Vec<Section> {
     let command = Section { title: done.call.command(), ..Section::default() };
-    let found = done.page.iter().flat_map(|page| page.sections.clone());
+    let found = done.outcome.page.iter().flat_map(|page| page.sections.clone());
     std::iter::once(command).chain(found).collect()
 }
 
@@ -69,7 +70,7 @@ fn sentence(ranking: &Ranking) -> String {
 }
 
 fn error(done: &Done) -> Option<String> {
-    Some(format!("{} failed: {}", done.call.command(), done.error.as_ref()?))
+    Some(format!("{} failed: {}", done.call.command(), done.outcome.error.as_ref()?))
 }
 
 /// Returns a row for each contest. `× plain` compares the winner with the conventional way; `ours`
@@ -95,7 +96,7 @@ fn experiment(done: &Done) -> Value {
         "question": done.call.question,
         "command": done.call.command(),
         "seconds": done.seconds,
-        "error": done.error,
-        "report": done.report,
+        "error": done.outcome.error,
+        "report": done.outcome.report,
     })
 }

@@ -192,7 +192,7 @@ pub(super) struct Variant {
 impl Variant {
     pub(super) fn label(self) -> String {
         match self.changed {
-            None => self.server.name().into(),
+            None => self.server.name(),
             Some(feature) => {
                 let how = if feature.is_on() { "without" } else { "with" };
                 format!("{} {how} {}", self.server.name(), feature.name())

@@ -42,7 +42,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 /// The figures of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Sample {
     requests: u64,
     errors: u64,
@@ -184,28 +184,12 @@ fn subjects(args: &HttpArgs, cell: &Cell) -> Vec<Subject> {
     ours.chain(others.cloned().map(Subject::Program)).collect()
 }
 
-fn start(
-    args: &HttpArgs,
-    cell: Cell,
-    subject: &Subject,
-    cpus: &[usize],
-) -> Result<Box<dyn ServerProcess>, Failure> {
-    let started = match subject {
-        Subject::Ours(variant) => OwnServer::start(args, &cell, *variant, cpus),
-        Subject::Program(program) => program.start(&cell, cpus),
-        Subject::Target => unreachable!("a target is running already"),
-    };
-    started.map_err(|error| {
-        Failure::failed(format!("the server `{}` did not start: {error}", subject.name()))
-    })
-}
-
 /// Returns the parameters of the load.
 fn plan(
     args: &HttpArgs,
     cell: Cell,
     addr: SocketAddr,
-    split: &CpuSplit,
+    cpus: Vec<usize>,
     subject: &Subject,
 ) -> load::Plan {
     let page = || ServedPage::new(args.response_bytes(), !cell.keepalive).response;
@@ -218,7 +202,7 @@ fn plan(
             Subject::Ours(_) => Expected::Exactly(page()),
             Subject::Program(_) | Subject::Target => Expected::Good,
         },
-        cpus: split.load.clone(),
+        cpus,
     }
 }
 
@@ -231,49 +215,33 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn turn(&mut self, cell: Cell, subject: &Subject) -> Result<(Sample, Latencies), Failure> {
         if let Some(target) = &self.args.target {
-            let split = CpuSplit { server: Vec::new(), load: self.cpus.clone() };
-            let plan = plan(self.args, cell, listen::resolve(target)?, &split, subject);
+            let (addr, cpus) = (listen::resolve(target)?, self.cpus.clone());
+            let plan = plan(self.args, cell, addr, cpus, subject);
             return with_own_load(&plan, None)
                 .map_err(|error| failed(subject, &cell, &error, None));
         }
-        let (mut server, split, plan) = self.start(cell, subject)?;
+        let (mut server, plan) = self.start(cell, subject)?;
         let result = match self.args.client {
             Client::Own => with_own_load(&plan, Some(&mut *server)),
-            client => self.with_other_client(client, cell, &mut *server, &split),
+            client => with_other_client(client, &cell, &mut *server, &plan),
         };
         result.map_err(|error| failed(subject, &cell, &error, server.failure()))
     }
 
-    /// Starts a server. Returns it, the processors, and the parameters of the load.
+    /// Starts a server. Returns it, and the parameters of the load.
     fn start(&mut self, cell: Cell, subject: &Subject) -> Result<Started, Failure> {
-        let split = CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
-        let server = start(self.args, cell, subject, &split.server)?;
-        let plan = plan(self.args, cell, server.addr(), &split, subject);
-        Ok((server, split, plan))
-    }
-
-    fn with_other_client(
-        &self,
-        client: Client,
-        cell: Cell,
-        server: &mut dyn ServerProcess,
-        split: &CpuSplit,
-    ) -> io::Result<(Sample, Latencies)> {
-        let before = server.used()?;
-        let report =
-            other_clients::drive(client, server.addr(), &cell, self.args.extent(), &split.load)?;
-        let sample = Sample {
-            requests: report.requests,
-            errors: report.errors,
-            requests_per_second: report.requests_per_second,
-            used: Some(server.used()?.since(&before)),
-            load_busy: None,
-            load_cpu_us_per_request: None,
-            p50_us: report.p50_us,
-            p99_us: report.p99_us,
-            p999_us: None,
+        let CpuSplit { server: cpus, load } =
+            CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
+        let started = match subject {
+            Subject::Ours(variant) => OwnServer::start(self.args, &cell, *variant, &cpus),
+            Subject::Program(program) => program.start(&cell, &cpus),
+            Subject::Target => unreachable!("a target is running already"),
         };
-        Ok((sample, Latencies::new()))
+        let server = started.map_err(|error| {
+            Failure::failed(format!("the server `{}` did not start: {error}", subject.name()))
+        })?;
+        let plan = plan(self.args, cell, server.addr(), load, subject);
+        Ok((server, plan))
     }
 
     /// Returns the system calls per request, or notes why they cannot be counted.
@@ -281,7 +249,7 @@ impl Bench<'_> {
         if *subject == Subject::Target {
             return Ok(None);
         }
-        let (mut server, _, plan) = self.start(cell, subject)?;
+        let (mut server, plan) = self.start(cell, subject)?;
         let counter = match syscalls::Counter::of(&server.ids()) {
             Ok(counter) => std::cell::RefCell::new(counter),
             Err(error) => {
@@ -298,7 +266,7 @@ impl Bench<'_> {
     }
 }
 
-type Started = (Box<dyn ServerProcess>, CpuSplit, load::Plan);
+type Started = (Box<dyn ServerProcess>, load::Plan);
 
 /// Makes the load in this process, for a server that it has started or for one that runs elsewhere.
 fn with_own_load(
@@ -313,6 +281,18 @@ fn with_own_load(
         Ok((mine, used()?.zip(before).map(|(now, before)| now.since(&before))))
     })?;
     Ok((sample(&result, plan, &mine, used), result.latencies))
+}
+
+fn with_other_client(
+    client: Client,
+    cell: &Cell,
+    server: &mut dyn ServerProcess,
+    plan: &load::Plan,
+) -> io::Result<(Sample, Latencies)> {
+    let before = server.used()?;
+    let sample = other_clients::drive(client, cell, plan)?;
+    let used = Some(server.used()?.since(&before));
+    Ok((Sample { used, ..sample }, Latencies::new()))
 }
 
 fn sample(

@@ -126,17 +126,8 @@ mod tests {
     fn line(server: Server, workers: usize) -> Line {
         let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
         line.latencies.record((1..5000).map(|n| n * 1000 / workers as u64));
-        line.samples.push(Sample {
-            requests: 1,
-            errors: 0,
-            requests_per_second: 1e5 * workers as f64,
-            used: None,
-            load_busy: None,
-            load_cpu_us_per_request: None,
-            p50_us: None,
-            p99_us: None,
-            p999_us: None,
-        });
+        line.samples
+            .push(Sample { requests_per_second: 1e5 * workers as f64, ..Sample::default() });
         line
     }
 

@@ -1,5 +1,6 @@
-//! `sync` and `threads`: a loop of `pread` on each of N threads. One thread is the simplest program,
-//! to which the others are compared; many are the usual way to have several reads in flight.
+//! `sync` and `threads`: a loop of `pread` on each of N threads. With one thread it is the simplest
+//! program, to which the others are compared. Many threads are the usual way to have several reads
+//! in flight.
 
 use crate::disk::job::{Job, LaneResult, drive};
 use crate::disk::plan::Access;

@@ -6,9 +6,8 @@ mod memory;
 mod report;
 
 use super::args::{Cell, HttpArgs};
-use super::cpu_split::CpuSplit;
 use super::server_process::ServerProcess;
-use super::{Subject, open_files, start};
+use super::{Bench, Subject, failed, open_files};
 use crate::experiment::{self, Notes, Report};
 use crate::latency::Latencies;
 use crate::rounds::{Progress, turns};
@@ -37,31 +36,21 @@ pub(super) fn measure(
     progress: &Progress,
     machine: Machine,
 ) -> Result<Report, Failure> {
-    let mut notes = Notes::default();
     open_files::allow(connections)?;
     let cell = Cell { workers: args.idle_workers(), connections, keepalive: true };
     let mut lines: Vec<Line> = super::subjects(args, &cell).into_iter().map(Line::new).collect();
-    let split = CpuSplit::of(&cpus::allowed(), cell.workers, &mut notes);
+    let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
     let bar = progress.runs(lines.len() * args.repeat());
     for round in 0..args.repeat() {
         turns((round, true), &mut lines, &bar, |subject| {
-            Ok((sample(args, cell, subject, &split)?, Latencies::new()))
+            let (mut server, plan) = bench.start(cell, subject)?;
+            let sample = of_server(&mut *server, &plan)
+                .map_err(|error| failed(subject, &cell, &error, server.failure()))?;
+            Ok((sample, Latencies::new()))
         })?;
     }
     bar.finish_and_clear();
-    Ok(report::of(cell, &lines, machine, notes))
-}
-
-fn sample(
-    args: &HttpArgs,
-    cell: Cell,
-    subject: &Subject,
-    split: &CpuSplit,
-) -> Result<Sample, Failure> {
-    let mut server = start(args, cell, subject, &split.server)?;
-    let plan = super::plan(args, cell, server.addr(), split, subject);
-    of_server(&mut *server, &plan)
-        .map_err(|error| super::failed(subject, &cell, &error, server.failure()))
+    Ok(report::of(cell, &lines, machine, bench.notes))
 }
 
 fn of_server(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io::Result<Sample> {
