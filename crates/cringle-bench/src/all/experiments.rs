@@ -3,10 +3,9 @@
 use super::AllArgs;
 use crate::Bench;
 use crate::cp;
+use crate::target::require_space;
 use clap::ValueEnum;
-use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::storage;
-use cringle_report::units;
+use cringle_report::failure::Failure;
 use serde::Serialize;
 use std::ffi::OsString;
 
@@ -118,17 +117,8 @@ pub(super) fn check_space(calls: &[Call], args: &AllArgs) -> Result<(), Failure>
     for call in calls {
         most = most.max(call.space_needed(args)?);
     }
-    let free = storage::free_bytes(&args.directory)?;
-    if free < most {
-        return fail(format!(
-            "{}: too little space: the experiments need {}, and {} are free; choose fewer \
-             questions with --only, or another DIR",
-            args.directory.display(),
-            units::size(most.next_multiple_of(1 << 20)),
-            units::size(free)
-        ));
-    }
-    Ok(())
+    let remedy = "choose fewer questions with --only, or another DIR";
+    require_space(&args.directory, most.next_multiple_of(1 << 20), "the experiments need", remedy)
 }
 
 #[cfg(test)]

@@ -2,11 +2,9 @@
 
 use super::engine::{check_number, offset};
 use super::tree::{self, PAGE_BYTES, Tree};
-use crate::target::TestFile;
+use crate::target::{TestFile, require_space};
 use cringle::block::AlignedBuf;
-use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::storage;
-use cringle_report::units::size;
+use cringle_report::failure::Failure;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -38,15 +36,7 @@ impl Store {
     /// Creates a file without a name in a directory.
     pub(super) fn create(directory: &Path, bytes: u64) -> Result<Store, Failure> {
         let shown = directory.display();
-        let free = storage::free_bytes(directory)?;
-        if bytes > free {
-            return fail(format!(
-                "{shown}: too little space: {} are free and the tree needs {}; choose a smaller \
-                 --tree",
-                size(free),
-                size(bytes)
-            ));
-        }
+        require_space(directory, bytes, "the tree needs", "choose a smaller --tree")?;
         let file = tempfile::tempfile_in(directory).map_err(|error| {
             Failure::failed(format!("{shown}: cannot create a temporary file: {error}"))
         })?;
