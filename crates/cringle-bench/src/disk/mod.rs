@@ -192,12 +192,9 @@ impl<'a> Bench<'a> {
         self.generation += 1;
         let writes = self.direction(cell.profile).writes();
         let job = Arc::new(Job {
-            profile: cell.profile,
+            cell: *cell,
             plan: Arc::clone(plan),
             target: Arc::clone(target),
-            queue_depth: cell.queue_depth,
-            threads: cell.threads,
-            fixed: cell.fixed,
             iopoll: self.iopoll,
             writes,
             pinning: self.pinning.clone(),
@@ -210,7 +207,7 @@ impl<'a> Bench<'a> {
         let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.name()));
         let outcome = within_limit(&job, || cell.strategy.run(&job))
             .map_err(|error| named(with_remedy(error)))?;
-        let result = check_and_sample(&job, cell, outcome)?;
+        let result = check_and_sample(&job, outcome)?;
         let direction = self.direction(cell.profile);
         let subject = (cell, direction);
         sanity::note_fallback_to_cache(subject, target, plan, resident, &mut self.notes)?;
@@ -271,11 +268,8 @@ fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Resul
 }
 
 /// Checks what a run has read and written, and returns its figures.
-fn check_and_sample(
-    job: &Job,
-    cell: &Cell,
-    outcome: Outcome,
-) -> Result<(Sample, Latencies), Failure> {
+fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), Failure> {
+    let cell = &job.cell;
     let mut latencies = Latencies::new();
     match outcome {
         Outcome::Reported(report) => {
@@ -290,11 +284,10 @@ fn check_and_sample(
             Ok((sample, latencies))
         }
         Outcome::Measured(lanes) => {
-            let name = cell.name();
-            let checksum = verify::checksum(job, cell.strategy, &lanes, &name)?;
-            verify::written(job, &lanes, &name)?;
+            let checksum = verify::checksum(job, &lanes)?;
+            verify::written(job, &lanes)?;
             let Some(usage) = job.gate.usage() else {
-                return fail(format!("`{name}` failed: the files could not be synced"));
+                return fail(format!("`{}` failed: the files could not be synced", cell.name()));
             };
             let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
             for lane_result in lanes {

@@ -45,15 +45,12 @@ pub(super) fn first_words(
 }
 
 /// Checks every lane against the plan, or the log against its content. Returns the run's checksum.
-pub(super) fn checksum(
-    job: &Job,
-    by: Strategy,
-    lanes: &[LaneResult],
-    name: &str,
-) -> Result<u64, Failure> {
+pub(super) fn checksum(job: &Job, lanes: &[LaneResult]) -> Result<u64, Failure> {
+    let name = job.cell.name();
     let found = lanes.iter().fold(0u64, |sum, lane_result| sum.wrapping_add(lane_result.checksum));
     if let Some(log) = &job.log {
-        let verify = if by == Strategy::Log { Log::verify_records } else { Log::verify };
+        let verify =
+            if job.cell.strategy == Strategy::Log { Log::verify_records } else { Log::verify };
         let (expected, commits) = verify(log, &job.target, &job.plan, job.generation)?;
         let ops: u64 = lanes.iter().map(|lane_result| lane_result.ops).sum();
         if (expected, commits) != (found, ops) {
@@ -74,7 +71,7 @@ pub(super) fn checksum(
 }
 
 /// Reads some of the written blocks back: each must have the number of this run.
-pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(), Failure> {
+pub(super) fn written(job: &Job, lanes: &[LaneResult]) -> Result<(), Failure> {
     if !job.writes || job.log.is_some() || job.plan.block < 16 {
         return Ok(());
     }
@@ -88,7 +85,8 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(),
     for access in writes.iter().step_by(step) {
         job.target.files[access.file as usize].0.read_exact_at(&mut block, access.offset)?;
         if content::generation(&block) != job.generation {
-            return fail(format!("`{name}` did not write its block at offset {}", access.offset));
+            let (name, offset) = (job.cell.name(), access.offset);
+            return fail(format!("`{name}` did not write its block at offset {offset}"));
         }
     }
     Ok(())
@@ -114,6 +112,7 @@ mod tests {
     use super::*;
     use crate::disk::job::Profile;
     use crate::disk::plan::{Direction, Order, Shape};
+    use crate::disk::results::Cell;
     use crate::disk::strategies::Outcome;
     use crate::latency::Sampling;
     use crate::meter::Gate;
@@ -150,12 +149,16 @@ mod tests {
         let mut words = words.into_iter();
         plan.expect(|_| words.next().unwrap());
         Arc::new(Job {
-            profile: Profile::Cached,
+            cell: Cell {
+                strategy,
+                profile: Profile::Cached,
+                queue_depth: 4,
+                threads: 1,
+                block: BLOCK,
+                fixed: false,
+            },
             plan: Arc::new(plan),
             target: Arc::clone(target),
-            queue_depth: 4,
-            threads: 1,
-            fixed: false,
             iopoll: false,
             writes: false,
             pinning: Pinning::new(false),
@@ -170,7 +173,7 @@ mod tests {
     fn checked(strategy: Strategy, target: &Arc<Target>) -> Result<u64, Failure> {
         let job = job(strategy, target);
         match strategy.run(&job).unwrap() {
-            Outcome::Measured(all) => checksum(&job, strategy, &all, &strategy.name()),
+            Outcome::Measured(all) => checksum(&job, &all),
             Outcome::Reported(_) => unreachable!("fio is left out"),
         }
     }

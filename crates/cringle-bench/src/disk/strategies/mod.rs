@@ -151,13 +151,13 @@ impl Strategy {
     }
 }
 
-/// Runs `work` on `job.threads` new threads, each a party of the gate, and pinned with `--pin`.
+/// Runs `work` on the threads of the cell, each a party of the gate, and pinned with `--pin`.
 fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
     F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 {
-    let lanes = job.gate.on_threads(job.threads, FEWER, |thread, party| {
-        job.pinning.pin(thread, job.threads)?;
+    let lanes = job.gate.on_threads(job.cell.threads, FEWER, |thread, party| {
+        job.pinning.pin(thread, job.cell.threads)?;
         work(thread, party)
     });
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
@@ -168,8 +168,8 @@ fn on_workers(
     job: &Job,
     work: impl Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 ) -> io::Result<Vec<LaneResult>> {
-    let runtime = cringle::Builder::new().pin(job.pinning.applies_to(job.threads));
-    let lanes = job.gate.on_workers(runtime, job.threads, work);
+    let runtime = cringle::Builder::new().pin(job.pinning.applies_to(job.cell.threads));
+    let lanes = job.gate.on_workers(runtime, job.cell.threads, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 

@@ -14,7 +14,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let files = job.open_files()?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
-        let lane = job.plan.lane(thread, job.threads, 0, 1);
+        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
         Ok(vec![drive(job, lane, &mut buffer, |access, block| {
             transfer(job, &files, access, block)
         })?])

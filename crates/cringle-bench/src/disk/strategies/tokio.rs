@@ -18,19 +18,19 @@ use tokio::sync::Barrier;
 
 pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     let mut party = job.gate.party();
-    let tasks = job.queue_depth * job.threads;
+    let tasks = job.cell.queue_depth * job.cell.threads;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(job.threads)
+        .worker_threads(job.cell.threads)
         .max_blocking_threads(tasks)
         .build()?;
     let start = Arc::new(Barrier::new(tasks + 1));
     runtime.block_on(async {
         let spawn = |i: usize| {
             let lane = job.plan.lane(
-                i / job.queue_depth,
-                job.threads,
-                i % job.queue_depth,
-                job.queue_depth,
+                i / job.cell.queue_depth,
+                job.cell.threads,
+                i % job.cell.queue_depth,
+                job.cell.queue_depth,
             );
             tokio::spawn(task(Arc::clone(job), lane, Arc::clone(&start)))
         };
@@ -79,7 +79,7 @@ enum Files {
 impl Task {
     fn prepare(job: &Job) -> io::Result<Task> {
         let files = job.open_files()?;
-        let files = match job.profile {
+        let files = match job.cell.profile {
             Profile::Direct => Files::Std(Arc::new(files)),
             _ => Files::Tokio(files.into_iter().map(tokio::fs::File::from_std).collect()),
         };
