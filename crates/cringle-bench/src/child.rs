@@ -1,6 +1,6 @@
 //! Child processes: their CPU time, and what they print when they fail.
 
-use crate::meter;
+use crate::meter::Usage;
 use cringle_report::interrupt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -8,22 +8,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
-
-/// What one run of a command took.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    pub(crate) seconds: f64,
-    /// CPU time of the command and its children, kernel threads included, but not of a sync after
-    /// it.
-    pub(crate) user_seconds: f64,
-    pub(crate) system_seconds: f64,
-}
-
-impl Sample {
-    pub(crate) fn cpu_seconds(&self) -> f64 {
-        self.user_seconds + self.system_seconds
-    }
-}
 
 /// A child's standard error, in a file: with a pipe, this process would have to read while the
 /// clock runs.
@@ -54,8 +38,9 @@ impl Stderr {
 }
 
 /// Runs a command and measures it. With `sync`, the clock also covers a sync of that file system.
-/// The error describes how the command failed.
-pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Sample, String> {
+/// The CPU time covers the command and its children, with their kernel threads, and no sync. The
+/// error describes how the command failed.
+pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Usage, String> {
     let cannot = |error: io::Error| format!("it cannot be run: {error}");
     let mut errors = Stderr::new().map_err(cannot)?;
     let stderr = errors.writer().map_err(cannot)?;
@@ -71,11 +56,7 @@ pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Sample,
     if !status.success() {
         return Err(errors.describe(status));
     }
-    Ok(Sample {
-        seconds,
-        user_seconds: meter::seconds(usage.ru_utime),
-        system_seconds: meter::seconds(usage.ru_stime),
-    })
+    Ok(Usage { seconds, ..Usage::from(usage) })
 }
 
 /// Waits for a child, and returns its status and resource usage.
@@ -119,7 +100,7 @@ pub(crate) fn sync_filesystem(file: &File) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Result<Sample, String> {
+    fn shell(script: &str) -> Result<Usage, String> {
         time(Command::new("sh").args(["-c", script]), None)
     }
 

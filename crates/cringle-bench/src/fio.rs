@@ -12,6 +12,17 @@ pub(crate) fn is_installed() -> bool {
     output.is_ok_and(|output| output.status.success() && !output.stdout.trim_ascii().is_empty())
 }
 
+/// Returns the options that all jobs have which keep a queue of this depth full.
+pub(crate) fn queue(depth: usize) -> [String; 5] {
+    [
+        "--ioengine=io_uring".into(),
+        format!("--iodepth={depth}"),
+        "--iodepth_batch_submit=32".into(),
+        "--iodepth_batch_complete_min=1".into(),
+        "--iodepth_batch_complete_max=32".into(),
+    ]
+}
+
 /// The figures of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
@@ -19,6 +30,13 @@ pub(crate) struct Report {
     pub(crate) usage: Usage,
     pub(crate) p50_us: Option<f64>,
     pub(crate) p99_us: Option<f64>,
+}
+
+/// Runs fio with these options, and returns the figures of its job.
+pub(crate) fn run(options: impl IntoIterator<Item = String>) -> io::Result<Report> {
+    let mut command = Command::new("fio");
+    command.args(["--name=cringle", "--output-format=json", "--thread"]).args(options);
+    report(&execute(&mut command)?)
 }
 
 /// Runs fio and returns the first job of its report.

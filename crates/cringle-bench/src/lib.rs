@@ -2,8 +2,8 @@
 //!
 //! Each experiment is a module with its command line, its runs and its report: [`disk`],
 //! [`batch`], [`db`], [`cp`], [`sum`], [`http`]; [`all`] runs most of them in turn. They share the
-//! clock (`meter`), the latencies, the file that is read ([`target`]) and its content, and the
-//! handling of child processes.
+//! clock (`meter`), the rounds, the latencies, the file that is read ([`target`]) and its content,
+//! the handling of child processes, and the form of a report (`experiment`).
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -16,13 +16,11 @@ mod content;
 pub mod cp;
 pub mod db;
 pub mod disk;
+mod experiment;
 mod fio;
 pub mod http;
 mod latency;
 mod meter;
-mod notes;
-mod order;
-mod progress;
 mod ring;
 pub mod rounds;
 pub mod sum;
@@ -32,6 +30,7 @@ use clap::{Parser, Subcommand};
 use cringle_report::failure::Failure;
 use cringle_report::machine::storage::Storage;
 use cringle_report::{CommandFiles, interrupt};
+use experiment::{Experiment, Report};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -79,34 +78,42 @@ impl Bench {
         Ok(line.bench)
     }
 
-    /// Runs the experiment and writes its report.
+    fn experiment(&self) -> &dyn Experiment {
+        match self {
+            Bench::Disk(args) => &**args,
+            Bench::Batch(args) => args,
+            Bench::Db(args) => &**args,
+            Bench::Cp(args) => &**args,
+            Bench::Sum(args) => &**args,
+            Bench::Http(args) => &**args,
+            Bench::All(args) => args,
+        }
+    }
+
+    /// Runs the experiment and writes its report. Describes the driver first if `verbose`.
     ///
     /// # Errors
     ///
     /// The first failure: a contradictory command line, unusable input, or a wrong result.
     pub fn run(&self, verbose: bool) -> Result<(), Failure> {
-        match self {
-            Bench::Disk(args) => disk::run(args, verbose),
-            Bench::Batch(args) => batch::run(args, verbose),
-            Bench::Db(args) => db::run(args, verbose),
-            Bench::Cp(args) => cp::run(args, verbose),
-            Bench::Sum(args) => sum::run(args, verbose),
-            Bench::Http(args) => http::run(args, verbose),
-            Bench::All(args) => all::run(args, verbose),
+        let experiment = self.experiment();
+        experiment.validate()?;
+        if let Some(result) = experiment.assist() {
+            return result;
         }
+        if verbose {
+            cringle_report::complain(&describe_driver());
+        }
+        experiment.measure()?.write(experiment.outputs())
     }
 
     /// Returns the files that the command line names. The caller checks them before
     /// [`run`](Bench::run).
     pub fn files(&self) -> CommandFiles {
-        match self {
-            Bench::Disk(args) => args.outputs.files().uses(&args.path),
-            Bench::Batch(args) => args.outputs.files().uses(&args.file),
-            Bench::Db(args) => args.outputs.files().uses(&args.path),
-            Bench::Cp(args) => args.outputs.files(),
-            Bench::Sum(args) => args.outputs.files().uses(&args.path),
-            Bench::Http(args) => args.outputs.files(),
-            Bench::All(args) => args.outputs.files(),
+        let files = self.experiment().outputs().files();
+        match self.experiment().input() {
+            Some(path) => files.uses(path),
+            None => files,
         }
     }
 
@@ -116,21 +123,18 @@ impl Bench {
     }
 }
 
-/// Describes the driver if `verbose`.
-fn begin(verbose: bool) {
-    if verbose {
-        cringle_report::complain(&describe_driver());
-    }
-}
-
 /// Returns the storage that holds `path`; the failure names the path.
 fn storage_under(path: &Path) -> Result<Storage, Failure> {
     Storage::under(path)
         .map_err(|error| Failure::failed(format!("{}: cannot examine: {error}", path.display())))
 }
 
-/// Returns the result of an experiment that removes its files when a signal interrupts it.
-fn unless_interrupted(result: Result<(), Failure>) -> Result<(), Failure> {
+/// Returns the report of an experiment that removes its files when a signal interrupts it.
+fn unless_interrupted(
+    measure: impl FnOnce() -> Result<Report, Failure>,
+) -> Result<Report, Failure> {
+    interrupt::let_command_clean_up();
+    let result = measure();
     if interrupt::is_requested() {
         return Err(Failure::interrupted("interrupted; what was made is removed"));
     }

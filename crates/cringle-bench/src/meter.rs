@@ -6,9 +6,12 @@
 //! thread, and reports a rate that no thread reached.)
 
 use crate::alloc::{self, Allocated};
+use crate::joined;
+use cringle::fiber;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time that a run took, and the CPU time of all threads of the process, the kernel's io-wq
@@ -24,6 +27,15 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn cpu_seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
+    }
+
+    pub(crate) fn since(&self, before: &Usage) -> Usage {
+        Usage {
+            seconds: self.seconds - before.seconds,
+            user_seconds: self.user_seconds - before.user_seconds,
+            system_seconds: self.system_seconds - before.system_seconds,
+            context_switches: self.context_switches.saturating_sub(before.context_switches),
+        }
     }
 }
 
@@ -42,13 +54,7 @@ impl Meter {
 
     pub(crate) fn stop(&self) -> Usage {
         let seconds = self.started.elapsed().as_secs_f64();
-        let now = process_usage();
-        Usage {
-            seconds,
-            user_seconds: now.user_seconds - self.at_start.user_seconds,
-            system_seconds: now.system_seconds - self.at_start.system_seconds,
-            context_switches: now.context_switches - self.at_start.context_switches,
-        }
+        Usage { seconds, ..process_usage().since(&self.at_start) }
     }
 }
 
@@ -61,17 +67,20 @@ pub(crate) fn process_usage() -> Usage {
         assert_eq!(result, 0, "getrusage(RUSAGE_SELF) cannot fail");
         usage.assume_init()
     };
-    Usage {
-        seconds: 0.0,
-        user_seconds: seconds(usage.ru_utime),
-        system_seconds: seconds(usage.ru_stime),
-        context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
-    }
+    usage.into()
 }
 
-/// Converts a `timeval` to seconds.
-pub(crate) fn seconds(time: libc::timeval) -> f64 {
-    time.tv_sec as f64 + time.tv_usec as f64 / 1e6
+/// The kernel counts no elapsed time.
+impl From<libc::rusage> for Usage {
+    fn from(usage: libc::rusage) -> Usage {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        Usage {
+            seconds: 0.0,
+            user_seconds: seconds(usage.ru_utime),
+            system_seconds: seconds(usage.ru_stime),
+            context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+        }
+    }
 }
 
 /// Where the parties of a run meet before and after the measured work.
@@ -85,6 +94,7 @@ pub(crate) struct Gate {
 
 type Ending = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
+#[derive(Default)]
 struct GateState {
     /// Parties that have not entered.
     missing: usize,
@@ -104,10 +114,7 @@ impl Gate {
             state: Mutex::new(GateState {
                 missing: parties,
                 running: parties,
-                failed: false,
-                meter: None,
-                usage: None,
-                allocated: None,
+                ..GateState::default()
             }),
             changed: Condvar::new(),
             ending: None,
@@ -164,6 +171,46 @@ impl Gate {
         self.lock().allocated
     }
 
+    /// Runs `work` on new threads ([`on_threads`]), each of which is a party. If the system refuses
+    /// a thread, its party is dropped, so that the others give up.
+    pub(crate) fn on_threads<T: Send>(
+        &self,
+        threads: usize,
+        fewer: &str,
+        work: impl Fn(usize, Party<'_>) -> io::Result<T> + Sync,
+    ) -> io::Result<Vec<T>> {
+        let each = (0..threads).map(|number| {
+            let (party, work) = (self.party(), &work);
+            move || work(number, party)
+        });
+        on_threads(fewer, each)
+    }
+
+    /// Runs `work` on a fiber of each worker of a runtime; each is a party. The calling thread is
+    /// worker 0.
+    pub(crate) fn on_workers<T: Send>(
+        &self,
+        runtime: cringle::Builder,
+        workers: usize,
+        work: impl Fn(usize, Party<'_>) -> io::Result<T> + Sync,
+    ) -> io::Result<Vec<T>> {
+        let work = &work;
+        let mut parties: Vec<_> = (0..workers).map(|_| self.party()).collect();
+        runtime.workers(workers).run(move || {
+            let mine = parties.swap_remove(0);
+            fiber::scope(|scope| {
+                let start = |(worker, party)| {
+                    let on_worker = fiber::Builder::new().worker(worker);
+                    on_worker.spawn_scoped(scope, move || work(worker, party))
+                };
+                let fibers: Vec<_> = (1..).zip(parties).map(start).collect();
+                let first = work(0, mine);
+                let others = fibers.into_iter().map(|fiber| joined(fiber?.join()));
+                collect(std::iter::once(first).chain(others))
+            })
+        })?
+    }
+
     fn lock(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,9 +250,41 @@ impl Party<'_> {
     }
 }
 
-/// The error of the parties that waited for one that failed. The failed party's own error is the
+/// The error of the parts of a run that end because another part has failed, whose own error is the
 /// cause.
-pub(crate) const GAVE_UP: &str = "another thread of this run could not start";
+pub(crate) const GAVE_UP: &str = "another part of this run has failed";
+
+/// Runs each function on a new thread. If the system refuses a thread, its function is dropped, the
+/// others run, and the error says what a user may do: `fewer` completes the remedy.
+pub(crate) fn on_threads<T: Send, F: FnOnce() -> io::Result<T> + Send>(
+    fewer: &str,
+    all: impl IntoIterator<Item = F>,
+) -> io::Result<Vec<T>> {
+    thread::scope(|scope| {
+        let start = |(number, work): (usize, F)| {
+            let builder = thread::Builder::new().name(format!("bench-{number}"));
+            builder.spawn_scoped(scope, work)
+        };
+        let started: Vec<_> = all.into_iter().enumerate().map(start).collect();
+        let refused = |error| crate::no_thread(&error, fewer);
+        collect(started.into_iter().map(|one| joined(one.map_err(refused)?.join())))
+    })
+}
+
+/// Returns all values, or the first error that is a cause and not a consequence.
+pub(crate) fn collect<T>(results: impl IntoIterator<Item = io::Result<T>>) -> io::Result<Vec<T>> {
+    let (mut values, mut failed) = (Vec::new(), None::<io::Error>);
+    for result in results {
+        match result {
+            Ok(value) => values.push(value),
+            Err(error) => {
+                let better = failed.as_ref().is_none_or(|first| first.to_string() == GAVE_UP);
+                failed = if better { Some(error) } else { failed };
+            }
+        }
+    }
+    failed.map_or(Ok(values), Err)
+}
 
 impl Drop for Party<'_> {
     fn drop(&mut self) {
@@ -226,7 +305,6 @@ impl Drop for Party<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
 
     #[test]
     fn the_clock_stops_with_the_last_party() {

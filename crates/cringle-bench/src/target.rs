@@ -5,7 +5,7 @@
 //! `/proc/self/fd`. An existing file or device is only read, unless `--destroy` is given.
 
 use super::content;
-use crate::progress::Progress;
+use crate::rounds::Progress;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::storage;
 use cringle_report::units;
@@ -63,6 +63,7 @@ impl TestFile {
 }
 
 /// The requirements of the command line.
+#[derive(Default)]
 pub(crate) struct TargetSpec {
     pub(crate) path: PathBuf,
     /// The bytes of all files together.
@@ -123,16 +124,8 @@ impl Target {
             .map(|_| tempfile::tempfile_in(&spec.path).map(TestFile).map_err(in_directory))
             .collect();
         let total = spec.size.unwrap_or(DEFAULT_BYTES);
-        let free = storage::free_bytes(&spec.path)?;
-        if !spec.empty && total > free {
-            // Checked before writing, because a full disk disturbs every program on the machine.
-            return fail(format!(
-                "{}: too little space: {} are free and the test file needs {}; choose a smaller \
-                --size",
-                spec.path.display(),
-                units::size(free),
-                units::size(total)
-            ));
+        if !spec.empty {
+            require_space(&spec.path, total, "the test file needs", "choose a smaller --size")?;
         }
         let each = total / spec.files as u64;
         Ok(Target {
@@ -224,6 +217,27 @@ fn missing(path: &Path, error: &io::Error) -> Failure {
         _ => format!("{shown}: cannot examine: {error}"),
     };
     Failure::failed(text)
+}
+
+/// Fails if a file system has too little space. This is checked before anything is written, because
+/// a full disk disturbs every program on the machine.
+pub(crate) fn require_space(
+    directory: &Path,
+    bytes: u64,
+    what_needs: &str,
+    remedy: &str,
+) -> Result<(), Failure> {
+    let shown = directory.display();
+    let free = storage::free_bytes(directory)
+        .map_err(|error| Failure::failed(format!("{shown}: cannot examine: {error}")))?;
+    if bytes <= free {
+        return Ok(());
+    }
+    fail(format!(
+        "{shown}: too little space: {} are free and {what_needs} {}; {remedy}",
+        units::size(free),
+        units::size(bytes)
+    ))
 }
 
 /// Refuses FIFOs, sockets and character devices: they cannot be read at an offset, and an open may

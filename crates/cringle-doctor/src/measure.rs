@@ -114,19 +114,19 @@ fn reads(part: &Part, place: &PathReport, ring: bool, seconds: f64) -> Result<Ve
         return Err(Failure::failed(place.direct.detail.clone()));
     }
     let runs = bench::disk::measure(&bench_arguments(part, &place.path, ring, seconds)?)?.runs;
-    let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync).map(Run::iops);
-    let with = |like: &Run, strategy| beside(&runs, &like.cell, strategy).map(Run::iops);
+    let sync = runs.iter().find(|run| run.subject.strategy == Strategy::Sync).map(Run::iops);
+    let with = |like: &Run, strategy| beside(&runs, &like.subject, strategy).map(Run::iops);
     let read = |like: &Run| Read {
         path: place.path.clone(),
         profile: part.profile,
-        block_bytes: like.cell.block,
-        queue_depth: like.cell.queue_depth,
+        block_bytes: like.subject.block,
+        queue_depth: like.subject.queue_depth,
         pread: sync,
         ring: with(like, Strategy::Uring),
         fibers: with(like, Strategy::Fibers),
     };
     let rows = if ring { Strategy::Uring } else { Strategy::Sync };
-    Ok(runs.iter().filter(|run| run.cell.strategy == rows).map(read).collect())
+    Ok(runs.iter().filter(|run| run.subject.strategy == rows).map(read).collect())
 }
 
 /// Parses a command line of `bench disk`, so that it gets the usual checks and defaults.

@@ -1,6 +1,7 @@
 //! The command line of `bench all`.
 
 use super::experiments::Question;
+use crate::experiment::{Experiment, Report};
 use crate::rounds::{MOST_ROUNDS, at_most};
 use clap::Args;
 use cringle_report::Outputs;
@@ -64,7 +65,7 @@ pub struct AllArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    pub(super) outputs: Outputs,
 
     /// Show no progress bars, and only the last table.
     #[arg(short, long)]
@@ -75,9 +76,14 @@ impl AllArgs {
     pub(super) fn asks(&self, question: Question) -> bool {
         self.only.is_empty() || self.only.contains(&question)
     }
+}
 
-    /// Checks what clap cannot check.
-    pub(super) fn validate(&self) -> Result<(), Failure> {
+impl Experiment for AllArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
         if self.repeat == 0 {
             return Err(Failure::usage("--repeat must be at least 1"));
         }
@@ -87,5 +93,10 @@ impl AllArgs {
             Ok(_) => Err(Failure::failed(format!("{shown}: not a directory"))),
             Err(error) => Err(Failure::failed(format!("{shown}: cannot examine: {error}"))),
         }
+    }
+
+    /// The children remove their own files; this process passes a signal on and waits.
+    fn measure(&self) -> Result<Report, Failure> {
+        crate::unless_interrupted(|| super::measure(self))
     }
 }

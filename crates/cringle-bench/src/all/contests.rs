@@ -146,11 +146,10 @@ fn web(run: &Value) -> Option<(String, Line)> {
     let line = Line {
         name: name(run, "server")?,
         rates: vec![rate],
-        shown: String::new(),
-        in_flight: None,
         busy: cpu.map(|cpu| cpu * rate / 1e6),
         cpu_us: cpu,
         switches: number(run, "context_switches_per_request"),
+        ..Line::default()
     };
     Some((title, line))
 }
@@ -164,11 +163,10 @@ fn sums(run: &Value) -> Option<(String, Line)> {
     let line = Line {
         name: name(run, "strategy")?,
         rates: vec![amount / seconds],
-        shown: String::new(),
-        in_flight: None,
         busy: Some(cpu / seconds),
         cpu_us: Some(cpu * 1e6 / amount),
         switches: number(run, "context_switches").map(|switches| switches / amount),
+        ..Line::default()
     };
     Some((title, line))
 }
@@ -188,10 +186,9 @@ fn copies(run: &Value) -> Option<(String, Line)> {
         name: name(run, "tool")?,
         rates: samples.iter().filter_map(|one| Some(files / number(one, "seconds")?)).collect(),
         shown: format!("{} s", figure(seconds)),
-        in_flight: None,
         busy: Some(cpu / seconds),
         cpu_us: Some(cpu * 1e6 / files),
-        switches: None,
+        ..Line::default()
     };
     Some((format!("{size} files, {regime}"), line))
 }

@@ -3,10 +3,9 @@
 use super::AllArgs;
 use crate::Bench;
 use crate::cp;
+use crate::target::require_space;
 use clap::ValueEnum;
-use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::storage;
-use cringle_report::units;
+use cringle_report::failure::Failure;
 use serde::Serialize;
 use std::ffi::OsString;
 
@@ -21,16 +20,6 @@ pub(super) enum Question {
 }
 
 impl Question {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Question::Reads => "reads",
-            Question::Cached => "cached",
-            Question::Web => "web",
-            Question::Sums => "sums",
-            Question::Copies => "copies",
-        }
-    }
-
     /// Returns the unit of the rates.
     pub(super) fn unit(self) -> &'static str {
         match self {
@@ -43,7 +32,7 @@ impl Question {
 }
 
 /// A call of a subcommand of `bench`.
-pub(super) struct Experiment {
+pub(super) struct Call {
     pub(super) question: Question,
     /// `disk --qd 32,128 …`, without the directory.
     line: Vec<String>,
@@ -51,7 +40,7 @@ pub(super) struct Experiment {
     on_disk: bool,
 }
 
-impl Experiment {
+impl Call {
     pub(super) fn command(&self) -> String {
         format!("cringle bench {}", self.line.join(" "))
     }
@@ -85,20 +74,20 @@ impl Experiment {
 
 /// Returns the chosen experiments, in order. Copies come last, because removing many files slows
 /// down programs that create files afterwards.
-pub(super) fn chosen(args: &AllArgs) -> Vec<Experiment> {
+pub(super) fn chosen(args: &AllArgs) -> Vec<Call> {
     let lines = if args.quick { &QUICK } else { &MODEST };
     let chosen = lines.iter().filter(|(question, _)| args.asks(*question));
     chosen.map(|(question, line)| experiment(*question, line, args)).collect()
 }
 
-fn experiment(question: Question, line: &str, args: &AllArgs) -> Experiment {
+fn experiment(question: Question, line: &str, args: &AllArgs) -> Call {
     let mut line: Vec<String> = line.split(' ').map(String::from).collect();
     let on_disk = question != Question::Web && !line.contains(&"--tcp".into());
     line.extend(["--repeat".into(), args.repeat.to_string()]);
     if question != Question::Web {
         line.extend(["--seed".into(), args.seed.to_string()]);
     }
-    Experiment { question, line, on_disk }
+    Call { question, line, on_disk }
 }
 
 type Line = (Question, &'static str);
@@ -123,22 +112,13 @@ const QUICK: [Line; 6] = [
 
 /// Fails if the file system has too little space for the largest experiment. (Each removes its data
 /// before the next one begins.)
-pub(super) fn check_space(experiments: &[Experiment], args: &AllArgs) -> Result<(), Failure> {
+pub(super) fn check_space(calls: &[Call], args: &AllArgs) -> Result<(), Failure> {
     let mut most = 0;
-    for experiment in experiments {
-        most = most.max(experiment.space_needed(args)?);
+    for call in calls {
+        most = most.max(call.space_needed(args)?);
     }
-    let free = storage::free_bytes(&args.directory)?;
-    if free < most {
-        return fail(format!(
-            "{}: too little space: the experiments need {}, and {} are free; choose fewer \
-             questions with --only, or another DIR",
-            args.directory.display(),
-            units::size(most.next_multiple_of(1 << 20)),
-            units::size(free)
-        ));
-    }
-    Ok(())
+    let remedy = "choose fewer questions with --only, or another DIR";
+    require_space(&args.directory, most.next_multiple_of(1 << 20), "the experiments need", remedy)
 }
 
 #[cfg(test)]

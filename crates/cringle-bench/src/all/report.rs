@@ -1,42 +1,50 @@
 //! The report of `bench all`: the summary, one page with all reports, and JSON.
 
+use super::Done;
+use super::args::AllArgs;
 use super::contests::{Contest, Line};
 use super::ranking::Ranking;
-use super::{Done, Findings};
-use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section, ratio_cell, wrapped};
+use crate::experiment::{Named, Notes, Report};
+use crate::rounds::distinct;
+use cringle_report::machine::Machine;
+use cringle_report::page::{Rows, Section, ratio_cell, wrapped};
 use cringle_report::plot::{Plot, Row};
-use cringle_report::{Outputs, SCHEMA, table};
+use cringle_report::table;
 use serde_json::{Value, json};
 
 const HEADER: [&str; 7] = ["question", "case", "winner", "", "× next", "× plain", "ours"];
 
-pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write_with_text(&value(findings), &page(findings), || text(findings))
-}
-
-/// Returns the page: the contests, followed by the report of each experiment.
-fn page(findings: &Findings) -> Page {
+/// The page has the contests, followed by the report of each experiment. The text has no reports,
+/// because each command has printed its own.
+pub(super) fn of(args: &AllArgs, all: &[Done], machine: Machine, notes: Notes) -> Report {
+    let rankings: Vec<&Ranking> = all.iter().flat_map(|done| &done.rankings).collect();
+    let summary = summary(&rankings);
+    let sentences: Vec<String> = rankings.iter().map(|one| sentence(one)).collect();
+    let errors: Vec<String> = all.iter().filter_map(error).collect();
+    let mut text = format!("\nall: who won here, and why\n{}", table::machine(&machine));
+    text.push_str(&format!("\n{}\n", table::rows(&summary)));
+    for (prefix, lines) in [("", &sentences), ("error: ", &errors), ("note: ", &notes.0)] {
+        lines.iter().for_each(|line| text.push_str(&wrapped(line, prefix)));
+    }
+    let fields = json!({
+        "quick": args.quick,
+        "experiments": all.iter().map(experiment).collect::<Vec<_>>(),
+        "verdicts": rankings,
+    });
     let winners = Section {
         title: "Who won".into(),
-        sentences: findings.rankings().map(sentence).chain(errors(findings)).collect(),
-        plots: findings.done.iter().flat_map(|done| &done.contests).map(rates).collect(),
-        table: Some(summary(findings)),
+        sentences: [sentences, errors].concat(),
+        plots: all.iter().flat_map(|done| &done.contests).map(rates).collect(),
+        table: Some(summary),
         ..Section::default()
     };
-    let mut notes = findings.notes.clone();
-    for note in findings.done.iter().filter_map(|done| done.page.as_ref()).flat_map(|p| &p.notes) {
-        if !notes.contains(note) {
-            notes.push(note.clone());
-        }
-    }
-    Page {
-        bench: "bench all".into(),
-        title: "Who wins here, and why".into(),
-        machine: findings.machine.clone(),
-        sections: std::iter::once(winners).chain(findings.done.iter().flat_map(sections)).collect(),
-        notes,
-    }
+    let sections = std::iter::once(winners).chain(all.iter().flat_map(sections)).collect();
+    let mut report = Report::new("all", "Who wins here, and why", machine, sections, notes, fields);
+    let theirs =
+        all.iter().filter_map(|done| done.outcome.page.as_ref()).flat_map(|page| &page.notes);
+    report.page.notes =
+        distinct(std::mem::take(&mut report.page.notes).iter().chain(theirs).cloned());
+    Report { text: Some(text), ..report }
 }
 
 fn rates(case: &Contest) -> Plot {
@@ -47,20 +55,9 @@ fn rates(case: &Contest) -> Plot {
 
 /// Returns the command of an experiment and the sections of its report.
 fn sections(done: &Done) -> Vec<Section> {
-    let command = Section { title: done.experiment.command(), ..Section::default() };
-    let found = done.page.iter().flat_map(|page| page.sections.clone());
+    let command = Section { title: done.call.command(), ..Section::default() };
+    let found = done.outcome.page.iter().flat_map(|page| page.sections.clone());
     std::iter::once(command).chain(found).collect()
-}
-
-fn text(findings: &Findings) -> String {
-    let mut out = format!("\nall: who won here, and why\n{}", table::machine(&findings.machine));
-    out.push_str(&format!("\n{}\n", table::rows(&summary(findings))));
-    findings.rankings().for_each(|one| out.push_str(&wrapped(&sentence(one), "")));
-    errors(findings).for_each(|error| out.push_str(&wrapped(&error, "error: ")));
-    for note in &findings.notes {
-        out.push_str(&wrapped(note, "note: "));
-    }
-    out
 }
 
 fn sentence(ranking: &Ranking) -> String {
@@ -72,21 +69,17 @@ fn sentence(ranking: &Ranking) -> String {
     format!("{}, {}: {}{chance}", ranking.question.name(), ranking.case, ranking.why)
 }
 
-fn errors(findings: &Findings) -> impl Iterator<Item = String> {
-    let failed = |done: &Done| {
-        let error = done.error.as_ref()?;
-        Some(format!("{} failed: {error}", done.experiment.command()))
-    };
-    findings.done.iter().filter_map(failed)
+fn error(done: &Done) -> Option<String> {
+    Some(format!("{} failed: {}", done.call.command(), done.outcome.error.as_ref()?))
 }
 
 /// Returns a row for each contest. `× plain` compares the winner with the conventional way; `ours`
 /// compares fibers or `cringle cp` with the winner.
-fn summary(findings: &Findings) -> Rows {
+fn summary(rankings: &[&Ranking]) -> Rows {
     let beside = |name: &str, value| format!("{} ({name})", ratio_cell(value));
-    let cells = |ranking: &Ranking| {
+    let cells = |ranking: &&Ranking| {
         vec![
-            ranking.question.name().to_string(),
+            ranking.question.name(),
             ranking.case.clone(),
             ranking.winner.clone(),
             ranking.figure.clone(),
@@ -95,27 +88,15 @@ fn summary(findings: &Findings) -> Rows {
             beside(&ranking.ours, ranking.ours_to_winner),
         ]
     };
-    Rows { text_columns: 3, ..Rows::new(&HEADER, findings.rankings().map(cells)) }
-}
-
-fn value(findings: &Findings) -> Value {
-    json!({
-        "schema": SCHEMA,
-        "benchmark": "all",
-        "machine": findings.machine,
-        "quick": findings.quick,
-        "experiments": findings.done.iter().map(experiment).collect::<Vec<_>>(),
-        "verdicts": findings.rankings().collect::<Vec<_>>(),
-        "notes": findings.notes,
-    })
+    Rows { text_columns: 3, ..Rows::new(&HEADER, rankings.iter().map(cells)) }
 }
 
 fn experiment(done: &Done) -> Value {
     json!({
-        "question": done.experiment.question,
-        "command": done.experiment.command(),
+        "question": done.call.question,
+        "command": done.call.command(),
         "seconds": done.seconds,
-        "error": done.error,
-        "report": done.report,
+        "error": done.outcome.error,
+        "report": done.outcome.report,
     })
 }

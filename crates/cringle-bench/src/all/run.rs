@@ -1,7 +1,7 @@
 //! Runs one experiment: a child process of the same program, and the JSON that it writes.
 
 use super::AllArgs;
-use super::experiments::Experiment;
+use super::experiments::Call;
 use crate::child::{Stderr, wait};
 use cringle_report::interrupt;
 use cringle_report::{self, page::Page};
@@ -28,14 +28,14 @@ impl Outcome {
     }
 }
 
-pub(super) fn run(experiment: &Experiment, args: &AllArgs) -> Outcome {
-    match try_run(experiment, args) {
+pub(super) fn run(call: &Call, args: &AllArgs) -> Outcome {
+    match try_run(call, args) {
         Ok(outcome) => outcome,
         Err(error) => Outcome::failed(format!("it cannot be run: {error}")),
     }
 }
 
-fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
+fn try_run(call: &Call, args: &AllArgs) -> io::Result<Outcome> {
     // The files have no names, and vanish with this process. The child opens them through `/proc`.
     let (mut results, mut page) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut errors = Stderr::new()?;
@@ -51,7 +51,7 @@ fn try_run(experiment: &Experiment, args: &AllArgs) -> io::Result<Outcome> {
         flags.extend(["--page", &parts]);
     }
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(experiment.arguments(args, &flags));
+    command.args(call.arguments(args, &flags));
     let tables =
         if args.quiet || args.outputs.use_stdout() { Stdio::null() } else { Stdio::inherit() };
     let stderr = if shown { Stdio::inherit() } else { errors.writer()? };

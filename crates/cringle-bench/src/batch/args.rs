@@ -1,10 +1,13 @@
 //! The command line of `bench batch`.
 
+use super::SUBMITTERS_PER_WORKER;
 use super::via::Via;
+use crate::experiment::{Experiment, Report};
 use crate::rounds::{Rounds, at_most};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
-use std::path::PathBuf;
+use cringle_report::failure::Failure;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,7 +40,7 @@ pub struct BatchArgs {
     pub(super) level: Level,
 
     /// The file to read.
-    pub(crate) file: PathBuf,
+    pub(super) file: PathBuf,
 
     /// Read through the page cache instead of with O_DIRECT.
     #[arg(long)]
@@ -85,7 +88,7 @@ pub struct BatchArgs {
     pub(super) no_fio: bool,
 
     #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,4 +103,39 @@ pub(super) enum Submitters {
     Threads,
     /// Fibers of a runtime with the same number of workers.
     Fibers,
+}
+
+impl BatchArgs {
+    pub(super) fn submitters(&self) -> usize {
+        self.workers * SUBMITTERS_PER_WORKER
+    }
+}
+
+impl Experiment for BatchArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn input(&self) -> Option<&Path> {
+        Some(&self.file)
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
+        let bad = |text: &str| Err(Failure::usage(text));
+        let with_fibers = self.submitters == Submitters::Fibers;
+        if self.workers == 0 || self.rounds.repeat == 0 {
+            return bad("--workers and --repeat must be at least 1");
+        }
+        if self.via.is_some() && (self.level == Level::Low || with_fibers) {
+            return bad("--via measures `high` with threads as submitters");
+        }
+        if self.pin && self.via.is_some_and(|via| via != Via::C) {
+            return bad("--pin does not reach the program of --via; leave one out");
+        }
+        Ok(())
+    }
+
+    fn measure(&self) -> Result<Report, Failure> {
+        super::measure(self)
+    }
 }

@@ -2,9 +2,8 @@
 //! worker, and four submitters for each worker, which read batches of 32 uniformly random blocks
 //! into a buffer of 128 KiB each.
 
-use super::{
-    BATCH, BLOCK, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, results_of, short_read,
-};
+use super::args::Submitters as By;
+use super::{BATCH, BLOCK, FEWER, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
 use crate::content;
 use crate::joined;
 use crate::meter::{Gate, Party};
@@ -12,28 +11,28 @@ use cringle::block::{AlignedBuf, Batch, BlockIo};
 use cringle::fiber;
 use cringle::fs::File;
 use std::io;
-use std::thread;
 use std::time::Instant;
 
 pub(super) const BATCH_LIMIT: u32 = 64;
 pub(super) const IN_FLIGHT_LIMIT: u32 = 256;
 
-pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
+pub(super) fn run(config: &RoundConfig<'_>, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
     let block_io = BlockIo::builder()
-        .workers(config.workers)
+        .workers(config.args.workers)
         .batch_limit(BATCH_LIMIT)
         .in_flight_limit(IN_FLIGHT_LIMIT)
         .pin(config.pinning.is_enabled())
         .build()?;
     let file = File::from(config.open()?);
     let all = Submitters { config, gate, block_io: &block_io, file: &file };
-    let results = if config.from_fibers { all.as_fibers() } else { all.as_threads() };
+    let results =
+        if config.args.submitters == By::Fibers { all.as_fibers() } else { all.as_threads() };
     block_io.close()?;
     results
 }
 
 struct Submitters<'a> {
-    config: &'a RoundConfig,
+    config: &'a RoundConfig<'a>,
     gate: &'a Gate,
     block_io: &'a BlockIo,
     file: &'a File,
@@ -41,38 +40,19 @@ struct Submitters<'a> {
 
 impl Submitters<'_> {
     fn as_threads(&self) -> io::Result<Vec<ThreadResult>> {
-        thread::scope(|scope| {
-            let start = |number| {
-                let mut party = self.gate.party();
-                thread::Builder::new().spawn_scoped(scope, move || {
-                    let mut submitter = Submitter::new(self, number);
-                    party.enter()?;
-                    submitter.submit_all()
-                })
-            };
-            results_of((0..self.config.submitters()).map(start).collect())
+        self.gate.on_threads(self.config.args.submitters(), FEWER, |number, mut party| {
+            let mut submitter = Submitter::new(self, number);
+            party.enter()?;
+            submitter.submit_all()
         })
     }
 
     /// Runs the submitters as fibers of another runtime, with as many workers as the `BlockIo`.
     fn as_fibers(&self) -> io::Result<Vec<ThreadResult>> {
-        let workers = self.config.workers;
-        let mut parties: Vec<_> = (0..workers).map(|_| self.gate.party()).collect();
-        cringle::Builder::new().workers(workers).run(move || {
-            let mine = parties.swap_remove(0);
-            fiber::scope(|scope| {
-                let start = |(worker, party)| {
-                    let on_worker = fiber::Builder::new().worker(worker);
-                    on_worker.spawn_scoped(scope, move || self.on_worker(worker, party))
-                };
-                let others: Vec<_> = (1..).zip(parties).map(start).collect();
-                let mut results = self.on_worker(0, mine)?;
-                for fiber in others {
-                    results.extend(joined(fiber?.join())?);
-                }
-                Ok(results)
-            })
-        })?
+        let (runtime, workers) = (cringle::Builder::new(), self.config.args.workers);
+        let results =
+            self.gate.on_workers(runtime, workers, |worker, party| self.on_worker(worker, party));
+        Ok(results?.into_iter().flatten().collect())
     }
 
     /// Runs the four submitters of a worker. They share a party, because the gate blocks their
@@ -90,13 +70,13 @@ impl Submitters<'_> {
 }
 
 /// Returns the number of batches of each submitter.
-pub(super) fn batches(config: &RoundConfig) -> usize {
-    (config.blocks as usize - 1) / (config.submitters() * BATCH)
+pub(super) fn batches(config: &RoundConfig<'_>) -> usize {
+    (config.blocks as usize - 1) / (config.args.submitters() * BATCH)
 }
 
 /// Returns the offsets of a submitter's reads, in whole batches.
-pub(super) fn offsets(config: &RoundConfig, submitter: usize) -> Vec<u64> {
-    let mut rng = content::random(config.seed ^ (submitter as u64 + 1) << 32);
+pub(super) fn offsets(config: &RoundConfig<'_>, submitter: usize) -> Vec<u64> {
+    let mut rng = content::random(config.args.seed ^ (submitter as u64 + 1) << 32);
     (0..batches(config) * BATCH).map(|_| rng.below(config.blocks) * BLOCK as u64).collect()
 }
 

@@ -3,7 +3,7 @@
 //! until 64 are. (A loop that always submits 32 has fewer and fewer in flight, because the ring
 //! returns all that have completed, and not only the 32 that it waited for.)
 
-use super::{BATCH, BLOCK, RoundConfig, ThreadResult, results_of, short_read};
+use super::{BATCH, BLOCK, FEWER, RoundConfig, ThreadResult, short_read};
 use crate::content;
 use crate::meter::{Gate, Party};
 use cringle::ring::BareRing;
@@ -11,7 +11,6 @@ use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::thread;
 use std::time::Instant;
 
 const QUEUE: u32 = 64;
@@ -19,26 +18,21 @@ const LEAD_IN: usize = 64;
 const MOST: usize = LEAD_IN + BATCH;
 const BUFFERS: usize = 256;
 
-pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
-    let order = content::permutation(config.blocks, content::random(config.seed));
-    let each = order.len().div_ceil(config.workers);
-    let parts = (0..config.workers).map(|worker| {
+pub(super) fn run(config: &RoundConfig<'_>, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
+    let order = content::permutation(config.blocks, content::random(config.args.seed));
+    let each = order.len().div_ceil(config.args.workers);
+    gate.on_threads(config.args.workers, FEWER, |worker, party| {
         let start = (worker * each).min(order.len());
-        &order[start..(start + each).min(order.len())]
-    });
-    thread::scope(|scope| {
-        let start = |(worker, part)| {
-            let party = gate.party();
-            thread::Builder::new().spawn_scoped(scope, move || {
-                config.pinning.pin(worker, config.workers)?;
-                read_all(config, part, party)
-            })
-        };
-        results_of(parts.enumerate().map(start).collect())
+        config.pinning.pin(worker, config.args.workers)?;
+        read_all(config, &order[start..(start + each).min(order.len())], party)
     })
 }
 
-fn read_all(config: &RoundConfig, part: &[u64], mut party: Party<'_>) -> io::Result<ThreadResult> {
+fn read_all(
+    config: &RoundConfig<'_>,
+    part: &[u64],
+    mut party: Party<'_>,
+) -> io::Result<ThreadResult> {
     let mut reader = Reader::prepare(config, part)?;
     let mut ring = BareRing::new(QUEUE, BUFFERS as u32)?;
     party.enter()?;
@@ -73,7 +67,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn prepare(config: &RoundConfig, part: &'a [u64]) -> io::Result<Reader<'a>> {
+    fn prepare(config: &RoundConfig<'_>, part: &'a [u64]) -> io::Result<Reader<'a>> {
         let mut area = MmapOptions::new().len(BUFFERS * BLOCK).populate().map_anon()?;
         Ok(Reader {
             file: config.open()?,

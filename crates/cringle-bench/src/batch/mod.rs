@@ -8,33 +8,32 @@
 
 pub mod args;
 mod high;
-mod json;
 mod low;
 mod report;
 mod via;
 
+use crate::experiment::{self, Named, Notes, Report};
 use crate::fio;
-use crate::joined;
 use crate::latency::Latencies;
 use crate::meter::{Gate, Usage};
-use crate::notes::Notes;
+use crate::rounds::turns;
 use crate::target::{self, TestFile};
 pub use args::BatchArgs;
 use args::{Level, Submitters};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use cringle_report::machine::{Machine, cpus::Pinning};
+use cringle_report::stats;
+use indicatif::ProgressBar;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::process::Command;
-use std::thread::ScopedJoinHandle;
-use via::{Method, Via, ViaRounds};
+use via::{Method, Via};
 
-pub(super) const BLOCK: usize = 4096;
+const BLOCK: usize = 4096;
 /// The operations of a batch.
-pub(super) const BATCH: usize = 32;
+const BATCH: usize = 32;
 const SUBMITTERS_PER_WORKER: usize = 4;
 
 const FIO_JOB: &str = include_str!("../../fio/randread.fio");
@@ -61,120 +60,91 @@ impl Measured {
     }
 }
 
-/// The rounds of Cringle, and those of fio.
-struct Comparison {
-    machine: Machine,
-    level: Level,
-    file: PathBuf,
-    bytes: u64,
-    cached: bool,
-    warm: bool,
-    workers: usize,
-    submitters: usize,
-    /// Never empty.
-    rounds: Vec<Measured>,
-    /// The latencies of all rounds.
-    latencies: Latencies,
-    /// The rate of each round of fio.
-    fio: Vec<f64>,
-    via: Option<ViaRounds>,
-    notes: Vec<String>,
+/// Cringle's own API, or another language.
+#[derive(Clone, Copy)]
+enum By {
+    Rust(Level),
+    Via(Via),
 }
 
-impl Comparison {
+impl Named for By {
+    fn name(&self) -> String {
+        match self {
+            By::Rust(level) => format!("cringle, {}", level.name()),
+            By::Via(via) => format!("cringle, by {}", via.name()),
+        }
+    }
+}
+
+type Line = experiment::Line<By, Measured>;
+
+/// The rounds of Cringle, those by another language, and those of fio.
+struct Comparison<'a> {
+    args: &'a BatchArgs,
+    bytes: u64,
+    rust: Line,
+    via: Option<(Via, Line)>,
+    /// The rate of each round of fio.
+    fio: Vec<f64>,
+}
+
+impl Comparison<'_> {
     /// Returns the round with the median rate (the lower one of two).
     fn median(&self) -> &Measured {
-        let mut order: Vec<&Measured> = self.rounds.iter().collect();
+        let mut order: Vec<&Measured> = self.rust.samples.iter().collect();
         order.sort_by(|a, b| a.iops().total_cmp(&b.iops()));
         order[(order.len() - 1) / 2]
     }
 
     fn fio_iops(&self) -> Option<f64> {
-        cringle_report::stats::median(self.fio.iter().copied())
+        stats::median(self.fio.iter().copied())
     }
 
-    fn title(&self) -> &'static str {
-        match self.level {
-            Level::Low => "Low-level API",
-            Level::High => "High-level API",
-        }
+    /// Returns the median of the figures by the other language, each divided by that of the round
+    /// beside it.
+    fn via_ratio(&self, figure: fn(&Measured) -> f64) -> Option<f64> {
+        let pairs = self.via.as_ref()?.1.samples.iter().zip(&self.rust.samples);
+        let ratios = pairs.map(|(via, rust)| figure(via) / figure(rust));
+        stats::median(ratios.filter(|ratio| ratio.is_finite()))
     }
 
-    fn level_name(&self) -> &'static str {
-        match self.level {
-            Level::Low => "low",
-            Level::High => "high",
-        }
-    }
-
-    /// Returns the operation whose latency is measured.
-    fn unit(&self) -> &'static str {
-        match self.level {
-            Level::Low => "read",
-            Level::High => "batch",
+    /// Returns the number of threads or fibers that submit.
+    fn submitters(&self) -> usize {
+        match self.args.level {
+            Level::Low => self.args.workers,
+            Level::High => self.args.submitters(),
         }
     }
 }
 
-/// The parameters of a round.
-pub(super) struct RoundConfig {
-    pub(super) file: TestFile,
-    pub(super) blocks: u64,
-    pub(super) direct: bool,
-    pub(super) warm: bool,
-    pub(super) workers: usize,
-    pub(super) from_fibers: bool,
-    pub(super) seed: u64,
-    pub(super) pinning: Pinning,
+/// The file, and the parameters of a round.
+struct RoundConfig<'a> {
+    args: &'a BatchArgs,
+    file: TestFile,
+    blocks: u64,
+    pinning: Pinning,
 }
 
-impl RoundConfig {
-    pub(super) fn open(&self) -> io::Result<File> {
-        self.file.open(self.direct, false)
-    }
-
-    pub(super) fn submitters(&self) -> usize {
-        self.workers * SUBMITTERS_PER_WORKER
+impl RoundConfig<'_> {
+    fn open(&self) -> io::Result<File> {
+        self.file.open(!self.args.cached, false)
     }
 }
 
 /// What one thread or fiber of a round did.
 #[derive(Default)]
-pub(super) struct ThreadResult {
-    pub(super) ops: u64,
-    pub(super) latencies_ns: Vec<u64>,
+struct ThreadResult {
+    ops: u64,
+    latencies_ns: Vec<u64>,
 }
 
-type Thread<'scope> = ScopedJoinHandle<'scope, io::Result<ThreadResult>>;
+/// What a user may do if the system refuses a thread.
+const FEWER: &str = "choose fewer --workers, or ";
 
-/// Waits for the threads. If one could not start, the others have given up.
-fn results_of(threads: Vec<io::Result<Thread<'_>>>) -> io::Result<Vec<ThreadResult>> {
-    let (mut results, mut not_started) = (Vec::new(), None);
-    for thread in threads {
-        match thread {
-            Ok(thread) => results.push(joined(thread.join())),
-            Err(error) => not_started = Some(error),
-        }
-    }
-    if let Some(error) = not_started {
-        return Err(crate::no_thread(&error, "choose fewer --workers, or "));
-    }
-    results.into_iter().collect()
-}
-
-pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
-    if args.workers == 0 || args.rounds.repeat == 0 {
-        return Err(Failure::usage("--workers and --repeat must be at least 1"));
-    }
-    if args.via.is_some() && (args.level == Level::Low || args.submitters == Submitters::Fibers) {
-        return Err(Failure::usage("--via measures `high` with threads as submitters"));
-    }
-    if args.pin && args.via.is_some_and(|via| via != Via::C) {
-        return Err(Failure::usage("--pin does not reach the program of --via; leave one out"));
-    }
+/// Measures the rounds, in an order in which none is always the first.
+fn measure(args: &BatchArgs) -> Result<Report, Failure> {
     let command = args.via_program.as_deref();
     let method = args.via.map(|via| Method::new(via, command)).transpose()?;
-    crate::begin(verbose);
     let config = config(args)?;
     let mut notes = Notes::default();
     let with_fio = !args.no_fio && fio::is_installed();
@@ -182,95 +152,42 @@ pub(crate) fn run(args: &BatchArgs, verbose: bool) -> Result<(), Failure> {
         notes.add("fio is not installed, so there is no comparison with it");
     }
     let storage = crate::storage_under(&args.file)?;
-    if let Some(memory) = storage.in_memory() {
-        notes.add(format!("{} is {memory}: this does not measure a disk", args.file.display()));
-    }
-    let samples = measure(args, &config, method.as_ref(), with_fio, &mut notes)?;
-    report::write(
-        &Comparison {
-            machine: Machine::of(&storage),
-            level: args.level,
-            file: args.file.clone(),
-            bytes: config.blocks * BLOCK as u64,
-            cached: args.cached,
-            warm: args.warm,
-            workers: args.workers,
-            submitters: match args.level {
-                Level::Low => args.workers,
-                Level::High => config.submitters(),
-            },
-            rounds: samples.rounds,
-            latencies: samples.latencies,
-            fio: samples.fio,
-            via: samples.via,
-            notes: notes.all().to_vec(),
-        },
-        &args.outputs,
-    )
-}
-
-/// The figures of all rounds.
-struct Samples {
-    rounds: Vec<Measured>,
-    latencies: Latencies,
-    via: Option<ViaRounds>,
-    fio: Vec<f64>,
-}
-
-/// Measures the rounds, in an order in which none is always the first.
-fn measure(
-    args: &BatchArgs,
-    config: &RoundConfig,
-    method: Option<&Method>,
-    with_fio: bool,
-    notes: &mut Notes,
-) -> Result<Samples, Failure> {
-    let via = args.via.map(|via| ViaRounds { via, rounds: Vec::new() });
-    let mut samples =
-        Samples { rounds: Vec::new(), latencies: Latencies::new(), via, fio: Vec::new() };
-    for number in 0..args.rounds.total() {
-        let counts = args.rounds.measures(number);
-        // The other language is first, so that a program that is missing is noticed at once.
-        let mut order = vec![method.map(By::Other), Some(By::Rust(args.level))];
-        order.rotate_left(number % 2);
-        for by in order.into_iter().flatten() {
-            prepare_cache(config, notes)?;
-            let (measured, latencies) = round(by, config)?;
-            match (by, &mut samples.via) {
-                _ if !counts => {}
-                (By::Other(_), Some(via)) => via.rounds.push(measured),
-                _ => {
-                    samples.rounds.push(measured);
-                    samples.latencies.merge(&latencies);
+    notes.if_in_memory(&storage, &args.file, "this does not measure a disk");
+    let mut fio = Vec::new();
+    // The other language is first, so that a program that is missing is noticed at once.
+    let subjects = args.via.map(By::Via).into_iter().chain([By::Rust(args.level)]);
+    let mut lines: Vec<Line> = subjects.map(Line::new).collect();
+    for (round, is_measured) in args.rounds.all() {
+        turns((round, is_measured), &mut lines, &ProgressBar::hidden(), |by| {
+            prepare_cache(&config, &mut notes)?;
+            match (by, &method) {
+                (By::Via(_), Some(Method::Program(program))) => {
+                    Ok((program.round(&config)?, Latencies::new()))
                 }
+                _ => perform(*by, &config),
             }
-        }
-        if with_fio && counts {
-            prepare_cache(config, notes)?;
-            samples.fio.push(fio_iops(config)?);
+        })?;
+        if with_fio && is_measured {
+            prepare_cache(&config, &mut notes)?;
+            fio.push(fio_iops(&config)?);
         }
     }
-    Ok(samples)
+    let rust = lines.pop().expect("there is a line for Rust");
+    let (bytes, via) = (config.blocks * BLOCK as u64, args.via.zip(lines.pop()));
+    let comparison = Comparison { args, bytes, rust, via, fio };
+    Ok(report::of(&comparison, Machine::of(&storage), notes))
 }
 
-fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
+fn config(args: &BatchArgs) -> Result<RoundConfig<'_>, Failure> {
     let shown = args.file.display();
     let file = File::open(&args.file)
         .map_err(|error| Failure::failed(format!("{shown}: cannot open: {error}")))?;
     let bytes = target::end_of(&file)
         .map_err(|error| Failure::failed(format!("{shown}: cannot determine the size: {error}")))?;
     let blocks = bytes / BLOCK as u64;
-    let config = RoundConfig {
-        file: TestFile(file),
-        blocks,
-        direct: !args.cached,
-        warm: args.warm,
-        workers: args.workers,
-        from_fibers: args.submitters == Submitters::Fibers,
-        seed: args.seed,
-        pinning: Pinning::new(args.pin),
-    };
-    let least = (config.submitters() * BATCH + 1) as u64;
+    let config =
+        RoundConfig { args, file: TestFile(file), blocks, pinning: Pinning::new(args.pin) };
+    let least = (args.submitters() * BATCH + 1) as u64;
     if blocks < least {
         return fail(format!("{shown}: too small: {blocks} blocks of 4 KiB; {least} are needed"));
     }
@@ -282,10 +199,10 @@ fn config(args: &BatchArgs) -> Result<RoundConfig, Failure> {
 
 /// Drops the file from the page cache; if that fails, drops the page cache of the machine, as root.
 /// With `--warm` it reads the file instead.
-fn prepare_cache(config: &RoundConfig, notes: &mut Notes) -> Result<(), Failure> {
+fn prepare_cache(config: &RoundConfig<'_>, notes: &mut Notes) -> Result<(), Failure> {
     let file = &config.file.0;
     let bytes = config.blocks * BLOCK as u64;
-    if config.warm {
+    if config.args.warm {
         let mut part = vec![0; 1 << 20];
         for offset in (0..bytes).step_by(part.len()) {
             file.read_at(&mut part, offset)?;
@@ -305,27 +222,19 @@ fn prepare_cache(config: &RoundConfig, notes: &mut Notes) -> Result<(), Failure>
     Ok(())
 }
 
-/// What performs the reads of a round.
-#[derive(Clone, Copy)]
-enum By<'a> {
-    Rust(Level),
-    Other(&'a Method),
-}
-
-fn round(by: By<'_>, config: &RoundConfig) -> Result<(Measured, Latencies), Failure> {
+/// Performs a round in this process.
+fn perform(by: By, config: &RoundConfig<'_>) -> Result<(Measured, Latencies), Failure> {
+    let from_fibers = config.args.submitters == Submitters::Fibers;
     let parties = match by {
-        By::Rust(Level::Low) => config.workers,
-        By::Rust(Level::High) if config.from_fibers => config.workers,
-        By::Rust(Level::High) | By::Other(_) => config.submitters(),
+        By::Rust(Level::High) if !from_fibers => config.args.submitters(),
+        By::Rust(_) => config.args.workers,
+        By::Via(_) => config.args.submitters(),
     };
     let gate = Gate::new(parties).counting_allocations();
     let results = match by {
         By::Rust(Level::Low) => low::run(config, &gate),
         By::Rust(Level::High) => high::run(config, &gate),
-        By::Other(Method::C) => via::run_c(config, &gate),
-        By::Other(Method::Program(program)) => {
-            return Ok((program.round(config)?, Latencies::new()));
-        }
+        By::Via(_) => via::run_c(config, &gate),
     };
     let results =
         results.map_err(|error| Failure::failed(format!("the benchmark failed: {error}")))?;
@@ -344,7 +253,7 @@ fn round(by: By<'_>, config: &RoundConfig) -> Result<(Measured, Latencies), Fail
 }
 
 /// Returns the rate of fio with the job file of this crate.
-fn fio_iops(config: &RoundConfig) -> Result<f64, Failure> {
+fn fio_iops(config: &RoundConfig<'_>) -> Result<f64, Failure> {
     let mut job = tempfile::Builder::new().prefix("cringle-").suffix(".fio").tempfile()?;
     job.write_all(FIO_JOB.as_bytes())?;
     let figures = fio::execute(
@@ -352,16 +261,16 @@ fn fio_iops(config: &RoundConfig) -> Result<f64, Failure> {
             .arg("--output-format=json")
             .arg(job.path())
             .env("FILE", config.file.name_for_others())
-            .env("DIRECT", u8::from(config.direct).to_string())
-            .env("WORKERS", config.workers.to_string())
-            .env("PART", (config.blocks / config.workers as u64 * BLOCK as u64).to_string()),
+            .env("DIRECT", u8::from(!config.args.cached).to_string())
+            .env("WORKERS", config.args.workers.to_string())
+            .env("PART", (config.blocks / config.args.workers as u64 * BLOCK as u64).to_string()),
     )?;
     let report = fio::report(&figures)?;
     Ok(report.ops as f64 / report.usage.seconds)
 }
 
 /// Returns the error of an incomplete read, which ends the benchmark.
-pub(super) fn short_read(moved: usize, offset: u64) -> io::Error {
+fn short_read(moved: usize, offset: u64) -> io::Error {
     let text = format!("a read at offset {offset} returned {moved} of {BLOCK} bytes");
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }

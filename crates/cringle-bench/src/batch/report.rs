@@ -1,110 +1,87 @@
 //! The report of `bench batch`, in the form of blockio-uring's benchmark.
 
-use super::{Comparison, Measured, json};
-use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section, wrapped};
+use super::args::Level;
+use super::{Comparison, Measured};
+use crate::experiment::{Line, Named, Notes, Report};
+use cringle_report::machine::Machine;
+use cringle_report::page::{Rows, Section, wrapped};
 use cringle_report::plot::{Axis, Plot, Row, Scale, Series};
+use cringle_report::table;
 use cringle_report::units::{figure, size};
-use cringle_report::{Outputs, table};
+use serde_json::{Value, json};
 
-pub(super) fn write(comparison: &Comparison, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write_with_text(&json::of(comparison), &page(comparison), || text(comparison))
-}
-
-fn text(comparison: &Comparison) -> String {
-    let mut out = table::machine(&comparison.machine);
-    out.push_str(&format!("\n{} benchmark\n", comparison.title()));
-    for (name, value) in std::iter::once(file(comparison)).chain(lines(comparison)) {
-        out.push_str(&format!("{name:<17}{value}\n"));
+pub(super) fn of(comparison: &Comparison<'_>, machine: Machine, notes: Notes) -> Report {
+    let (api, unit) = match comparison.args.level {
+        Level::Low => ("Low", "read"),
+        Level::High => ("High", "batch"),
+    };
+    let title = format!("{api}-level API benchmark");
+    let lines = lines(comparison, unit);
+    let mut text = format!("{}\n{title}\n", table::machine(&machine));
+    for (name, value) in &lines {
+        text.push_str(&format!("{name:<17}{value}\n"));
     }
-    for note in &comparison.notes {
-        out.push_str(&wrapped(note, "note: "));
+    for note in &notes.0 {
+        text.push_str(&wrapped(note, "note: "));
     }
-    out
-}
-
-fn file(comparison: &Comparison) -> (&'static str, String) {
-    ("File:", format!("{} ({})", comparison.file.display(), size(comparison.bytes)))
-}
-
-fn page(comparison: &Comparison) -> Page {
-    let lines = std::iter::once(file(comparison)).chain(lines(comparison));
-    let cells = lines.map(|(name, value)| vec![name.trim_end_matches(':').into(), value]);
+    let cells = lines.into_iter();
+    let cells = cells.map(|(name, value)| vec![name.trim_end_matches(':').into(), value]);
+    let ratio = comparison.fio_iops().map(|fio| comparison.median().iops() / fio);
     let section = Section {
-        title: format!("{} benchmark", comparison.title()),
-        sentences: sentence(comparison).into_iter().collect(),
-        plots: vec![rates(comparison), latencies(comparison)],
+        title,
+        sentences: ratio
+            .map(|ratio| format!("The median round has {ratio:.2} × the rate of fio."))
+            .into_iter()
+            .collect(),
+        plots: vec![rates(comparison), latencies(comparison, unit)],
         table: Some(Rows { text_columns: 2, ..Rows::new(&["", "median round"], cells) }),
         ..Section::default()
     };
-    Page {
-        bench: "bench batch".into(),
-        title: "Batches of random 4 KiB reads".into(),
-        machine: comparison.machine.clone(),
-        sections: vec![section],
-        notes: comparison.notes.clone(),
-    }
+    let (title, fields) = ("Batches of random 4 KiB reads", fields(comparison));
+    let report = Report::new("batch", title, machine, vec![section], notes, fields);
+    Report { text: Some(text), ..report }
 }
 
-fn sentence(comparison: &Comparison) -> Option<String> {
-    let ratio = comparison.median().iops() / comparison.fio_iops()?;
-    Some(format!("The median round has {ratio:.2} × the rate of fio."))
-}
-
-fn rates(comparison: &Comparison) -> Plot {
-    let ours = comparison.rounds.iter().map(Measured::iops).collect();
-    let mut rows = vec![
-        Row { label: format!("cringle, {}", comparison.level_name()), samples: ours },
-        Row { label: "fio".into(), samples: comparison.fio.clone() },
-    ];
-    rows.extend(comparison.via.as_ref().map(|via| Row {
-        label: format!("cringle, by {}", via.via.name()),
-        samples: via.rounds.iter().map(Measured::iops).collect(),
-    }));
+fn rates(comparison: &Comparison<'_>) -> Plot {
+    let row = |line: &super::Line| Row {
+        label: line.subject.name(),
+        samples: line.values(Measured::iops),
+    };
+    let fio = Row { label: "fio".into(), samples: comparison.fio.clone() };
+    let via = comparison.via.iter().map(|(_, line)| row(line));
+    let rows = [row(&comparison.rust), fio].into_iter().chain(via).collect();
     Plot::rows_along("Reads per second", Axis::new("IOPS", Scale::Linear), rows)
 }
 
-fn latencies(comparison: &Comparison) -> Plot {
-    let name = format!("cringle, {}", comparison.level_name());
-    let curve = Series::distribution(name, &comparison.latencies.quantiles_us());
-    Plot::latencies(format!("Latency of a {}", comparison.unit()), vec![curve])
+fn latencies(comparison: &Comparison<'_>, unit: &str) -> Plot {
+    let Line { subject, latencies, .. } = &comparison.rust;
+    let curve = Series::distribution(subject.name(), &latencies.quantiles_us());
+    Plot::latencies(format!("Latency of a {unit}"), vec![curve])
 }
 
 /// Returns the figures of blockio-uring's benchmark, and some that it does not have.
-fn lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let measured = &comparison.median();
+fn lines(comparison: &Comparison<'_>, unit: &str) -> Vec<(&'static str, String)> {
+    let (args, measured) = (comparison.args, comparison.median());
     let per_op = |value: f64| figure(value / measured.ops.max(1) as f64);
+    let time = |seconds: f64| format!("{seconds:.3} s ({} µs per op)", per_op(seconds * 1e6));
     let us =
         |value: Option<f64>| value.map_or_else(|| "–".into(), |us| format!("{} µs", figure(us)));
     let (allocations, bytes) =
         (measured.allocations.unwrap_or(0), measured.allocated_bytes.unwrap_or(0));
     let mut lines = vec![
-        ("File caching:", yes(comparison.cached)),
-        ("Workers:", comparison.workers.to_string()),
-        ("Threads:", comparison.submitters.to_string()),
+        ("File:", format!("{} ({})", args.file.display(), size(comparison.bytes))),
+        ("File caching:", if args.cached { "True" } else { "False" }.into()),
+        ("Workers:", args.workers.to_string()),
+        ("Threads:", comparison.submitters().to_string()),
         ("Total I/O ops:", measured.ops.to_string()),
         ("Elapsed time:", format!("{:.6} s", measured.usage.seconds)),
         ("IOPS:", format!("{:.0}", measured.iops())),
         ("Allocations:", format!("{allocations} ({} per op)", per_op(allocations as f64))),
         ("Allocated total:", format!("{bytes} bytes")),
         ("Allocated per:", format!("{} bytes per op", per_op(bytes as f64))),
-        (
-            "User time:",
-            format!(
-                "{:.3} s ({} µs per op)",
-                measured.usage.user_seconds,
-                per_op(measured.usage.user_seconds * 1e6)
-            ),
-        ),
-        (
-            "System time:",
-            format!(
-                "{:.3} s ({} µs per op)",
-                measured.usage.system_seconds,
-                per_op(measured.usage.system_seconds * 1e6)
-            ),
-        ),
-        ("p99.9 latency:", format!("{} of a {}", us(measured.p999_us), comparison.unit())),
+        ("User time:", time(measured.usage.user_seconds)),
+        ("System time:", time(measured.usage.system_seconds)),
+        ("p99.9 latency:", format!("{} of a {unit}", us(measured.p999_us))),
         ("Longest:", us(measured.max_us)),
     ];
     if let Some(fio) = comparison.fio_iops() {
@@ -116,20 +93,63 @@ fn lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the figures of the other language beside those of Rust.
-fn via_lines(comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let Some(via) = &comparison.via else { return Vec::new() };
+fn via_lines(comparison: &Comparison<'_>) -> Vec<(&'static str, String)> {
+    let Some((via, line)) = &comparison.via else { return Vec::new() };
     let number = |value: Option<f64>, digits: usize| {
         value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
     };
     vec![
-        ("Via:", via.via.name().into()),
-        ("Via IOPS:", number(via.iops(), 0)),
-        ("Ratio to Rust:", number(via.ratio(&comparison.rounds), 3)),
-        ("Via CPU time:", format!("{} µs per op", number(via.cpu_us_per_op(), 3))),
-        ("CPU / Rust:", number(via.cpu_ratio(&comparison.rounds), 3)),
+        ("Via:", via.name()),
+        ("Via IOPS:", number(line.median(Measured::iops), 0)),
+        ("Ratio to Rust:", number(comparison.via_ratio(Measured::iops), 3)),
+        ("Via CPU time:", format!("{} µs per op", number(line.median(Measured::cpu_us_per_op), 3))),
+        ("CPU / Rust:", number(comparison.via_ratio(Measured::cpu_us_per_op), 3)),
     ]
 }
 
-fn yes(value: bool) -> String {
-    if value { "True" } else { "False" }.into()
+fn fields(comparison: &Comparison<'_>) -> Value {
+    let (args, measured) = (comparison.args, comparison.median());
+    let fio = comparison.fio_iops();
+    let samples = |line: &super::Line| line.samples.iter().map(sample).collect::<Vec<_>>();
+    json!({
+        "level": args.level.name(),
+        "file_bytes": comparison.bytes,
+        "cached": args.cached,
+        "warm": args.warm,
+        "workers": args.workers,
+        "submitters": comparison.submitters(),
+        "result": sample(measured),
+        "quantiles_us": comparison.rust.latencies.to_json(),
+        "fio_iops": fio,
+        "ratios": {
+            "iops_to_fio": fio.map(|fio| measured.iops() / fio),
+            "via_iops_to_rust": comparison.via_ratio(Measured::iops),
+            "via_cpu_per_op_to_rust": comparison.via_ratio(Measured::cpu_us_per_op),
+        },
+        "samples": samples(&comparison.rust),
+        "fio_samples": comparison.fio,
+        "via": comparison.via.as_ref().map(|(via, line)| json!({
+            "name": via.name(),
+            "samples": samples(line),
+        })),
+    })
+}
+
+/// What a program of `--via` does not report is null.
+fn sample(measured: &Measured) -> Value {
+    let per_op = |value: Option<u64>| Some(value? as f64 / measured.ops.max(1) as f64);
+    json!({
+        "ops": measured.ops,
+        "seconds": measured.usage.seconds,
+        "iops": measured.iops(),
+        "allocations": measured.allocations,
+        "allocations_per_op": per_op(measured.allocations),
+        "allocated_bytes": measured.allocated_bytes,
+        "allocated_bytes_per_op": per_op(measured.allocated_bytes),
+        "user_seconds": measured.usage.user_seconds,
+        "system_seconds": measured.usage.system_seconds,
+        "context_switches": measured.usage.context_switches,
+        "p999_us": measured.p999_us,
+        "max_us": measured.max_us,
+    })
 }

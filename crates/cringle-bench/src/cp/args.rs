@@ -1,6 +1,7 @@
 //! The command line of `bench cp`, and the cells (a tree in a regime) that it selects.
 
 use super::trees::Shape;
+use crate::experiment::{Experiment, Report};
 use crate::rounds::Rounds;
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
@@ -114,7 +115,7 @@ pub struct CpArgs {
     pub(super) no_fio: bool,
 
     #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]
@@ -136,15 +137,6 @@ pub(super) enum Regime {
     Warm,
     ColdSync,
     ColdDurable,
-}
-
-impl Tree {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Tree::A => "A",
-            Tree::B => "B",
-        }
-    }
 }
 
 impl Regime {
@@ -170,9 +162,12 @@ pub(super) struct Cell {
     pub(super) shape: Shape,
 }
 
-impl CpArgs {
-    /// Checks what clap cannot check.
-    pub(super) fn validate(&self) -> Result<(), Failure> {
+impl Experiment for CpArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
         let bad = |text: &str| Err(Failure::usage(text));
         if self.rounds.repeat == 0 || self.files == Some(0) || self.part == 0 {
             return bad("--repeat, --files and --part must be at least 1");
@@ -186,6 +181,12 @@ impl CpArgs {
         Ok(())
     }
 
+    fn measure(&self) -> Result<Report, Failure> {
+        crate::unless_interrupted(|| super::measure(self))
+    }
+}
+
+impl CpArgs {
     /// Returns the cells, tree by tree; within a tree, warm comes first.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let trees = [Tree::A, Tree::B].into_iter().filter(|tree| self.tree.contains(tree));

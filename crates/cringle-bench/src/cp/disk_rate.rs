@@ -3,6 +3,7 @@
 
 use super::args::Tree;
 use super::trees::Shape;
+use crate::experiment::Named;
 use crate::fio;
 use serde::Serialize;
 use serde_json::Value;

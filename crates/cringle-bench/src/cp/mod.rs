@@ -18,39 +18,21 @@ mod workspace;
 
 pub use args::CpArgs;
 
-use crate::child::Sample;
-use crate::notes::Notes;
-use crate::progress::Progress;
+use crate::experiment::{self, Notes, Report};
+use crate::meter::Usage;
+use crate::rounds::Progress;
 use args::Cell;
 use cringle_report::failure::{Failure, fail};
-use cringle_report::interrupt;
 use cringle_report::machine::Machine;
 use disk_rate::DiskRate;
-use std::path::PathBuf;
 use tools::Candidate;
 use workspace::Workspace;
 
-/// A row of a table.
-struct Line {
-    candidate: Candidate,
-    /// One for each round, in order, until an error.
-    samples: Vec<Sample>,
-    error: Option<String>,
-}
+type Line = experiment::Line<Candidate, Usage>;
 
 impl Line {
     fn seconds(&self) -> Option<f64> {
-        self.median(|sample| sample.seconds)
-    }
-
-    fn cpu_seconds(&self) -> Option<f64> {
-        self.median(Sample::cpu_seconds)
-    }
-
-    /// Returns the median of a figure, or `None` for a tool that failed.
-    fn median(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
-        let samples = self.samples.iter().filter(|_| self.error.is_none());
-        cringle_report::stats::median(samples.map(of))
+        self.median(|usage| usage.seconds)
     }
 }
 
@@ -62,7 +44,7 @@ struct Block {
 impl Block {
     /// Returns the row that all others are compared with.
     fn base(&self) -> Option<&Line> {
-        self.lines.iter().find(|line| line.candidate.tool == "cp")
+        self.lines.iter().find(|line| line.subject.tool == "cp")
     }
 
     /// Returns the time of a row as a multiple of the time of `cp`.
@@ -71,19 +53,10 @@ impl Block {
     }
 }
 
-struct Findings {
-    machine: Machine,
-    directory: PathBuf,
+struct Findings<'a> {
+    args: &'a CpArgs,
     blocks: Vec<Block>,
     disk_rates: Vec<DiskRate>,
-    notes: Vec<String>,
-}
-
-pub(crate) fn run(args: &CpArgs, verbose: bool) -> Result<(), Failure> {
-    args.validate()?;
-    crate::begin(verbose);
-    interrupt::let_command_clean_up();
-    crate::unless_interrupted(benchmark(args))
 }
 
 /// Returns the bytes that the trees and their copies need.
@@ -92,45 +65,34 @@ pub(crate) fn space_needed(args: &CpArgs) -> Result<u64, Failure> {
     Ok(workspace::needed(args, &run::blocks(args, &tools)).0)
 }
 
-fn benchmark(args: &CpArgs) -> Result<(), Failure> {
+fn measure(args: &CpArgs) -> Result<Report, Failure> {
     let mut notes = Notes::default();
     let tools = tools::chosen(args, &mut notes)?;
     if tools.is_empty() {
         return fail("no copy command to measure is installed");
     }
     let storage = crate::storage_under(&args.directory)?;
-    if let Some(memory) = storage.in_memory() {
-        let path = args.directory.display();
-        notes.add(format!("{path} is {memory}: no figure here is that of a disk"));
-    }
+    notes.if_in_memory(&storage, &args.directory, "no figure here is that of a disk");
     if cfg!(debug_assertions) && tools.iter().any(|tool| tool.name == "cringle") {
         notes.add("this cringle is a debug build: its figures are meaningless");
     }
-    let progress = Progress::new(!args.quiet);
+    let (progress, machine) = (Progress::new(!args.quiet), Machine::of(&storage));
     let blocks = run::blocks(args, &tools);
     workspace::check_space(args, &blocks)?;
     let workspace = Workspace::make(&args.directory)?;
-    let mut findings = Findings {
-        machine: Machine::of(&storage),
-        directory: args.directory.clone(),
-        blocks,
-        disk_rates: Vec::new(),
-        notes: Vec::new(),
-    };
-    run::measure(args, &workspace, &mut findings, &mut notes, &progress)?;
-    findings.notes = notes.all().to_vec();
-    report::write(&findings, &args.outputs)?;
-    workspace.remove(&progress)?;
-    outcome(&findings)
+    run::memory_note(&blocks, &machine, &mut notes);
+    let mut findings = Findings { args, blocks, disk_rates: Vec::new() };
+    run::measure(&workspace, &mut findings, &mut notes, &progress)?;
+    let report = report::of(&findings, machine, notes);
+    let outcome = workspace.remove(&progress).and(outcome(&findings.blocks));
+    Ok(Report { outcome, ..report })
 }
 
-/// Fails if a copy was incomplete. The report has been written before.
-fn outcome(findings: &Findings) -> Result<(), Failure> {
-    let lines = findings.blocks.iter().flat_map(|block| &block.lines);
-    let mut failed: Vec<&str> = lines
-        .filter(|line| line.error.is_some())
-        .map(|line| line.candidate.tool.as_str())
-        .collect();
+/// Fails if a copy was incomplete.
+fn outcome(blocks: &[Block]) -> Result<(), Failure> {
+    let candidates = blocks.iter().flat_map(|block| &block.lines).map(|line| &line.subject);
+    let failed = candidates.filter(|candidate| candidate.error.is_some());
+    let mut failed: Vec<&str> = failed.map(|candidate| candidate.tool.as_str()).collect();
     failed.sort_unstable();
     failed.dedup();
     if failed.is_empty() {

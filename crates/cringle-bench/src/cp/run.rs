@@ -6,13 +6,13 @@ use super::trees::{self, Shape};
 use super::workspace::Workspace;
 use super::{Block, Findings, Line, disk_rate, verify};
 use crate::child;
+use crate::experiment::{Named, Notes};
 use crate::fio;
-use crate::notes::Notes;
-use crate::order;
-use crate::progress::Progress;
+use crate::meter::Usage;
+use crate::rounds::{self, Progress};
 use cringle_report::failure::Failure;
 use cringle_report::interrupt;
-use cringle_report::machine::cache;
+use cringle_report::machine::{Machine, cache};
 use indicatif::ProgressBar;
 use std::fs::File;
 use std::io;
@@ -20,26 +20,27 @@ use std::path::Path;
 
 /// Returns the tables, without figures.
 pub(super) fn blocks(args: &CpArgs, tools: &[Tool]) -> Vec<Block> {
-    let line = |candidate| Line { candidate, samples: Vec::new(), error: None };
     let block = |cell: Cell| Block {
         cell,
-        lines: tools::candidates(tools, &cell, &args.block_size).into_iter().map(line).collect(),
+        lines: tools::candidates(tools, &cell, &args.block_size)
+            .into_iter()
+            .map(Line::new)
+            .collect(),
     };
     args.cells().into_iter().map(block).collect()
 }
 
 pub(super) fn measure(
-    args: &CpArgs,
     workspace: &Workspace,
-    findings: &mut Findings,
+    findings: &mut Findings<'_>,
     notes: &mut Notes,
     progress: &Progress,
 ) -> Result<(), Failure> {
     make_trees(&findings.blocks, workspace, progress)?;
-    memory_note(findings, notes);
+    let args = findings.args;
     let runs: usize =
         findings.blocks.iter().map(|block| block.lines.len() * args.rounds.total()).sum();
-    let bar = progress.runs(runs as u64);
+    let bar = progress.runs(runs);
     let mut bench = Bench { args, workspace, notes, bar, serial: 0 };
     for block in &mut findings.blocks {
         bench.block(block)?;
@@ -52,12 +53,7 @@ pub(super) fn measure(
 
 /// Creates all trees before the first run, so that none is created while a tool is measured.
 fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> Result<(), Failure> {
-    let mut shapes: Vec<Shape> = Vec::new();
-    for block in blocks {
-        if !shapes.contains(&block.cell.shape) {
-            shapes.push(block.cell.shape);
-        }
-    }
+    let shapes = rounds::distinct(blocks.iter().map(|block| block.cell.shape));
     let bar = progress.bytes(shapes.iter().map(Shape::bytes).sum(), "making the trees");
     for shape in &shapes {
         let step = |bytes| {
@@ -80,10 +76,10 @@ fn check_interrupt() -> io::Result<()> {
     Ok(())
 }
 
-fn memory_note(findings: &Findings, notes: &mut Notes) {
-    let warm = findings.blocks.iter().filter(|block| !block.cell.regime.is_cold());
+pub(super) fn memory_note(blocks: &[Block], machine: &Machine, notes: &mut Notes) {
+    let warm = blocks.iter().filter(|block| !block.cell.regime.is_cold());
     let largest = warm.map(|block| 2 * block.cell.shape.bytes()).max().unwrap_or(0);
-    if findings.machine.memory_bytes.is_some_and(|memory| memory < largest) {
+    if machine.memory_bytes.is_some_and(|memory| memory < largest) {
         notes.add("a tree and its copy do not fit into memory: `warm` partly reads from the disk");
     }
 }
@@ -103,9 +99,9 @@ impl Bench<'_> {
         if !cell.regime.is_cold() {
             self.warm(&cell.shape)?;
         }
-        for round in 0..self.args.rounds.total() {
-            for index in order::of_round(round, block.lines.len()) {
-                self.turn(&cell, &mut block.lines[index], self.args.rounds.measures(round))?;
+        for (round, is_measured) in self.args.rounds.all() {
+            for index in rounds::of_round(round, block.lines.len()) {
+                self.turn(&cell, &mut block.lines[index], is_measured)?;
             }
         }
         Ok(())
@@ -113,14 +109,17 @@ impl Bench<'_> {
 
     fn turn(&mut self, cell: &Cell, line: &mut Line, counts: bool) -> Result<(), Failure> {
         check_interrupt()?;
-        let (tree, regime) = (cell.tree.name(), cell.regime.describe());
-        self.bar.set_message(format!("{tree}, {regime}: {}", line.candidate.label));
-        if line.error.is_none() {
+        let (tree, regime) = (cell.tree.name().to_uppercase(), cell.regime.describe());
+        self.bar.set_message(format!("{tree}, {regime}: {}", line.subject.label));
+        if line.subject.error.is_none() {
             self.prepare(cell)?;
-            match self.copy(cell, &line.candidate) {
+            match self.copy(cell, &line.subject) {
                 Ok(sample) if counts => line.samples.push(sample),
                 Ok(_) => {}
-                Err(why) => line.error = Some(why),
+                Err(why) => {
+                    line.subject.error = Some(why);
+                    line.samples.clear();
+                }
             }
             check_interrupt()?;
         }
@@ -128,7 +127,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn copy(&mut self, cell: &Cell, candidate: &Candidate) -> Result<child::Sample, String> {
+    fn copy(&mut self, cell: &Cell, candidate: &Candidate) -> Result<Usage, String> {
         self.serial += 1;
         let (source, copy) =
             (self.workspace.source(&cell.shape), self.workspace.fresh(self.serial));
@@ -192,7 +191,9 @@ impl Bench<'_> {
             check_interrupt()?;
             match disk_rate::measure(tree, &shape, self.workspace.path()) {
                 Ok(rate) => all.push(rate),
-                Err(error) => self.notes.add(format!("no rate for {}: {error}", tree.name())),
+                Err(error) => {
+                    self.notes.add(format!("no rate for {}: {error}", tree.name().to_uppercase()))
+                }
             }
         }
         Ok(all)

@@ -3,6 +3,8 @@
 use super::args::Regime;
 use super::disk_rate::DiskRate;
 use super::{Block, Findings, Line};
+use crate::experiment::Named;
+use crate::meter::Usage;
 use cringle_report::stats;
 use cringle_report::units::{count, figure, mib, size};
 
@@ -15,7 +17,7 @@ pub(super) fn title(block: &Block) -> String {
     let shape = &block.cell.shape;
     format!(
         "{}: {} files of {} in {} directories ({} MiB), {}",
-        block.cell.tree.name(),
+        block.cell.tree.name().to_uppercase(),
         count(shape.files as f64),
         size(shape.file_bytes),
         count(shape.directories() as f64),
@@ -24,7 +26,7 @@ pub(super) fn title(block: &Block) -> String {
     )
 }
 
-pub(super) fn sentences(block: &Block, findings: &Findings) -> Vec<String> {
+pub(super) fn sentences(block: &Block, findings: &Findings<'_>) -> Vec<String> {
     let rate = findings.disk_rates.iter().find(|rate| rate.tree == block.cell.tree);
     let mut all: Vec<String> = block.lines.iter().filter_map(failed).collect();
     all.extend(ours(block).or_else(|| fastest(block)));
@@ -35,11 +37,6 @@ pub(super) fn sentences(block: &Block, findings: &Findings) -> Vec<String> {
     all
 }
 
-/// Returns the fastest and the slowest sample of a row.
-pub(super) fn range(line: &Line) -> Option<(f64, f64)> {
-    stats::range(line.samples.iter().map(|sample| sample.seconds))
-}
-
 /// Returns the fastest row for which `keep` returns true.
 pub(super) fn best(block: &Block, keep: impl Fn(&Line) -> bool) -> Option<&Line> {
     let lines = block.lines.iter().filter(|line| line.seconds().is_some() && keep(line));
@@ -47,12 +44,12 @@ pub(super) fn best(block: &Block, keep: impl Fn(&Line) -> bool) -> Option<&Line>
 }
 
 pub(super) fn is_ours(line: &Line) -> bool {
-    line.candidate.tool == "cringle"
+    line.subject.tool == "cringle"
 }
 
 fn failed(line: &Line) -> Option<String> {
-    let why = line.error.as_ref()?;
-    Some(format!("{} failed, and has no figures: {why}.", line.candidate.label))
+    let why = line.subject.error.as_ref()?;
+    Some(format!("{} failed, and has no figures: {why}.", line.subject.label))
 }
 
 /// "cringle takes 0.45 × cp's time, and 0.91 × that of the best other command, cpz; …"
@@ -60,11 +57,11 @@ fn ours(block: &Block) -> Option<String> {
     let (ours, base) = (best(block, is_ours)?, block.base()?);
     let ratio = block.ratio(ours)?;
     let mut text =
-        format!("{} takes {ratio:.2} × {}'s time", ours.candidate.label, base.candidate.label);
-    let other = best(block, |line| !is_ours(line) && line.candidate.tool != "cp");
+        format!("{} takes {ratio:.2} × {}'s time", ours.subject.label, base.subject.label);
+    let other = best(block, |line| !is_ours(line) && line.subject.tool != "cp");
     if let Some(other) = other {
         let ratio = ours.seconds()? / other.seconds()?;
-        let label = &other.candidate.label;
+        let label = &other.subject.label;
         text += &format!(", and {ratio:.2} × that of the best other command, {label}");
     }
     text += &format!("; {}.", cpu(ours, base)?);
@@ -77,21 +74,21 @@ fn ours(block: &Block) -> Option<String> {
 fn fastest(block: &Block) -> Option<String> {
     // A copy with one sync is compared separately: see `durable`.
     let durable = block.cell.regime == Regime::ColdDurable;
-    let counts = |line: &Line| !(durable && line.candidate.then_sync);
+    let counts = |line: &Line| !(durable && line.subject.then_sync);
     let (first, base) = (best(block, counts)?, block.base()?);
     if std::ptr::eq(first, base) {
         let second = best(block, |line| counts(line) && !std::ptr::eq(line, base))?;
-        let text = format!("No command is faster than {}.", base.candidate.label);
+        let text = format!("No command is faster than {}.", base.subject.label);
         return Some(text + &overlap(base, second));
     }
-    let (name, ratio, cpu) = (&first.candidate.label, block.ratio(first)?, cpu(first, base)?);
+    let (name, ratio, cpu) = (&first.subject.label, block.ratio(first)?, cpu(first, base)?);
     let text =
-        format!("{name} is the fastest, with {ratio:.2} × {}'s time; {cpu}.", base.candidate.label);
+        format!("{name} is the fastest, with {ratio:.2} × {}'s time; {cpu}.", base.subject.label);
     Some(text + &overlap(first, base))
 }
 
 fn cpu(line: &Line, base: &Line) -> Option<String> {
-    let (own, other) = (line.cpu_seconds()?, base.cpu_seconds()?);
+    let (own, other) = (line.median(Usage::cpu_seconds)?, base.median(Usage::cpu_seconds)?);
     let cores = own / line.seconds()?;
     Some(format!(
         "it takes {:.2} × the CPU time, with {cores:.1} cores busy on average",
@@ -104,22 +101,22 @@ fn overlap(a: &Line, b: &Line) -> String {
     if a.samples.len() == 1 && b.samples.len() == 1 {
         return " One sample of each proves little.".into();
     }
-    match (range(a), range(b)) {
-        (Some((a_min, a_max)), Some((b_min, b_max))) if a_min <= b_max && b_min <= a_max => {
-            let (a, b) = (&a.candidate.label, &b.candidate.label);
-            format!(" The samples of {a} and {b} overlap, so the order may be chance.")
-        }
-        _ => String::new(),
+    let range = |line: &Line| line.range(|usage| usage.seconds);
+    let ((fastest_a, slowest_a), (fastest_b, slowest_b)) = (range(a), range(b));
+    if fastest_a <= slowest_b && fastest_b <= slowest_a {
+        let (a, b) = (&a.subject.label, &b.subject.label);
+        return format!(" The samples of {a} and {b} overlap, so the order may be chance.");
     }
+    String::new()
 }
 
 fn blocks(block: &Block) -> Option<String> {
-    let swept = |line: &Line| line.candidate.block_size.is_some();
+    let swept = |line: &Line| line.subject.block_size.is_some();
     let first = best(block, swept)?;
     let slowest = block.lines.iter().filter(|line| swept(line)).filter_map(Line::seconds);
     let slowest = slowest.fold(0.0, f64::max);
     (slowest > first.seconds()?).then(|| {
-        let size = size(first.candidate.block_size.unwrap_or(0));
+        let size = size(first.subject.block_size.unwrap_or(0));
         let gain = slowest / first.seconds().unwrap_or(slowest);
         format!("The best block size is {size}, {gain:.2} × as fast as the worst.")
     })
@@ -130,13 +127,13 @@ fn durable(block: &Block) -> Option<String> {
     if block.cell.regime != Regime::ColdDurable {
         return None;
     }
-    let synced = block.lines.iter().find(|line| line.candidate.then_sync)?;
+    let synced = block.lines.iter().find(|line| line.subject.then_sync)?;
     let (ours, base) = (best(block, is_ours), block.base()?.seconds()?);
     let ratio = synced.seconds()? / base;
     let mut text = format!("cp with one sync takes {ratio:.2} × its time with a sync of each file");
     if let Some(ours) = ours {
         let ratio = ours.seconds()? / synced.seconds()?;
-        text += &format!("; {} takes {ratio:.2} × cp with one sync", ours.candidate.label);
+        text += &format!("; {} takes {ratio:.2} × cp with one sync", ours.subject.label);
     }
     Some(text + ".")
 }
@@ -155,14 +152,14 @@ fn disk(block: &Block, disk: &DiskRate) -> String {
     );
     if let Some((line, best)) = best(block, |_| true).and_then(|line| Some((line, line.seconds()?)))
     {
-        text += &format!("; {} takes {:.2} × that", line.candidate.label, best / seconds);
+        text += &format!("; {} takes {:.2} × that", line.subject.label, best / seconds);
     }
     text + "."
 }
 
 /// Describes the worst outlier of a row.
 fn outlier(line: &Line) -> Option<String> {
-    let seconds: Vec<f64> = line.samples.iter().map(|sample| sample.seconds).collect();
+    let seconds = line.values(|usage| usage.seconds);
     let others = |index: usize| {
         let rest = seconds.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, s)| *s);
         stats::median(rest)
@@ -177,7 +174,7 @@ fn outlier(line: &Line) -> Option<String> {
     Some(format!(
         "A sample of {} is an outlier: {} s, compared with {}. The figure is the {figure_is} of \
          all samples, including this one.",
-        line.candidate.label,
+        line.subject.label,
         figure(worst),
         figure(others)
     ))
@@ -188,8 +185,7 @@ mod tests {
     use super::super::args::{CpArgs, Regime};
     use super::super::{Block, run, tools};
     use super::*;
-    use crate::child::Sample;
-    use crate::notes::Notes;
+    use crate::experiment::Notes;
     use clap::{Args, Command, FromArgMatches};
 
     /// A table of `cp` and other tools, with these seconds.
@@ -203,11 +199,11 @@ mod tests {
         let tools = tools::chosen(&args, &mut Notes::default()).unwrap();
         let mut block = run::blocks(&args, &tools).remove(0);
         for line in &mut block.lines {
-            let all = lines.iter().find(|(name, _)| *name == line.candidate.tool).unwrap().1;
-            let sample = |seconds: &f64| Sample {
+            let all = lines.iter().find(|(name, _)| *name == line.subject.tool).unwrap().1;
+            let sample = |seconds: &f64| Usage {
                 seconds: *seconds,
-                user_seconds: 0.0,
                 system_seconds: *seconds * 1.5,
+                ..Usage::default()
             };
             line.samples = all.iter().map(sample).collect();
         }
@@ -251,7 +247,7 @@ mod tests {
     fn both_ways_to_a_durable_copy_are_compared() {
         let block = block("cold-durable", &[("cp", &[2.0]), ("cringle", &[1.0])]);
         assert_eq!(block.cell.regime, Regime::ColdDurable);
-        let labels: Vec<_> = block.lines.iter().map(|line| &line.candidate.label).collect();
+        let labels: Vec<_> = block.lines.iter().map(|line| &line.subject.label).collect();
         assert_eq!(labels, ["cp + fsync", "cp, then sync", "cringle + fsync"]);
         assert!(durable(&block).unwrap().contains("cringle + fsync takes 0.50 × cp"));
     }

@@ -1,7 +1,7 @@
 //! The copy commands that are compared, and their command lines.
 
 use super::args::{Cell, CpArgs, Regime, Tree};
-use crate::notes::Notes;
+use crate::experiment::{Named, Notes};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::units;
 use std::env;
@@ -56,6 +56,14 @@ pub(super) struct Candidate {
     fsync_each: bool,
     /// Whether a sync of the file system follows, within the measured time.
     pub(super) then_sync: bool,
+    /// Why it has failed. It has no samples then.
+    pub(super) error: Option<String>,
+}
+
+impl Named for Candidate {
+    fn name(&self) -> String {
+        self.label.clone()
+    }
 }
 
 /// Returns the chosen tools, in the order of the help. Leaves out a tool that is not installed, and
@@ -199,6 +207,7 @@ fn candidate(tool: &Tool, regime: Regime) -> Candidate {
         form: tool.form.clone(),
         fsync_each: durable && !tool.fsync,
         then_sync: regime == Regime::ColdSync,
+        error: None,
     };
     if durable && tool.fsync {
         one.option("--fsync".into());

@@ -4,7 +4,8 @@ use super::Block;
 use super::args::CpArgs;
 use super::disk_rate;
 use super::trees::Shape;
-use crate::progress::Progress;
+use crate::rounds::Progress;
+use crate::target::require_space;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::storage;
 use cringle_report::units;
@@ -105,15 +106,7 @@ pub(super) fn check_space(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure
     let shown = args.directory.display();
     let cannot = |error: io::Error| Failure::failed(format!("{shown}: cannot examine: {error}"));
     let remedy = "choose fewer --files, --tools, --tree or --repeat, or another DIRECTORY";
-    let free = storage::free_bytes(&args.directory).map_err(cannot)?;
-    if free < bytes {
-        return fail(format!(
-            "{shown}: too little space: the trees and their copies need about {}, and {} are free; \
-             {remedy}",
-            gib(bytes),
-            gib(free)
-        ));
-    }
+    require_space(&args.directory, bytes, "the trees and their copies need about", remedy)?;
     match storage::free_inodes(&args.directory).map_err(cannot)? {
         Some(free) if free < inodes => fail(format!(
             "{shown}: too few inodes: the trees and their copies need {}, and {} are free; \
@@ -138,8 +131,4 @@ pub(super) fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
         inodes = inodes.saturating_add(shape.inodes().saturating_mul(copies + 1));
     }
     (bytes.saturating_add(bytes / 16), inodes)
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", units::mib(bytes as f64) / 1024.0)
 }

@@ -2,12 +2,13 @@
 
 use super::rungs::Rung;
 use super::tree::{PAGE_BYTES, Tree};
+use crate::experiment::{Experiment, Report};
 use crate::rounds::{Rounds, at_most};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units::{self, counted, size};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +55,7 @@ Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usag
 pub struct DbArgs {
     /// A directory, for a temporary file without a name.
     #[arg(default_value = ".", value_name = "DIR")]
-    pub(crate) path: PathBuf,
+    pub(super) path: PathBuf,
 
     /// Bytes of the tree.
     #[arg(long, value_parser = units::parse_size, default_value = "256MiB", value_name = "BYTES")]
@@ -105,7 +106,7 @@ pub struct DbArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]
@@ -130,7 +131,7 @@ impl DbArgs {
             (_, Some(_)) if by_default => false,
             _ => by_default || self.rungs.contains(rung),
         };
-        Rung::all().into_iter().filter(is_chosen).collect()
+        Rung::value_variants().iter().copied().filter(is_chosen).collect()
     }
 
     /// The number of pages in the buffer pool.
@@ -151,9 +152,22 @@ impl DbArgs {
     pub(super) fn shape(&self) -> Tree {
         Tree::within(self.tree / PAGE_BYTES as u64, self.seed)
     }
+}
 
-    /// Checks what clap cannot check.
-    pub(super) fn validate(&self) -> Result<(), Failure> {
+impl Experiment for DbArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn input(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn measure(&self) -> Result<Report, Failure> {
+        super::measure(self)
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::usage(text));
         let numbers = [self.rounds.repeat, self.transactions, self.fibers, self.evict_batch];
         if numbers.contains(&0) {
@@ -195,6 +209,7 @@ impl DbArgs {
 mod tests {
     use super::*;
     use crate::Bench;
+    use crate::experiment::Named;
 
     fn parsed(line: &[&str]) -> Box<DbArgs> {
         match Bench::parse(&[&["db"], line].concat()) {
@@ -206,7 +221,7 @@ mod tests {
     #[test]
     fn twins_run_when_named_or_requested() {
         let names = |line: &[&str]| {
-            parsed(line).rungs().into_iter().map(Rung::name).collect::<Vec<_>>().join(" ")
+            parsed(line).rungs().into_iter().map(|rung| rung.name()).collect::<Vec<_>>().join(" ")
         };
         assert!(!names(&[]).contains("twin"));
         assert_eq!(names(&["--rungs", "+batch,ring"]), "ring +batch");

@@ -5,11 +5,12 @@
 //! A page is used only while the pool is locked, and nothing waits then. So a page that was found
 //! cannot be evicted before it is used, and needs no pin.
 
+use super::Job;
 use super::pool::{Counts, Found, Pool, Victim};
 use super::tree::{self, PAGE_BYTES, Tree};
 use super::wal::{NO_RECORD, Wal};
 use super::workload::{Update, Workload};
-use super::{GAVE_UP, Job};
+use crate::meter::GAVE_UP;
 use std::cell::{RefCell, RefMut};
 use std::fs::File;
 use std::io;
@@ -22,13 +23,11 @@ use std::time::Instant;
 /// What a rung provides: reads and writes of pages, and a way to wait.
 pub(super) trait Platform {
     /// The memory of a page.
-    type Page;
+    type Page: Bytes;
     /// Wakes the caller of [`wait`](Self::wait).
     type Token;
     /// A `RefCell`, or a `Mutex` if there are threads.
     type Cell<T>: Guarded<T>;
-
-    fn bytes(page: &mut Self::Page) -> &mut [u8];
 
     fn read(&self, number: u32, page: &mut Self::Page) -> io::Result<()>;
 
@@ -41,6 +40,17 @@ pub(super) trait Platform {
     fn wait(&self);
 
     fn wake(&self, token: Self::Token);
+}
+
+/// Memory whose bytes the engine reads and changes.
+pub(super) trait Bytes {
+    fn bytes(&mut self) -> &mut [u8];
+}
+
+impl Bytes for &mut [u8] {
+    fn bytes(&mut self) -> &mut [u8] {
+        self
+    }
 }
 
 /// Exclusive access to a value.
@@ -143,7 +153,7 @@ impl<'j, P: Platform> Engine<'j, P> {
         let mut pool = Pool::new(tree.pages(), job.frames, eviction.low_mark());
         let mut cells = Vec::with_capacity(job.frames);
         for (mut page, number) in pages.zip(job.first_pages()) {
-            tree.fill(number, P::bytes(&mut page));
+            tree.fill(number, page.bytes());
             let frame = pool.fill(number);
             debug_assert_eq!(frame, Some(cells.len() as u32));
             cells.push(<P::Cell<P::Page> as Guarded<P::Page>>::new(page));
@@ -211,7 +221,7 @@ impl<'j, P: Platform> Engine<'j, P> {
             match found {
                 Found::Resident(frame) => {
                     let mut memory = self.memory(frame)?;
-                    let bytes = P::bytes(&mut memory);
+                    let bytes = memory.bytes();
                     check_number(page, bytes)?;
                     let (result, change) = f(bytes)?;
                     if let Some(record) = change {
@@ -339,7 +349,7 @@ impl<'j, P: Platform> Engine<'j, P> {
     pub(super) fn flush(&self, file: &File) -> io::Result<()> {
         for victim in self.pool.lock().clean_all() {
             let mut page = self.memory(victim.frame)?;
-            file.write_all_at(P::bytes(&mut page), offset(victim.page))?;
+            file.write_all_at(page.bytes(), offset(victim.page))?;
         }
         Ok(())
     }

@@ -10,7 +10,6 @@
 mod args;
 mod engine;
 mod fio;
-mod json;
 mod pool;
 mod report;
 mod rungs;
@@ -22,23 +21,19 @@ mod workload;
 
 pub use args::DbArgs;
 
-use crate::latency::Latencies;
+use crate::experiment::{self, Named, Notes, Report};
 use crate::meter::Usage;
-use crate::notes::Notes;
-use crate::order;
-use crate::progress::Progress;
+use crate::rounds::{Progress, turns};
 use cringle::runtime::Driver;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
+use cringle_report::stats;
 use pool::Counts;
 use rungs::{Outcome, Rung};
 use std::sync::Arc;
 use store::Store;
 use tree::Tree;
 use workload::Workload;
-
-/// The error of transactions that ended because another one failed.
-const GAVE_UP: &str = "another transaction failed";
 
 /// What every rung performs.
 struct Job {
@@ -73,32 +68,24 @@ struct Sample {
     calls: Option<u64>,
 }
 
-/// A row of the table.
-struct Line {
-    rung: Rung,
-    /// One for each round, in order.
-    samples: Vec<Sample>,
-    /// The times of the transactions of all rounds.
-    latencies: Latencies,
+impl Sample {
+    /// Reads and writes a second.
+    fn iops(&self) -> f64 {
+        (self.counts.reads + self.counts.writes) as f64 / self.usage.seconds
+    }
 }
 
-struct Findings {
-    machine: Machine,
+type Line = experiment::Line<Rung, Sample>;
+
+struct Findings<'a> {
+    args: &'a DbArgs,
     tree: Tree,
-    tree_bytes: u64,
-    pool_bytes: u64,
-    fibers: usize,
-    evict_batch: usize,
-    durable: bool,
     /// Whether the fibers have no ring, so that threads perform their calls.
     without_ring: bool,
-    transactions: usize,
     checksum: u64,
-    seed: u64,
     lines: Vec<Line>,
     /// Operations a second of each round of fio, at the mix of the rungs.
     fio: Vec<f64>,
-    notes: Vec<String>,
 }
 
 /// A change of the rate by at most this part is called none.
@@ -120,31 +107,18 @@ enum Change {
     Unknown,
 }
 
-impl Line {
-    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        cringle_report::stats::median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
-    }
-}
-
-impl Findings {
+impl Findings<'_> {
     fn line(&self, rung: Rung) -> Option<&Line> {
-        self.lines.iter().find(|line| line.rung == rung)
+        self.lines.iter().find(|line| line.subject == rung)
     }
 
     fn per_transaction(&self, line: &Line, of: impl Fn(&Sample) -> f64) -> f64 {
-        line.median(of) / self.transactions as f64
+        line.figure(of) / self.args.transactions as f64
     }
 
     /// Transactions a second.
-    fn rate(&self, line: &Line) -> f64 {
-        line.median(|sample| self.transactions as f64 / sample.usage.seconds)
-    }
-
-    /// Reads and writes a second.
-    fn iops(&self, line: &Line) -> f64 {
-        line.median(|sample| {
-            (sample.counts.reads + sample.counts.writes) as f64 / sample.usage.seconds
-        })
+    fn rate(&self, sample: &Sample) -> f64 {
+        self.args.transactions as f64 / sample.usage.seconds
     }
 
     /// Returns the rate of a rung as a multiple of another's in each round, if both were measured.
@@ -156,7 +130,7 @@ impl Findings {
 
     /// Returns the median of the [`ratios`](Self::ratios).
     fn ratio(&self, rung: Rung, base: Rung) -> Option<f64> {
-        cringle_report::stats::median(self.ratios(rung, base)?)
+        stats::median(self.ratios(rung, base)?)
     }
 
     /// Returns the change of the rate from one rung to another, if both were measured.
@@ -164,7 +138,7 @@ impl Findings {
         let ratio = self.ratio(rung, base)?;
         let ratios = self.ratios(rung, base)?;
         let rounds = ratios.len();
-        let (least, most) = cringle_report::stats::range(ratios)?;
+        let (least, most) = stats::range(ratios)?;
         Some(if rounds < ENOUGH_ROUNDS {
             Change::Unknown
         } else if (ratio - 1.0).abs() <= NOTICEABLE {
@@ -180,27 +154,20 @@ impl Findings {
 
     /// Returns the operations a second of a rung as a multiple of fio's in the same round.
     fn ratio_to_fio(&self, line: &Line) -> Option<f64> {
-        let iops = |sample: &Sample| {
-            (sample.counts.reads + sample.counts.writes) as f64 / sample.usage.seconds
-        };
         let pairs = line.samples.iter().zip(&self.fio);
-        cringle_report::stats::median(pairs.map(|(sample, fio)| iops(sample) / fio))
+        stats::median(pairs.map(|(sample, fio)| sample.iops() / fio))
     }
 
     fn fio_iops(&self) -> Option<f64> {
-        cringle_report::stats::median(self.fio.iter().copied())
+        stats::median(self.fio.iter().copied())
     }
 }
 
-pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
-    args.validate()?;
-    crate::begin(verbose);
+fn measure(args: &DbArgs) -> Result<Report, Failure> {
     store::must_be_directory(&args.path)?;
     let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();
-    if let Some(memory) = storage.in_memory() {
-        notes.add(format!("{} is {memory}: this does not measure a disk", args.path.display()));
-    }
+    notes.if_in_memory(&storage, &args.path, "this does not measure a disk");
     let (rungs, without_ring) = available(args, &mut notes)?;
     let tree = args.shape();
     let job = Arc::new(Job {
@@ -216,24 +183,10 @@ pub(crate) fn run(args: &DbArgs, verbose: bool) -> Result<(), Failure> {
         notes.add("the pool holds more than half of the tree: many updates do not read a page");
     }
     let checksum = job.workload.final_checksum(&job.tree);
-    let (lines, fio) = measure(args, &job, &rungs, checksum)?;
-    let findings = Findings {
-        machine: Machine::of(&storage),
-        tree: job.tree.clone(),
-        tree_bytes: args.tree,
-        pool_bytes: args.pool_bytes(),
-        fibers: args.fibers,
-        evict_batch: args.evict_batch,
-        durable: args.durable,
-        without_ring,
-        transactions: args.transactions,
-        checksum,
-        seed: args.seed,
-        lines,
-        fio,
-        notes: notes.all().to_vec(),
-    };
-    report::write(&findings, &args.outputs)
+    let (lines, fio) = in_rounds(args, &job, &rungs, checksum)?;
+    let tree = job.tree.clone();
+    let findings = Findings { args, tree, without_ring, checksum, lines, fio };
+    Ok(report::of(&findings, Machine::of(&storage), notes))
 }
 
 /// Returns the chosen rungs that this machine can run, and whether their fibers have no ring. Notes
@@ -270,37 +223,28 @@ fn available(args: &DbArgs, notes: &mut Notes) -> Result<(Vec<Rung>, bool), Fail
 
 /// Runs the rungs in turns, round by round. fio is the last one of each round: it overwrites the
 /// tree.
-fn measure(
+fn in_rounds(
     args: &DbArgs,
     job: &Arc<Job>,
     rungs: &[Rung],
     checksum: u64,
 ) -> Result<(Vec<Line>, Vec<f64>), Failure> {
     let engines = rungs.iter().copied().filter(|rung| *rung != Rung::Fio);
-    let start = |rung| Line { rung, samples: Vec::new(), latencies: Latencies::new() };
-    let mut lines: Vec<Line> = engines.map(start).collect();
+    let mut lines: Vec<Line> = engines.map(Line::new).collect();
     let mut fios = Vec::new();
-    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
-    let bar = progress.runs((args.rounds.total() * rungs.len()) as u64);
-    for round in 0..args.rounds.total() {
-        let mut counts = Counts::default();
-        for index in order::of_round(round, lines.len()) {
-            let line = &mut lines[index];
-            bar.set_message(line.rung.name());
-            let outcome = run_rung(job, line.rung, checksum)?;
-            counts = outcome.counts;
-            if args.rounds.measures(round) {
-                let Outcome { usage, counts, calls, latencies } = outcome;
-                line.latencies.merge(&latencies);
-                line.samples.push(Sample { usage, counts, calls });
-            }
-            bar.inc(1);
-        }
+    let bar = Progress::new(!args.quiet).runs(args.rounds.total() * rungs.len());
+    for (round, is_measured) in args.rounds.all() {
+        let mut last = Counts::default();
+        turns((round, is_measured), &mut lines, &bar, |rung| {
+            let outcome = run_rung(job, *rung, checksum)?;
+            last = outcome.0.counts;
+            Ok(outcome)
+        })?;
         if rungs.contains(&Rung::Fio) {
             bar.set_message("fio");
-            let rate = fio::rate(job, counts)
+            let rate = fio::rate(job, last)
                 .map_err(|error| Failure::failed(format!("fio, the reference: {error}")))?;
-            fios.extend(args.rounds.measures(round).then_some(rate));
+            fios.extend(is_measured.then_some(rate));
             bar.inc(1);
         }
     }
@@ -319,7 +263,7 @@ fn run_rung(job: &Arc<Job>, rung: Rung, checksum: u64) -> Result<Outcome, Failur
         wal::recover(job).map_err(|error| with("recover the tree from the log", error))?;
     }
     let found = job.store.checksum(&job.tree).map_err(|error| with("check the tree", error))?;
-    check(name, found, checksum)?;
+    check(&name, found, checksum)?;
     Ok(outcome)
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Pool<T> {
     counts: Counts,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Frame {
     page: u32,
     state: State,
@@ -42,8 +42,9 @@ struct Frame {
     record: u64,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum State {
+    #[default]
     Free,
     Loading,
     Resident,
@@ -94,16 +95,9 @@ pub(super) struct Victim {
 impl<T> Pool<T> {
     /// Creates a pool for the pages of a tree. All frames are free.
     pub(super) fn new(pages: u64, frames: usize, low_mark: usize) -> Pool<T> {
-        let frame = Frame {
-            page: 0,
-            state: State::Free,
-            dirty: false,
-            referenced: false,
-            record: NO_RECORD,
-        };
         Pool {
             table: vec![ABSENT; pages as usize],
-            frames: vec![frame; frames],
+            frames: vec![Frame::default(); frames],
             free: (0..frames as u32).rev().collect(),
             hand: 0,
             writing: 0,
@@ -153,25 +147,30 @@ impl<T> Pool<T> {
         Some(frame)
     }
 
+    /// Moves the hand over a frame. Returns it if it may get another page.
+    fn pass(&mut self) -> Option<u32> {
+        let frame = self.hand;
+        self.hand = (frame + 1) % self.frames.len();
+        let entry = &mut self.frames[frame];
+        let has_chance = entry.state != State::Resident || std::mem::take(&mut entry.referenced);
+        (!has_chance).then_some(frame as u32)
+    }
+
     /// Chooses a frame for a page. The caller writes its old page, if that is dirty, and loads the
     /// new one. Until [`exchanged`](Self::exchanged) both pages are busy. Returns `None` if every
     /// frame is busy.
     pub(super) fn exchange(&mut self, page: u32) -> Option<Exchange> {
         for _ in 0..2 * self.frames.len() {
-            let frame = self.hand;
-            self.hand = (frame + 1) % self.frames.len();
-            let entry = &mut self.frames[frame];
-            if entry.state != State::Resident || std::mem::take(&mut entry.referenced) {
-                continue;
-            }
+            let Some(frame) = self.pass() else { continue };
+            let entry = &mut self.frames[frame as usize];
             entry.state = State::Writing;
             let dirty = std::mem::take(&mut entry.dirty).then_some(entry.page);
-            self.table[page as usize] = frame as u32;
+            self.table[page as usize] = frame;
             self.counts.reads += 1;
             self.counts.writes += u64::from(dirty.is_some());
             self.counts.evictions += u64::from(dirty.is_some());
             let record = std::mem::replace(&mut entry.record, NO_RECORD);
-            return Some(Exchange { frame: frame as u32, dirty, record });
+            return Some(Exchange { frame, dirty, record });
         }
         None
     }
@@ -214,19 +213,15 @@ impl<T> Pool<T> {
             if found == count {
                 break;
             }
-            let frame = self.hand;
-            self.hand = (frame + 1) % self.frames.len();
-            let entry = &mut self.frames[frame];
-            if entry.state != State::Resident || std::mem::take(&mut entry.referenced) {
-                continue;
-            }
+            let Some(frame) = self.pass() else { continue };
+            let entry = &mut self.frames[frame as usize];
             found += 1;
             if entry.dirty {
                 entry.state = State::Writing;
                 let (page, record) = (entry.page, entry.record);
-                victims.push(Victim { page, frame: frame as u32, record });
+                victims.push(Victim { page, frame, record });
             } else {
-                self.release(frame as u32, woken);
+                self.release(frame, woken);
             }
         }
         self.writing += victims.len();

@@ -1,22 +1,23 @@
 //! Explains each rung from the figures of the run: what changed, and why it helped or did not.
 
 use super::rungs::Rung;
-use super::{Change, ENOUGH_ROUNDS, Findings, Line};
+use super::{Change, ENOUGH_ROUNDS, Findings, Line, Sample};
+use crate::experiment::Named;
 use cringle_report::units::{count, counted, figure, size};
 
-pub(super) fn title(findings: &Findings) -> String {
+pub(super) fn title(findings: &Findings<'_>) -> String {
     format!(
         "{} {}transactions, each updates a random row of a B-tree of {} in a pool of {}; {} at once \
          from +fibers on",
-        count(findings.transactions as f64),
-        if findings.durable { "durable " } else { "" },
-        size(findings.tree_bytes),
-        size(findings.pool_bytes),
-        findings.fibers
+        count(findings.args.transactions as f64),
+        if findings.args.durable { "durable " } else { "" },
+        size(findings.args.tree),
+        size(findings.args.pool_bytes()),
+        findings.args.fibers
     )
 }
 
-pub(super) fn all(findings: &Findings) -> Vec<String> {
+pub(super) fn all(findings: &Findings<'_>) -> Vec<String> {
     let of_lines = findings.lines.iter().map(|line| explain(findings, line));
     let whole =
         [beside_others(findings), idle_steps(findings), few_rounds(findings), beside_fio(findings)];
@@ -24,20 +25,21 @@ pub(super) fn all(findings: &Findings) -> Vec<String> {
 }
 
 /// "+evict: 11,743 tx/s, 1.61 × ring. …"
-fn explain(findings: &Findings, line: &Line) -> String {
-    let rate = count(findings.rate(line));
-    let base = line.rung.base().and_then(|base| Some((base, findings.ratio(line.rung, base)?)));
+fn explain(findings: &Findings<'_>, line: &Line) -> String {
+    let rate = count(line.figure(|one| findings.rate(one)));
+    let base =
+        line.subject.base().and_then(|base| Some((base, findings.ratio(line.subject, base)?)));
     let ratio = match base {
         None => String::new(),
-        Some((base, ratio)) if line.rung.twin_of().is_some() => {
+        Some((base, ratio)) if line.subject.twin_of().is_some() => {
             format!("; {} performs {:.2} of that", base.name(), 1.0 / ratio)
         }
         Some((base, ratio)) => format!(", {ratio:.2} × {}", base.name()),
     };
-    let change = base.and_then(|(base, _)| findings.change(line.rung, base));
+    let change = base.and_then(|(base, _)| findings.change(line.subject, base));
     let why = reason(findings, line, change);
-    let log = if findings.durable { log(line.rung) } else { "" };
-    let text = format!("{}: {rate} tx/s{ratio}. {} {log}", line.rung.name(), why.trim_end());
+    let log = if findings.args.durable { log(line.subject) } else { "" };
+    let text = format!("{}: {rate} tx/s{ratio}. {} {log}", line.subject.name(), why.trim_end());
     text.trim_end().into()
 }
 
@@ -59,9 +61,9 @@ fn log(rung: Rung) -> &'static str {
     }
 }
 
-fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
+fn reason(findings: &Findings<'_>, line: &Line, change: Option<Change>) -> String {
     let figures = Figures::of(findings, line);
-    match line.rung {
+    match line.subject {
         Rung::Batch | Rung::Registered if findings.without_ring => format!(
             "Fibers have no ring here, so threads perform the same calls as on +fibers: {} calls for \
              each transaction, and {} µs of CPU time.",
@@ -96,7 +98,7 @@ fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
         Rung::Fibers => format!(
             "Up to {} transactions wait for the disk at once, and {} write back changed pages. The \
              code of a transaction is the same as on the rungs below. {}",
-            findings.fibers,
+            findings.args.fibers,
             counted(super::args::EVICTORS, "more fiber"),
             verdict(
                 change,
@@ -107,18 +109,23 @@ fn reason(findings: &Findings, line: &Line, change: Option<Change>) -> String {
         ),
         Rung::Batch => batch(findings, &figures, change),
         Rung::Registered => registered(findings, &figures, change),
-        _ => beside(findings, &figures, line.rung, change),
+        _ => beside(findings, &figures, line.subject, change),
     }
 }
 
 /// Explains a rung that is not on the ladder.
-fn beside(findings: &Findings, figures: &Figures, rung: Rung, change: Option<Change>) -> String {
+fn beside(
+    findings: &Findings<'_>,
+    figures: &Figures,
+    rung: Rung,
+    change: Option<Change>,
+) -> String {
     match rung {
         Rung::Threads => format!(
             "{} threads, each with one transaction, on all cores. One lock guards the pool; it is \
              held while a page is searched, not during I/O. A transaction takes {} µs of CPU time \
              and {} context switches. {}",
-            findings.fibers,
+            findings.args.fibers,
             figure(figures.cpu_us),
             figure(figures.switches),
             verdict(
@@ -132,7 +139,7 @@ fn beside(findings: &Findings, figures: &Figures, rung: Rung, change: Option<Cha
             "{} tasks on one thread. tokio has no direct reads, so each task passes its write and \
              read to the blocking pool: {} µs of CPU time and {} context switches for each \
              transaction. {}",
-            findings.fibers,
+            findings.args.fibers,
             figure(figures.cpu_us),
             figure(figures.switches),
             verdict(
@@ -148,7 +155,7 @@ fn beside(findings: &Findings, figures: &Figures, rung: Rung, change: Option<Cha
     }
 }
 
-fn batch(findings: &Findings, figures: &Figures, change: Option<Change>) -> String {
+fn batch(findings: &Findings<'_>, figures: &Figures, change: Option<Change>) -> String {
     let before = findings.line(Rung::Fibers).map(|line| Figures::of(findings, line));
     let instead = |of: fn(&Figures) -> f64| {
         before
@@ -166,7 +173,7 @@ fn batch(findings: &Findings, figures: &Figures, change: Option<Change>) -> Stri
     )
 }
 
-fn registered(findings: &Findings, figures: &Figures, change: Option<Change>) -> String {
+fn registered(findings: &Findings<'_>, figures: &Figures, change: Option<Change>) -> String {
     let before = findings.line(Rung::Batch).map(|line| Figures::of(findings, line));
     let instead = before
         .as_ref()
@@ -205,8 +212,8 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(findings: &Findings, line: &Line) -> Figures {
-        let each = |of: fn(&super::Sample) -> f64| findings.per_transaction(line, of);
+    fn of(findings: &Findings<'_>, line: &Line) -> Figures {
+        let each = |of: fn(&Sample) -> f64| findings.per_transaction(line, of);
         Figures {
             time_us: each(|one| one.usage.seconds * 1e6),
             cpu_us: each(|one| one.usage.cpu_seconds() * 1e6),
@@ -214,7 +221,7 @@ impl Figures {
             reads: each(|one| one.counts.reads as f64),
             writes: each(|one| one.counts.writes as f64),
             switches: each(|one| one.usage.context_switches as f64),
-            batch: line.median(|one| one.counts.writes as f64 / one.counts.evictions.max(1) as f64),
+            batch: line.figure(|one| one.counts.writes as f64 / one.counts.evictions.max(1) as f64),
         }
     }
 
@@ -261,8 +268,8 @@ fn verdict(change: Option<Change>, rise: &str, none: &str, fall: &str) -> String
 }
 
 /// "In the end +registered is 6.5 × posix, 1.15 × threads, 2.16 × tokio."
-fn beside_others(findings: &Findings) -> Option<String> {
-    let last = findings.lines.iter().rev().find(|line| line.rung.is_on_ladder())?.rung;
+fn beside_others(findings: &Findings<'_>) -> Option<String> {
+    let last = findings.lines.iter().rev().find(|line| line.subject.is_on_ladder())?.subject;
     let other = |base: Rung| {
         let ratio = findings.ratio(last, base).filter(|_| base != last)?;
         Some(format!("{ratio:.2} × {}", base.name()))
@@ -274,13 +281,14 @@ fn beside_others(findings: &Findings) -> Option<String> {
 }
 
 /// Names the rungs of the ladder that do not raise the rate.
-fn idle_steps(findings: &Findings) -> Option<String> {
+fn idle_steps(findings: &Findings<'_>) -> Option<String> {
     let idle = |line: &&Line| {
-        let base = line.rung.base().filter(|_| line.rung.is_on_ladder());
-        let change = base.and_then(|base| findings.change(line.rung, base));
+        let base = line.subject.base().filter(|_| line.subject.is_on_ladder());
+        let change = base.and_then(|base| findings.change(line.subject, base));
         matches!(change, Some(Change::None | Change::Fall))
     };
-    let names: Vec<_> = findings.lines.iter().filter(idle).map(|line| line.rung.name()).collect();
+    let names: Vec<_> =
+        findings.lines.iter().filter(idle).map(|line| line.subject.name()).collect();
     if names.is_empty() {
         return None;
     }
@@ -292,9 +300,9 @@ fn idle_steps(findings: &Findings) -> Option<String> {
 }
 
 /// Says why no causes are named.
-fn few_rounds(findings: &Findings) -> Option<String> {
+fn few_rounds(findings: &Findings<'_>) -> Option<String> {
     let has_change = |line: &Line| {
-        line.rung.base().is_some_and(|base| findings.ratio(line.rung, base).is_some())
+        line.subject.base().is_some_and(|base| findings.ratio(line.subject, base).is_some())
     };
     let is_few = findings.lines.iter().any(|line| line.samples.len() < ENOUGH_ROUNDS);
     (is_few && findings.lines.iter().any(has_change)).then(|| {
@@ -305,14 +313,14 @@ fn few_rounds(findings: &Findings) -> Option<String> {
     })
 }
 
-fn beside_fio(findings: &Findings) -> Option<String> {
+fn beside_fio(findings: &Findings<'_>) -> Option<String> {
     let fio = findings.fio_iops()?;
-    let best = findings.lines.iter().rev().find(|line| line.rung.is_on_ladder())?;
-    let (iops, ratio) = (findings.iops(best), findings.ratio_to_fio(best)?);
+    let best = findings.lines.iter().rev().find(|line| line.subject.is_on_ladder())?;
+    let (iops, ratio) = (best.figure(Sample::iops), findings.ratio_to_fio(best)?);
     Some(format!(
         "fio performs {} reads and writes a second at the same mix; {} performs {}, {:.2} of that.",
         count(fio),
-        best.rung.name(),
+        best.subject.name(),
         count(iops),
         ratio
     ))

@@ -1,11 +1,10 @@
 //! The file that holds the tree: it is written anew before each run, and read after it.
 
+use super::engine::{check_number, offset};
 use super::tree::{self, PAGE_BYTES, Tree};
-use crate::target::TestFile;
+use crate::target::{TestFile, require_space};
 use cringle::block::AlignedBuf;
-use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::storage;
-use cringle_report::units::size;
+use cringle_report::failure::Failure;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -37,15 +36,7 @@ impl Store {
     /// Creates a file without a name in a directory.
     pub(super) fn create(directory: &Path, bytes: u64) -> Result<Store, Failure> {
         let shown = directory.display();
-        let free = storage::free_bytes(directory)?;
-        if bytes > free {
-            return fail(format!(
-                "{shown}: too little space: {} are free and the tree needs {}; choose a smaller \
-                 --tree",
-                size(free),
-                size(bytes)
-            ));
-        }
+        require_space(directory, bytes, "the tree needs", "choose a smaller --tree")?;
         let file = tempfile::tempfile_in(directory).map_err(|error| {
             Failure::failed(format!("{shown}: cannot create a temporary file: {error}"))
         })?;
@@ -71,52 +62,55 @@ impl Store {
         self.file.name_for_others()
     }
 
-    /// Writes the tree as it is before the first update.
-    pub(super) fn build(&self, tree: &Tree) -> io::Result<()> {
-        let file = self.open()?;
+    /// Calls `each` with the open file and the memory of some pages, from the number of the first
+    /// one, until it has had all pages. Then waits until the file is on the disk.
+    fn in_chunks(
+        &self,
+        pages: u64,
+        mut each: impl FnMut(&File, u32, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (file, pages) = (self.open()?, pages as u32);
         let mut chunk = AlignedBuf::new(CHUNK as usize * PAGE_BYTES);
-        let pages = tree.pages() as u32;
         for first in (0..pages).step_by(CHUNK as usize) {
-            let part = &mut chunk[..CHUNK.min(pages - first) as usize * PAGE_BYTES];
-            for (page, bytes) in (first..).zip(part.chunks_mut(PAGE_BYTES)) {
-                tree.fill(page, bytes);
-            }
-            file.write_all_at(part, super::engine::offset(first))?;
+            let bytes = CHUNK.min(pages - first) as usize * PAGE_BYTES;
+            each(&file, first, &mut chunk[..bytes])?;
         }
         file.sync_data()
     }
 
+    /// Writes the tree as it is before the first update.
+    pub(super) fn build(&self, tree: &Tree) -> io::Result<()> {
+        self.in_chunks(tree.pages(), |file, first, part| {
+            for (page, bytes) in (first..).zip(part.chunks_mut(PAGE_BYTES)) {
+                tree.fill(page, bytes);
+            }
+            file.write_all_at(part, offset(first))
+        })
+    }
+
     /// Reads the whole tree, and returns its checksum.
     pub(super) fn checksum(&self, tree: &Tree) -> io::Result<u64> {
-        let file = self.open()?;
-        let mut chunk = AlignedBuf::new(CHUNK as usize * PAGE_BYTES);
-        let (pages, leaves) = (tree.pages() as u32, tree.leaves() as u32);
         let mut sum = 0u64;
-        for first in (0..pages).step_by(CHUNK as usize) {
-            let part = &mut chunk[..CHUNK.min(pages - first) as usize * PAGE_BYTES];
-            file.read_exact_at(part, super::engine::offset(first))?;
+        self.in_chunks(tree.pages(), |file, first, part| {
+            file.read_exact_at(part, offset(first))?;
             for (page, bytes) in (first..).zip(part.chunks(PAGE_BYTES)) {
-                super::engine::check_number(page, bytes)?;
-                if page < leaves {
+                check_number(page, bytes)?;
+                if u64::from(page) < tree.leaves() {
                     sum = sum.wrapping_add(tree::checksum(bytes));
                 }
             }
-        }
+            Ok(())
+        })?;
         Ok(sum)
     }
 
     /// Sets the values of the rows that `values` has.
     pub(super) fn set_values(&self, tree: &Tree, values: &HashMap<u64, u64>) -> io::Result<()> {
-        let file = self.open()?;
-        let mut chunk = AlignedBuf::new(CHUNK as usize * PAGE_BYTES);
-        let leaves = tree.leaves() as u32;
-        for first in (0..leaves).step_by(CHUNK as usize) {
-            let part = &mut chunk[..CHUNK.min(leaves - first) as usize * PAGE_BYTES];
-            file.read_exact_at(part, super::engine::offset(first))?;
+        self.in_chunks(tree.leaves(), |file, first, part| {
+            file.read_exact_at(part, offset(first))?;
             part.chunks_mut(PAGE_BYTES).for_each(|bytes| tree::set_values(bytes, values));
-            file.write_all_at(part, super::engine::offset(first))?;
-        }
-        file.sync_data()
+            file.write_all_at(part, offset(first))
+        })
     }
 
     /// The file of the write-ahead log.

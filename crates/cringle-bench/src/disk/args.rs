@@ -2,13 +2,13 @@
 
 use super::job::Profile;
 use super::plan::Direction;
-use super::strategies::{ALL, Strategy};
-use crate::order;
-use crate::rounds::{Rounds, at_most};
-use clap::Args;
+use super::strategies::Strategy;
+use crate::experiment::{Experiment, Report};
+use crate::rounds::{self, Rounds, at_most};
+use clap::{Args, ValueEnum};
 use cringle_report::failure::Failure;
 use cringle_report::{Outputs, units};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,7 +124,7 @@ pub struct DiskArgs {
     pub(super) destroy: bool,
 
     #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    outputs: Outputs,
 
     /// Show no progress bar.
     #[arg(short, long)]
@@ -139,7 +139,7 @@ const MAX_IN_FLIGHT: usize = 4096;
 impl DiskArgs {
     /// The chosen strategies, in the order of the table.
     pub(super) fn strategies(&self) -> Vec<Strategy> {
-        order::selected(&ALL, &self.strategies)
+        rounds::selected(Strategy::value_variants(), &self.strategies)
     }
 
     /// Whether the command line names this strategy.
@@ -148,7 +148,7 @@ impl DiskArgs {
     }
 
     pub(super) fn profiles(&self) -> Vec<Profile> {
-        order::distinct(self.profile.iter().copied())
+        rounds::distinct(self.profile.iter().copied())
     }
 
     pub(super) fn thread_counts(&self) -> Vec<usize> {
@@ -190,6 +190,24 @@ impl DiskArgs {
     }
 }
 
+impl Experiment for DiskArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn input(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
+        self.validate()
+    }
+
+    fn measure(&self) -> Result<Report, Failure> {
+        super::measure(self).map(super::report::of)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,7 +231,7 @@ mod tests {
     fn strategies_keep_the_order_of_the_table() {
         let args = disk(&["--strategies", "uring,sync"]);
         assert_eq!(args.strategies(), [Strategy::Sync, Strategy::Uring]);
-        assert_eq!(disk(&[]).strategies(), ALL);
+        assert_eq!(disk(&[]).strategies(), Strategy::value_variants());
     }
 
     #[test]

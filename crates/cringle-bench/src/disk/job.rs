@@ -1,6 +1,7 @@
 //! One run of one strategy: its input, its result, and the loop that the blocking strategies share.
 
 use super::plan::{Access, Lane, Plan, term};
+use super::results::Cell;
 use super::wal::Log;
 use crate::content;
 use crate::latency::Sampling;
@@ -15,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 /// How a file is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Profile {
     /// Random blocks with O_DIRECT: the device itself.
     Direct,
@@ -29,15 +29,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Profile::Direct => "direct",
-            Profile::Cached => "cached",
-            Profile::BufferedSeq => "buffered-seq",
-            Profile::Wal => "wal",
-        }
-    }
-
     pub(super) fn is_direct(self) -> bool {
         self == Profile::Direct
     }
@@ -45,15 +36,9 @@ impl Profile {
 
 /// The input of a run, shared by all its threads.
 pub(crate) struct Job {
-    pub(super) profile: Profile,
+    pub(super) cell: Cell,
     pub(super) plan: Arc<Plan>,
     pub(super) target: Arc<Target>,
-    /// Operations in flight per thread.
-    pub(super) queue_depth: usize,
-    /// OS threads, or workers of a runtime.
-    pub(super) threads: usize,
-    /// Whether strategies that can do so register files and buffers.
-    pub(super) fixed: bool,
     /// Whether strategies that can do so poll the device for completions.
     pub(super) iopoll: bool,
     pub(super) writes: bool,
@@ -70,7 +55,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(super) fn open_files(&self) -> io::Result<Vec<File>> {
-        let open = |file: &TestFile| file.open(self.profile.is_direct(), self.writes);
+        let open = |file: &TestFile| file.open(self.cell.profile.is_direct(), self.writes);
         self.target.files.iter().map(open).collect()
     }
 

@@ -2,11 +2,10 @@
 //!
 //! The speed of a machine drifts (clock rates, other load, housekeeping of the device), so the
 //! strategies take turns: a round runs each of them once, in an order that alternates
-//! ([`order::of_round`]), and the figures are the medians of the rounds.
+//! ([`turns`]), and the figures are the medians of the rounds.
 
 pub mod args;
 mod job;
-mod json;
 mod plan;
 mod report;
 pub mod results;
@@ -14,15 +13,13 @@ mod sanity;
 mod schedule;
 mod sentences;
 pub mod strategies;
-mod table;
 mod verify;
 mod wal;
 
+use crate::experiment::{Named, Notes};
 use crate::latency::Latencies;
 use crate::meter::Gate;
-use crate::notes::Notes;
-use crate::order;
-use crate::progress::Progress;
+use crate::rounds::{Progress, turns};
 use crate::target::{Kind, Target, TargetSpec};
 pub use args::DiskArgs;
 use cringle_report::failure::{Failure, fail};
@@ -45,15 +42,9 @@ pub struct Findings {
     machine: Machine,
     direction: Direction,
     pub runs: Vec<Run>,
-    notes: Vec<String>,
+    notes: Notes,
     /// The load average of the last minute before the first run.
     load: Option<f64>,
-}
-
-pub(crate) fn run(args: &DiskArgs, verbose: bool) -> Result<(), Failure> {
-    args.validate()?;
-    crate::begin(verbose);
-    report::write(&measure(args)?, &args.outputs)
 }
 
 /// Runs the experiment without writing a report.
@@ -106,7 +97,7 @@ impl<'a> Bench<'a> {
             machine: Machine::of(&self.storage),
             direction: self.args.rw,
             runs: self.runs,
-            notes: self.notes.all().to_vec(),
+            notes: self.notes,
             load: self.load,
         }
     }
@@ -130,21 +121,12 @@ impl<'a> Bench<'a> {
         let limit = schedule::limit(self.args, profile, &target);
         let measured = self.plan(profile, &target, limit)?;
         let warmup = self.plan(profile, &target, schedule::warmup_limit(limit))?;
+        let mut runs: Vec<Run> = cells.into_iter().map(Run::new).collect();
         let rounds = &self.args.rounds;
-        let bar = self.progress.runs((rounds.total() * cells.len()) as u64);
-        let mut runs: Vec<Run> = cells.iter().map(|cell| Run::new(*cell)).collect();
-        for round in 0..rounds.total() {
-            let plan = if rounds.measures(round) { &measured } else { &warmup };
-            for at in order::of_round(round, runs.len()) {
-                let cell = runs[at].cell;
-                bar.set_message(format!("{} {}", profile.name(), cell.described()));
-                let (sample, latencies) = self.measure(&cell, plan, &target)?;
-                bar.inc(1);
-                if rounds.measures(round) {
-                    runs[at].latencies.merge(&latencies);
-                    runs[at].samples.push(sample);
-                }
-            }
+        let bar = self.progress.runs(rounds.total() * runs.len());
+        for (round, is_measured) in rounds.all() {
+            let plan = if is_measured { &measured } else { &warmup };
+            turns((round, is_measured), &mut runs, &bar, |cell| self.measure(cell, plan, &target))?;
         }
         bar.finish_and_clear();
         verify::agreement(&runs, limit)?;
@@ -210,12 +192,9 @@ impl<'a> Bench<'a> {
         self.generation += 1;
         let writes = self.direction(cell.profile).writes();
         let job = Arc::new(Job {
-            profile: cell.profile,
+            cell: *cell,
             plan: Arc::clone(plan),
             target: Arc::clone(target),
-            queue_depth: cell.queue_depth,
-            threads: cell.threads,
-            fixed: cell.fixed,
             iopoll: self.iopoll,
             writes,
             pinning: self.pinning.clone(),
@@ -225,10 +204,10 @@ impl<'a> Bench<'a> {
             stop: AtomicBool::new(false),
             gate: gate(cell, target, writes),
         });
-        let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.described()));
+        let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.name()));
         let outcome = within_limit(&job, || cell.strategy.run(&job))
             .map_err(|error| named(with_remedy(error)))?;
-        let result = check_and_sample(&job, cell, outcome)?;
+        let result = check_and_sample(&job, outcome)?;
         let direction = self.direction(cell.profile);
         let subject = (cell, direction);
         sanity::note_fallback_to_cache(subject, target, plan, resident, &mut self.notes)?;
@@ -244,7 +223,7 @@ impl<'a> Bench<'a> {
 /// with `EAGAIN`. The rings have explained theirs.
 fn with_remedy(error: io::Error) -> io::Error {
     match error.raw_os_error() {
-        Some(libc::EAGAIN) => crate::no_thread(&error, "choose a lower --qd or --threads, or "),
+        Some(libc::EAGAIN) => crate::no_thread(&error, strategies::FEWER),
         _ => error,
     }
 }
@@ -289,11 +268,8 @@ fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Resul
 }
 
 /// Checks what a run has read and written, and returns its figures.
-fn check_and_sample(
-    job: &Job,
-    cell: &Cell,
-    outcome: Outcome,
-) -> Result<(Sample, Latencies), Failure> {
+fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), Failure> {
+    let cell = &job.cell;
     let mut latencies = Latencies::new();
     match outcome {
         Outcome::Reported(report) => {
@@ -308,11 +284,10 @@ fn check_and_sample(
             Ok((sample, latencies))
         }
         Outcome::Measured(lanes) => {
-            let name = cell.described();
-            let checksum = verify::checksum(job, cell.strategy, &lanes, &name)?;
-            verify::written(job, &lanes, &name)?;
+            let checksum = verify::checksum(job, &lanes)?;
+            verify::written(job, &lanes)?;
             let Some(usage) = job.gate.usage() else {
-                return fail(format!("`{name}` failed: the files could not be synced"));
+                return fail(format!("`{}` failed: the files could not be synced", cell.name()));
             };
             let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
             for lane_result in lanes {

@@ -1,42 +1,43 @@
 //! The report of `bench disk`: for each profile a table, sentences, and plots of rates, CPU time
-//! and latencies over the queue depth.
+//! and latencies over the queue depth; and the JSON.
 
 use super::job::Profile;
-use super::results::{Run, Sample};
-use super::sentences::{self, Group};
+use super::plan::Direction;
+use super::results::{Run, Sample, beside};
 use super::strategies::Strategy;
-use super::{Findings, json, table};
-use cringle_report::Outputs;
-use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Section};
+use super::{Findings, sentences};
+use crate::experiment::{Named, Report, words};
+use cringle_report::page::{Rows, Section, cell, ratio_cell};
 use cringle_report::plot::{Axis, Plot, Point, Row, Scale, Series, Stroke};
-use cringle_report::units::counted;
+use cringle_report::units::{count, counted, figure, mib};
+use serde_json::{Value, json};
 
 type Figure = fn(&Sample) -> Option<f64>;
 
 /// The number in flight whose latencies are shown, and not folded away.
 const USUAL_DEPTH: usize = 32;
 
-pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write(&json::of(findings), &page(findings))
+pub(super) fn of(findings: Findings) -> Report {
+    let Findings { machine, direction, runs, notes, load } = findings;
+    let is_wal = |run: &Run| run.subject.profile == Profile::Wal;
+    let activity = if runs.iter().all(is_wal) { "committing" } else { direction.gerund() };
+    // Each profile is measured once, with all its cells.
+    let profiles = runs.chunk_by(|a, b| a.subject.profile == b.subject.profile);
+    let sections: Vec<Section> = profiles.map(|runs| section(runs, direction)).collect();
+    let fields = json!({
+        "rw": direction.name(),
+        "load_average": load,
+        "runs": runs.iter().map(|run| run_json(run, &runs)).collect::<Vec<_>>(),
+        "words": words(&sections),
+    });
+    let title = format!("Which way of {activity} wins here");
+    Report::new("disk", title, machine, sections, notes, fields)
 }
 
-fn page(findings: &Findings) -> Page {
-    let commits = findings.runs.iter().all(|run| run.cell.profile == Profile::Wal);
-    let activity = if commits { "committing" } else { findings.direction.gerund() };
-    Page {
-        bench: "bench disk".into(),
-        title: format!("Which way of {activity} wins here"),
-        machine: findings.machine.clone(),
-        sections: sentences::groups(findings).into_iter().map(section).collect(),
-        notes: findings.notes.clone(),
-    }
-}
-
-fn section(group: Group<'_>) -> Section {
-    let runs = &group.runs;
+/// Returns the section of a profile.
+fn section(runs: &[Run], direction: Direction) -> Section {
     let depths = depths(runs);
-    let rate = if group.runs.iter().any(|run| run.cell.profile == Profile::Wal) {
+    let rate = if runs.iter().any(|run| run.subject.profile == Profile::Wal) {
         ("Commits per second", "commits/s")
     } else {
         ("Operations per second", "IOPS")
@@ -56,51 +57,47 @@ fn section(group: Group<'_>) -> Section {
     Section {
         plots,
         more_plots: Some(("Latencies at other depths".into(), others)),
-        table: Some(table::runs(runs)),
-        title: group.title,
-        sentences: group.sentences,
+        table: Some(table(runs, rate.1)),
+        title: sentences::title(runs, direction),
+        sentences: sentences::sentences(runs, direction),
     }
 }
 
 /// Returns the numbers of operations in flight, in order.
-fn depths(runs: &[&Run]) -> Vec<usize> {
-    let mut depths: Vec<usize> = runs.iter().map(|run| run.cell.in_flight()).collect();
+fn depths(runs: &[Run]) -> Vec<usize> {
+    let mut depths: Vec<usize> = runs.iter().map(|run| run.subject.in_flight()).collect();
     depths.sort_unstable();
     depths.dedup();
     depths
 }
 
-fn values(run: &Run, of: Figure) -> Vec<f64> {
-    run.samples.iter().filter_map(of).collect()
-}
-
 /// Whether any strategy was measured with several numbers of operations in flight.
-fn has_several_depths(runs: &[&Run]) -> bool {
+fn has_several_depths(runs: &[Run]) -> bool {
     let other = |run: &Run| {
-        let like = |other: &&&Run| label(other, runs) == label(run, runs);
-        runs.iter().filter(like).any(|other| other.cell.in_flight() != run.cell.in_flight())
+        let like = |other: &&Run| label(other, runs) == label(run, runs);
+        runs.iter().filter(like).any(|other| other.subject.in_flight() != run.subject.in_flight())
     };
-    runs.iter().any(|run| other(run))
+    runs.iter().any(other)
 }
 
 /// Plots a single number in flight.
-fn as_rows(runs: &[&Run], (title, unit): (&str, &str), of: Figure) -> Plot {
-    let row = |run: &&Run| Row { label: label(run, runs), samples: values(run, of) };
+fn as_rows(runs: &[Run], (title, unit): (&str, &str), of: Figure) -> Plot {
+    let row = |run: &Run| Row { label: label(run, runs), samples: run.values(of) };
     Plot::rows(title, unit, runs.iter().map(row).collect())
 }
 
-fn over_depth(runs: &[&Run], (title, unit): (&str, &str), of: Figure) -> Plot {
-    let all = runs.iter().flat_map(|run| values(run, of));
+fn over_depth(runs: &[Run], (title, unit): (&str, &str), of: Figure) -> Plot {
+    let all = runs.iter().flat_map(|run| run.values(of));
     let y = Axis::fitting(unit, all);
     let mut series: Vec<Series> = Vec::new();
     for run in runs {
-        let point = Point::of(run.cell.in_flight() as f64, &values(run, of));
+        let point = Point::of(run.subject.in_flight() as f64, &run.values(of));
         let label = label(run, runs);
         match series.iter_mut().find(|one| one.label == label) {
             Some(one) => one.points.extend(point),
             None => series.push(Series {
                 label,
-                name: run.cell.label(),
+                name: run.subject.label(),
                 stroke: stroke(run),
                 points: point.into_iter().collect(),
             }),
@@ -110,12 +107,12 @@ fn over_depth(runs: &[&Run], (title, unit): (&str, &str), of: Figure) -> Plot {
 }
 
 /// Returns the label of a line. A strategy with a queue has a line for each number of threads.
-fn label(run: &Run, runs: &[&Run]) -> String {
-    let (label, threads) = (run.cell.label(), run.cell.threads);
-    let several = runs
-        .iter()
-        .any(|other| other.cell.strategy == run.cell.strategy && other.cell.threads != threads);
-    if run.cell.strategy.has_queue() && several {
+fn label(run: &Run, runs: &[Run]) -> String {
+    let (label, threads) = (run.subject.label(), run.subject.threads);
+    let several = runs.iter().any(|other| {
+        other.subject.strategy == run.subject.strategy && other.subject.threads != threads
+    });
+    if run.subject.strategy.has_queue() && several {
         format!("{label}, {}", counted(threads, "thread"))
     } else {
         label
@@ -123,7 +120,7 @@ fn label(run: &Run, runs: &[&Run]) -> String {
 }
 
 fn stroke(run: &Run) -> Stroke {
-    match (run.cell.strategy, run.cell.threads) {
+    match (run.subject.strategy, run.subject.threads) {
         (Strategy::Fio, _) => Stroke::Dashed,
         (strategy, 2..) if strategy.has_queue() => Stroke::Dotted,
         _ => Stroke::Solid,
@@ -132,16 +129,103 @@ fn stroke(run: &Run) -> Stroke {
 
 /// Plots the latencies of all runs with this number in flight: distributions, and of fio the two
 /// quantiles that it reports.
-fn latencies(runs: &[&Run], depth: usize) -> Plot {
-    let at_depth = runs.iter().filter(|run| run.cell.in_flight() == depth);
+fn latencies(runs: &[Run], depth: usize) -> Plot {
+    let at_depth = runs.iter().filter(|run| run.subject.in_flight() == depth);
     let series = at_depth.map(|run| {
         let own = run.latencies.quantiles_us();
         let reported = [(0.5, run.p50_us()), (0.99, run.p99_us())];
         let reported = reported.into_iter().filter_map(|(share, us)| Some((share, us?)));
         let (quantiles, stroke) =
             if own.is_empty() { (reported.collect(), Stroke::None) } else { (own, stroke(run)) };
-        let series = Series::distribution(run.cell.label(), &quantiles);
+        let series = Series::distribution(run.subject.label(), &quantiles);
         Series { label: label(run, runs), stroke, ..series }
     });
     Plot::latencies(format!("Latency with {depth} in flight"), series.collect())
+}
+
+/// Returns the table, with a row for each run.
+fn table(runs: &[Run], rate: &str) -> Rows {
+    let header = [
+        "strategy",
+        "threads",
+        "QD",
+        rate,
+        "spread",
+        "MiB/s",
+        "× sync",
+        "CPU µs/op",
+        "ctx/op",
+        "p50 µs",
+        "p99 µs",
+    ];
+    let best = (0..runs.len()).max_by(|a, b| runs[*a].iops().total_cmp(&runs[*b].iops()));
+    Rows { best, ..Rows::new(&header, runs.iter().map(|run| row(run, runs))) }
+}
+
+fn row(run: &Run, all: &[Run]) -> Vec<String> {
+    let sync = beside(all, &run.subject, Strategy::Sync).map(Run::iops);
+    vec![
+        run.subject.label(),
+        run.subject.threads.to_string(),
+        run.subject.queue_depth.to_string(),
+        count(run.iops()),
+        run.spread().map_or_else(|| "-".into(), |part| format!("{:.0} %", part * 100.0)),
+        figure(mib(run.bytes_per_second())),
+        ratio_cell(sync.map(|sync| run.iops() / sync)),
+        figure(run.cpu_us_per_op()),
+        format!("{:.3}", run.context_switches_per_op()),
+        cell(run.p50_us()),
+        cell(run.p99_us()),
+    ]
+}
+
+fn run_json(run: &Run, all: &[Run]) -> Value {
+    let ratio = |strategy| Some(run.iops() / beside(all, &run.subject, strategy)?.iops());
+    let ring = beside(all, &run.subject, Strategy::Uring);
+    json!({
+        "strategy": run.subject.strategy.name(),
+        "profile": run.subject.profile.name(),
+        "queue_depth": run.subject.queue_depth,
+        "threads": run.subject.threads,
+        "block_bytes": run.subject.block,
+        "fixed": run.subject.fixed,
+        "ops": run.ops() as u64,
+        "seconds": run.seconds(),
+        "iops": run.iops(),
+        "spread": run.spread(),
+        "bytes_per_second": run.bytes_per_second(),
+        "cpu_us_per_op": run.cpu_us_per_op(),
+        "context_switches_per_op": run.context_switches_per_op(),
+        "p50_us": run.p50_us(),
+        "p99_us": run.p99_us(),
+        "quantiles_us": run.latencies.to_json(),
+        "checksum": run.checksum().map(hex),
+        "ratios": {
+            "iops_to_sync": ratio(Strategy::Sync),
+            "iops_to_uring": ratio(Strategy::Uring),
+            "iops_to_fio": ratio(Strategy::Fio),
+            "cpu_to_uring": ring.map(|ring| run.cpu_us_per_op() / ring.cpu_us_per_op()),
+        },
+        "samples": run.samples.iter().map(sample_json).collect::<Vec<_>>(),
+    })
+}
+
+fn sample_json(sample: &Sample) -> Value {
+    json!({
+        "ops": sample.ops,
+        "seconds": sample.usage.seconds,
+        "iops": sample.iops(),
+        "user_seconds": sample.usage.user_seconds,
+        "system_seconds": sample.usage.system_seconds,
+        "cpu_us_per_op": sample.cpu_us_per_op(),
+        "context_switches_per_op": sample.context_switches_per_op(),
+        "p50_us": sample.p50_us,
+        "p99_us": sample.p99_us,
+        "checksum": sample.checksum.map(hex),
+    })
+}
+
+/// Formats a checksum as text, because most JSON parsers lose the low bits of a 64-bit number.
+fn hex(checksum: u64) -> String {
+    format!("{checksum:016x}")
 }

@@ -2,9 +2,8 @@
 
 use super::job::Profile;
 use super::strategies::Strategy;
-use crate::latency::Latencies;
+use crate::experiment::{Line, Named};
 use crate::meter::Usage;
-use cringle_report::stats::{median, range};
 
 /// One row of the table: a strategy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,23 +24,25 @@ impl Cell {
         format!("{}{fixed}", self.strategy.name())
     }
 
-    /// Describes the cell in a message.
-    pub(super) fn described(&self) -> String {
+    pub(super) fn in_flight(&self) -> usize {
+        self.queue_depth * self.threads
+    }
+}
+
+/// The name in a message; a table has a column for each number.
+impl Named for Cell {
+    fn name(&self) -> String {
         let threads = match self.threads {
             1 => String::new(),
             n => format!(", {n} threads"),
         };
         format!("{} (queue depth {}{threads})", self.label(), self.queue_depth)
     }
-
-    pub(super) fn in_flight(&self) -> usize {
-        self.queue_depth * self.threads
-    }
 }
 
 /// One measurement of a cell.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub struct Sample {
     pub(super) ops: u64,
     pub(super) usage: Usage,
     /// `None` if another program read the blocks.
@@ -69,70 +70,52 @@ impl Sample {
 }
 
 /// A cell with its samples; the figures are medians over them.
-#[derive(Clone)]
-pub struct Run {
-    pub cell: Cell,
-    pub(super) samples: Vec<Sample>,
-    /// The latencies of all samples, empty if another program timed them.
-    pub(super) latencies: Latencies,
-}
+pub type Run = Line<Cell, Sample>;
 
 impl Run {
-    pub(super) fn new(cell: Cell) -> Run {
-        Run { cell, samples: Vec::new(), latencies: Latencies::new() }
-    }
-
-    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        median(self.samples.iter().map(of)).unwrap_or(0.0)
-    }
-
     pub fn iops(&self) -> f64 {
-        self.median(Sample::iops)
+        self.figure(Sample::iops)
     }
 
     /// Returns the lowest and the highest rate of the rounds.
-    pub(super) fn range(&self) -> (f64, f64) {
-        range(self.samples.iter().map(Sample::iops)).unwrap_or((0.0, 0.0))
+    pub(super) fn rates(&self) -> (f64, f64) {
+        self.range(Sample::iops)
     }
 
     /// Returns the difference of the highest and the lowest rate as a part of the median; `None`
     /// for a single round.
     pub(super) fn spread(&self) -> Option<f64> {
-        let (low, high) = self.range();
+        let (low, high) = self.rates();
         (self.samples.len() > 1).then(|| (high - low) / self.iops())
     }
 
     pub(super) fn ops(&self) -> f64 {
-        self.median(|sample| sample.ops as f64)
+        self.figure(|sample| sample.ops as f64)
     }
 
     pub(super) fn seconds(&self) -> f64 {
-        self.median(|sample| sample.usage.seconds)
+        self.figure(|sample| sample.usage.seconds)
     }
 
     pub(super) fn bytes_per_second(&self) -> f64 {
-        self.iops() * self.cell.block as f64
+        self.iops() * self.subject.block as f64
     }
 
     pub(super) fn cpu_us_per_op(&self) -> f64 {
-        self.median(Sample::cpu_us_per_op)
+        self.figure(Sample::cpu_us_per_op)
     }
 
     pub(super) fn context_switches_per_op(&self) -> f64 {
-        self.median(Sample::context_switches_per_op)
+        self.figure(Sample::context_switches_per_op)
     }
 
     /// Returns the median of all timed operations, or of the values that another program reported.
     pub(super) fn p50_us(&self) -> Option<f64> {
-        self.latencies.quantile_us(0.50).or_else(|| median(self.reported(|s| s.p50_us)))
+        self.latencies.quantile_us(0.50).or_else(|| self.median(|sample| sample.p50_us))
     }
 
     pub(super) fn p99_us(&self) -> Option<f64> {
-        self.latencies.quantile_us(0.99).or_else(|| median(self.reported(|s| s.p99_us)))
-    }
-
-    fn reported(&self, of: fn(&Sample) -> Option<f64>) -> Vec<f64> {
-        self.samples.iter().filter_map(of).collect()
+        self.latencies.quantile_us(0.99).or_else(|| self.median(|sample| sample.p99_us))
     }
 
     /// Returns the checksum, if it is the same in all samples.
@@ -146,7 +129,7 @@ impl Run {
 /// with a queue, of the same depth and number of threads.
 pub fn beside<'r>(runs: &'r [Run], cell: &Cell, strategy: Strategy) -> Option<&'r Run> {
     runs.iter().find(|run| {
-        let other = &run.cell;
+        let other = &run.subject;
         let same_shape = (other.queue_depth, other.threads) == (cell.queue_depth, cell.threads);
         other.strategy == strategy
             && other.profile == cell.profile

@@ -5,7 +5,7 @@ use super::job::Profile;
 use super::plan::{Direction, Plan};
 use super::results::Cell;
 use super::strategies::Strategy;
-use crate::notes::Notes;
+use crate::experiment::Notes;
 use crate::target::{Kind, Target};
 use cringle::block::Polling;
 use cringle_report::failure::{Failure, fail};
@@ -39,11 +39,8 @@ pub(super) fn examine_target(
     notes: &mut Notes,
 ) -> Result<(), Failure> {
     let path = target.path.display();
-    if let Some(memory) = storage.in_memory() {
-        notes.add(format!(
-            "{path} is {memory}: this measures memory and the kernel's overhead, not a disk"
-        ));
-    }
+    let means = "this measures memory and the kernel's overhead, not a disk";
+    notes.if_in_memory(storage, &target.path, means);
     if target.missing_bytes > 0 {
         notes.add(format!(
             "{path} is {} smaller than --size: only {} are used, and a cache of the device may \
@@ -226,14 +223,6 @@ fn resident(target: &Target) -> Result<f64, Failure> {
 mod tests {
     use super::*;
     use std::io::Write;
-
-    #[test]
-    fn a_note_is_added_once() {
-        let mut notes = Notes::default();
-        notes.add("x");
-        notes.add("x");
-        assert_eq!(notes.all(), ["x"]);
-    }
 
     #[test]
     fn flags_of_an_open_file_are_read() {

@@ -5,8 +5,9 @@ use super::plan::{Direction, Limit, Order, Plan, Shape};
 use super::results::Cell;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
+use crate::experiment::{Named, Notes};
 use crate::latency::Sampling;
-use crate::notes::Notes;
+
 use crate::target::Target;
 
 /// The operations of a run if neither `--ops` nor `--seconds` is given: a fraction of a second on a

@@ -3,11 +3,11 @@
 //! Pure functions of the results. They name a winner only if it leads by more than the noise, and
 //! answer the question that the profile is suited for.
 
-use crate::disk::Findings;
 use crate::disk::job::Profile;
 use crate::disk::plan::Direction;
 use crate::disk::results::{Run, beside};
 use crate::disk::strategies::Strategy;
+use crate::experiment::Named;
 use cringle_report::units::{count, figure, mib, size};
 
 /// Smaller differences are noise.
@@ -18,7 +18,7 @@ const SATURATED: f64 = 0.95;
 /// Whether the rates of two runs differ by more than the noise, but by less than the rounds of each
 /// do.
 fn is_unclear(one: &Run, other: &Run) -> bool {
-    let ((low, high), (lowest, highest)) = (one.range(), other.range());
+    let ((low, high), (lowest, highest)) = (one.rates(), other.rates());
     (one.iops() / other.iops() - 1.0).abs() > NOISE && low <= highest && lowest <= high
 }
 
@@ -26,7 +26,7 @@ fn is_unclear(one: &Run, other: &Run) -> bool {
 fn no_verdict(one: &Run, other: &Run) -> String {
     let (one, other) = if one.iops() < other.iops() { (one, other) } else { (other, one) };
     let rates = |run: &Run| {
-        let (low, high) = run.range();
+        let (low, high) = run.rates();
         format!("{} has {} to {}", named(run), count(low), count(high))
     };
     format!(
@@ -37,36 +37,11 @@ fn no_verdict(one: &Run, other: &Run) -> String {
     )
 }
 
-/// The runs of one profile, with their title and sentences.
-pub(super) struct Group<'f> {
-    pub(super) title: String,
-    pub(super) runs: Vec<&'f Run>,
-    pub(super) sentences: Vec<String>,
-}
-
-pub(super) fn groups(findings: &Findings) -> Vec<Group<'_>> {
-    let mut profiles: Vec<Profile> = Vec::new();
-    for run in &findings.runs {
-        if !profiles.contains(&run.cell.profile) {
-            profiles.push(run.cell.profile);
-        }
-    }
-    let group = |profile: &Profile| {
-        let runs: Vec<&Run> =
-            findings.runs.iter().filter(|run| run.cell.profile == *profile).collect();
-        let owned: Vec<Run> = runs.iter().map(|run| (*run).clone()).collect();
-        Group {
-            title: title(*profile, findings.direction, &owned),
-            sentences: sentences(&owned, findings.direction),
-            runs,
-        }
-    };
-    profiles.iter().map(group).collect()
-}
-
-fn title(profile: Profile, direction: Direction, runs: &[Run]) -> String {
+/// Returns the title of the runs of one profile.
+pub(super) fn title(runs: &[Run], direction: Direction) -> String {
     let Some(first) = runs.first() else { return String::new() };
-    let block = size(first.cell.block as u64);
+    let profile = first.subject.profile;
+    let block = size(first.subject.block as u64);
     let noun = direction.noun();
     let accesses = match profile {
         Profile::Direct => format!("random {noun} of {block} with O_DIRECT"),
@@ -82,7 +57,7 @@ fn title(profile: Profile, direction: Direction, runs: &[Run]) -> String {
 /// Returns the sentences about the runs of one profile.
 pub(super) fn sentences(runs: &[Run], direction: Direction) -> Vec<String> {
     let Some(first) = runs.first() else { return Vec::new() };
-    let all = match first.cell.profile {
+    let all = match first.subject.profile {
         Profile::Direct => [saturation(runs), against_sync(runs, direction), against_ring(runs)],
         Profile::Cached => [overhead(runs), second_core(runs), against_ring(runs)],
         Profile::BufferedSeq => [readahead(runs, direction), None, None],
@@ -101,25 +76,25 @@ fn best<'r>(runs: impl IntoIterator<Item = &'r Run>) -> Option<&'r Run> {
 
 /// Describes a run: `uring` at queue depth 32.
 fn named(run: &Run) -> String {
-    let depth = match (run.cell.strategy.has_queue(), run.cell.threads) {
-        (true, 1) => format!(" at queue depth {}", run.cell.queue_depth),
-        (true, threads) => format!(" with {threads} × {} in flight", run.cell.queue_depth),
+    let depth = match (run.subject.strategy.has_queue(), run.subject.threads) {
+        (true, 1) => format!(" at queue depth {}", run.subject.queue_depth),
+        (true, threads) => format!(" with {threads} × {} in flight", run.subject.queue_depth),
         (false, 1) => String::new(),
         (false, threads) => format!(" with {threads} threads"),
     };
-    format!("`{}`{depth}", run.cell.label())
+    format!("`{}`{depth}", run.subject.label())
 }
 
 /// "The device saturates at 32 in flight with 80,000 IOPS; …"
 fn saturation(runs: &[Run]) -> Option<String> {
     // mmap is left out: it reads partly from memory, where the device is no limit.
-    let device = || runs.iter().filter(|run| run.cell.strategy != Strategy::Mmap);
+    let device = || runs.iter().filter(|run| run.subject.strategy != Strategy::Mmap);
     let top = best(device())?;
     let limit = top.iops();
-    let mut depths: Vec<usize> = device().map(|run| run.cell.in_flight()).collect();
+    let mut depths: Vec<usize> = device().map(|run| run.subject.in_flight()).collect();
     depths.sort_unstable();
     depths.dedup();
-    let most_at = |depth: usize| best(device().filter(|run| run.cell.in_flight() == depth));
+    let most_at = |depth: usize| best(device().filter(|run| run.subject.in_flight() == depth));
     let enough = depths
         .iter()
         .copied()
@@ -152,16 +127,16 @@ fn saturation(runs: &[Run]) -> Option<String> {
     Some(format!(
         "The device saturates at {enough} in flight with {} IOPS ({} MiB/s){price}.",
         count(limit),
-        figure(mib(limit * top.cell.block as f64))
+        figure(mib(limit * top.subject.block as f64))
     ))
 }
 
 /// Compares the best of fibers, batch and uring with one thread, and their CPU time with that of
 /// threads.
 fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
-    let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync)?;
+    let sync = runs.iter().find(|run| run.subject.strategy == Strategy::Sync)?;
     let ours = best(runs.iter().filter(|run| {
-        matches!(run.cell.strategy, Strategy::Fibers | Strategy::Batch | Strategy::Uring)
+        matches!(run.subject.strategy, Strategy::Fibers | Strategy::Batch | Strategy::Uring)
     }))?;
     let ratio = ours.iops() / sync.iops();
     if is_unclear(ours, sync) {
@@ -176,15 +151,16 @@ fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
         ));
     }
     let threads = best(runs.iter().filter(|run| {
-        run.cell.strategy == Strategy::Threads && run.cell.in_flight() == ours.cell.in_flight()
+        run.subject.strategy == Strategy::Threads
+            && run.subject.in_flight() == ours.subject.in_flight()
     }));
     let price = threads.map(|threads| {
         format!(
             "; {} threads reach {} IOPS and need {} µs of CPU per operation, {} needs {}",
-            threads.cell.threads,
+            threads.subject.threads,
             count(threads.iops()),
             figure(threads.cpu_us_per_op()),
-            ours.cell.label(),
+            ours.subject.label(),
             figure(ours.cpu_us_per_op())
         )
     });
@@ -200,18 +176,18 @@ fn against_sync(runs: &[Run], direction: Direction) -> Option<String> {
 fn against_ring(runs: &[Run]) -> Option<String> {
     let ring = runs
         .iter()
-        .filter(|run| run.cell.strategy == Strategy::Uring)
-        .min_by_key(|run| (run.cell.threads, run.cell.queue_depth.abs_diff(32)))?;
+        .filter(|run| run.subject.strategy == Strategy::Uring)
+        .min_by_key(|run| (run.subject.threads, run.subject.queue_depth.abs_diff(32)))?;
     let compared: Vec<String> = [Strategy::Fibers, Strategy::Batch]
         .into_iter()
         .filter_map(|strategy| {
-            let run = beside(runs, &ring.cell, strategy)?;
+            let run = beside(runs, &ring.subject, strategy)?;
             if is_unclear(run, ring) {
-                let (low, high) = run.range();
-                let (lowest, highest) = ring.range();
+                let (low, high) = run.rates();
+                let (lowest, highest) = ring.rates();
                 return Some(format!(
                     "no verdict on `{}`, whose rounds have {} to {} IOPS and the ring's {} to {}",
-                    run.cell.label(),
+                    run.subject.label(),
                     count(low),
                     count(high),
                     count(lowest),
@@ -220,7 +196,7 @@ fn against_ring(runs: &[Run]) -> Option<String> {
             }
             Some(format!(
                 "`{}` has {:.2} × its rate for {:.2} × its CPU time",
-                run.cell.label(),
+                run.subject.label(),
                 run.iops() / ring.iops(),
                 run.cpu_us_per_op() / ring.cpu_us_per_op()
             ))
@@ -229,31 +205,31 @@ fn against_ring(runs: &[Run]) -> Option<String> {
     if compared.is_empty() {
         return None;
     }
-    let fio = beside(runs, &ring.cell, Strategy::Fio)
+    let fio = beside(runs, &ring.subject, Strategy::Fio)
         .map(|fio| format!("; the ring itself has {:.2} × fio's rate", ring.iops() / fio.iops()));
     Some(format!(
         "Compared with the hand-written ring at queue depth {}: {}{}.",
-        ring.cell.queue_depth,
+        ring.subject.queue_depth,
         compared.join(", "),
         fio.unwrap_or_default()
     ))
 }
 
 fn overhead(runs: &[Run]) -> Option<String> {
-    let top = best(runs.iter().filter(|run| run.cell.threads == 1))?;
-    let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync)?;
+    let top = best(runs.iter().filter(|run| run.subject.threads == 1))?;
+    let sync = runs.iter().find(|run| run.subject.strategy == Strategy::Sync)?;
     let ratio = top.iops() / sync.iops();
     if is_unclear(top, sync) {
         return Some(no_verdict(top, sync));
     }
     let why = "In the page cache no operation waits: this is pure overhead";
-    if top.cell.strategy == Strategy::Mmap && ratio > 1.0 + NOISE {
+    if top.subject.strategy == Strategy::Mmap && ratio > 1.0 + NOISE {
         return Some(format!(
             "{why}; a mapping needs no system call once its pages are mapped, and `mmap` has \
              {ratio:.2} × the rate of a plain loop."
         ));
     }
-    Some(if top.cell.strategy == Strategy::Sync || ratio < 1.0 + NOISE {
+    Some(if top.subject.strategy == Strategy::Sync || ratio < 1.0 + NOISE {
         format!(
             "{why}, and on one thread a plain loop of system calls ({} per second) has the least.",
             count(sync.iops())
@@ -270,17 +246,16 @@ fn overhead(runs: &[Run]) -> Option<String> {
 fn second_core(runs: &[Run]) -> Option<String> {
     let scaling = |strategy: Strategy| {
         let of = |many: bool| {
-            best(
-                runs.iter()
-                    .filter(|run| run.cell.strategy == strategy && (run.cell.threads > 1) == many),
-            )
+            best(runs.iter().filter(|run| {
+                run.subject.strategy == strategy && (run.subject.threads > 1) == many
+            }))
         };
         let (one, many) = (of(false)?, of(true)?);
         let ratio = match is_unclear(many, one) {
             true => "no verdict within the spread of the rounds".to_owned(),
             false => format!("{:.2} ×", many.iops() / one.iops()),
         };
-        Some((many.cell.threads, ratio))
+        Some((many.subject.threads, ratio))
     };
     let (count, ours) = scaling(Strategy::Fibers)?;
     let theirs = scaling(Strategy::Threads)
@@ -294,7 +269,7 @@ fn second_core(runs: &[Run]) -> Option<String> {
 fn readahead(runs: &[Run], direction: Direction) -> Option<String> {
     let top = best(runs)?;
     let rate = |run: &Run| format!("{} MiB/s", figure(mib(run.bytes_per_second())));
-    let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync);
+    let sync = runs.iter().find(|run| run.subject.strategy == Strategy::Sync);
     let Some(sync) = sync else {
         return Some(format!("The fastest is {} with {}.", named(top), rate(top)));
     };
@@ -314,13 +289,14 @@ fn readahead(runs: &[Run], direction: Direction) -> Option<String> {
 
 fn commits(runs: &[Run]) -> Option<String> {
     // A group commit gives the caller another guarantee, and has its own sentence.
-    let top = best(runs.iter().filter(|run| run.cell.strategy != Strategy::Batch))?;
+    let top = best(runs.iter().filter(|run| run.subject.strategy != Strategy::Batch))?;
     let p99 = top.p99_us().map(|us| format!(", 99 % of them within {} µs", figure(us)));
-    let sync = runs.iter().find(|run| run.cell.strategy == Strategy::Sync);
-    let ratio = sync.filter(|sync| sync.cell != top.cell).map(|sync| match is_unclear(top, sync) {
-        true => "; within the spread of its rounds, a single committer is as fast".to_owned(),
-        false => format!(": {:.2} × a single committer", top.iops() / sync.iops()),
-    });
+    let sync = runs.iter().find(|run| run.subject.strategy == Strategy::Sync);
+    let ratio =
+        sync.filter(|sync| sync.subject != top.subject).map(|sync| match is_unclear(top, sync) {
+            true => "; within the spread of its rounds, a single committer is as fast".to_owned(),
+            false => format!(": {:.2} × a single committer", top.iops() / sync.iops()),
+        });
     Some(format!(
         "{} commits {} times per second{}{}.",
         named(top),
@@ -331,15 +307,15 @@ fn commits(runs: &[Run]) -> Option<String> {
 }
 
 fn group_commit(runs: &[Run]) -> Option<String> {
-    let batch = best(runs.iter().filter(|run| run.cell.strategy == Strategy::Batch))?;
+    let batch = best(runs.iter().filter(|run| run.subject.strategy == Strategy::Batch))?;
     let groups = [Strategy::Batch, Strategy::Log];
-    let other = best(runs.iter().filter(|run| !groups.contains(&run.cell.strategy)))?;
+    let other = best(runs.iter().filter(|run| !groups.contains(&run.subject.strategy)))?;
     let ratio = batch.iops() / other.iops();
     (ratio > 1.0 + NOISE && !is_unclear(batch, other)).then(|| {
         format!(
             "With one fdatasync for {} appends, {} does {} per second, {ratio:.1} × the best that \
              syncs each append.",
-            batch.cell.queue_depth,
+            batch.subject.queue_depth,
             named(batch),
             count(batch.iops())
         )

@@ -6,7 +6,8 @@ use super::results::Run;
 use super::strategies::Strategy;
 use super::wal::Log;
 use crate::content;
-use crate::progress::Progress;
+use crate::experiment::{self, Named};
+use crate::rounds::Progress;
 use crate::target::Target;
 use cringle_report::failure::{Failure, fail};
 use std::os::unix::fs::FileExt;
@@ -28,7 +29,7 @@ pub(super) fn first_words(
     // In the order of the file, which rotating disks read fastest.
     let mut order: Vec<usize> = (0..plan.accesses.len()).collect();
     order.sort_by_key(|&index| (plan.accesses[index].file, plan.accesses[index].offset));
-    let bar = progress.runs(order.len() as u64).with_message("reading for the checksums");
+    let bar = progress.runs(order.len()).with_message("reading for the checksums");
     let mut words = vec![0; order.len()];
     let mut word = [0u8; 8];
     for (done, index) in order.into_iter().enumerate() {
@@ -44,15 +45,12 @@ pub(super) fn first_words(
 }
 
 /// Checks every lane against the plan, or the log against its content. Returns the run's checksum.
-pub(super) fn checksum(
-    job: &Job,
-    by: Strategy,
-    lanes: &[LaneResult],
-    name: &str,
-) -> Result<u64, Failure> {
+pub(super) fn checksum(job: &Job, lanes: &[LaneResult]) -> Result<u64, Failure> {
+    let name = job.cell.name();
     let found = lanes.iter().fold(0u64, |sum, lane_result| sum.wrapping_add(lane_result.checksum));
     if let Some(log) = &job.log {
-        let verify = if by == Strategy::Log { Log::verify_records } else { Log::verify };
+        let verify =
+            if job.cell.strategy == Strategy::Log { Log::verify_records } else { Log::verify };
         let (expected, commits) = verify(log, &job.target, &job.plan, job.generation)?;
         let ops: u64 = lanes.iter().map(|lane_result| lane_result.ops).sum();
         if (expected, commits) != (found, ops) {
@@ -73,7 +71,7 @@ pub(super) fn checksum(
 }
 
 /// Reads some of the written blocks back: each must have the number of this run.
-pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(), Failure> {
+pub(super) fn written(job: &Job, lanes: &[LaneResult]) -> Result<(), Failure> {
     if !job.writes || job.log.is_some() || job.plan.block < 16 {
         return Ok(());
     }
@@ -87,7 +85,8 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(),
     for access in writes.iter().step_by(step) {
         job.target.files[access.file as usize].0.read_exact_at(&mut block, access.offset)?;
         if content::generation(&block) != job.generation {
-            return fail(format!("`{name}` did not write its block at offset {}", access.offset));
+            let (name, offset) = (job.cell.name(), access.offset);
+            return fail(format!("`{name}` did not write its block at offset {offset}"));
         }
     }
     Ok(())
@@ -95,27 +94,17 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult], name: &str) -> Result<(),
 
 /// Checks that all runs with the same operations have the same checksum.
 pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
-    if !matches!(limit, Limit::Ops(_)) {
-        // The runs differ in their number of operations. Each was checked against the plan.
-        return Ok(());
+    // Runs that are limited by time differ in their number of operations. Each was checked against
+    // the plan.
+    let differ = experiment::disagreement(runs, |sample| sample.checksum);
+    match differ.filter(|_| matches!(limit, Limit::Ops(_))) {
+        None => Ok(()),
+        Some([(other, expected), (cell, checksum)]) => fail(format!(
+            "`{}` and `{}` read different data: checksums {checksum:016x} and {expected:016x}",
+            cell.name(),
+            other.name()
+        )),
     }
-    let mut first: Option<(String, u64)> = None;
-    for run in runs {
-        for checksum in run.samples.iter().filter_map(|sample| sample.checksum) {
-            let name = run.cell.described();
-            match &first {
-                None => first = Some((name, checksum)),
-                Some((other, expected)) if *expected != checksum => {
-                    return fail(format!(
-                        "`{name}` and `{other}` read different data: checksums {checksum:016x} \
-                         and {expected:016x}"
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -123,10 +112,12 @@ mod tests {
     use super::*;
     use crate::disk::job::Profile;
     use crate::disk::plan::{Direction, Order, Shape};
-    use crate::disk::strategies::{ALL, Outcome};
+    use crate::disk::results::Cell;
+    use crate::disk::strategies::Outcome;
     use crate::latency::Sampling;
     use crate::meter::Gate;
     use crate::target::TargetSpec;
+    use clap::ValueEnum;
     use cringle_report::machine::cpus::Pinning;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -140,9 +131,7 @@ mod tests {
             files: 1,
             block: BLOCK as u64,
             seed: 5,
-            writes: false,
-            destroy: false,
-            empty: false,
+            ..TargetSpec::default()
         }
     }
 
@@ -160,12 +149,16 @@ mod tests {
         let mut words = words.into_iter();
         plan.expect(|_| words.next().unwrap());
         Arc::new(Job {
-            profile: Profile::Cached,
+            cell: Cell {
+                strategy,
+                profile: Profile::Cached,
+                queue_depth: 4,
+                threads: 1,
+                block: BLOCK,
+                fixed: false,
+            },
             plan: Arc::new(plan),
             target: Arc::clone(target),
-            queue_depth: 4,
-            threads: 1,
-            fixed: false,
             iopoll: false,
             writes: false,
             pinning: Pinning::new(false),
@@ -180,7 +173,7 @@ mod tests {
     fn checked(strategy: Strategy, target: &Arc<Target>) -> Result<u64, Failure> {
         let job = job(strategy, target);
         match strategy.run(&job).unwrap() {
-            Outcome::Measured(all) => checksum(&job, strategy, &all, strategy.name()),
+            Outcome::Measured(all) => checksum(&job, &all),
             Outcome::Reported(_) => unreachable!("fio is left out"),
         }
     }
@@ -189,7 +182,7 @@ mod tests {
     fn every_strategy_detects_a_wrong_block() {
         let target = Arc::new(Target::prepare(&spec(), &Progress::new(false)).unwrap());
         let reads = |strategy: &Strategy| ![Strategy::Fio, Strategy::Log].contains(strategy);
-        let ours = || ALL.into_iter().filter(reads);
+        let ours = || Strategy::value_variants().iter().copied().filter(reads);
         let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
         assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:x?}");
         let read = job(Strategy::Sync, &target).plan.accesses[7].offset;

@@ -1,13 +1,12 @@
 //! The command line of `bench http`.
 
 use super::program::Program;
-use crate::order;
-use crate::rounds::{MOST_ROUNDS, at_most};
+use crate::experiment::{Experiment, Named, Report};
+use crate::rounds::{self, MOST_ROUNDS, at_most};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,8 +62,13 @@ pub struct HttpArgs {
     /// Another server, repeatable: a program that listens at {address} or {port} and responds to
     /// GET / with status 200. {workers} is its number of threads (without it, only one is
     /// measured), and {connection} is keep-alive or close.
-    #[arg(long = "command", value_name = "NAME=COMMAND", conflicts_with_all = ["listen", "target"])]
-    commands: Vec<String>,
+    #[arg(
+        long = "command",
+        value_name = "NAME=COMMAND",
+        value_parser = Program::parse,
+        conflicts_with_all = ["listen", "target"]
+    )]
+    pub(super) commands: Vec<Program>,
 
     /// Simultaneous connections, as a comma-separated list.
     #[arg(long, value_delimiter = ',', default_value = "50,500,10000", value_name = "N")]
@@ -110,8 +114,8 @@ pub struct HttpArgs {
     /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot
     /// (accept), fixed (descriptors) and bufring (with multishot receives), of `fibers` defer;
     /// `sqpoll` measures `uring` with that feature, which it lacks by default.
-    #[arg(long, value_delimiter = ',', value_name = "FEATURE")]
-    ablate: Vec<String>,
+    #[arg(long, value_delimiter = ',', value_parser = Feature::parse, value_name = "FEATURE")]
+    ablate: Vec<Feature>,
 
     /// Only run the server that --servers names, at this address, until interrupted.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["target", "html"])]
@@ -126,7 +130,7 @@ pub struct HttpArgs {
     repeat: Option<usize>,
 
     #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    pub(super) outputs: Outputs,
 
     /// Write SVG files with latencies, and rates by workers, into this directory.
     #[arg(long, value_name = "DIRECTORY")]
@@ -145,8 +149,7 @@ pub struct HttpArgs {
     pub(super) cpus: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Server {
     /// A thread for each connection, with std.
     Threads,
@@ -162,29 +165,14 @@ pub(super) enum Server {
     Fibers,
 }
 
-pub(super) const ALL: [Server; 6] =
-    [Server::Threads, Server::Epoll, Server::Tokio, Server::TokioMt, Server::Uring, Server::Fibers];
-
 impl Server {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Server::Threads => "threads",
-            Server::Epoll => "epoll",
-            Server::Tokio => "tokio",
-            Server::TokioMt => "tokio-mt",
-            Server::Uring => "uring",
-            Server::Fibers => "fibers",
-        }
-    }
-
     /// Whether the server can run with this number of workers.
     pub(super) fn supports(self, workers: usize) -> bool {
         workers == 1 || matches!(self, Server::TokioMt | Server::Uring | Server::Fibers)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Client {
     /// This program.
     Own,
@@ -204,7 +192,7 @@ pub(super) struct Variant {
 impl Variant {
     pub(super) fn label(self) -> String {
         match self.changed {
-            None => self.server.name().into(),
+            None => self.server.name(),
             Some(feature) => {
                 let how = if feature.is_on() { "without" } else { "with" };
                 format!("{} {how} {}", self.server.name(), feature.name())
@@ -214,7 +202,7 @@ impl Variant {
 }
 
 /// A feature that `--ablate` switches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Feature {
     /// One submission accepts all connections.
     Multishot,
@@ -229,19 +217,6 @@ pub(super) enum Feature {
 }
 
 impl Feature {
-    const ALL: [Feature; 5] =
-        [Feature::Multishot, Feature::Fixed, Feature::Bufring, Feature::Sqpoll, Feature::Defer];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Feature::Multishot => "multishot",
-            Feature::Fixed => "fixed",
-            Feature::Bufring => "bufring",
-            Feature::Sqpoll => "sqpoll",
-            Feature::Defer => "defer",
-        }
-    }
-
     /// Whether its server has the feature by default.
     pub(super) fn is_on(self) -> bool {
         self != Feature::Sqpoll
@@ -254,11 +229,11 @@ impl Feature {
         }
     }
 
-    fn parse(name: &str) -> Result<Feature, Failure> {
-        let found = Feature::ALL.into_iter().find(|feature| feature.name() == name);
-        found.ok_or_else(|| {
-            let known = "multishot, fixed, bufring and sqpoll (of uring), and defer (of fibers)";
-            Failure::usage(format!("--ablate {name}: unknown feature; the features are {known}"))
+    fn parse(name: &str) -> Result<Feature, String> {
+        Feature::from_str(name, false).map_err(|_| {
+            "unknown feature; the features are multishot, fixed, bufring and sqpoll (of uring), and \
+             defer (of fibers)"
+                .into()
         })
     }
 }
@@ -281,40 +256,50 @@ pub(super) struct Cell {
 const MOST_CONNECTIONS: usize = 1_000_000;
 const MOST_WORKERS: usize = 1024;
 
+impl Experiment for HttpArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
+        self.validate_numbers()?;
+        self.validate_client()?;
+        self.validate_servers()
+    }
+
+    /// Is a server, for a load of another process.
+    fn assist(&self) -> Option<Result<(), Failure>> {
+        Some(super::listen::run(self, self.listen.as_deref()?))
+    }
+
+    fn measure(&self) -> Result<Report, Failure> {
+        super::measure(self)
+    }
+}
+
 impl HttpArgs {
     /// The chosen servers, in the order of the table.
     pub(super) fn servers(&self) -> Vec<Server> {
         if self.servers.is_empty() && self.idle.is_some() {
             // Most systems do not allow a hundred thousand threads.
-            return ALL.into_iter().filter(|server| *server != Server::Threads).collect();
+            return Server::value_variants()[1..].to_vec();
         }
-        order::selected(&ALL, &self.servers)
+        rounds::selected(Server::value_variants(), &self.servers)
     }
 
-    pub(super) fn programs(&self) -> Result<Vec<Program>, Failure> {
-        self.commands.iter().map(|text| Program::parse(text)).collect()
-    }
-
-    pub(super) fn variants(&self, workers: usize) -> Result<Vec<Variant>, Failure> {
+    pub(super) fn variants(&self, workers: usize) -> Vec<Variant> {
         let mut all = Vec::new();
         for server in self.servers().into_iter().filter(|server| server.supports(workers)) {
             all.push(Variant { server, changed: None });
-            for feature in self.features()? {
-                if feature.server() == server {
-                    all.push(Variant { server, changed: Some(feature) });
-                }
-            }
+            let of_server = self.ablate.iter().filter(|feature| feature.server() == server);
+            all.extend(of_server.map(|feature| Variant { server, changed: Some(*feature) }));
         }
-        Ok(all)
-    }
-
-    pub(super) fn features(&self) -> Result<Vec<Feature>, Failure> {
-        self.ablate.iter().map(|name| Feature::parse(name)).collect()
+        all
     }
 
     pub(super) fn cells(&self) -> Vec<Cell> {
-        let workers = order::distinct(self.workers.iter().copied());
-        let connections = order::distinct(self.connections.iter().copied());
+        let workers = rounds::distinct(self.workers.iter().copied());
+        let connections = rounds::distinct(self.connections.iter().copied());
         let fewest = connections.iter().copied().min();
         let mut cells = Vec::new();
         for &workers in &workers {
@@ -350,13 +335,6 @@ impl HttpArgs {
 
     pub(super) fn response_bytes(&self) -> usize {
         self.response_bytes as usize
-    }
-
-    /// Checks what clap cannot check.
-    pub(super) fn validate(&self) -> Result<(), Failure> {
-        self.validate_numbers()?;
-        self.validate_client()?;
-        self.validate_servers()
     }
 
     fn validate_numbers(&self) -> Result<(), Failure> {
@@ -405,14 +383,13 @@ impl HttpArgs {
         if self.listen.is_some() && (self.servers.len(), self.workers.len()) != (1, 1) {
             return bad("--listen runs one server: name it with --servers".into());
         }
-        let features = self.features()?;
-        if let Some(one) = features.iter().find(|one| !self.servers().contains(&one.server())) {
+        if let Some(one) = self.ablate.iter().find(|one| !self.servers().contains(&one.server())) {
             let (name, server) = (one.name(), one.server().name());
             return bad(format!("--ablate {name} needs {server}, which --servers leaves out"));
         }
-        let programs = self.programs()?;
+        let programs = &self.commands;
         for (n, one) in programs.iter().enumerate() {
-            let taken = ALL.iter().any(|server| server.name() == one.name)
+            let taken = Server::value_variants().iter().any(|server| server.name() == one.name)
                 || programs[..n].iter().any(|other| other.name == one.name);
             if taken {
                 return bad(format!(
@@ -463,7 +440,7 @@ mod tests {
     fn single_threaded_servers_have_one_worker() {
         let args = http(&["--servers", "fibers,epoll,threads"]);
         let names = |workers| {
-            let all = args.variants(workers).unwrap();
+            let all = args.variants(workers);
             all.iter().map(|one| one.label()).collect::<Vec<_>>()
         };
         assert_eq!(names(1), ["threads", "epoll", "fibers"]);
@@ -472,7 +449,7 @@ mod tests {
 
     #[test]
     fn variants_follow_their_server() {
-        let all = http(&["--ablate", "multishot,sqpoll"]).variants(2).unwrap();
+        let all = http(&["--ablate", "multishot,sqpoll"]).variants(2);
         let labels: Vec<_> = all.iter().map(|one| one.label()).collect();
         let of_ring = ["uring", "uring without multishot", "uring with sqpoll"];
         assert_eq!(labels, [&["tokio-mt"][..], &of_ring, &["fibers"]].concat());

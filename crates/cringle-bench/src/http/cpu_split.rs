@@ -1,6 +1,6 @@
 //! Divides the processors between the server and the load.
 
-use crate::notes::Notes;
+use crate::experiment::Notes;
 
 /// The processors of the server and those of the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ mod tests {
         let mut notes = Notes::default();
         let split = CpuSplit::of(&[0, 1, 4, 5], 2, &mut notes);
         assert_eq!((&split.server[..], &split.load[..]), (&[0, 1][..], &[4, 5][..]));
-        assert!(notes.all().is_empty());
+        assert!(notes.0.is_empty());
         let split = CpuSplit::of(&[0, 1], 2, &mut notes);
         assert_eq!((&split.server[..], &split.load[..]), (&[0, 1][..], &[1][..]));
-        assert!(notes.all()[0].contains("no processor is left"));
+        assert!(notes.0[0].contains("no processor is left"));
         let split = CpuSplit::of(&[3], 2, &mut notes);
         assert_eq!((&split.server[..], &split.load[..]), (&[3][..], &[3][..]));
-        assert!(notes.all()[1].contains("2 workers share 1"));
+        assert!(notes.0[1].contains("2 workers share 1"));
     }
 }

@@ -13,7 +13,7 @@ use std::thread;
 
 pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     let cell = args.cells()[0];
-    let variants = args.variants(cell.workers)?;
+    let variants = args.variants(cell.workers);
     // The last one is the changed variant, if `--ablate` is given.
     let Some(&variant) = variants.last() else {
         return fail(format!("--workers {}: the server supports only one", cell.workers));
@@ -52,8 +52,9 @@ fn serve_controller(addr: SocketAddr) {
         let mut byte = [0];
         while io::stdin().read_exact(&mut byte).is_ok() {
             let usage = meter::process_usage();
-            let (cpu, switches) = (usage.cpu_seconds(), usage.context_switches);
-            if reply(&format!("{cpu} {switches}")).is_err() {
+            let meter::Usage { user_seconds, system_seconds, context_switches, .. } = usage;
+            let line = format!("{user_seconds} {system_seconds} {context_switches}");
+            if reply(&line).is_err() {
                 break;
             }
         }

@@ -61,11 +61,12 @@ impl LoadResult {
 }
 
 /// Makes the load. Calls `started` immediately before the measured part, and `ended` after it.
-pub(super) fn drive<T>(
+/// Returns the result of the load, and that of `ended`.
+pub(super) fn drive<T, U>(
     plan: &Plan,
     started: impl FnOnce() -> io::Result<T>,
-    ended: impl FnOnce(T) -> io::Result<()>,
-) -> io::Result<LoadResult> {
+    ended: impl FnOnce(T) -> io::Result<U>,
+) -> io::Result<(LoadResult, U)> {
     let threads = plan.cpus.len().clamp(1, plan.connections);
     let warmup = Quota::requests(plan.warmup());
     let quota = OnceLock::new();
@@ -103,7 +104,7 @@ pub(super) fn drive<T>(
         // The connections stay open until `ended` has read the server's use: closing them is work.
         let results: Vec<io::Result<(LoadResult, Load<'_>)>> =
             all.into_iter().map(|thread| joined(thread.join())).collect();
-        begun?.map(ended).transpose()?;
+        let ended = begun?.map(ended).transpose()?;
         let mut sum = LoadResult::new();
         for result in results {
             let (result, _load) = result?;
@@ -111,7 +112,8 @@ pub(super) fn drive<T>(
             sum.errors += result.errors;
             sum.latencies.merge(&result.latencies);
         }
-        Ok(sum)
+        // A thread that is not ready has returned an error.
+        Ok((sum, ended.ok_or(ErrorKind::NotConnected)?))
     })
 }
 

@@ -17,7 +17,6 @@ mod plot;
 mod process_tree;
 mod program;
 mod report;
-mod sentences;
 mod served_page;
 mod server_process;
 mod servers;
@@ -25,53 +24,42 @@ mod syscalls;
 
 pub use args::HttpArgs;
 
+use crate::experiment::{self, Named, Notes, Report};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
-use crate::notes::Notes;
-use crate::order;
-use crate::progress::Progress;
+use crate::rounds::{Progress, turns};
 use args::{Cell, Client, Variant};
 use cpu_split::CpuSplit;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::{Machine, cpus};
 use cringle_report::plot::standalone;
 use exchange::Expected;
-use indicatif::ProgressBar;
 use program::Program;
 use served_page::ServedPage;
-use server_process::{OwnServer, ServerProcess, ServerUse};
+use server_process::{OwnServer, ServerProcess};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
 /// The figures of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Sample {
     requests: u64,
     errors: u64,
     requests_per_second: f64,
     /// `None` if the server runs on another machine.
-    used: Option<ServerUse>,
+    used: Option<Usage>,
+    /// The part of its processors' time that the load has used, and its CPU time for a request;
     /// `None` if another program makes the load.
-    load: Option<LoadUse>,
+    load_busy: Option<f64>,
+    load_cpu_us_per_request: Option<f64>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct LoadUse {
-    /// The part of its processors' time that the load has used.
-    busy: f64,
-    cpu_us_per_request: f64,
-}
-
 impl Sample {
-    fn load_busy(&self) -> Option<f64> {
-        self.load.map(|load| load.busy)
-    }
-
-    fn per_request(&self, of: impl Fn(&ServerUse) -> f64) -> Option<f64> {
+    fn per_request(&self, of: impl Fn(&Usage) -> f64) -> Option<f64> {
         self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
     }
 
@@ -80,7 +68,7 @@ impl Sample {
     }
 
     fn cpu_us(&self) -> Option<f64> {
-        self.per_request(|used| used.cpu_seconds * 1e6)
+        self.per_request(|used| used.cpu_seconds() * 1e6)
     }
 
     fn context_switches(&self) -> Option<f64> {
@@ -98,52 +86,29 @@ enum Subject {
     Target,
 }
 
-impl Subject {
-    fn label(&self) -> String {
+impl Named for Subject {
+    fn name(&self) -> String {
         match self {
             Subject::Ours(variant) => variant.label(),
             Subject::Program(program) => program.name.clone(),
             Subject::Target => "target".into(),
         }
     }
+}
 
+impl Subject {
     fn is(&self, server: args::Server) -> bool {
         matches!(self, Subject::Ours(variant) if variant.server == server)
     }
 }
 
-/// A row of a table.
-struct Line {
-    subject: Subject,
-    /// One for each round, in order.
-    samples: Vec<Sample>,
-    /// The latencies of all samples.
-    latencies: Latencies,
-    /// The system calls per request.
-    syscalls: Option<f64>,
-}
-
-impl Line {
-    fn new(subject: Subject) -> Line {
-        Line { subject, samples: Vec::new(), latencies: Latencies::new(), syscalls: None }
-    }
-
-    fn label(&self) -> String {
-        self.subject.label()
-    }
-
-    fn median(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
-        cringle_report::stats::median(self.samples.iter().filter_map(of))
-    }
-
-    fn rate(&self) -> f64 {
-        self.median(Sample::rate).unwrap_or(f64::NAN)
-    }
-}
+type Line = experiment::Line<Subject, Sample>;
 
 struct Block {
     cell: Cell,
     lines: Vec<Line>,
+    /// The system calls per request, if they were counted.
+    syscalls: Vec<(Subject, f64)>,
 }
 
 impl Block {
@@ -152,99 +117,71 @@ impl Block {
         let whole = Subject::Ours(Variant { server, changed: None });
         self.lines.iter().find(|line| line.subject == whole)
     }
-}
 
-struct Findings {
-    machine: Machine,
-    programs: Vec<Program>,
-    response_bytes: Option<usize>,
-    client: Client,
-    blocks: Vec<Block>,
-    notes: Vec<String>,
-}
-
-pub(crate) fn run(args: &HttpArgs, verbose: bool) -> Result<(), Failure> {
-    args.validate()?;
-    if let Some(addr) = &args.listen {
-        return listen::run(args, addr);
+    fn syscalls(&self, line: &Line) -> Option<f64> {
+        self.syscalls.iter().find(|(subject, _)| *subject == line.subject).map(|(_, calls)| *calls)
     }
+}
+
+fn measure(args: &HttpArgs) -> Result<Report, Failure> {
     if !args.client.is_installed() {
         let name = args.client.program().unwrap_or_default();
         return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
     }
-    crate::begin(verbose);
+    let machine = Machine::of(&crate::storage_under(Path::new("."))?);
+    let progress = Progress::new(!args.quiet);
     if let Some(connections) = args.idle {
-        return idle::run(args, connections);
+        return idle::measure(args, connections, &progress, machine);
     }
+    let mut blocks = blocks(args);
     if let Some(directory) = &args.svg {
         std::fs::create_dir_all(directory).map_err(|error| {
             Failure::failed(format!("{}: cannot create: {error}", directory.display()))
         })?;
-    }
-    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
-    let mut blocks = blocks(args)?;
-    if let Some(directory) = &args.svg {
         let names = plot::drawings(&blocks, directory).into_iter().map(|(path, _)| path);
         names
             .fold(args.outputs.files(), |files, path| files.result("--svg", Some(path)))
             .check()?;
     }
-    let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum::<usize>();
-    let bar = progress.runs(runs as u64);
-    let mut bench = Bench { args, cpus: cpus::allowed(), bar, notes: Notes::default() };
-    for block in &mut blocks {
-        bench.measure(block)?;
-    }
-    bench.bar.finish_and_clear();
-    let findings = Findings {
-        machine: Machine::of(&crate::storage_under(Path::new("."))?),
-        programs: args.programs()?,
-        response_bytes: args.target.is_none().then(|| args.response_bytes()),
-        client: args.client,
-        notes: bench.notes.all().to_vec(),
-        blocks,
-    };
-    if let Some(directory) = &args.svg {
-        for (path, plot) in plot::drawings(&findings.blocks, directory) {
-            cringle_report::file::write("--svg", &path, &standalone(&plot))?;
+    let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum();
+    let bar = progress.runs(runs);
+    let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
+    for Block { cell, lines, syscalls } in &mut blocks {
+        open_files::allow(cell.connections)?;
+        for round in 0..args.repeat() {
+            turns((round, true), lines, &bar, |subject| bench.turn(*cell, subject))?;
+        }
+        // Counting slows a server down, so it has a round of its own.
+        for line in lines {
+            bar.set_message(line.subject.name());
+            let calls = bench.count_syscalls(*cell, &line.subject)?;
+            syscalls.extend(calls.map(|calls| (line.subject.clone(), calls)));
+            bar.inc(1);
         }
     }
-    report::write(&findings, &args.outputs)
+    bar.finish_and_clear();
+    for (path, plot) in args.svg.iter().flat_map(|folder| plot::drawings(&blocks, folder)) {
+        cringle_report::file::write("--svg", &path, &standalone(&plot))?;
+    }
+    Ok(report::of(args, &blocks, machine, bench.notes))
 }
 
 /// Returns the tables, without figures.
-fn blocks(args: &HttpArgs) -> Result<Vec<Block>, Failure> {
+fn blocks(args: &HttpArgs) -> Vec<Block> {
     let block = |cell: Cell| {
-        let lines = match args.target {
-            Some(_) => vec![Line::new(Subject::Target)],
-            None => subjects(args, &cell)?.into_iter().map(Line::new).collect(),
-        };
-        Ok(Block { cell, lines })
+        let subjects =
+            if args.target.is_some() { vec![Subject::Target] } else { subjects(args, &cell) };
+        let lines = subjects.into_iter().map(Line::new).collect();
+        Block { cell, lines, syscalls: Vec::new() }
     };
     args.cells().into_iter().map(block).collect()
 }
 
 /// Returns the servers that the benchmark starts.
-fn subjects(args: &HttpArgs, cell: &Cell) -> Result<Vec<Subject>, Failure> {
-    let ours = args.variants(cell.workers)?.into_iter().map(Subject::Ours);
-    let others = args.programs()?.into_iter().filter(|one| one.supports(cell.workers));
-    Ok(ours.chain(others.map(Subject::Program)).collect())
-}
-
-fn start(
-    args: &HttpArgs,
-    cell: Cell,
-    subject: &Subject,
-    cpus: &[usize],
-) -> Result<Box<dyn ServerProcess>, Failure> {
-    let started = match subject {
-        Subject::Ours(variant) => OwnServer::start(args, &cell, *variant, cpus),
-        Subject::Program(program) => program.start(&cell, cpus),
-        Subject::Target => unreachable!("a target is running already"),
-    };
-    started.map_err(|error| {
-        Failure::failed(format!("the server `{}` did not start: {error}", subject.label()))
-    })
+fn subjects(args: &HttpArgs, cell: &Cell) -> Vec<Subject> {
+    let ours = args.variants(cell.workers).into_iter().map(Subject::Ours);
+    let others = args.commands.iter().filter(|one| one.supports(cell.workers));
+    ours.chain(others.cloned().map(Subject::Program)).collect()
 }
 
 /// Returns the parameters of the load.
@@ -252,7 +189,7 @@ fn plan(
     args: &HttpArgs,
     cell: Cell,
     addr: SocketAddr,
-    split: &CpuSplit,
+    cpus: Vec<usize>,
     subject: &Subject,
 ) -> load::Plan {
     let page = || ServedPage::new(args.response_bytes(), !cell.keepalive).response;
@@ -265,150 +202,104 @@ fn plan(
             Subject::Ours(_) => Expected::Exactly(page()),
             Subject::Program(_) | Subject::Target => Expected::Good,
         },
-        cpus: split.load.clone(),
+        cpus,
     }
 }
 
 struct Bench<'a> {
     args: &'a HttpArgs,
     cpus: Vec<usize>,
-    bar: ProgressBar,
     notes: Notes,
 }
 
 impl Bench<'_> {
-    /// Measures all servers in turns, round by round, and counts system calls in a last round.
-    fn measure(&mut self, block: &mut Block) -> Result<(), Failure> {
-        open_files::allow(block.cell.connections)?;
-        for round in 0..=self.args.repeat() {
-            for index in order::of_round(round, block.lines.len()) {
-                let line = &mut block.lines[index];
-                self.bar.set_message(line.label());
-                if round < self.args.repeat() {
-                    self.turn(block.cell, line)?;
-                } else {
-                    self.count_syscalls(block.cell, line)?;
-                }
-                self.bar.inc(1);
-            }
+    fn turn(&mut self, cell: Cell, subject: &Subject) -> Result<(Sample, Latencies), Failure> {
+        if let Some(target) = &self.args.target {
+            let (addr, cpus) = (listen::resolve(target)?, self.cpus.clone());
+            let plan = plan(self.args, cell, addr, cpus, subject);
+            return with_own_load(&plan, None)
+                .map_err(|error| failed(subject, &cell, &error, None));
         }
-        Ok(())
-    }
-
-    fn turn(&mut self, cell: Cell, line: &mut Line) -> Result<(), Failure> {
-        if line.subject == Subject::Target {
-            let addr = listen::resolve(self.args.target.as_deref().unwrap_or_default())?;
-            return self.load_alone(cell, addr, line);
-        }
-        let split = CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
-        let mut server = start(self.args, cell, &line.subject, &split.server)?;
+        let (mut server, plan) = self.start(cell, subject)?;
         let result = match self.args.client {
-            Client::Own => self.with_own_load(cell, &mut *server, &split, line),
-            client => self.with_other_client(client, cell, &mut *server, &split, line),
+            Client::Own => with_own_load(&plan, Some(&mut *server)),
+            client => with_other_client(client, &cell, &mut *server, &plan),
         };
-        result.map_err(|error| failed(line, &cell, error, server.failure()))
+        result.map_err(|error| failed(subject, &cell, &error, server.failure()))
     }
 
-    fn with_own_load(
-        &self,
-        cell: Cell,
-        server: &mut dyn ServerProcess,
-        split: &CpuSplit,
-        line: &mut Line,
-    ) -> io::Result<()> {
-        let plan = plan(self.args, cell, server.addr(), split, &line.subject);
-        let server = std::cell::RefCell::new(server);
-        let mut used = ServerUse::default();
-        let started = || {
-            let before = server.borrow_mut().used()?;
-            Ok((before, Meter::start()))
+    /// Starts a server. Returns it, and the parameters of the load.
+    fn start(&mut self, cell: Cell, subject: &Subject) -> Result<Started, Failure> {
+        let CpuSplit { server: cpus, load } =
+            CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
+        let started = match subject {
+            Subject::Ours(variant) => OwnServer::start(self.args, &cell, *variant, &cpus),
+            Subject::Program(program) => program.start(&cell, &cpus),
+            Subject::Target => unreachable!("a target is running already"),
         };
-        let mut mine = Usage::default();
-        let result = load::drive(&plan, started, |(before, meter)| {
-            mine = meter.stop();
-            used = server.borrow_mut().used()?.since(before);
-            Ok(())
+        let server = started.map_err(|error| {
+            Failure::failed(format!("the server `{}` did not start: {error}", subject.name()))
         })?;
-        line.latencies.merge(&result.latencies);
-        line.samples.push(sample(&result, &plan, &mine, Some(used)));
-        Ok(())
+        let plan = plan(self.args, cell, server.addr(), load, subject);
+        Ok((server, plan))
     }
 
-    fn with_other_client(
-        &self,
-        client: Client,
-        cell: Cell,
-        server: &mut dyn ServerProcess,
-        split: &CpuSplit,
-        line: &mut Line,
-    ) -> io::Result<()> {
-        let before = server.used()?;
-        let report =
-            other_clients::drive(client, server.addr(), &cell, self.args.extent(), &split.load)?;
-        line.samples.push(Sample {
-            requests: report.requests,
-            errors: report.errors,
-            requests_per_second: report.requests_per_second,
-            used: Some(server.used()?.since(before)),
-            load: None,
-            p50_us: report.p50_us,
-            p99_us: report.p99_us,
-            p999_us: None,
-        });
-        Ok(())
-    }
-
-    fn load_alone(&self, cell: Cell, addr: SocketAddr, line: &mut Line) -> Result<(), Failure> {
-        let split = CpuSplit { server: Vec::new(), load: self.cpus.clone() };
-        let plan = plan(self.args, cell, addr, &split, &line.subject);
-        let mut mine = Usage::default();
-        let result = load::drive(
-            &plan,
-            || Ok(Meter::start()),
-            |meter| {
-                mine = meter.stop();
-                Ok(())
-            },
-        );
-        let result = result.map_err(|error| failed(line, &cell, error, None))?;
-        line.latencies.merge(&result.latencies);
-        line.samples.push(sample(&result, &plan, &mine, None));
-        Ok(())
-    }
-
-    fn count_syscalls(&mut self, cell: Cell, line: &mut Line) -> Result<(), Failure> {
-        if line.subject == Subject::Target {
-            return Ok(());
+    /// Returns the system calls per request, or notes why they cannot be counted.
+    fn count_syscalls(&mut self, cell: Cell, subject: &Subject) -> Result<Option<f64>, Failure> {
+        if *subject == Subject::Target {
+            return Ok(None);
         }
-        let split = CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
-        let mut server = start(self.args, cell, &line.subject, &split.server)?;
+        let (mut server, plan) = self.start(cell, subject)?;
         let counter = match syscalls::Counter::of(&server.ids()) {
             Ok(counter) => std::cell::RefCell::new(counter),
             Err(error) => {
                 self.notes.add(format!(
                     "system calls are not counted: cannot open perf's counter: {error}"
                 ));
-                return Ok(());
+                return Ok(None);
             }
         };
-        let plan = plan(self.args, cell, server.addr(), &split, &line.subject);
         let read = || counter.borrow_mut().read();
-        let mut calls = 0;
-        let result = load::drive(&plan, read, |before| {
-            calls = read()? - before;
-            Ok(())
-        });
-        let result = result.map_err(|error| failed(line, &cell, error, server.failure()))?;
-        line.syscalls = Some(calls as f64 / result.requests.max(1) as f64);
-        Ok(())
+        let (result, calls) = load::drive(&plan, read, |before| Ok(read()? - before))
+            .map_err(|error| failed(subject, &cell, &error, server.failure()))?;
+        Ok(Some(calls as f64 / result.requests.max(1) as f64))
     }
+}
+
+type Started = (Box<dyn ServerProcess>, load::Plan);
+
+/// Makes the load in this process, for a server that it has started or for one that runs elsewhere.
+fn with_own_load(
+    plan: &load::Plan,
+    server: Option<&mut dyn ServerProcess>,
+) -> io::Result<(Sample, Latencies)> {
+    let server = std::cell::RefCell::new(server);
+    let used = || server.borrow_mut().as_mut().map(|server| server.used()).transpose();
+    let started = || Ok((used()?, Meter::start()));
+    let (result, (mine, used)) = load::drive(plan, started, |(before, meter)| {
+        let mine = meter.stop();
+        Ok((mine, used()?.zip(before).map(|(now, before)| now.since(&before))))
+    })?;
+    Ok((sample(&result, plan, &mine, used), result.latencies))
+}
+
+fn with_other_client(
+    client: Client,
+    cell: &Cell,
+    server: &mut dyn ServerProcess,
+    plan: &load::Plan,
+) -> io::Result<(Sample, Latencies)> {
+    let before = server.used()?;
+    let sample = other_clients::drive(client, cell, plan)?;
+    let used = Some(server.used()?.since(&before));
+    Ok((Sample { used, ..sample }, Latencies::new()))
 }
 
 fn sample(
     result: &load::LoadResult,
     plan: &load::Plan,
     load: &Usage,
-    used: Option<ServerUse>,
+    used: Option<Usage>,
 ) -> Sample {
     let load_cpu = load.cpu_seconds();
     Sample {
@@ -416,10 +307,8 @@ fn sample(
         errors: result.errors,
         requests_per_second: result.requests as f64 / load.seconds,
         used,
-        load: Some(LoadUse {
-            busy: load_cpu / load.seconds / plan.cpus.len().max(1) as f64,
-            cpu_us_per_request: load_cpu * 1e6 / result.requests.max(1) as f64,
-        }),
+        load_busy: Some(load_cpu / load.seconds / plan.cpus.len().max(1) as f64),
+        load_cpu_us_per_request: Some(load_cpu * 1e6 / result.requests.max(1) as f64),
         p50_us: result.latencies.quantile_us(0.50),
         p99_us: result.latencies.quantile_us(0.99),
         p999_us: result.latencies.quantile_us(0.999),
@@ -428,8 +317,8 @@ fn sample(
 
 /// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of
 /// the load.
-fn failed(line: &Line, cell: &Cell, error: io::Error, ended: Option<String>) -> Failure {
-    let (label, connections) = (line.label(), cell.connections);
+fn failed(subject: &Subject, cell: &Cell, error: &io::Error, ended: Option<String>) -> Failure {
+    let (name, connections) = (subject.name(), cell.connections);
     let why = ended.map_or_else(|| error.to_string(), |how| format!("it has ended, {how}"));
-    Failure::failed(format!("`{label}` with {connections} connections: {why}"))
+    Failure::failed(format!("`{name}` with {connections} connections: {why}"))
 }

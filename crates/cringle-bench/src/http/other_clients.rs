@@ -1,33 +1,21 @@
 //! ApacheBench and wrk as the load. Parses their reports.
 
+use super::Sample;
 use super::args::{Cell, Client, Extent};
+use super::load::Plan;
+use crate::experiment::Named;
 use cringle_report::interrupt;
 use std::io;
-use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-/// The report of such a program.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ClientReport {
-    pub(super) requests: u64,
-    pub(super) requests_per_second: f64,
-    pub(super) p50_us: Option<f64>,
-    pub(super) p99_us: Option<f64>,
-    pub(super) errors: u64,
-}
-
 impl Client {
-    pub(super) fn program(self) -> Option<&'static str> {
-        match self {
-            Client::Own => None,
-            Client::Ab => Some("ab"),
-            Client::Wrk => Some("wrk"),
-        }
+    pub(super) fn program(self) -> Option<String> {
+        (self != Client::Own).then(|| self.name())
     }
 
     /// Whether the program can be run.
     pub(super) fn is_installed(self) -> bool {
-        let run = |program| {
+        let run = |program: String| {
             let nothing = Stdio::null;
             Command::new(program).arg("-h").stdout(nothing()).stderr(nothing()).status().is_ok()
         };
@@ -35,20 +23,15 @@ impl Client {
     }
 }
 
-/// Runs the client, pinned to these processors.
-pub(super) fn drive(
-    client: Client,
-    addr: SocketAddr,
-    cell: &Cell,
-    extent: Extent,
-    cpus: &[usize],
-) -> io::Result<ClientReport> {
+/// Runs the client, pinned to the processors of the load.
+pub(super) fn drive(client: Client, cell: &Cell, plan: &Plan) -> io::Result<Sample> {
+    let Plan { addr, extent, cpus, .. } = plan;
     let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
     let mut command = Command::new("taskset");
     command.args(["-c", &list.join(",")]);
     match client {
-        Client::Wrk => wrk(&mut command, cell, extent, cpus.len()),
-        _ => ab(&mut command, cell, extent),
+        Client::Wrk => wrk(&mut command, cell, *extent, cpus.len()),
+        _ => ab(&mut command, cell, *extent),
     }
     command.arg(format!("http://{addr}/"));
     let output = output_of(&mut command)?;
@@ -107,27 +90,29 @@ fn first_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-fn parse_ab(text: &str) -> Option<ClientReport> {
+fn parse_ab(text: &str) -> Option<Sample> {
     let number = |label| after(text, label).and_then(first_number);
-    Some(ClientReport {
+    Some(Sample {
         requests: number("Complete requests:")? as u64,
         requests_per_second: number("Requests per second:")?,
         p50_us: number("50%").map(|ms| ms * 1e3),
         p99_us: number("99%").map(|ms| ms * 1e3),
         errors: number("Failed requests:")? as u64,
+        ..Sample::default()
     })
 }
 
-fn parse_wrk(text: &str) -> Option<ClientReport> {
+fn parse_wrk(text: &str) -> Option<Sample> {
     let done = text.lines().find(|line| line.contains(" requests in "))?;
     let errors = after(text, "Socket errors:").map_or(0, numbers)
         + after(text, "Non-2xx or 3xx responses:").map_or(0, numbers);
-    Some(ClientReport {
+    Some(Sample {
         requests: first_number(done)? as u64,
         requests_per_second: first_number(after(text, "Requests/sec:")?)?,
         p50_us: after(text, "50%").and_then(time_us),
         p99_us: after(text, "99%").and_then(time_us),
         errors,
+        ..Sample::default()
     })
 }
 

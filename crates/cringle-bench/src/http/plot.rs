@@ -2,23 +2,18 @@
 
 use super::args::Cell;
 use super::{Block, Line, Sample};
-use crate::order;
+use crate::experiment::Named;
+use crate::rounds;
 use cringle_report::page::Section;
-use cringle_report::plot::{Axis, Plot, Point, Row, Scale, Series, Stroke};
+use cringle_report::plot::{Axis, Plot, Point, Scale, Series, Stroke};
 use cringle_report::units::counted;
 use std::path::{Path, PathBuf};
 
 type Figure = fn(&Sample) -> Option<f64>;
 
-/// Plots every round of each server.
-pub(super) fn rounds(block: &Block, title: &str, unit: &str, of: Figure) -> Plot {
-    let samples = |line: &Line| line.samples.iter().filter_map(of).collect();
-    let row = |line: &Line| Row { label: line.label(), samples: samples(line) };
-    Plot::rows(title, unit, block.lines.iter().map(row).collect())
-}
-
 pub(super) fn latencies(title: &str, block: &Block) -> Plot {
-    let of = |line: &Line| Series::distribution(line.label(), &line.latencies.quantiles_us());
+    let of =
+        |line: &Line| Series::distribution(line.subject.name(), &line.latencies.quantiles_us());
     Plot::latencies(title, block.lines.iter().map(of).collect())
 }
 
@@ -37,16 +32,18 @@ pub(super) fn by_workers(blocks: &[Block]) -> Vec<Section> {
 }
 
 fn over_workers(title: &str, unit: &str, blocks: &[&Block], of: Figure) -> Plot {
-    let samples = |line: &Line| line.samples.iter().filter_map(of).collect::<Vec<_>>();
     let curve = |label: String| {
         let point = |block: &&Block| {
-            let line = block.lines.iter().find(|line| line.label() == label)?;
-            Point::of(block.cell.workers as f64, &samples(line))
+            let line = block.lines.iter().find(|line| line.subject.name() == label)?;
+            Point::of(block.cell.workers as f64, &line.values(of))
         };
         let points = blocks.iter().filter_map(point).collect();
         Series { name: label.clone(), label, stroke: Stroke::Solid, points }
     };
-    let y = Axis::fitting(unit, blocks.iter().flat_map(|block| &block.lines).flat_map(samples));
+    let y = Axis::fitting(
+        unit,
+        blocks.iter().flat_map(|block| &block.lines).flat_map(|line| line.values(of)),
+    );
     let series = labels(blocks).into_iter().map(curve).collect();
     Plot::lines(title, Axis::new("workers", Scale::Doubling), y, series)
 }
@@ -54,7 +51,7 @@ fn over_workers(title: &str, unit: &str, blocks: &[&Block], of: Figure) -> Plot 
 fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
     let of_server = |label: String| {
         let curve = |block: &&Block| {
-            let line = block.lines.iter().find(|line| line.label() == label)?;
+            let line = block.lines.iter().find(|line| line.subject.name() == label)?;
             let name = counted(block.cell.workers, "worker");
             Some(Series::distribution(name, &line.latencies.quantiles_us()))
         };
@@ -114,7 +111,7 @@ fn several(blocks: &[Block]) -> Vec<(Cell, Vec<&Block>)> {
 }
 
 fn labels(blocks: &[&Block]) -> Vec<String> {
-    order::distinct(blocks.iter().flat_map(|block| &block.lines).map(Line::label))
+    rounds::distinct(blocks.iter().flat_map(|block| &block.lines).map(|line| line.subject.name()))
 }
 
 #[cfg(test)]
@@ -129,16 +126,8 @@ mod tests {
     fn line(server: Server, workers: usize) -> Line {
         let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
         line.latencies.record((1..5000).map(|n| n * 1000 / workers as u64));
-        line.samples.push(Sample {
-            requests: 1,
-            errors: 0,
-            requests_per_second: 1e5 * workers as f64,
-            used: None,
-            load: None,
-            p50_us: None,
-            p99_us: None,
-            p999_us: None,
-        });
+        line.samples
+            .push(Sample { requests_per_second: 1e5 * workers as f64, ..Sample::default() });
         line
     }
 
@@ -150,6 +139,7 @@ mod tests {
         let block = |workers: usize| Block {
             cell: Cell { workers, connections: 50, keepalive: true },
             lines: servers(workers).iter().map(|&server| line(server, workers)).collect(),
+            syscalls: Vec::new(),
         };
         [1, 2, 8].map(block).into()
     }

@@ -1,6 +1,6 @@
 //! The resources of a process and its descendants, read from outside (`/proc`).
 
-use super::server_process::ServerUse;
+use crate::meter::Usage;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -33,8 +33,8 @@ impl ProcessTree {
     }
 
     /// Returns the resources used since the start of the processes. The CPU time of reaped
-    /// processes has the resolution of the kernel's ticks.
-    pub(super) fn used(&mut self) -> io::Result<ServerUse> {
+    /// processes has the resolution of the kernel's ticks, and all of it counts as user time.
+    pub(super) fn used(&mut self) -> io::Result<Usage> {
         let mut cpu = Duration::ZERO;
         for one in self.members() {
             // A process that has just ended counts as reaped by its parent, if that has waited for
@@ -43,7 +43,7 @@ impl ProcessTree {
             self.record_switches(one.id);
         }
         let context_switches = self.switches.values().sum();
-        Ok(ServerUse { cpu_seconds: cpu.as_secs_f64(), context_switches })
+        Ok(Usage { user_seconds: cpu.as_secs_f64(), context_switches, ..Usage::default() })
     }
 
     fn members(&self) -> Vec<Stat> {
@@ -143,7 +143,7 @@ mod tests {
         let mut tree = ProcessTree::of(child.id());
         assert_eq!(tree.ids().len(), 2);
         let (all, alone) = (tree.used().unwrap(), cpu_time(child.id()).unwrap().as_secs_f64());
-        assert!(alone > 0.0 && all.cpu_seconds > 2.0 * alone, "{all:?} {alone}");
+        assert!(alone > 0.0 && all.cpu_seconds() > 2.0 * alone, "{all:?} {alone}");
         assert!(all.context_switches > 0);
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -4,10 +4,9 @@
 use super::args::Cell;
 use super::exchange::{self, Expected, ResponseReader};
 use super::process_tree::ProcessTree;
-use super::server_process::{ServerProcess, ServerUse};
+use super::server_process::ServerProcess;
 use crate::child::Stderr;
-use crate::{joined, no_thread};
-use cringle_report::failure::Failure;
+use crate::meter::{Usage, on_threads};
 use cringle_report::interrupt;
 use cringle_report::machine::cpus;
 use std::io::{self, ErrorKind, Read, Write};
@@ -31,8 +30,8 @@ pub(super) struct Program {
 
 impl Program {
     /// Parses `NAME=COMMAND`.
-    pub(super) fn parse(text: &str) -> Result<Program, Failure> {
-        let bad = |why: &str| Err(Failure::usage(format!("--command {text}: {why}")));
+    pub(super) fn parse(text: &str) -> Result<Program, String> {
+        let bad = |why: &str| Err(why.into());
         let Some((name, command)) = text.split_once('=').filter(|(name, _)| !name.is_empty())
         else {
             return bad("write NAME='PROGRAM ARGUMENTS {address}'");
@@ -85,20 +84,6 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// Runs `f` on a thread that is pinned to these processors. A child process inherits the mask.
-fn on<T: Send>(cpus: &[usize], f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    let pinned = || {
-        if !cpus.is_empty() {
-            cpus::pin_to(cpus)?;
-        }
-        f()
-    };
-    thread::scope(|s| {
-        let started = thread::Builder::new().spawn_scoped(s, pinned);
-        joined(started.map_err(|error| no_thread(&error, ""))?.join())
-    })
-}
-
 struct Process {
     child: std::process::Child,
     tree: ProcessTree,
@@ -112,7 +97,7 @@ impl ServerProcess for Process {
         self.addr
     }
 
-    fn used(&mut self) -> io::Result<ServerUse> {
+    fn used(&mut self) -> io::Result<Usage> {
         self.tree.used()
     }
 
@@ -133,10 +118,18 @@ impl Process {
     fn spawn(mut command: Command, addr: SocketAddr, cpus: &[usize]) -> io::Result<Process> {
         let errors = Stderr::new()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.writer()?);
-        let child = on(cpus, || command.process_group(0).spawn()).map_err(|error| {
+        // A child inherits the mask of the thread that starts it.
+        let spawn = || {
+            if !cpus.is_empty() {
+                cpus::pin_to(cpus)?;
+            }
+            command.process_group(0).spawn()
+        };
+        let mut started = on_threads("", [spawn]).map_err(|error| {
             let program = command.get_program().display();
             io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
         })?;
+        let child = started.remove(0);
         interrupt::kill_group_on_interrupt(child.id());
         let tree = ProcessTree::of(child.id());
         Ok(Process { child, tree, errors, addr, ended: None })
@@ -265,7 +258,7 @@ mod tests {
             ("a=nginx", "{address}"),
             ("a=nginx '{port}", "quot"),
         ] {
-            let error = Program::parse(text).unwrap_err().to_string();
+            let error = Program::parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
     }

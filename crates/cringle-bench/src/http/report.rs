@@ -1,11 +1,12 @@
-//! The report of `bench http`: tables, plots and JSON.
+//! The report of `bench http`: tables, sentences, plots and JSON.
 
-use super::{Block, Findings, Line, Sample, plot, sentences};
-use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section, cell, ratio_cell};
-use cringle_report::stats::range;
-use cringle_report::units::count;
-use cringle_report::{Outputs, SCHEMA};
+use super::args::{HttpArgs, Server};
+use super::program::Program;
+use super::{Block, Line, Sample, plot};
+use crate::experiment::{self, Named, Notes, Report, words};
+use cringle_report::machine::Machine;
+use cringle_report::page::{Rows, Section, cell, ratio_cell};
+use cringle_report::units::{count, counted, figure};
 use serde_json::{Value, json};
 
 const HEADER: [&str; 11] = [
@@ -22,115 +23,157 @@ const HEADER: [&str; 11] = [
     "errors",
 ];
 
-pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write(&value(findings), &page(findings))
-}
+/// A load that keeps this part of its processors busy is saturated.
+const BUSY: f64 = 0.95;
 
-fn page(findings: &Findings) -> Page {
-    let mut sections: Vec<Section> =
-        findings.blocks.iter().map(|block| section(block, findings)).collect();
-    // If numbers of workers are compared, that comparison comes first.
-    sections.splice(0..0, plot::by_workers(&findings.blocks));
-    Page {
-        bench: "bench http".into(),
-        title: "What a request costs, by server".into(),
-        machine: findings.machine.clone(),
-        sections,
-        notes: findings.notes.clone(),
-    }
-}
-
-fn section(block: &Block, findings: &Findings) -> Section {
-    Section {
-        title: sentences::title(block, findings),
-        sentences: sentences::sentences(block),
+pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Notes) -> Report {
+    let response_bytes = args.target.is_none().then(|| args.response_bytes());
+    let section = |block: &Block| Section {
+        title: title(block, response_bytes),
+        sentences: sentences(block),
         plots: vec![
-            plot::rounds(block, "CPU time of the server per request", "µs", Sample::cpu_us),
-            plot::rounds(block, "Requests per second", "requests/s", Sample::rate),
-            plot::rounds(block, "99th percentile of the latency", "µs", |sample| sample.p99_us),
+            experiment::plot(
+                "CPU time of the server per request",
+                "µs",
+                &block.lines,
+                Sample::cpu_us,
+            ),
+            experiment::plot("Requests per second", "requests/s", &block.lines, Sample::rate),
+            experiment::plot("99th percentile of the latency", "µs", &block.lines, |sample| {
+                sample.p99_us
+            }),
             plot::latencies("Latency of a request", block),
         ],
         table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
         ..Section::default()
-    }
+    };
+    // If numbers of workers are compared, that comparison comes first.
+    let by_workers = plot::by_workers(blocks).into_iter();
+    let sections: Vec<Section> = by_workers.chain(blocks.iter().map(section)).collect();
+    let lines =
+        || blocks.iter().flat_map(|block| block.lines.iter().map(move |line| (block, line)));
+    let command = |program: &Program| json!({ "server": program.name, "command": program.text() });
+    let fields = json!({
+        "client": args.client.name(),
+        "response_bytes": response_bytes,
+        "commands": args.commands.iter().map(command).collect::<Vec<_>>(),
+        "runs": lines().flat_map(|(block, line)| runs(block, line)).collect::<Vec<_>>(),
+        "medians": lines().map(|(block, line)| median(block, line)).collect::<Vec<_>>(),
+        "words": words(&sections),
+    });
+    Report::new("http", "What a request costs, by server", machine, sections, notes, fields)
+}
+
+fn title(block: &Block, response_bytes: Option<usize>) -> String {
+    let cell = block.cell;
+    let kind = if cell.keepalive { "that are reused" } else { "at a time, one request each" };
+    let page = response_bytes.map(|bytes| format!(", {bytes} bytes per page"));
+    let rounds = block.lines.first().map_or(0, |line| line.samples.len());
+    format!(
+        "{} connections {kind}; {}{}; medians of {}",
+        count(cell.connections as f64),
+        counted(cell.workers, "worker"),
+        page.unwrap_or_default(),
+        counted(rounds, "round")
+    )
+}
+
+fn sentences(block: &Block) -> Vec<String> {
+    [against_ring(block), limit(block)].into_iter().flatten().collect()
+}
+
+/// Returns the CPU time of a request as a multiple of that with the bare ring.
+fn to_ring(block: &Block, line: &Line) -> Option<f64> {
+    let ring = block.line(Server::Uring)?;
+    Some(line.median(Sample::cpu_us)? / ring.median(Sample::cpu_us)?)
+}
+
+/// "A request takes 5.1 µs of the server's CPU time with the bare ring; 1.04 × with fibers, …"
+fn against_ring(block: &Block) -> Option<String> {
+    let others = block.lines.iter().filter(|line| !line.subject.is(Server::Uring));
+    let mut ratios: Vec<(f64, String)> =
+        others.filter_map(|line| Some((to_ring(block, line)?, line.subject.name()))).collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ring = block.line(Server::Uring)?.median(Sample::cpu_us)?;
+    let all: Vec<String> =
+        ratios.iter().map(|(ratio, label)| format!("{ratio:.2} × with {label}")).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "A request takes {} µs of the server's CPU time with the bare ring; {}.",
+            figure(ring),
+            all.join(", ")
+        )
+    })
+}
+
+/// Warns that the load is the limit, so that the rates do not compare the servers.
+fn limit(block: &Block) -> Option<String> {
+    let saturated = |line: &&Line| line.median(|sample| sample.load_busy).is_some_and(|b| b > BUSY);
+    let all: Vec<String> =
+        block.lines.iter().filter(saturated).map(|line| line.subject.name()).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "With {} the load kept its processors busy all the time: the rate is that of the \
+             load, and the server could do more. Compare the CPU time per request instead.",
+            all.join(", ")
+        )
+    })
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {
-    let rates = line.samples.iter().map(|sample| sample.requests_per_second);
-    let (lowest, highest) = range(rates).unwrap_or((f64::NAN, f64::NAN));
+    let rate = |sample: &Sample| sample.requests_per_second;
+    let (lowest, highest) = line.range(rate);
     vec![
-        line.label(),
-        count(line.rate()),
+        line.subject.name(),
+        count(line.figure(rate)),
         format!("{}–{}", count(lowest), count(highest)),
         cell(line.median(Sample::cpu_us)),
-        ratio_cell(sentences::to_ring(block, line)),
+        ratio_cell(to_ring(block, line)),
         cell(line.median(|sample| sample.p50_us)),
         cell(line.median(|sample| sample.p99_us)),
         cell(line.median(|sample| sample.p999_us)),
         cell(line.median(Sample::context_switches)),
-        cell(line.syscalls),
+        cell(block.syscalls(line)),
         count(line.samples.iter().map(|sample| sample.errors as f64).sum()),
     ]
 }
 
-fn value(findings: &Findings) -> Value {
-    let of_lines = |of: fn(&Block, &Line) -> Vec<Value>| {
-        let blocks = findings.blocks.iter();
-        blocks
-            .flat_map(move |block| block.lines.iter().flat_map(move |line| of(block, line)))
-            .collect::<Vec<_>>()
+fn runs(block: &Block, line: &Line) -> Vec<Value> {
+    let run = |sample: &Sample| {
+        json!({
+            "server": line.subject.name(),
+            "workers": block.cell.workers,
+            "connections": block.cell.connections,
+            "keepalive": block.cell.keepalive,
+            "requests": sample.requests,
+            "requests_per_second": sample.requests_per_second,
+            "cpu_us_per_request": sample.cpu_us(),
+            "p50_us": sample.p50_us,
+            "p99_us": sample.p99_us,
+            "p999_us": sample.p999_us,
+            "context_switches_per_request": sample.context_switches(),
+            "load_busy": sample.load_busy,
+            "load_cpu_us_per_request": sample.load_cpu_us_per_request,
+            "errors": sample.errors,
+        })
     };
-    json!({
-        "schema": SCHEMA,
-        "benchmark": "http",
-        "machine": findings.machine,
-        "client": findings.client,
-        "response_bytes": findings.response_bytes,
-        "commands": findings.programs.iter().map(|program| {
-            json!({ "server": program.name, "command": program.text() })
-        }).collect::<Vec<_>>(),
-        "runs": of_lines(|block, line| {
-            line.samples.iter().map(|sample| run(block, line, sample)).collect()
-        }),
-        "medians": of_lines(|block, line| vec![median(block, line)]),
-        "words": findings.blocks.iter().flat_map(sentences::sentences).collect::<Vec<_>>(),
-        "notes": findings.notes,
-    })
-}
-
-fn run(block: &Block, line: &Line, sample: &Sample) -> Value {
-    json!({
-        "server": line.label(),
-        "workers": block.cell.workers,
-        "connections": block.cell.connections,
-        "keepalive": block.cell.keepalive,
-        "requests": sample.requests,
-        "requests_per_second": sample.requests_per_second,
-        "cpu_us_per_request": sample.cpu_us(),
-        "p50_us": sample.p50_us,
-        "p99_us": sample.p99_us,
-        "p999_us": sample.p999_us,
-        "context_switches_per_request": sample.context_switches(),
-        "load_busy": sample.load_busy(),
-        "load_cpu_us_per_request": sample.load.map(|load| load.cpu_us_per_request),
-        "errors": sample.errors,
-    })
+    line.samples.iter().map(run).collect()
 }
 
 fn median(block: &Block, line: &Line) -> Value {
     json!({
-        "server": line.label(),
+        "server": line.subject.name(),
         "workers": block.cell.workers,
         "connections": block.cell.connections,
         "keepalive": block.cell.keepalive,
-        "requests_per_second": line.rate(),
+        "requests_per_second": line.figure(|sample| sample.requests_per_second),
         "cpu_us_per_request": line.median(Sample::cpu_us),
         "p50_us": line.median(|sample| sample.p50_us),
         "p99_us": line.median(|sample| sample.p99_us),
         "p999_us": line.median(|sample| sample.p999_us),
         "context_switches_per_request": line.median(Sample::context_switches),
-        "syscalls_per_request": line.syscalls,
+        "syscalls_per_request": block.syscalls(line),
         "quantiles_us": line.latencies.to_json(),
-        "ratios": { "cpu_to_uring": sentences::to_ring(block, line) },
+        "ratios": { "cpu_to_uring": to_ring(block, line) },
     })
 }

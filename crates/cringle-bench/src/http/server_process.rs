@@ -1,8 +1,10 @@
 //! A server as a child process.
 
-use super::args::{Cell, Feature, HttpArgs, Variant};
+use super::args::{Cell, HttpArgs, Variant};
 use crate::cannot_start;
 use crate::child::Stderr;
+use crate::experiment::Named;
+use crate::meter::Usage;
 use cringle_report::interrupt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -14,30 +16,14 @@ pub(super) trait ServerProcess {
     /// The address at which it listens.
     fn addr(&self) -> SocketAddr;
 
-    /// Returns the resources that it has used since its start.
-    fn used(&mut self) -> io::Result<ServerUse>;
+    /// Returns the CPU time and the context switches since its start.
+    fn used(&mut self) -> io::Result<Usage>;
 
     /// Returns the numbers of its processes.
     fn ids(&self) -> Vec<u32>;
 
     /// Describes how it has ended, if it has.
     fn failure(&mut self) -> Option<String>;
-}
-
-/// The resources that a server has used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ServerUse {
-    pub(super) cpu_seconds: f64,
-    pub(super) context_switches: u64,
-}
-
-impl ServerUse {
-    pub(super) fn since(self, before: ServerUse) -> ServerUse {
-        ServerUse {
-            cpu_seconds: self.cpu_seconds - before.cpu_seconds,
-            context_switches: self.context_switches.saturating_sub(before.context_switches),
-        }
-    }
 }
 
 /// One of the servers of this program, which [`super::listen`] runs and which answers to its
@@ -95,14 +81,16 @@ impl ServerProcess for OwnServer {
         self.addr
     }
 
-    fn used(&mut self) -> io::Result<ServerUse> {
+    fn used(&mut self) -> io::Result<Usage> {
         self.requests.write_all(b"?")?;
         let line = self.read_line()?;
         let mut numbers = line.split_whitespace();
         let mut next =
             || numbers.next().ok_or_else(|| io::Error::other("the server's reply is incomplete"));
-        Ok(ServerUse {
-            cpu_seconds: next()?.parse().map_err(io::Error::other)?,
+        Ok(Usage {
+            seconds: 0.0,
+            user_seconds: next()?.parse().map_err(io::Error::other)?,
+            system_seconds: next()?.parse().map_err(io::Error::other)?,
             context_switches: next()?.parse().map_err(io::Error::other)?,
         })
     }
@@ -135,13 +123,13 @@ impl Drop for OwnServer {
 fn command(args: &HttpArgs, cell: &Cell, variant: Variant, cpus: &[usize]) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "http", "--controlled", "--listen", "127.0.0.1:0"]);
-    command.args(["--servers", variant.server.name()]);
+    command.args(["--servers", &variant.server.name()]);
     command.args(["--workers", &cell.workers.to_string()]);
     command.args(["--connections", &cell.connections.to_string()]);
     command.args(["--response-bytes", &args.response_bytes().to_string()]);
     command.arg(if cell.keepalive { "--keepalive" } else { "--no-keepalive" });
-    if let Some(feature) = variant.changed.map(Feature::name) {
-        command.args(["--ablate", feature]);
+    if let Some(feature) = variant.changed {
+        command.args(["--ablate", &feature.name()]);
     }
     if !cpus.is_empty() {
         let list: Vec<String> = cpus.iter().map(usize::to_string).collect();

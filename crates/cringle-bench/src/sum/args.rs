@@ -1,14 +1,13 @@
 //! The command line of `bench sum`.
 
-use super::BUFFER_BYTES;
-use crate::order;
-use crate::rounds::Rounds;
+use super::{BUFFER_BYTES, feed};
+use crate::experiment::{Experiment, Report};
+use crate::rounds::{self, Rounds};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units;
-use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,8 +82,7 @@ pub struct SumArgs {
 }
 
 /// A way of reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Strategy {
     /// A thread, with std.
     Sync,
@@ -94,20 +92,7 @@ pub(super) enum Strategy {
     Fibers,
 }
 
-const ALL: [Strategy; 3] = [Strategy::Sync, Strategy::Tokio, Strategy::Fibers];
-
-impl Strategy {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Strategy::Sync => "sync",
-            Strategy::Tokio => "tokio",
-            Strategy::Fibers => "fibers",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Cache {
     /// The whole file is in the page cache.
     Warm,
@@ -115,35 +100,35 @@ pub(super) enum Cache {
     Cold,
 }
 
-impl Cache {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Cache::Warm => "warm",
-            Cache::Cold => "cold",
-        }
-    }
-}
-
 impl SumArgs {
     /// The chosen strategies, in the order of the table.
     pub(super) fn strategies(&self) -> Vec<Strategy> {
-        order::selected(&ALL, &self.strategies)
+        rounds::selected(Strategy::value_variants(), &self.strategies)
     }
 
     pub(super) fn caches(&self) -> Vec<Cache> {
-        order::distinct(self.cache.iter().copied())
+        rounds::distinct(self.cache.iter().copied())
     }
 
     pub(crate) fn sizes(&self) -> Vec<u64> {
-        order::distinct(self.sizes.iter().copied())
+        rounds::distinct(self.sizes.iter().copied())
     }
 
     pub(super) fn message(&self) -> u64 {
         self.message.unwrap_or(if self.udp { 1 << 10 } else { 256 << 10 })
     }
+}
 
-    /// Checks what clap cannot check.
-    pub(super) fn validate(&self) -> Result<(), Failure> {
+impl Experiment for SumArgs {
+    fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    fn input(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
         if self.rounds.repeat == 0 || self.sizes.contains(&0) {
             return Err(Failure::usage("--repeat and --sizes must be at least 1"));
         }
@@ -155,5 +140,15 @@ impl SumArgs {
             return Err(Failure::usage(text));
         }
         Ok(())
+    }
+
+    /// Sends the bytes, for a reader in another process.
+    fn assist(&self) -> Option<Result<(), Failure>> {
+        let feed = if self.udp { feed::feed_datagrams } else { feed::feed };
+        Some(feed(self.feed?, self.message()).map_err(Failure::from))
+    }
+
+    fn measure(&self) -> Result<Report, Failure> {
+        super::measure(self)
     }
 }

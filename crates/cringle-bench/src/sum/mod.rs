@@ -8,21 +8,20 @@
 mod args;
 mod feed;
 mod report;
-mod sentences;
 mod source;
 mod strategies;
 
 pub use args::SumArgs;
 
+use crate::experiment::{self, Named, Notes, Report};
+use crate::latency::Latencies;
 use crate::meter::Usage;
-use crate::notes::Notes;
-use crate::progress::Progress;
+use crate::rounds::{Progress, turns};
 use crate::target::{Target, TargetSpec};
 use args::{Cache, Strategy};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
 use cringle_report::units::size;
-use serde::Serialize;
 use source::{Kind, Source};
 
 /// Bytes of one read.
@@ -43,21 +42,15 @@ struct Sample {
     sum: u64,
 }
 
-/// A row of a table.
-struct Line {
-    strategy: Strategy,
-    /// One for each round, in order.
-    samples: Vec<Sample>,
-}
+type Line = experiment::Line<Strategy, Sample>;
 
 impl Line {
-    fn median(&self, of: impl Fn(&Usage) -> f64) -> f64 {
-        let values = self.samples.iter().map(|sample| of(&sample.usage));
-        cringle_report::stats::median(values).unwrap_or(f64::NAN)
+    fn seconds(&self) -> f64 {
+        self.figure(|sample| sample.usage.seconds)
     }
 
-    fn seconds(&self) -> f64 {
-        self.median(|usage| usage.seconds)
+    fn context_switches(&self) -> f64 {
+        self.figure(|sample| sample.usage.context_switches as f64)
     }
 }
 
@@ -69,109 +62,72 @@ struct Block {
 impl Block {
     /// Returns the time of a row as a part of the plain thread's time, if that was measured.
     fn to_sync(&self, line: &Line) -> Option<f64> {
-        let sync = self.lines.iter().find(|line| line.strategy == Strategy::Sync)?;
+        let sync = self.lines.iter().find(|line| line.subject == Strategy::Sync)?;
         Some(line.seconds() / sync.seconds())
     }
 }
 
-struct Findings {
-    machine: Machine,
-    message_bytes: u64,
-    blocks: Vec<Block>,
-    notes: Vec<String>,
-}
-
-pub(crate) fn run(args: &SumArgs, verbose: bool) -> Result<(), Failure> {
-    if let Some(bytes) = args.feed {
-        let feed = if args.udp { feed::feed_datagrams } else { feed::feed };
-        return feed(bytes, args.message()).map_err(Failure::from);
-    }
-    args.validate()?;
-    crate::begin(verbose);
+fn measure(args: &SumArgs) -> Result<Report, Failure> {
     let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();
-    if let Some(memory) = storage.in_memory().filter(|_| !args.tcp && !args.udp) {
-        notes.add(format!("{} is {memory}: cold reads do not read a disk", args.path.display()));
+    if !args.tcp && !args.udp {
+        notes.if_in_memory(&storage, &args.path, "cold reads do not read a disk");
     }
-    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
+    let progress = Progress::new(!args.quiet);
     let mut blocks = Vec::new();
     for bytes in args.sizes() {
         let message = args.message();
-        let (kind, mut source) = match (args.tcp, args.udp) {
+        let (kind, source) = match (args.tcp, args.udp) {
             (true, _) => (Kind::Tcp, Source::Tcp { bytes, message }),
             (_, true) => (Kind::Udp, Source::Udp { bytes, message }),
-            _ => {
-                blocks.extend(files(args, bytes, &progress, &mut notes)?);
-                continue;
-            }
+            _ => (Kind::File, file(args, bytes, &progress)?),
         };
-        let cell = Cell { kind, cache: None, bytes };
-        blocks.push(measure(args, cell, &mut source, &progress, &mut notes)?);
+        let caches = args.caches().into_iter().map(Some);
+        let caches = if kind == Kind::File { caches.collect() } else { vec![None] };
+        for cache in caches {
+            let cell = Cell { kind, cache, bytes };
+            blocks.push(block(args, cell, &source, &progress, &mut notes)?);
+        }
     }
-    let findings = Findings {
-        machine: Machine::of(&storage),
-        message_bytes: args.message(),
-        blocks,
-        notes: notes.all().to_vec(),
-    };
-    report::write(&findings, &args.outputs)
+    Ok(report::of(args, Machine::of(&storage), &blocks, notes))
 }
 
-/// Measures a file of this size, in each state of the cache.
-fn files(
-    args: &SumArgs,
-    bytes: u64,
-    progress: &Progress,
-    notes: &mut Notes,
-) -> Result<Vec<Block>, Failure> {
+fn file(args: &SumArgs, bytes: u64, progress: &Progress) -> Result<Source, Failure> {
     let spec = TargetSpec {
         path: args.path.clone(),
         size: Some(bytes),
         files: 1,
         block: 1,
         seed: args.seed,
-        writes: false,
-        destroy: false,
-        empty: false,
+        ..TargetSpec::default()
     };
     let target = Target::prepare(&spec, progress)?;
     if target.missing_bytes > 0 {
         let (path, present) = (args.path.display(), size(target.file_bytes));
         return fail(format!("{path}: too small: {present}, but --sizes has {}", size(bytes)));
     }
-    let mut source = Source::File(target);
-    let in_state = |cache| {
-        let cell = Cell { kind: Kind::File, cache: Some(cache), bytes };
-        measure(args, cell, &mut source, progress, notes)
-    };
-    args.caches().into_iter().map(in_state).collect()
+    Ok(Source::File(target))
 }
 
-/// Measures all strategies in turns, round by round.
-fn measure(
+/// Measures all strategies in turns.
+fn block(
     args: &SumArgs,
     cell: Cell,
-    source: &mut Source,
+    source: &Source,
     progress: &Progress,
     notes: &mut Notes,
 ) -> Result<Block, Failure> {
-    let start = |strategy| Line { strategy, samples: Vec::new() };
-    let mut lines: Vec<Line> = args.strategies().into_iter().map(start).collect();
-    let rounds = &args.rounds;
-    let bar = progress.runs((rounds.total() * lines.len()) as u64);
-    for round in 0..rounds.total() {
-        for line in &mut lines {
-            bar.set_message(line.strategy.name());
+    let mut lines: Vec<Line> = args.strategies().into_iter().map(Line::new).collect();
+    let bar = progress.runs(args.rounds.total() * lines.len());
+    for round in args.rounds.all() {
+        turns(round, &mut lines, &bar, |strategy| {
             source.prepare(cell.cache, notes)?;
-            let sample = strategies::run(line.strategy, source, cell.bytes).map_err(|error| {
-                let name = line.strategy.name();
-                Failure::failed(format!("{name} cannot read the {}: {error}", cell.kind.name()))
+            let sample = strategies::run(*strategy, source, cell.bytes).map_err(|error| {
+                let (name, kind) = (strategy.name(), cell.kind.name());
+                Failure::failed(format!("{name} cannot read the {kind}: {error}"))
             })?;
-            if rounds.measures(round) {
-                line.samples.push(sample);
-            }
-            bar.inc(1);
-        }
+            Ok((sample, Latencies::new()))
+        })?;
     }
     bar.finish_and_clear();
     let block = Block { cell, lines };
@@ -181,27 +137,13 @@ fn measure(
 
 /// Fails if two sums differ: then one strategy has read other bytes.
 fn check_sums(block: &Block) -> Result<(), Failure> {
-    let all = || {
-        let of = |line: &Line| {
-            let strategy = line.strategy;
-            line.samples.iter().map(move |s| (strategy, s.sum)).collect::<Vec<_>>()
-        };
-        block.lines.iter().flat_map(of)
-    };
-    let Some((first, expected)) = all().next() else { return Ok(()) };
-    match all().find(|(_, sum)| *sum != expected) {
+    match experiment::disagreement(&block.lines, |sample| Some(sample.sum)) {
         None => Ok(()),
-        Some((other, sum)) => fail(format!(
+        Some([(first, expected), (other, sum)]) => fail(format!(
             "the sums differ: {} computed {expected} and {} computed {sum} from the same bytes",
             first.name(),
             other.name()
         )),
-    }
-}
-
-impl Serialize for Kind {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 
@@ -211,7 +153,7 @@ mod tests {
 
     fn line(strategy: Strategy, sums: &[u64]) -> Line {
         let sample = |&sum| Sample { usage: Usage { seconds: 1.0, ..Usage::default() }, sum };
-        Line { strategy, samples: sums.iter().map(sample).collect() }
+        Line { samples: sums.iter().map(sample).collect(), ..Line::new(strategy) }
     }
 
     #[test]

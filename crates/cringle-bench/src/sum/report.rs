@@ -1,109 +1,112 @@
-//! The report of `bench sum`: tables, plots and JSON.
+//! The report of `bench sum`: tables, sentences, plots and JSON.
 
-use super::{Block, Findings, Line, Sample, sentences};
-use crate::meter::Usage;
-use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section, ratio_cell};
-use cringle_report::plot::{Plot, Row};
-use cringle_report::stats::range;
-use cringle_report::units::{count, figure, mib};
-use cringle_report::{Outputs, SCHEMA};
+use super::args::{Strategy, SumArgs};
+use super::{BUFFER_BYTES, Block, Kind, Line};
+use crate::experiment::{Named, Notes, Report, plot, words};
+use cringle_report::machine::Machine;
+use cringle_report::page::{Rows, Section, ratio_cell};
+use cringle_report::units::{count, figure, mib, size};
 use serde_json::{Value, json};
 
 const HEADER: [&str; 8] =
     ["strategy", "s", "fastest–slowest", "× sync", "MiB/s", "user s", "system s", "ctx"];
 
-pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write(&value(findings), &page(findings))
-}
-
-fn page(findings: &Findings) -> Page {
-    Page {
-        bench: "bench sum".into(),
-        title: "The cost of a runtime where it cannot win".into(),
-        machine: findings.machine.clone(),
-        sections: findings.blocks.iter().map(|block| section(block, findings)).collect(),
-        notes: findings.notes.clone(),
-    }
-}
-
-fn section(block: &Block, findings: &Findings) -> Section {
-    Section {
-        title: sentences::title(block, findings),
-        sentences: sentences::sentences(block),
+pub(super) fn of(args: &SumArgs, machine: Machine, blocks: &[Block], notes: Notes) -> Report {
+    let section = |block: &Block| Section {
+        title: title(block, args.message()),
+        sentences: sentence(block).into_iter().collect(),
         plots: vec![
-            plot(block, "Time for all bytes", |usage| usage.seconds),
-            plot(block, "CPU time for all bytes", Usage::cpu_seconds),
+            plot("Time for all bytes", "s", &block.lines, |one| one.usage.seconds),
+            plot("CPU time for all bytes", "s", &block.lines, |one| one.usage.cpu_seconds()),
         ],
         table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
         ..Section::default()
+    };
+    let sections: Vec<Section> = blocks.iter().map(section).collect();
+    let lines =
+        || blocks.iter().flat_map(|block| block.lines.iter().map(move |line| (block, line)));
+    let fields = json!({
+        "message_bytes": args.message(),
+        "runs": lines().flat_map(|(block, line)| runs(block, line)).collect::<Vec<_>>(),
+        "medians": lines().map(|(block, line)| median(block, line)).collect::<Vec<_>>(),
+        "words": words(&sections),
+    });
+    let title = "The cost of a runtime where it cannot win";
+    Report::new("sum", title, machine, sections, notes, fields)
+}
+
+fn title(block: &Block, message_bytes: u64) -> String {
+    let (total, read) = (size(block.cell.bytes), size(BUFFER_BYTES as u64));
+    let message = size(message_bytes);
+    match (block.cell.kind, block.cell.cache) {
+        (Kind::Tcp, _) => format!(
+            "{total} from a TCP connection, sent {message} at a time, read {read} at a time"
+        ),
+        (Kind::Udp, _) => format!("{total} in datagrams of {message}, one for each read"),
+        (Kind::File, cache) => {
+            let cache = cache.map_or_else(String::new, |cache| cache.name());
+            format!("{total} from a {cache} file, read {read} at a time")
+        }
     }
 }
 
-fn plot(block: &Block, title: &str, of: fn(&Usage) -> f64) -> Plot {
-    let samples = |line: &Line| line.samples.iter().map(|one| of(&one.usage)).collect::<Vec<_>>();
-    let row = |line: &Line| Row { label: line.strategy.name().into(), samples: samples(line) };
-    Plot::rows(title, "s", block.lines.iter().map(row).collect())
+/// "fibers take 1.01 × the plain thread's time, with 3 context switches; tokio takes …"
+fn sentence(block: &Block) -> Option<String> {
+    let of = |line: &Line| {
+        let ratio = block.to_sync(line)?;
+        let switches = line.context_switches();
+        let verb = if line.subject == Strategy::Fibers { "take" } else { "takes" };
+        Some(format!(
+            "{} {verb} {ratio:.2} × the plain thread's time, with {} context switch{}",
+            line.subject.name(),
+            count(switches),
+            if switches == 1.0 { "" } else { "es" }
+        ))
+    };
+    let others = block.lines.iter().filter(|line| line.subject != Strategy::Sync);
+    let all: Vec<String> = others.filter_map(of).collect();
+    (!all.is_empty()).then(|| format!("{}.", all.join("; ")))
 }
 
 fn cells(block: &Block, line: &Line) -> Vec<String> {
-    let seconds = line.samples.iter().map(|sample| sample.usage.seconds);
-    let (fastest, slowest) = range(seconds).unwrap_or((f64::NAN, f64::NAN));
+    let (fastest, slowest) = line.range(|sample| sample.usage.seconds);
     vec![
-        line.strategy.name().to_string(),
+        line.subject.name(),
         format!("{:.3}", line.seconds()),
         format!("{fastest:.3}–{slowest:.3}"),
         ratio_cell(block.to_sync(line)),
         figure(mib(block.cell.bytes as f64) / line.seconds()),
-        figure(line.median(|usage| usage.user_seconds)),
-        figure(line.median(|usage| usage.system_seconds)),
-        count(line.median(|usage| usage.context_switches as f64)),
+        figure(line.figure(|sample| sample.usage.user_seconds)),
+        figure(line.figure(|sample| sample.usage.system_seconds)),
+        count(line.context_switches()),
     ]
 }
 
-fn value(findings: &Findings) -> Value {
-    let blocks = || findings.blocks.iter();
-    let of_lines = |of: fn(&Block, &Line) -> Vec<Value>| {
-        blocks()
-            .flat_map(move |block| block.lines.iter().flat_map(move |line| of(block, line)))
-            .collect::<Vec<_>>()
+fn runs(block: &Block, line: &Line) -> Vec<Value> {
+    let run = |sample: &super::Sample| {
+        json!({
+            "strategy": line.subject.name(),
+            "source": block.cell.kind.name(),
+            "cache": block.cell.cache.map(|cache| cache.name()),
+            "bytes": block.cell.bytes,
+            "seconds": sample.usage.seconds,
+            "user_s": sample.usage.user_seconds,
+            "system_s": sample.usage.system_seconds,
+            "context_switches": sample.usage.context_switches,
+            "sum": sample.sum,
+        })
     };
-    json!({
-        "schema": SCHEMA,
-        "benchmark": "sum",
-        "machine": findings.machine,
-        "message_bytes": findings.message_bytes,
-        "runs": of_lines(|block, line| {
-            line.samples.iter().map(|sample| run(block, line, sample)).collect()
-        }),
-        "medians": of_lines(|block, line| vec![median(block, line)]),
-        "words": blocks().flat_map(sentences::sentences).collect::<Vec<_>>(),
-        "notes": findings.notes,
-    })
-}
-
-fn run(block: &Block, line: &Line, sample: &Sample) -> Value {
-    json!({
-        "strategy": line.strategy,
-        "source": block.cell.kind,
-        "cache": block.cell.cache,
-        "bytes": block.cell.bytes,
-        "seconds": sample.usage.seconds,
-        "user_s": sample.usage.user_seconds,
-        "system_s": sample.usage.system_seconds,
-        "context_switches": sample.usage.context_switches,
-        "sum": sample.sum,
-    })
+    line.samples.iter().map(run).collect()
 }
 
 fn median(block: &Block, line: &Line) -> Value {
     json!({
-        "strategy": line.strategy,
-        "source": block.cell.kind,
-        "cache": block.cell.cache,
+        "strategy": line.subject.name(),
+        "source": block.cell.kind.name(),
+        "cache": block.cell.cache.map(|cache| cache.name()),
         "bytes": block.cell.bytes,
         "seconds": line.seconds(),
-        "context_switches": line.median(|usage| usage.context_switches as f64),
+        "context_switches": line.context_switches(),
         "ratios": { "seconds_to_sync": block.to_sync(line) },
     })
 }

@@ -2,29 +2,20 @@
 
 use super::args::Cache;
 use super::feed::{Feeder, window};
-use crate::notes::Notes;
+use crate::experiment::Notes;
 use crate::target::Target;
+use clap::ValueEnum;
 use cringle_report::failure::Failure;
 use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use std::fs::File;
 use std::io;
 use std::net::{TcpStream, UdpSocket};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     File,
     Tcp,
     Udp,
-}
-
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::File => "file",
-            Kind::Tcp => "tcp",
-            Kind::Udp => "udp",
-        }
-    }
 }
 
 pub(super) enum Source {
@@ -80,28 +71,21 @@ impl Source {
         let (Source::File(target), Some(state)) = (self, state) else { return Ok(()) };
         let (file, bytes) = (&target.files[0].0, target.file_bytes);
         match state {
-            Cache::Warm => {
-                cache::warm(file, bytes)?;
-                let cached = cache::resident(file, bytes)?;
-                if cached < 1.0 - NEGLIGIBLE {
-                    let percent = cached * 100.0;
-                    notes.add(format!(
-                        "only {percent:.0} % of the file stays in the page cache: the warm runs \
-                         read partly from the device"
-                    ));
-                }
-            }
-            Cache::Cold => {
-                cache::evict(file)?;
-                let left = cache::resident(file, bytes)?;
-                if left > NEGLIGIBLE {
-                    let percent = left * 100.0;
-                    notes.add(format!(
-                        "{percent:.0} % of the file could not be dropped from the page cache: the \
-                         cold runs read partly from memory"
-                    ));
-                }
-            }
+            Cache::Warm => cache::warm(file, bytes)?,
+            Cache::Cold => cache::evict(file)?,
+        }
+        let cached = cache::resident(file, bytes)?;
+        let percent = cached * 100.0;
+        match state {
+            Cache::Warm if cached < 1.0 - NEGLIGIBLE => notes.add(format!(
+                "only {percent:.0} % of the file stays in the page cache: the warm runs read \
+                 partly from the device"
+            )),
+            Cache::Cold if cached > NEGLIGIBLE => notes.add(format!(
+                "{percent:.0} % of the file could not be dropped from the page cache: the cold \
+                 runs read partly from memory"
+            )),
+            _ => {}
         }
         Ok(())
     }

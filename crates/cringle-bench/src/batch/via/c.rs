@@ -1,7 +1,7 @@
 //! The submitters of `high`, by the functions of `cringle.h`.
 
 use crate::batch::high::{BATCH_LIMIT, IN_FLIGHT_LIMIT, offsets};
-use crate::batch::{BATCH, BLOCK, RoundConfig, ThreadResult, results_of, short_read};
+use crate::batch::{BATCH, BLOCK, FEWER, RoundConfig, ThreadResult, short_read};
 use crate::meter::Gate;
 use cringle::block::AlignedBuf;
 use cringle_c::{
@@ -12,14 +12,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::thread;
 use std::time::Instant;
 
-pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
+pub(in crate::batch) fn run(
+    config: &RoundConfig<'_>,
+    gate: &Gate,
+) -> io::Result<Vec<ThreadResult>> {
     let params = cringle_params {
         size: size_of::<cringle_params>() as u32,
         flags: if config.pinning.is_enabled() { CRINGLE_OPEN_PIN } else { 0 },
-        workers: config.workers as u32,
+        workers: config.args.workers as u32,
         batch_limit: BATCH_LIMIT,
         in_flight_limit: IN_FLIGHT_LIMIT,
         driver: 0,
@@ -30,17 +32,10 @@ pub(super) fn run(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadRes
         return Err(last_error());
     }
     let file = config.open()?;
-    let results = thread::scope(|scope| {
-        let (file, start) = (&file, thread::Builder::new);
-        let start = |number| {
-            let mut party = gate.party();
-            start().spawn_scoped(scope, move || {
-                let mut submitter = Submitter::new(config, number, engine, file);
-                party.enter()?;
-                submitter.submit_all()
-            })
-        };
-        results_of((0..config.submitters()).map(start).collect())
+    let results = gate.on_threads(config.args.submitters(), FEWER, |number, mut party| {
+        let mut submitter = Submitter::new(config, number, engine, &file);
+        party.enter()?;
+        submitter.submit_all()
     });
     if cringle_close(engine) != 0 {
         return Err(last_error());
@@ -58,7 +53,7 @@ struct Submitter {
 }
 
 impl Submitter {
-    fn new(config: &RoundConfig, number: usize, engine: cringle_io, file: &File) -> Submitter {
+    fn new(config: &RoundConfig<'_>, number: usize, engine: cringle_io, file: &File) -> Submitter {
         let offsets = offsets(config, number);
         let mut buffer = AlignedBuf::new(BATCH * BLOCK);
         // Touches every page before the clock starts.

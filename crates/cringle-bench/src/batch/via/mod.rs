@@ -7,12 +7,10 @@
 mod c;
 mod program;
 
-use super::{Measured, RoundConfig, ThreadResult};
-use crate::meter::Gate;
+pub(super) use c::run as run_c;
 use clap::ValueEnum;
 use cringle_report::failure::Failure;
 use program::Program;
-use std::io;
 
 /// A language whose border is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,14 +24,6 @@ pub(crate) enum Via {
 }
 
 impl Via {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Via::C => "c",
-            Via::Haskell => "haskell",
-            Via::Python => "python",
-        }
-    }
-
     /// Returns how a user gets the language's program.
     fn remedy(self) -> &'static str {
         match self {
@@ -72,41 +62,5 @@ impl Method {
             (Via::Haskell | Via::Python, Some(command)) => command,
         };
         Program::new(via, command).map(Method::Program)
-    }
-}
-
-/// Performs the batches of a round by C.
-pub(super) fn run_c(config: &RoundConfig, gate: &Gate) -> io::Result<Vec<ThreadResult>> {
-    c::run(config, gate)
-}
-
-/// The rounds by another language, each beside a round of `high`.
-pub(super) struct ViaRounds {
-    pub(super) via: Via,
-    pub(super) rounds: Vec<Measured>,
-}
-
-impl ViaRounds {
-    /// Returns the median of the rounds' rates divided by those of `rust`.
-    pub(super) fn ratio(&self, rust: &[Measured]) -> Option<f64> {
-        self.median_ratio(rust, Measured::iops)
-    }
-
-    /// Returns the median of the rounds' CPU times of a read divided by those of `rust`.
-    pub(super) fn cpu_ratio(&self, rust: &[Measured]) -> Option<f64> {
-        self.median_ratio(rust, Measured::cpu_us_per_op)
-    }
-
-    pub(super) fn iops(&self) -> Option<f64> {
-        cringle_report::stats::median(self.rounds.iter().map(Measured::iops))
-    }
-
-    pub(super) fn cpu_us_per_op(&self) -> Option<f64> {
-        cringle_report::stats::median(self.rounds.iter().map(Measured::cpu_us_per_op))
-    }
-
-    fn median_ratio(&self, rust: &[Measured], figure: fn(&Measured) -> f64) -> Option<f64> {
-        let ratios = self.rounds.iter().zip(rust).map(|(via, rust)| figure(via) / figure(rust));
-        cringle_report::stats::median(ratios.filter(|ratio| ratio.is_finite()))
     }
 }

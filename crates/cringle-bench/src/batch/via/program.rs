@@ -7,6 +7,7 @@
 use super::Via;
 use crate::batch::high::batches;
 use crate::batch::{BATCH, Measured, RoundConfig};
+use crate::experiment::Named;
 use crate::meter::Usage;
 use cringle_report::failure::Failure;
 use cringle_report::interrupt;
@@ -45,16 +46,16 @@ impl Program {
     }
 
     /// Runs the program for one round.
-    pub(in crate::batch) fn round(&self, config: &RoundConfig) -> Result<Measured, Failure> {
+    pub(in crate::batch) fn round(&self, config: &RoundConfig<'_>) -> Result<Measured, Failure> {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).arg(config.file.name_for_others());
-        command.args((!config.direct).then_some("--cached"));
-        command.args(["--workers", &config.workers.to_string()]);
-        command.args(["--seed", &config.seed.to_string()]);
+        command.args(config.args.cached.then_some("--cached"));
+        command.args(["--workers", &config.args.workers.to_string()]);
+        command.args(["--seed", &config.args.seed.to_string()]);
         let output = interrupt::output_of(&mut command)
             .map_err(|error| self.failed(&format!("does not start: {error}")))?;
         let line = self.line(&output)?;
-        let expected = (batches(config) * BATCH * config.submitters()) as u64;
+        let expected = (batches(config) * BATCH * config.args.submitters()) as u64;
         if line.ops != expected {
             return Err(self.failed(&format!("performed {} reads, not {expected}", line.ops)));
         }

@@ -11,14 +11,16 @@ struct Disk {
     reads_left: Cell<usize>,
 }
 
+impl Bytes for Vec<u8> {
+    fn bytes(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 impl Platform for Disk {
     type Page = Vec<u8>;
     type Token = ();
     type Cell<T> = RefCell<T>;
-
-    fn bytes(page: &mut Vec<u8>) -> &mut [u8] {
-        page
-    }
 
     fn read(&self, number: u32, page: &mut Vec<u8>) -> io::Result<()> {
         let left = self.reads_left.get().checked_sub(1);

@@ -1,13 +1,13 @@
 //! `+fibers`, `+batch` and `+registered`: each transaction on a fiber. A transaction that reads a
 //! page suspends its fiber; other fibers write back changed pages.
 
-use super::{Outcome, collect, memory, outcome};
+use super::{Outcome, memory, outcome};
 use crate::db::Job;
 use crate::db::args::EVICTORS;
-use crate::db::engine::{Engine, Eviction, Platform, offset, whole};
+use crate::db::engine::{Bytes, Engine, Eviction, Platform, offset, whole};
 use crate::db::tree::PAGE_BYTES;
 use crate::joined;
-use crate::meter::Meter;
+use crate::meter::{Meter, collect};
 use cringle::block::{Batch, FixedBuf, FixedBufs, FixedFile};
 use cringle::fiber;
 use cringle::fs::File;
@@ -115,10 +115,6 @@ impl<'a> Platform for Plain<'a> {
     type Token = fiber::Thread;
     type Cell<T> = RefCell<T>;
 
-    fn bytes<'p>(page: &'p mut &'a mut [u8]) -> &'p mut [u8] {
-        page
-    }
-
     fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
         whole(self.file.read_at(page, offset(number))?, number)
     }
@@ -144,6 +140,12 @@ impl<'a> Platform for Plain<'a> {
     }
 }
 
+impl Bytes for &mut FixedBuf {
+    fn bytes(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 struct Registered<'a> {
     file: &'a FixedFile,
     spare: Spare,
@@ -154,10 +156,6 @@ impl<'a> Platform for Registered<'a> {
     type Page = &'a mut FixedBuf;
     type Token = fiber::Thread;
     type Cell<T> = RefCell<T>;
-
-    fn bytes<'p>(page: &'p mut &'a mut FixedBuf) -> &'p mut [u8] {
-        page
-    }
 
     fn read(&self, number: u32, page: &mut &'a mut FixedBuf) -> io::Result<()> {
         let mut batch = self.spare.take();

@@ -8,10 +8,9 @@ mod threads;
 mod tokio;
 mod twin;
 
-use super::Job;
 use super::engine::{Engine, Eviction, Platform, offset, whole};
-use super::pool::Counts;
 use super::tree::PAGE_BYTES;
+use super::{Job, Sample};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use cringle::block::AlignedBuf;
@@ -56,43 +55,13 @@ pub(super) enum Rung {
     Fio,
 }
 
-/// Every rung with its name, in the order of the table.
-const NAMES: [(Rung, &str); 12] = [
-    (Rung::Posix, "posix"),
-    (Rung::Ring, "ring"),
-    (Rung::Evict, "+evict"),
-    (Rung::Fibers, "+fibers"),
-    (Rung::Batch, "+batch"),
-    (Rung::Registered, "+registered"),
-    (Rung::Threads, "threads"),
-    (Rung::Tokio, "tokio"),
-    (Rung::TwinFibers, "twin+fibers"),
-    (Rung::TwinBatch, "twin+batch"),
-    (Rung::TwinRegistered, "twin+registered"),
-    (Rung::Fio, "fio"),
-];
-
 /// The most threads of the rung `threads`: if memory for one more is missing, std aborts.
 const MOST_THREADS: usize = 4096;
 
-/// The figures of a run.
-pub(super) struct Outcome {
-    pub(super) usage: Usage,
-    pub(super) counts: Counts,
-    /// System calls that read, write, submit or wait. `None` if they are not counted.
-    pub(super) calls: Option<u64>,
-    pub(super) latencies: Latencies,
-}
+/// The figures of a run, and the times of its transactions.
+pub(super) type Outcome = (Sample, Latencies);
 
 impl Rung {
-    pub(super) fn all() -> Vec<Rung> {
-        NAMES.iter().map(|(rung, _)| *rung).collect()
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        NAMES.iter().find(|(rung, _)| *rung == self).map_or("", |(_, name)| name)
-    }
-
     /// Whether it changes one thing in the rung below it.
     pub(super) fn is_on_ladder(self) -> bool {
         !matches!(self, Rung::Threads | Rung::Tokio | Rung::Fio) && self.twin_of().is_none()
@@ -213,27 +182,7 @@ fn outcome<P: Platform>(
         engine.flush(job.store.cached())?;
         job.store.cached().sync_data()?;
     }
-    Ok(Outcome { usage, counts: engine.counts(), calls, latencies: all })
-}
-
-/// Returns all values, or the first error that is a cause and not a consequence.
-fn collect<T>(results: impl Iterator<Item = io::Result<T>>) -> io::Result<Vec<T>> {
-    let (mut values, mut failed) = (Vec::new(), None::<io::Error>);
-    for result in results {
-        match result {
-            Ok(value) => values.push(value),
-            Err(error) => {
-                let better = failed.as_ref().is_none_or(is_consequence);
-                failed = if better { Some(error) } else { failed };
-            }
-        }
-    }
-    failed.map_or(Ok(values), Err)
-}
-
-/// Whether the error says only that another thread or transaction has failed.
-fn is_consequence(error: &io::Error) -> bool {
-    [super::GAVE_UP, crate::meter::GAVE_UP].contains(&error.to_string().as_str())
+    Ok((Sample { usage, counts: engine.counts(), calls }, all))
 }
 
 /// Writes pages one after the other.

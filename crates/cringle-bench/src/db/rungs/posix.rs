@@ -25,10 +25,6 @@ impl<'a> Platform for Posix<'a> {
     type Token = ();
     type Cell<T> = RefCell<T>;
 
-    fn bytes<'p>(page: &'p mut &'a mut [u8]) -> &'p mut [u8] {
-        page
-    }
-
     fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
         self.calls.set(self.calls.get() + 1);
         whole(self.file.read_at(page, offset(number))?, number)

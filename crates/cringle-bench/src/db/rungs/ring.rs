@@ -69,10 +69,6 @@ impl<'a> Platform for Bare<'a> {
     type Token = ();
     type Cell<T> = RefCell<T>;
 
-    fn bytes<'p>(page: &'p mut &'a mut [u8]) -> &'p mut [u8] {
-        page
-    }
-
     fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
         let fd = types::Fd(self.file.as_raw_fd());
         let read = opcode::Read::new(fd, page.as_mut_ptr(), PAGE_BYTES as u32);

@@ -2,11 +2,10 @@
 //! pool. It is held while a page is searched or changed, and not during I/O. A thread that finds no
 //! free frame writes a changed page back and takes its frame.
 
-use super::{Outcome, collect, memory, outcome};
+use super::{Outcome, memory, outcome};
 use crate::db::Job;
 use crate::db::engine::{Engine, Eviction, Platform, offset, whole};
 use crate::db::tree::PAGE_BYTES;
-use crate::joined;
 use crate::meter::Gate;
 use std::fs::File;
 use std::io;
@@ -21,26 +20,14 @@ pub(super) fn run(job: &Job) -> io::Result<Outcome> {
     let eviction = Eviction::ByTransactions { batch: 1 };
     let engine = &Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction)?;
     let gate = Gate::new(job.fibers);
-    let latencies = thread::scope(|scope| {
-        let start = |_| {
-            let mut party = gate.party();
-            thread::Builder::new().spawn_scoped(scope, move || {
-                party.enter()?;
-                engine.work()
-            })
-        };
-        // If a thread cannot be started, its party is dropped, and the other threads give up.
-        let threads: Vec<_> = (0..job.fibers).map(start).collect();
-        collect(threads.into_iter().map(|thread| joined(thread.map_err(no_thread)?.join())))
+    let latencies = gate.on_threads(job.fibers, "choose fewer --fibers, or ", |_, mut party| {
+        party.enter()?;
+        engine.work()
     });
     let usage = gate.usage().unwrap_or_default();
     let counts = engine.counts();
     let calls = (!job.durable).then_some(counts.reads + counts.writes);
     outcome(job, engine, usage, latencies, calls)
-}
-
-fn no_thread(error: io::Error) -> io::Error {
-    crate::no_thread(&error, "choose fewer --fibers, or ")
 }
 
 struct Threads<'a> {
@@ -52,10 +39,6 @@ impl<'a> Platform for Threads<'a> {
     type Page = &'a mut [u8];
     type Token = Thread;
     type Cell<T> = Mutex<T>;
-
-    fn bytes<'p>(page: &'p mut &'a mut [u8]) -> &'p mut [u8] {
-        page
-    }
 
     fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
         whole(self.file.read_at(page, offset(number))?, number)

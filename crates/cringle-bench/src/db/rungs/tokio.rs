@@ -4,15 +4,15 @@
 //!
 //! The same engine with `async` functions. The pool of pages is the same.
 
-use super::{Outcome, collect};
+use super::Outcome;
 use crate::db::engine::{check_number, missing_key, offset, whole};
 use crate::db::pool::{Found, Pool};
 use crate::db::tree::{self, PAGE_BYTES};
 use crate::db::wal::{NO_RECORD, Wal};
 use crate::db::workload::Update;
-use crate::db::{GAVE_UP, Job};
+use crate::db::{Job, Sample};
 use crate::latency::Latencies;
-use crate::meter::Meter;
+use crate::meter::{GAVE_UP, Meter, collect};
 use cringle::block::AlignedBuf;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -38,11 +38,11 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Outcome> {
         }
         let usage = meter.stop();
         let mut latencies = Latencies::new();
-        collect(ended.into_iter())?.into_iter().for_each(|some| latencies.record(some));
+        collect(ended)?.into_iter().for_each(|some| latencies.record(some));
         if !job.durable {
             engine.flush()?;
         }
-        Ok(Outcome { usage, counts: engine.pool.borrow().counts(), calls: None, latencies })
+        Ok((Sample { usage, counts: engine.pool.borrow().counts(), calls: None }, latencies))
     })
 }
 

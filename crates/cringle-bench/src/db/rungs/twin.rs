@@ -3,12 +3,12 @@
 //! is no cancellation, no limit, no fairness and no diagnosis. Beyond the difference between a rung
 //! and its twin, a runtime's cost is its own.
 
-use super::{Outcome, collect, memory, moved, outcome, ring_works};
+use super::{Outcome, memory, moved, outcome, ring_works};
 use crate::db::Job;
 use crate::db::args::EVICTORS;
 use crate::db::engine::{Engine, Eviction, Platform, offset};
 use crate::db::tree::PAGE_BYTES;
-use crate::meter::Meter;
+use crate::meter::{Meter, collect};
 use crate::ring;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
@@ -121,7 +121,7 @@ fn run_on(job: &Job, engine: &Engine<'_, Twin<'_>>) -> io::Result<Outcome> {
     twin.run_until(&mut coroutines, |coroutines| coroutines.iter().all(Coroutine::done));
     drop(guard);
     drop(coroutines);
-    let latencies = collect(results.take().into_iter());
+    let latencies = collect(results.take());
     outcome(job, engine, usage, latencies, Some(calls))
 }
 
@@ -251,10 +251,6 @@ impl<'a> Platform for Twin<'a> {
     type Page = &'a mut [u8];
     type Token = usize;
     type Cell<T> = RefCell<T>;
-
-    fn bytes<'p>(page: &'p mut &'a mut [u8]) -> &'p mut [u8] {
-        page
-    }
 
     fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
         let (start, bytes, place) = (page.as_mut_ptr(), PAGE_BYTES as u32, offset(number));

@@ -1,39 +1,35 @@
 //! The sentences follow from the figures.
 
 use super::*;
-use crate::db::Sample;
+use crate::Bench;
+use crate::db::DbArgs;
 use crate::db::pool::Counts;
 use crate::db::tree::Tree;
-use crate::latency::Latencies;
 use crate::meter::Usage;
 
-fn findings(seconds: &[(Rung, f64)]) -> Findings {
+fn args(more: &[&str]) -> &'static DbArgs {
+    let line = ["db", "--tree", "8m", "--pool", "1m", "--fibers", "8", "--transactions", "1000"];
+    let Ok(Bench::Db(args)) = Bench::parse(&[&line[..], more].concat()) else {
+        panic!("{line:?} {more:?} is not a command line of bench db")
+    };
+    Box::leak(args)
+}
+
+fn findings(seconds: &[(Rung, f64)]) -> Findings<'static> {
     let counts = Counts { reads: 900, writes: 800, evictions: 40, ..Counts::default() };
     let line = |&(rung, seconds): &(Rung, f64)| {
         let usage = Usage { seconds, user_seconds: 0.1, ..Usage::default() };
         let sample = || Sample { usage, counts, calls: Some(1700) };
         let samples = (0..ENOUGH_ROUNDS).map(|_| sample()).collect();
-        Line { rung, samples, latencies: Latencies::new() }
+        Line { samples, ..Line::new(rung) }
     };
     Findings {
-        machine: serde_json::from_value(serde_json::json!({
-            "kernel": "", "cpus": 2, "cpu_model": null, "memory_bytes": null,
-            "filesystem": "", "device": ""
-        }))
-        .unwrap(),
+        args: args(&[]),
         tree: Tree::within(1000, 1),
-        tree_bytes: 8 << 20,
-        pool_bytes: 1 << 20,
-        fibers: 8,
-        evict_batch: 20,
-        durable: false,
         without_ring: false,
-        transactions: 1000,
         checksum: 0,
-        seed: 1,
         lines: seconds.iter().map(line).collect(),
         fio: vec![3400.0],
-        notes: Vec::new(),
     }
 }
 
@@ -170,7 +166,7 @@ fn a_twin_is_what_its_rung_is_measured_by() {
 fn durable_rungs_say_who_shares_a_flush() {
     let mut findings = findings(&[(Rung::Evict, 2.0), (Rung::Fibers, 1.0), (Rung::Tokio, 1.0)]);
     assert!(!all(&findings).join("\n").contains("flush"));
-    findings.durable = true;
+    findings.args = args(&["--durable"]);
     let text = all(&findings);
     for (line, end) in [
         (0, "Each transaction waits for a write and a flush of the log of its own."),

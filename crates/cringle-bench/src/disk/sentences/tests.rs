@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::disk::results::{Cell, Sample};
-use crate::latency::Latencies;
 use crate::meter::Usage;
 
 fn run(strategy: Strategy, profile: Profile, depth: usize, iops: f64, cpu_us: f64) -> Run {
@@ -18,7 +17,7 @@ fn run(strategy: Strategy, profile: Profile, depth: usize, iops: f64, cpu_us: f6
     let latency = Some(1e6 * depth as f64 / iops);
     let sample =
         Sample { ops: iops as u64, usage, checksum: Some(1), p50_us: latency, p99_us: latency };
-    Run { cell, samples: vec![sample], latencies: Latencies::new() }
+    Run { samples: vec![sample], ..Run::new(cell) }
 }
 
 /// A run with a sample for each rate.

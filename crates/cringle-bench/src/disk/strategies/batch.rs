@@ -3,7 +3,6 @@
 //!
 //! In the `wal` profile a batch is a group commit: its appends, followed by one sync of each log.
 
-use super::fibers::on_workers;
 use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::{Access, Lane};
 use crate::meter::Party;
@@ -17,16 +16,16 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     if job.iopoll {
         return polled(job);
     }
-    on_workers(job, |job, worker, party| {
+    super::on_workers(job, |worker, party| {
         work(job, worker, party, &|batch: Batch<'_>| Ok(batch.submit()))
     })
 }
 
 /// Uses a [`BlockIo`] with a worker for each thread, which can poll the device for completions.
 fn polled(job: &Job) -> io::Result<Vec<LaneResult>> {
-    let depth = job.queue_depth as u32;
-    let pin = job.pinning.applies_to(job.threads);
-    let builder = BlockIo::builder().workers(job.threads).pin(pin);
+    let depth = job.cell.queue_depth as u32;
+    let pin = job.pinning.applies_to(job.cell.threads);
+    let builder = BlockIo::builder().workers(job.cell.threads).pin(pin);
     let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
     let submit = |batch: Batch<'_>| block_io.submit(batch);
     super::on_threads(job, |thread, party| work(job, thread, party, &submit))
@@ -41,10 +40,10 @@ fn work(
     mut party: Party<'_>,
     submit: &Submit<'_>,
 ) -> io::Result<Vec<LaneResult>> {
-    let lane = job.plan.lane(worker, job.threads, 0, 1);
+    let lane = job.plan.lane(worker, job.cell.threads, 0, 1);
     let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
     let mut rounds = Rounds::new(job, lane);
-    let result = if job.fixed {
+    let result = if job.cell.fixed {
         registered(&mut rounds, &files, &mut party)
     } else {
         plain(&mut rounds, &files, &mut party, submit)
@@ -61,8 +60,8 @@ fn plain(
     submit: &Submit<'_>,
 ) -> io::Result<()> {
     let job = rounds.job;
-    let mut area = job.buffers(job.queue_depth)?;
-    let mut spare = Batch::with_capacity(job.queue_depth);
+    let mut area = job.buffers(job.cell.queue_depth)?;
+    let mut spare = Batch::with_capacity(job.cell.queue_depth);
     party.enter()?;
     while rounds.next() {
         let mut batch = spare;
@@ -86,8 +85,8 @@ fn plain(
 fn registered(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) -> io::Result<()> {
     let job = rounds.job;
     let files: Vec<FixedFile> = files.iter().map(FixedFile::register).collect::<Result<_, _>>()?;
-    let mut area = FixedBufs::new(job.queue_depth, job.plan.block)?;
-    let mut spare = Batch::with_capacity(job.queue_depth);
+    let mut area = FixedBufs::new(job.cell.queue_depth, job.plan.block)?;
+    let mut spare = Batch::with_capacity(job.cell.queue_depth);
     party.enter()?;
     while rounds.next() {
         let mut batch = spare;
@@ -125,7 +124,7 @@ impl<'a> Rounds<'a> {
             job,
             lane_result: LaneResult::new(lane.clone()),
             lane,
-            accesses: Vec::with_capacity(job.queue_depth),
+            accesses: Vec::with_capacity(job.cell.queue_depth),
             sampled: 0,
             started: None,
         }
@@ -138,7 +137,7 @@ impl<'a> Rounds<'a> {
         if self.job.is_stopped() {
             return false;
         }
-        for index in self.lane.by_ref().take(self.job.queue_depth) {
+        for index in self.lane.by_ref().take(self.job.cell.queue_depth) {
             self.accesses.push(self.job.access(index));
             self.sampled += usize::from(self.job.sampling.takes(index));
         }

@@ -3,43 +3,17 @@
 use crate::disk::job::{Job, LaneResult, drive};
 use crate::disk::plan::Access;
 use crate::joined;
-use crate::meter::Party;
+use crate::meter::{Party, collect};
 use cringle::fiber;
 use cringle::fs::File;
 use cringle::os::unix::fs::FileExt;
 use std::io;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
-    on_workers(job, work)
-}
-
-/// Runs `work` on one fiber of each worker. The calling thread is worker 0.
-pub(super) fn on_workers(
-    job: &Job,
-    work: impl Fn(&Job, usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
-) -> io::Result<Vec<LaneResult>> {
-    let work = &work;
-    let pin = job.pinning.applies_to(job.threads);
-    let runtime = cringle::Builder::new().workers(job.threads).pin(pin);
-    let mut parties: Vec<_> = (0..job.threads).map(|_| job.gate.party()).collect();
-    runtime.run(move || {
-        let mine = parties.swap_remove(0);
-        fiber::scope(|scope| {
-            let start = |(worker, party)| {
-                let on_worker = fiber::Builder::new().worker(worker);
-                on_worker.spawn_scoped(scope, move || work(job, worker, party))
-            };
-            let fibers: Vec<_> = (1..).zip(parties).map(start).collect();
-            let first = work(job, 0, mine);
-            let others = fibers.into_iter().map(|fiber| joined(fiber?.join()));
-            super::collect(std::iter::once(first).chain(others))
-        })
-    })?
-}
-
-fn work(job: &Job, worker: usize, party: Party<'_>) -> io::Result<Vec<LaneResult>> {
-    let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
-    transfer_by_fibers(job, worker, party, |access, block| transfer(job, &files, access, block))
+    super::on_workers(job, |worker, party| {
+        let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
+        transfer_by_fibers(job, worker, party, |access, block| transfer(job, &files, access, block))
+    })
 }
 
 /// Performs the accesses of a worker by queue-depth fibers, each with a loop over its lane.
@@ -50,10 +24,10 @@ pub(super) fn transfer_by_fibers(
     transfer: impl Fn(&Access, &mut [u8]) -> io::Result<usize>,
 ) -> io::Result<Vec<LaneResult>> {
     let transfer = &transfer;
-    let mut area = job.buffers(job.queue_depth)?;
+    let mut area = job.buffers(job.cell.queue_depth)?;
     fiber::scope(|scope| {
         let start = |(slot, buffer)| {
-            let lane = job.plan.lane(worker, job.threads, slot, job.queue_depth);
+            let lane = job.plan.lane(worker, job.cell.threads, slot, job.cell.queue_depth);
             scope.spawn_local(move || {
                 // Continues when the gate is open.
                 fiber::yield_now();
@@ -70,7 +44,7 @@ pub(super) fn transfer_by_fibers(
             job.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
         let results = fibers.into_iter().map(|fiber| joined(fiber.join()));
-        let lanes = super::collect(results.map(|result| result.map(|lane| vec![lane])));
+        let lanes = collect(results);
         drop(party);
         entered.and(lanes)
     })

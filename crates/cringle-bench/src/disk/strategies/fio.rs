@@ -2,42 +2,38 @@
 
 use crate::disk::job::{Job, Profile};
 use crate::disk::plan::Limit;
-use crate::fio::{Report, execute, report};
+use crate::fio::{self, Report};
 use std::io;
-use std::process::Command;
 
 pub(super) fn run(job: &Job) -> io::Result<Report> {
     // fio has its own clock. Releases the thread that would stop a run by time.
     drop(job.gate.party());
-    let json = execute(Command::new("fio").args(arguments(job)))?;
-    report(&json)
+    fio::run(arguments(job))
 }
 
 fn arguments(job: &Job) -> Vec<String> {
     let total = job.target.file_bytes * job.target.files.len() as u64;
     let mut all = vec![
-        "--name=cringle".into(),
-        "--output-format=json".into(),
         "--group_reporting".into(),
-        "--thread".into(),
         "--lat_percentiles=1".into(),
         "--percentile_list=50:99".into(),
         // The caller has prepared the page cache.
         "--invalidate=0".into(),
         "--allow_file_create=0".into(),
         format!("--bs={}", job.plan.block),
-        format!("--direct={}", u8::from(job.profile.is_direct())),
+        format!("--direct={}", u8::from(job.cell.profile.is_direct())),
         format!("--filename={}", job.target.names_for_others()),
         format!("--rw={}", pattern(job)),
         format!("--randseed={}", job.generation),
     ];
-    if job.profile == Profile::Wal {
+    if job.cell.profile == Profile::Wal {
         all.extend(committers(job));
     } else {
         all.extend(queue(job, total));
     }
-    if job.pinning.applies_to(job.threads) {
-        let cpus: Vec<_> = job.pinning.cpus()[..job.threads].iter().map(usize::to_string).collect();
+    if job.pinning.applies_to(job.cell.threads) {
+        let cpus: Vec<_> =
+            job.pinning.cpus()[..job.cell.threads].iter().map(usize::to_string).collect();
         all.push(format!("--cpus_allowed={}", cpus.join(",")));
         all.push("--cpus_allowed_policy=split".into());
     }
@@ -46,7 +42,7 @@ fn arguments(job: &Job) -> Vec<String> {
 
 fn pattern(job: &Job) -> &'static str {
     let reads = job.plan.accesses.iter().any(|access| !access.write);
-    match (job.profile, reads, job.writes) {
+    match (job.cell.profile, reads, job.writes) {
         (Profile::Wal, ..) => "write",
         (Profile::BufferedSeq, true, true) => "rw",
         (Profile::BufferedSeq, false, _) => "write",
@@ -58,35 +54,28 @@ fn pattern(job: &Job) -> &'static str {
 }
 
 fn queue(job: &Job, total: u64) -> Vec<String> {
-    let mut all = vec![
-        "--ioengine=io_uring".into(),
-        format!("--iodepth={}", job.queue_depth),
-        "--iodepth_batch_submit=32".into(),
-        "--iodepth_batch_complete_min=1".into(),
-        "--iodepth_batch_complete_max=32".into(),
-        "--norandommap".into(),
-        format!("--numjobs={}", job.threads),
-    ];
-    if job.profile == Profile::BufferedSeq {
+    let mut all = vec!["--norandommap".into(), format!("--numjobs={}", job.cell.threads)];
+    all.extend(fio::queue(job.cell.queue_depth));
+    if job.cell.profile == Profile::BufferedSeq {
         // Each job reads a part of its own, as the threads of other strategies do.
         let block = job.plan.block as u64;
-        let each = (total / job.threads as u64 / block * block).max(block);
+        let each = (total / job.cell.threads as u64 / block * block).max(block);
         all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
     } else {
         all.push(format!("--size={total}"));
     }
-    all.extend(length(job, job.threads));
-    if job.fixed {
+    all.extend(length(job, job.cell.threads));
+    if job.cell.fixed {
         all.extend(["--registerfiles".into(), "--fixedbufs".into()]);
     }
-    if job.writes && job.profile == Profile::BufferedSeq {
+    if job.writes && job.cell.profile == Profile::BufferedSeq {
         all.push("--end_fsync=1".into());
     }
     all
 }
 
 fn committers(job: &Job) -> Vec<String> {
-    let count = job.queue_depth * job.threads;
+    let count = job.cell.queue_depth * job.cell.threads;
     let mut all = vec![
         "--ioengine=psync".into(),
         "--fdatasync=1".into(),

@@ -3,7 +3,7 @@
 //! The log chooses the place of a record and adds a frame, so its content is verified by reading
 //! the records, not the blocks: [`crate::disk::wal`].
 
-use super::fibers::{on_workers, transfer_by_fibers};
+use super::fibers::transfer_by_fibers;
 use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::Access;
 use crate::target::TestFile;
@@ -24,5 +24,5 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     let append = |access: &Access, block: &mut [u8]| {
         logs[access.file as usize].append(block).map(|_offset| block.len())
     };
-    on_workers(job, |job, worker, party| transfer_by_fibers(job, worker, party, append))
+    super::on_workers(job, |worker, party| transfer_by_fibers(job, worker, party, append))
 }

@@ -12,7 +12,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let mut maps = maps(job)?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
-        let lane = job.plan.lane(thread, job.threads, 0, 1);
+        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
         let lane_result = drive(job, lane, &mut buffer, |access, block| {
             let start = access.offset as usize;
             let mapped = &mut maps[access.file as usize][start..start + block.len()];
@@ -28,7 +28,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 }
 
 fn maps(job: &Job) -> io::Result<Vec<MmapMut>> {
-    let advice = match job.profile {
+    let advice = match job.cell.profile {
         Profile::BufferedSeq => Advice::Sequential,
         _ => Advice::Random,
     };

@@ -9,7 +9,6 @@ mod fibers;
 mod fio;
 mod log;
 mod mmap;
-mod sync;
 mod threads;
 mod tokio;
 mod uring;
@@ -17,13 +16,11 @@ mod uring;
 use super::job::{Job, LaneResult, Profile};
 use super::plan::Direction;
 use crate::fio::Report;
-use crate::joined;
-use crate::meter::{GAVE_UP, Party};
+use crate::meter::Party;
 use std::io;
 use std::sync::Arc;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Strategy {
     /// A pread loop on one thread: one read in flight.
@@ -46,18 +43,6 @@ pub enum Strategy {
     Fio,
 }
 
-pub(super) const ALL: [Strategy; 9] = [
-    Strategy::Sync,
-    Strategy::Threads,
-    Strategy::Mmap,
-    Strategy::Tokio,
-    Strategy::Uring,
-    Strategy::Fibers,
-    Strategy::Batch,
-    Strategy::Log,
-    Strategy::Fio,
-];
-
 /// The result of a run.
 pub(super) enum Outcome {
     /// The results of the lanes, still to be checked. The gate has the time.
@@ -67,20 +52,6 @@ pub(super) enum Outcome {
 }
 
 impl Strategy {
-    pub fn name(self) -> &'static str {
-        match self {
-            Strategy::Sync => "sync",
-            Strategy::Threads => "threads",
-            Strategy::Mmap => "mmap",
-            Strategy::Tokio => "tokio",
-            Strategy::Uring => "uring",
-            Strategy::Fibers => "fibers",
-            Strategy::Batch => "batch",
-            Strategy::Log => "log",
-            Strategy::Fio => "fio",
-        }
-    }
-
     /// Returns why this machine cannot run the strategy, if it cannot.
     pub(super) fn missing(self) -> Option<String> {
         match self {
@@ -167,8 +138,7 @@ impl Strategy {
     /// Performs a run.
     pub(super) fn run(self, job: &Arc<Job>) -> io::Result<Outcome> {
         let lanes = match self {
-            Strategy::Sync => sync::run(job),
-            Strategy::Threads => threads::run(job),
+            Strategy::Sync | Strategy::Threads => threads::run(job),
             Strategy::Mmap => mmap::run(job),
             Strategy::Tokio => tokio::run(job),
             Strategy::Uring => uring::run(job),
@@ -181,42 +151,27 @@ impl Strategy {
     }
 }
 
-/// Runs `work` on `job.threads` new threads, each a party of the gate, and pinned with `--pin`.
+/// Runs `work` on the threads of the cell, each a party of the gate, and pinned with `--pin`.
 fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
     F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 {
-    std::thread::scope(|scope| {
-        let start = |thread: usize| {
-            let (party, work) = (job.gate.party(), &work);
-            std::thread::Builder::new().name(format!("bench-{thread}")).spawn_scoped(
-                scope,
-                move || {
-                    job.pinning.pin(thread, job.threads)?;
-                    work(thread, party)
-                },
-            )
-        };
-        // If a thread cannot be started, its party is dropped, and the other threads give up.
-        let started: Vec<_> = (0..job.threads).map(start).collect();
-        collect(started.into_iter().map(|thread| joined(thread?.join())))
-    })
+    let lanes = job.gate.on_threads(job.cell.threads, FEWER, |thread, party| {
+        job.pinning.pin(thread, job.cell.threads)?;
+        work(thread, party)
+    });
+    lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 
-/// Returns the results of all lanes, or the first error that is a cause and not a consequence.
-fn collect(
-    results: impl Iterator<Item = io::Result<Vec<LaneResult>>>,
+/// Runs `work` on one fiber of each worker.
+fn on_workers(
+    job: &Job,
+    work: impl Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 ) -> io::Result<Vec<LaneResult>> {
-    let mut all = Vec::new();
-    let mut failed: Option<io::Error> = None;
-    for result in results {
-        match result {
-            Ok(lanes) => all.extend(lanes),
-            Err(error) => {
-                let better = failed.as_ref().is_none_or(|first| first.to_string() == GAVE_UP);
-                failed = if better { Some(error) } else { failed };
-            }
-        }
-    }
-    failed.map_or(Ok(all), Err)
+    let runtime = cringle::Builder::new().pin(job.pinning.applies_to(job.cell.threads));
+    let lanes = job.gate.on_workers(runtime, job.cell.threads, work);
+    lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
+
+/// What a user may do if the system refuses a thread.
+pub(super) const FEWER: &str = "choose a lower --qd or --threads, or ";

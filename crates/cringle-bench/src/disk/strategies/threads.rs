@@ -1,8 +1,12 @@
-//! `threads`: N threads with a `pread` loop each, the usual way to have several reads in flight.
+//! `sync` and `threads`: a loop of `pread` on each of N threads. With one thread it is the simplest
+//! program, to which the others are compared. Many threads are the usual way to have several reads
+//! in flight.
 
-use super::sync::transfer;
 use crate::disk::job::{Job, LaneResult, drive};
+use crate::disk::plan::Access;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
@@ -10,9 +14,28 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let files = job.open_files()?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
-        let lane = job.plan.lane(thread, job.threads, 0, 1);
+        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
         Ok(vec![drive(job, lane, &mut buffer, |access, block| {
             transfer(job, &files, access, block)
         })?])
     })
+}
+
+/// Performs an access with blocking system calls.
+#[inline]
+pub(super) fn transfer(
+    job: &Job,
+    files: &[File],
+    access: &Access,
+    block: &mut [u8],
+) -> io::Result<usize> {
+    let file = &files[access.file as usize];
+    if !access.write {
+        return file.read_at(block, access.offset);
+    }
+    let written = file.write_at(block, access.offset)?;
+    if job.commits() {
+        file.sync_data()?;
+    }
+    Ok(written)
 }

@@ -5,9 +5,10 @@
 //! (`EINVAL`), so with `O_DIRECT` the tasks send each transfer to the blocking pool, as `tokio::fs`
 //! does internally.
 
-use super::sync;
+use super::threads;
 use crate::disk::job::{Job, LaneResult, Profile};
 use crate::disk::plan::{Access, Lane};
+use crate::meter::collect;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,19 +18,19 @@ use tokio::sync::Barrier;
 
 pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     let mut party = job.gate.party();
-    let tasks = job.queue_depth * job.threads;
+    let tasks = job.cell.queue_depth * job.cell.threads;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(job.threads)
+        .worker_threads(job.cell.threads)
         .max_blocking_threads(tasks)
         .build()?;
     let start = Arc::new(Barrier::new(tasks + 1));
     runtime.block_on(async {
         let spawn = |i: usize| {
             let lane = job.plan.lane(
-                i / job.queue_depth,
-                job.threads,
-                i % job.queue_depth,
-                job.queue_depth,
+                i / job.cell.queue_depth,
+                job.cell.threads,
+                i % job.cell.queue_depth,
+                job.cell.queue_depth,
             );
             tokio::spawn(task(Arc::clone(job), lane, Arc::clone(&start)))
         };
@@ -43,11 +44,11 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(error) => Err(io::Error::other(error)),
             });
-            results.push(ended.map(|lane_result| vec![lane_result]));
+            results.push(ended);
         }
         drop(party);
         entered?;
-        super::collect(results.into_iter())
+        collect(results)
     })
 }
 
@@ -78,7 +79,7 @@ enum Files {
 impl Task {
     fn prepare(job: &Job) -> io::Result<Task> {
         let files = job.open_files()?;
-        let files = match job.profile {
+        let files = match job.cell.profile {
             Profile::Direct => Files::Std(Arc::new(files)),
             _ => Files::Tokio(files.into_iter().map(tokio::fs::File::from_std).collect()),
         };
@@ -126,7 +127,7 @@ impl Task {
             Files::Std(files) => {
                 let (job, files) = (Arc::clone(job), Arc::clone(files));
                 let call = move || {
-                    let moved = sync::transfer(&job, &files, &access, &mut buffer);
+                    let moved = threads::transfer(&job, &files, &access, &mut buffer);
                     (moved, buffer)
                 };
                 match tokio::task::spawn_blocking(call).await {

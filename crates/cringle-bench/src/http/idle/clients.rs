@@ -3,12 +3,11 @@
 
 use crate::http::exchange::{self, ResponseReader};
 use crate::http::load::Plan;
-use crate::{joined, no_thread};
+use crate::meter::on_threads;
 use cringle_report::machine::cpus;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The connections from each address.
@@ -60,18 +59,14 @@ fn on_each<T: Send, F: FnOnce() -> io::Result<T> + Send>(
     plan: &Plan,
     all: impl Iterator<Item = F>,
 ) -> io::Result<Vec<T>> {
-    thread::scope(|s| {
-        let spawn = |(thread, f): (usize, F)| {
-            let cpu = plan.cpus.get(thread).copied();
-            thread::Builder::new().spawn_scoped(s, move || {
-                cpu.map_or(Ok(()), |cpu| cpus::pin_to(&[cpu]))?;
-                f()
-            })
-        };
-        let threads: Vec<_> = all.enumerate().map(spawn).collect();
-        let started = |thread: io::Result<_>| thread.map_err(|error| no_thread(&error, ""));
-        threads.into_iter().map(|thread| joined(started(thread)?.join())).collect()
-    })
+    let pinned = |(thread, f): (usize, F)| {
+        let cpu = plan.cpus.get(thread).copied();
+        move || {
+            cpu.map_or(Ok(()), |cpu| cpus::pin_to(&[cpu]))?;
+            f()
+        }
+    };
+    on_threads("", all.enumerate().map(pinned))
 }
 
 /// Opens a connection from the loopback address for its number.

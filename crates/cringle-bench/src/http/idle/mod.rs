@@ -6,16 +6,15 @@ mod memory;
 mod report;
 
 use super::args::{Cell, HttpArgs};
-use super::cpu_split::CpuSplit;
 use super::server_process::ServerProcess;
-use super::{Line, Subject, open_files, start};
-use crate::notes::Notes;
-use crate::progress::Progress;
+use super::{Bench, Subject, failed, open_files};
+use crate::experiment::{self, Notes, Report};
+use crate::latency::Latencies;
+use crate::rounds::{Progress, turns};
 use clients::Clients;
 use cringle_report::failure::Failure;
 use cringle_report::machine::{Machine, cpus};
 use memory::Memory;
-use std::path::Path;
 
 /// The figures of one server in one round.
 #[derive(Clone, Debug)]
@@ -29,66 +28,37 @@ struct Sample {
     served_cpu_seconds: f64,
 }
 
-struct Row {
-    subject: Subject,
-    samples: Vec<Sample>,
-}
+type Line = experiment::Line<Subject, Sample>;
 
-struct Findings {
+pub(super) fn measure(
+    args: &HttpArgs,
+    connections: usize,
+    progress: &Progress,
     machine: Machine,
-    cell: Cell,
-    rows: Vec<Row>,
-    notes: Vec<String>,
-}
-
-impl Row {
-    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        cringle_report::stats::median(self.samples.iter().map(of)).unwrap_or(f64::NAN)
-    }
-}
-
-pub(super) fn run(args: &HttpArgs, connections: usize) -> Result<(), Failure> {
+) -> Result<Report, Failure> {
     open_files::allow(connections)?;
     let cell = Cell { workers: args.idle_workers(), connections, keepalive: true };
-    let subjects = super::subjects(args, &cell)?;
-    let row = |subject| Row { subject, samples: Vec::new() };
-    let mut rows: Vec<Row> = subjects.into_iter().map(row).collect();
-    let mut notes = Notes::default();
-    let split = CpuSplit::of(&cpus::allowed(), cell.workers, &mut notes);
-    let progress = Progress::new(!args.quiet && !args.outputs.use_stdout());
-    let bar = progress.runs((rows.len() * args.repeat()) as u64);
-    for _ in 0..args.repeat() {
-        for row in &mut rows {
-            bar.set_message(row.subject.label());
-            row.samples.push(sample(args, cell, &row.subject, &split)?);
-            bar.inc(1);
-        }
+    let mut lines: Vec<Line> = super::subjects(args, &cell).into_iter().map(Line::new).collect();
+    let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
+    let bar = progress.runs(lines.len() * args.repeat());
+    for round in 0..args.repeat() {
+        turns((round, true), &mut lines, &bar, |subject| {
+            let (mut server, plan) = bench.start(cell, subject)?;
+            let sample = of_server(&mut *server, &plan)
+                .map_err(|error| failed(subject, &cell, &error, server.failure()))?;
+            Ok((sample, Latencies::new()))
+        })?;
     }
     bar.finish_and_clear();
-    let machine = Machine::of(&crate::storage_under(Path::new("."))?);
-    let notes = notes.all().to_vec();
-    report::write(&Findings { machine, cell, rows, notes }, &args.outputs)
+    Ok(report::of(cell, &lines, machine, bench.notes))
 }
 
-fn sample(
-    args: &HttpArgs,
-    cell: Cell,
-    subject: &Subject,
-    split: &CpuSplit,
-) -> Result<Sample, Failure> {
-    let mut server = start(args, cell, subject, &split.server)?;
-    let plan = super::plan(args, cell, server.addr(), split, subject);
-    let measured = measure(&mut *server, &plan);
-    measured
-        .map_err(|error| super::failed(&Line::new(subject.clone()), &cell, error, server.failure()))
-}
-
-fn measure(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io::Result<Sample> {
+fn of_server(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io::Result<Sample> {
     let before = Memory::of(&server.ids())?;
     let (mut clients, opened_seconds) = Clients::open(plan)?;
     let idle = Memory::of(&server.ids())?;
     let used = server.used()?;
     let served_seconds = clients.request(plan)?;
-    let served_cpu_seconds = server.used()?.since(used).cpu_seconds;
+    let served_cpu_seconds = server.used()?.since(&used).cpu_seconds();
     Ok(Sample { before, idle, opened_seconds, served_seconds, served_cpu_seconds })
 }

@@ -1,11 +1,11 @@
 //! The report of `bench http --idle`: the table, plots and JSON.
 
-use super::{Findings, Row, Sample};
-use cringle_report::failure::Failure;
-use cringle_report::page::{Page, Rows, Section};
-use cringle_report::plot::{self, Plot};
+use super::{Line, Sample};
+use crate::experiment::{Named, Notes, Report, plot};
+use crate::http::args::Cell;
+use cringle_report::machine::Machine;
+use cringle_report::page::{Rows, Section};
 use cringle_report::units::{count, counted, figure};
-use cringle_report::{Outputs, SCHEMA};
 use serde_json::{Value, json};
 
 const HEADER: [&str; 7] = [
@@ -22,48 +22,27 @@ const MEANING: &str = "KiB each: the server's resident memory for an idle connec
     first request. In addition, for each connection: the page tables, and the kernel's objects \
     (the sockets of both ends, and those of all other programs).";
 
-pub(super) fn write(findings: &Findings, outputs: &Outputs) -> Result<(), Failure> {
-    outputs.write(&value(findings), &page(findings))
-}
-
-fn page(findings: &Findings) -> Page {
-    let connections = findings.cell.connections;
-    let rows = findings.rows.iter().map(|row| cells(row, connections));
+pub(super) fn of(cell: Cell, lines: &[Line], machine: Machine, notes: Notes) -> Report {
+    let connections = cell.connections;
+    let (kib, served) = ("Memory of an idle connection", "Time until all are served again");
     let section = Section {
-        title: title(findings),
+        title: format!(
+            "{} idle connections, then all served again; {}; medians of {}",
+            count(connections as f64),
+            counted(cell.workers, "worker"),
+            counted(lines.first().map_or(0, |line| line.samples.len()), "round"),
+        ),
         sentences: vec![MEANING.into()],
         plots: vec![
-            plot(findings, "Memory of an idle connection", "KiB", |one, all| one.each(all)[0]),
-            plot(findings, "Time until all are served again", "s", |one, _| one.served_seconds),
+            plot(kib, "KiB", lines, |sample| sample.each(connections)[0]),
+            plot(served, "s", lines, |sample| sample.served_seconds),
         ],
-        table: Some(Rows::new(&HEADER, rows)),
+        table: Some(Rows::new(&HEADER, lines.iter().map(|line| cells(line, connections)))),
         ..Section::default()
     };
-    Page {
-        bench: "bench http --idle".into(),
-        title: "What an idle connection costs".into(),
-        machine: findings.machine.clone(),
-        sections: vec![section],
-        notes: findings.notes.clone(),
-    }
-}
-
-fn title(findings: &Findings) -> String {
-    let (cell, rows) = (findings.cell, &findings.rows);
-    let rounds = rows.first().map_or(0, |row| row.samples.len());
-    format!(
-        "{} idle connections, then all served again; {}; medians of {}",
-        count(cell.connections as f64),
-        counted(cell.workers, "worker"),
-        counted(rounds, "round"),
-    )
-}
-
-fn plot(findings: &Findings, title: &str, unit: &str, of: fn(&Sample, usize) -> f64) -> Plot {
-    let connections = findings.cell.connections;
-    let samples = |row: &Row| row.samples.iter().map(|one| of(one, connections)).collect();
-    let drawn = |row: &Row| plot::Row { label: row.subject.label(), samples: samples(row) };
-    Plot::rows(title, unit, findings.rows.iter().map(drawn).collect())
+    let runs = lines.iter().flat_map(|line| runs(cell, line)).collect::<Vec<_>>();
+    let (title, fields) = ("What an idle connection costs", json!({ "runs": runs }));
+    Report::new("http --idle", title, machine, vec![section], notes, fields)
 }
 
 impl Sample {
@@ -74,44 +53,33 @@ impl Sample {
     }
 }
 
-fn cells(row: &Row, connections: usize) -> Vec<String> {
-    let each = |n: usize| figure(row.median(|sample| sample.each(connections)[n]));
+fn cells(line: &Line, connections: usize) -> Vec<String> {
+    let each = |n: usize| figure(line.figure(|sample| sample.each(connections)[n]));
     vec![
-        row.subject.label(),
+        line.subject.name(),
         each(0),
         each(1),
         each(2),
-        figure(row.median(|sample| sample.opened_seconds)),
-        figure(row.median(|sample| sample.served_seconds)),
-        figure(row.median(|sample| sample.served_cpu_seconds) * 1e6 / connections as f64),
+        figure(line.figure(|sample| sample.opened_seconds)),
+        figure(line.figure(|sample| sample.served_seconds)),
+        figure(line.figure(|sample| sample.served_cpu_seconds) * 1e6 / connections as f64),
     ]
 }
 
-fn value(findings: &Findings) -> Value {
-    let cell = findings.cell;
-    let runs = |row: &Row| {
-        let label = row.subject.label();
-        let run = |sample: &Sample| {
-            let [resident, tables, kernel] = sample.each(cell.connections);
-            json!({
-                "server": label,
-                "workers": cell.workers,
-                "connections": cell.connections,
-                "resident_kib_each": resident,
-                "page_tables_kib_each": tables,
-                "kernel_both_ends_kib_each": kernel,
-                "opened_seconds": sample.opened_seconds,
-                "served_again_seconds": sample.served_seconds,
-                "served_again_cpu_seconds": sample.served_cpu_seconds,
-            })
-        };
-        row.samples.iter().map(run).collect::<Vec<_>>()
+fn runs(cell: Cell, line: &Line) -> Vec<Value> {
+    let run = |sample: &Sample| {
+        let [resident, tables, kernel] = sample.each(cell.connections);
+        json!({
+            "server": line.subject.name(),
+            "workers": cell.workers,
+            "connections": cell.connections,
+            "resident_kib_each": resident,
+            "page_tables_kib_each": tables,
+            "kernel_both_ends_kib_each": kernel,
+            "opened_seconds": sample.opened_seconds,
+            "served_again_seconds": sample.served_seconds,
+            "served_again_cpu_seconds": sample.served_cpu_seconds,
+        })
     };
-    json!({
-        "schema": SCHEMA,
-        "benchmark": "http-idle",
-        "machine": findings.machine,
-        "runs": findings.rows.iter().flat_map(runs).collect::<Vec<_>>(),
-        "notes": findings.notes,
-    })
+    line.samples.iter().map(run).collect()
 }

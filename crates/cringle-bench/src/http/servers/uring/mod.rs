@@ -43,6 +43,7 @@ pub(in super::super) struct Features {
     pub(in super::super) sqpoll: bool,
 }
 
+#[derive(Default)]
 struct Connection {
     /// A descriptor, or an index into the ring's file table.
     fd: i32,
@@ -198,15 +199,7 @@ impl Loop<'_> {
             self.slots.push(Slot { connection: None, buffer: None });
             self.slots.len() - 1
         });
-        self.slots[number].connection = Some(Connection {
-            fd,
-            counter: RequestCounter::default(),
-            owed: 0,
-            sent: 0,
-            receiving: false,
-            sending: false,
-            over: false,
-        });
+        self.slots[number].connection = Some(Connection { fd, ..Connection::default() });
         self.advance(number)
     }
 
