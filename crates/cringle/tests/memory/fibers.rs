@@ -177,8 +177,13 @@ fn wait_until_shallow(before_kib: u64, count: usize) {
     }
 }
 
+/// The resident memory without pages of the program's file, which come and go.
+fn resident_kib() -> u64 {
+    status_kib("RssAnon:")
+}
+
 fn is_shallow(before_kib: u64, count: usize) -> bool {
-    status_kib("VmRSS:") <= before_kib + count as u64 * SHALLOW_KIB
+    resident_kib() <= before_kib + count as u64 * SHALLOW_KIB
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn deep_stacks_give_pages_back_when_idle() {
         for (balance, is_busy) in moves {
             let builder = Builder::new().workers(1).balance(balance);
             let run = builder.run(|| {
-                let before = status_kib("VmRSS:");
+                let before = resident_kib();
                 let deep_kib = before + (FIBERS * DEEP_BYTES) as u64 / 1024;
                 let handles: Vec<_> = (0..FIBERS)
                     .map(|n| {
@@ -206,7 +211,7 @@ fn deep_stacks_give_pages_back_when_idle() {
                     })
                     .collect();
                 fiber::yield_now();
-                assert!(status_kib("VmRSS:") >= deep_kib, "the calls are not deep");
+                assert!(resident_kib() >= deep_kib, "the calls are not deep");
                 if is_busy {
                     // The worker never sleeps meanwhile.
                     while !is_shallow(before, FIBERS) {
@@ -217,7 +222,7 @@ fn deep_stacks_give_pages_back_when_idle() {
                 handles.iter().for_each(|handle| handle.thread().unpark());
                 handles.into_iter().for_each(|handle| handle.join().unwrap());
                 // The free stacks of the pool have been used deep by the second call.
-                assert!(status_kib("VmRSS:") >= deep_kib, "the pool keeps no stacks");
+                assert!(resident_kib() >= deep_kib, "the pool keeps no stacks");
                 wait_until_shallow(before, FIBERS);
             });
             run.unwrap();
