@@ -4,8 +4,9 @@
 use crate::tools::{OnDrop, run};
 use cringle::{Builder, fiber};
 use std::cell::Cell;
+use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -43,6 +44,24 @@ pub fn reads_without_waiting() -> bool {
         usize::try_from(read).map_err(|_| std::io::Error::last_os_error())
     };
     probe(0, read).is_ok()
+}
+
+/// Whether the file system of the tests is on one block device, as ext4 is; not so btrfs and tmpfs,
+/// whose devices have no driver (major number 0).
+pub fn is_on_block_device() -> bool {
+    libc::major(std::fs::metadata(place()).unwrap().dev()) != 0
+}
+
+/// Whether the file system of the tests is memory.
+pub fn is_in_memory() -> bool {
+    let place = CString::new(place().into_os_string().into_encoded_bytes()).unwrap();
+    // SAFETY: the structure is plain data; the path is a C string.
+    let status = unsafe {
+        let mut status: libc::statfs = std::mem::zeroed();
+        assert_eq!(libc::statfs(place.as_ptr(), &raw mut status), 0);
+        status
+    };
+    status.f_type == libc::TMPFS_MAGIC
 }
 
 /// Calls `read` for a file that has just been written.

@@ -12,13 +12,24 @@ use std::process::Command;
 const NOT_FOUND: [&str; 8] =
     ["E0405", "E0412", "E0425", "E0432", "E0433", "E0576", "E0599", "E0603"];
 
+/// A method that nothing has.
+const OF_NEITHER: &str = "fs::File::of_neither";
+
 /// Returns those of the paths that std has: `fs::File::create`, as `std::fs::File::create`.
 pub(super) fn existing<'a>(paths: impl Iterator<Item = &'a str>) -> Result<HashSet<String>> {
     let mut paths: Vec<&str> = paths.collect();
+    if paths.is_empty() {
+        return Ok(HashSet::new());
+    }
+    // Without it, a rustc that reports nothing would find all of them.
+    paths.push(OF_NEITHER);
     // Where a module is not found, rustc does not look for methods yet.
     loop {
         let not_found = not_found(&paths)?;
         if not_found.is_empty() {
+            if paths.contains(&OF_NEITHER) {
+                return Err("rustc does not report a path that std does not have".into());
+            }
             return Ok(paths.into_iter().map(String::from).collect());
         }
         let mut index = 0..;

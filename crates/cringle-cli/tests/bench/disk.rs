@@ -1,6 +1,7 @@
 //! `cringle bench disk` as a user runs it.
 
 use crate::common::*;
+use cringle_testing::disk;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -117,10 +118,11 @@ fn iopoll_reads_the_same_or_names_the_device() {
     // `cargo xtask kernels` sets the variable in its machines, which have a disk without such
     // queues.
     let required = std::env::var_os("CRINGLE_POLL_QUEUES").is_some_and(|word| word == "required");
-    // The latter is said of a tmpfs and of btrfs.
-    let reasons = ["no queues to be polled", "the file is not on a single block device"];
-    let is_explained = reasons.iter().any(|reason| notes.contains(reason));
-    assert!(polled || !required && is_explained, "{notes}");
+    let reason = match disk::is_on_block_device() {
+        true => "no queues to be polled",
+        false => "the file is not on a single block device",
+    };
+    assert!(polled || !required && notes.contains(reason), "{notes}");
     if let Some(plain) = std::env::var_os("CRINGLE_DISK_WITHOUT_QUEUES") {
         let report = json(small_disk(plain.as_ref()).args(args));
         check_runs(&report);

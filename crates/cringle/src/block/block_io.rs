@@ -20,7 +20,7 @@ use crate::runtime::unwinding;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::worker::Worker;
 use crate::sys::lock::Mutex;
-use crate::sys::plainly;
+use crate::sys::{self, plainly};
 use std::cell::Cell;
 use std::io;
 use std::panic::Location;
@@ -95,9 +95,7 @@ impl BlockIo {
                 }
             })
         });
-        let refused =
-            |e: io::Error| io::Error::new(e.kind(), format!("cannot start a worker thread: {e}"));
-        let thread = thread.map_err(refused)?;
+        let thread = thread.map_err(|e| sys::cannot_start("a worker thread", &e))?;
         let shared = crate::fiber::unblock(move || receiver.recv());
         let shared = shared.expect("the thread reports how its start went")?;
         let next = AtomicUsize::new(0);

@@ -334,8 +334,12 @@ pub(super) fn plain_call(op: &Op, registered: &impl Fn(u32) -> Option<RawFd>) ->
 }
 
 fn is_regular(op: &Op) -> bool {
-    let fd = op.transfer().and_then(|transfer| transfer.file.as_fd());
-    fd.is_some_and(|fd| sys::file_kind(fd).regular)
+    match op {
+        Op::Read { target, .. } | Op::Write { target, .. } => {
+            target.as_fd().is_some_and(|fd| sys::file_kind(fd).regular)
+        }
+        _ => false,
+    }
 }
 
 /// Finds the misalignment of a direct read or write that the kernel refused.

@@ -39,7 +39,7 @@ impl<'b> Batch<'b> {
             return Ok(Results::new(self.slots, self.refused, self.exact, self.mapped));
         }
         let current = Current::get();
-        let is_refused = current.is_some_and(|current| current.refuses());
+        let is_refused = current.is_some_and(Current::refuses);
         if is_refused || self.mapped.is_empty() || self.mapped.len() < self.slots.len() {
             return Err(self);
         }

@@ -82,7 +82,7 @@ use std::panic::UnwindSafe;
 
 /// Returns whether the calling fiber is cancelled, and counts the refusal.
 fn is_refused() -> bool {
-    Current::get().is_some_and(|current| current.refuses())
+    Current::get().is_some_and(Current::refuses)
 }
 
 /// Returns the error for a refused call.

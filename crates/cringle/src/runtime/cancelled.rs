@@ -1,8 +1,7 @@
 //! The reasons for which a fiber is cancelled, and the errors that its calls return.
 
 use super::unwinding;
-use super::worker::fairness;
-use crate::runtime::worker::Current;
+use super::worker::{Current, fairness};
 use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};

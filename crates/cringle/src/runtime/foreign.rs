@@ -10,8 +10,7 @@
 use super::cancelled::Cancelled;
 use super::region::Region;
 use super::unwinding;
-use super::worker::{Before, Here, Within, Worker};
-use crate::runtime::worker::Current;
+use super::worker::{Before, Current, Here, Within, Worker};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

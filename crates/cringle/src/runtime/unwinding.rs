@@ -19,9 +19,8 @@
 
 use super::cancelled::Cancelled;
 use super::fiber::FiberRef;
-use super::worker::Worker;
+use super::worker::{Current, Worker};
 use super::{foreign, frames};
-use crate::runtime::worker::Current;
 use crate::sys::lock::Mutex;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};

@@ -210,7 +210,7 @@ impl Caller {
     /// Returns whether the caller is cancelled, so that its waits end.
     #[inline]
     pub(super) fn is_interrupted(self) -> bool {
-        self.0.is_some_and(|current| current.is_interrupted())
+        self.0.is_some_and(Current::is_interrupted)
     }
 
     /// Returns the tag by which dumps identify the caller.

@@ -80,6 +80,11 @@ pub(crate) fn result_of(res: i32) -> io::Result<usize> {
     if res < 0 { Err(io::Error::from_raw_os_error(-res)) } else { Ok(res as usize) }
 }
 
+/// Explains that the system refused a thread. `what` is the thread's work.
+pub(crate) fn cannot_start(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot start {what}: {error}"))
+}
+
 /// Returns the `errno` of the last failed call on this thread.
 #[inline]
 pub(crate) fn errno() -> i32 {

@@ -201,9 +201,7 @@ impl Session {
             Writer::new(file, writer_session).run()
         };
         let thread = std::thread::Builder::new().name("cringle-trace".into()).spawn(work);
-        let thread = thread.map_err(|e| {
-            io::Error::new(e.kind(), format!("cannot start the writer thread of the trace: {e}"))
-        })?;
+        let thread = thread.map_err(|e| sys::cannot_start("the writer thread of the trace", &e))?;
         *session.thread.lock() = Some(thread);
         reservation.fulfil(&session);
         Ok(session)

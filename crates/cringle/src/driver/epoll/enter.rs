@@ -8,7 +8,7 @@ use super::offload::Job;
 use super::poller::{BROKEN, Event, IN, OUT};
 use super::wait_queues::Direction;
 use super::{Epoll, POLL_INTERVAL};
-use crate::driver::{Op, Transfer, Wait};
+use crate::driver::{Op, Wait};
 use crate::sys;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -296,10 +296,37 @@ impl Op {
             Op::Send { fd, .. } | Op::SendZc { fd, .. } | Op::SendMsg { fd, .. } => {
                 Some((fd, Direction::Out))
             }
-            _ => {
-                let transfer = self.transfer().filter(Transfer::is_at_cursor)?;
+            Op::Read { .. }
+            | Op::Write { .. }
+            | Op::ReadFixed { .. }
+            | Op::WriteFixed { .. }
+            | Op::ReadVectored { .. }
+            | Op::WriteVectored { .. } => {
+                let transfer = self.transfer().filter(|_| self.is_stream_transfer())?;
                 Some((transfer.file.number(), Direction::of(transfer.way)))
             }
+            Op::Nop
+            | Op::Open { .. }
+            | Op::Poll { .. }
+            | Op::Connect { .. }
+            | Op::FutexWait { .. }
+            | Op::Raw(_)
+            | Op::Sync { .. }
+            | Op::OpenHow { .. }
+            | Op::Close { .. }
+            | Op::Stat { .. }
+            | Op::SetLen { .. }
+            | Op::Unlink { .. }
+            | Op::Rename { .. }
+            | Op::MakeDir { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::Allocate { .. }
+            | Op::Advise { .. }
+            | Op::SyncRange { .. }
+            | Op::GetXattr(_)
+            | Op::SetXattr(_)
+            | Op::Syscall(_) => None,
         }
     }
 

@@ -77,17 +77,22 @@ impl Flight {
     pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, is_event: bool) -> Outcome {
         // SAFETY: by the contract, which each of them has, too.
         unsafe {
-            if let Some(transfer) = self.op.transfer() {
-                let fd = transfer.file.number();
-                return match (transfer.way, transfer.is_at_cursor()) {
-                    (Way::Read, true) => self.read_stream(fd, is_event),
-                    (Way::Write, true) => self.write_stream(fd),
-                    (Way::Read, false) => self.read_at(fd, last),
-                    (Way::Write, false) => self.write_at(fd),
-                };
-            }
             match self.op {
                 Op::Nop => Outcome::Done(0),
+                Op::Read { .. }
+                | Op::Write { .. }
+                | Op::ReadFixed { .. }
+                | Op::WriteFixed { .. }
+                | Op::ReadVectored { .. }
+                | Op::WriteVectored { .. } => {
+                    let Transfer { way, file, .. } = self.op.transfer().expect("it is one");
+                    match (way, self.op.is_stream_transfer()) {
+                        (Way::Read, true) => self.read_stream(file.number(), is_event),
+                        (Way::Write, true) => self.write_stream(file.number()),
+                        (Way::Read, false) => self.read_at(file.number(), last),
+                        (Way::Write, false) => self.write_at(file.number()),
+                    }
+                }
                 Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
                 Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
                     self.transfer(fd, flags, Direction::In, is_event)
@@ -105,8 +110,22 @@ impl Flight {
                 },
                 // They have a meaning only for a ring.
                 Op::Raw(_) | Op::FutexWait { .. } => Outcome::Done(-libc::EOPNOTSUPP),
-                // It waits for storage.
-                _ => Outcome::Offload,
+                Op::Sync { .. }
+                | Op::OpenHow { .. }
+                | Op::Close { .. }
+                | Op::Stat { .. }
+                | Op::SetLen { .. }
+                | Op::Unlink { .. }
+                | Op::Rename { .. }
+                | Op::MakeDir { .. }
+                | Op::Symlink { .. }
+                | Op::Link { .. }
+                | Op::Allocate { .. }
+                | Op::Advise { .. }
+                | Op::SyncRange { .. }
+                | Op::GetXattr(_)
+                | Op::SetXattr(_)
+                | Op::Syscall(_) => Outcome::Offload,
             }
         }
     }

@@ -58,8 +58,20 @@ impl Op {
         }
     }
 
+    /// Whether the op has no offset: the file is a stream, whose other end decides when the op
+    /// ends, or the op appends. A registered buffer is always used at an offset.
+    pub(crate) fn is_stream_transfer(&self) -> bool {
+        matches!(
+            self,
+            Op::Read { offset: AT_CURSOR, .. }
+                | Op::Write { offset: AT_CURSOR, .. }
+                | Op::ReadVectored { offset: AT_CURSOR, .. }
+                | Op::WriteVectored { offset: AT_CURSOR, .. }
+        )
+    }
+
     /// Whether the op writes to a file.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_write(&self) -> bool {
         matches!(self, Op::Write { .. } | Op::WriteFixed { .. } | Op::WriteVectored { .. })
     }
@@ -72,10 +84,6 @@ impl Op {
 }
 
 impl Transfer {
-    pub(crate) fn is_at_cursor(&self) -> bool {
-        self.offset == AT_CURSOR
-    }
-
     /// The op of this transfer, with plain memory.
     pub(crate) fn into_op(self) -> Op {
         let Transfer { way, file: target, memory, offset, flags } = self;

@@ -135,14 +135,20 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
     };
     // SAFETY: by the contract, it is a C string.
     let of_path = |path| unsafe { vec![Piece::new(path, libc::strlen(path.cast()) + 1)] };
-    if let Some(transfer) = op.transfer() {
-        let pieces = match transfer.memory {
-            Memory::Bytes { start, len } => vec![Piece::new(start, len as usize)],
-            Memory::Slices { slices, count } => of_slices(slices, count),
-        };
-        return (pieces, transfer.way == Way::Read);
-    }
     match *op {
+        Op::Read { .. }
+        | Op::Write { .. }
+        | Op::ReadFixed { .. }
+        | Op::WriteFixed { .. }
+        | Op::ReadVectored { .. }
+        | Op::WriteVectored { .. } => {
+            let transfer = op.transfer().expect("it is one");
+            let pieces = match transfer.memory {
+                Memory::Bytes { start, len } => vec![Piece::new(start, len as usize)],
+                Memory::Slices { slices, count } => of_slices(slices, count),
+            };
+            (pieces, transfer.way == Way::Read)
+        }
         Op::Open { path, .. } => (of_path(path.cast()), false),
         Op::Stat { out, .. } => (vec![Piece::new(out.cast(), size_of::<libc::statx>())], true),
         Op::Unlink { path, .. } | Op::MakeDir { path, .. } | Op::OpenHow { path, .. } => {
@@ -162,7 +168,21 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
         Op::Send { buf, len, .. } | Op::SendZc { buf, len, .. } => {
             (vec![Piece::new(buf, len as usize)], false)
         }
-        // The others lend nothing, or memory that is not checked.
-        _ => (Vec::new(), false),
+        Op::Nop
+        | Op::RecvMsg { .. }
+        | Op::SendMsg { .. }
+        | Op::Connect { .. }
+        | Op::Allocate { .. }
+        | Op::Advise { .. }
+        | Op::SyncRange { .. }
+        | Op::GetXattr(_)
+        | Op::SetXattr(_)
+        | Op::Syscall(_)
+        | Op::Sync { .. }
+        | Op::Close { .. }
+        | Op::SetLen { .. }
+        | Op::Poll { .. }
+        | Op::FutexWait { .. }
+        | Op::Raw(_) => (Vec::new(), false),
     }
 }

@@ -142,7 +142,8 @@ impl Core {
 
     /// Records a write that was a plain call, as those are that answer `EAGAIN`.
     pub(crate) fn note_plain_write(&mut self, op: &Op, count: i32) {
-        if let Some(fd) = op.transfer().and_then(|transfer| transfer.file.as_fd()) {
+        let written = op.transfer().filter(|transfer| transfer.way == Way::Write);
+        if let Some(fd) = written.and_then(|transfer| transfer.file.as_fd()) {
             self.files.written(fd, self.now_ns, &written_range(op, fd, count as u64));
         }
     }
@@ -284,8 +285,31 @@ fn names_a_path(op: &Op) -> bool {
         Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
         Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
         Op::Syscall(call) => syscall_names_a_path(&call),
-        // The others have a path that is imitated, or none.
-        _ => false,
+        // They have a path that is imitated, or none.
+        Op::Open { .. } | Op::Stat { .. } | Op::Unlink { .. } | Op::MakeDir { .. } => false,
+        Op::Nop
+        | Op::Read { .. }
+        | Op::Write { .. }
+        | Op::ReadFixed { .. }
+        | Op::WriteFixed { .. }
+        | Op::ReadVectored { .. }
+        | Op::WriteVectored { .. }
+        | Op::Sync { .. }
+        | Op::Close { .. }
+        | Op::SetLen { .. }
+        | Op::Poll { .. }
+        | Op::Allocate { .. }
+        | Op::Advise { .. }
+        | Op::SyncRange { .. }
+        | Op::Recv { .. }
+        | Op::Send { .. }
+        | Op::SendZc { .. }
+        | Op::RecvMsg { .. }
+        | Op::SendMsg { .. }
+        | Op::Accept { .. }
+        | Op::Connect { .. }
+        | Op::FutexWait { .. }
+        | Op::Raw(_) => false,
     }
 }
 
@@ -390,24 +414,24 @@ fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
 ///
 /// The op's pointers are valid.
 unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
-    let cut: Vec<libc::iovec>;
-    let op = match *op {
-        _ if let Some(transfer) = op.transfer() => {
-            let memory = match transfer.memory {
-                Memory::Bytes { start, .. } => Memory::Bytes { start, len: most as u32 },
-                Memory::Slices { slices, count } => {
-                    cut = cut_to(slices_of(slices, count), most).collect();
-                    Memory::Slices { slices: cut.as_ptr(), count: cut.len() as u32 }
-                }
-            };
-            Transfer { file: Target::fd(fd), memory, ..transfer }.into_op()
-        }
+    let mut cut = Vec::new();
+    let shortened = op.transfer().map(|transfer| {
+        let memory = match transfer.memory {
+            Memory::Bytes { start, .. } => Memory::Bytes { start, len: most as u32 },
+            Memory::Slices { slices, count } => {
+                cut.extend(cut_to(slices_of(slices, count), most));
+                Memory::Slices { slices: cut.as_ptr(), count: cut.len() as u32 }
+            }
+        };
+        Transfer { file: Target::fd(fd), memory, ..transfer }.into_op()
+    });
+    let op = shortened.unwrap_or(match *op {
         Op::Recv { buf, flags, .. } if most > 0 => Op::Recv { fd, buf, len: most as u32, flags },
         Op::Send { buf, flags, .. } | Op::SendZc { buf, flags, .. } if most > 0 => {
             Op::Send { fd, buf, len: most as u32, flags }
         }
         other => other,
-    };
+    });
     // SAFETY: by the contract: the op's pointers are valid, and the lengths at most those of the
     // op.
     let perform = || unsafe { blocking::perform_unseen(&op) };

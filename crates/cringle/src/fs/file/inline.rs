@@ -19,7 +19,7 @@
 
 use super::File;
 use super::properties::{DIRECT, NO_INLINE_READ, NO_INLINE_WRITE, REGULAR};
-use crate::runtime::worker::{Current, Here};
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::io;
 
@@ -35,9 +35,9 @@ impl File {
     /// Whether an inline call is worth a try now. `never` is the property that rules it out, and
     /// `pays` returns whether the call is cheaper than the ring.
     #[inline]
-    fn tries_inline(&self, current: Current, never: u32, pays: impl Fn(Here) -> bool) -> bool {
+    fn tries_inline(&self, current: Current, never: u32, pays: impl Fn() -> bool) -> bool {
         let properties = self.properties();
-        if properties & (REGULAR | DIRECT | never) != REGULAR || !pays(current.worker) {
+        if properties & (REGULAR | DIRECT | never) != REGULAR || !pays() {
             return false;
         }
         let has_budget = match current.worker.is_alone() {
@@ -48,7 +48,7 @@ impl File {
             return true;
         }
         current.refresh_budget();
-        pays(current.worker)
+        pays()
     }
 
     /// Reads what the page cache holds. An error is left to the ring, which returns it too. An
@@ -61,7 +61,7 @@ impl File {
         offset: i64,
         position: Option<u64>,
     ) -> Inline {
-        let pays = |_worker: Here| match offset {
+        let pays = || match offset {
             0.. => current.worker.may_read_inline(),
             // The faults of a simulation could not reach an inline call.
             _ => current.worker.is_alone() || !current.worker.is_simulated(),
@@ -105,7 +105,7 @@ impl File {
     #[inline]
     pub(super) fn write_inline(&self, current: Current, buf: &[u8], offset: i64) -> Option<usize> {
         // An empty `pwritev2` returns 0 without asking the file, which may refuse the write.
-        let pays = |_worker: Here| current.worker.is_alone();
+        let pays = || current.worker.is_alone();
         if buf.is_empty() || !self.tries_inline(current, NO_INLINE_WRITE, pays) {
             return None;
         }

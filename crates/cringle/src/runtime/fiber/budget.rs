@@ -1,7 +1,7 @@
 //! The number of calls that a fiber may make without suspending before other fibers run: see
-//! [`Worker::spend`].
+//! [`Current::spend`].
 //!
-//! [`Worker::spend`]: crate::runtime::worker::Worker::spend
+//! [`Current::spend`]: crate::runtime::worker::Current::spend
 
 use std::cell::Cell;
 

@@ -282,7 +282,7 @@ impl<'s, 'scope> WorkerThreads<'s, 'scope> {
         let thread = std::thread::Builder::new()
             .name(name)
             .spawn_scoped(scope, move || setup.run_thread(report))
-            .map_err(|e| io::Error::new(e.kind(), format!("cannot start a worker thread: {e}")))?;
+            .map_err(|e| sys::cannot_start("a worker thread", &e))?;
         self.threads.push(thread);
         reported.recv().expect("a worker's thread reports how its start went")
     }

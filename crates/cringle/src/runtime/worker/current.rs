@@ -14,8 +14,8 @@ thread_local! {
 
 /// The worker of the calling thread, for code on one of its fibers. It may be kept over a
 /// suspension, after which it is the worker that has resumed the fiber: it looks the worker up at
-/// each use (**I14**). So whatever suspends its caller is a method of this type, and takes no
-/// borrow of a worker along.
+/// each use (**I14**). So what suspends its caller, a method of [`Current`], takes no borrow of a
+/// worker along.
 #[derive(Clone, Copy)]
 pub(crate) struct Here(PhantomData<*const Worker>);
 

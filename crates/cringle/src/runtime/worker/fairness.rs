@@ -70,7 +70,7 @@ impl Current {
     }
 }
 
-/// [`Worker::spend`] for the calling fiber, if a fiber calls.
+/// [`Current::spend`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn spend() {
     if let Some(current) = Current::get() {
@@ -78,7 +78,7 @@ pub(crate) fn spend() {
     }
 }
 
-/// [`Worker::count`] for the calling fiber, if a fiber calls.
+/// [`Current::count`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn count() {
     if let Some(current) = Current::get() {
@@ -86,7 +86,7 @@ pub(crate) fn count() {
     }
 }
 
-/// [`Worker::tried`] for the calling fiber, if a fiber calls.
+/// [`Current::tried`] for the calling fiber, if a fiber calls.
 #[inline]
 pub(crate) fn tried(succeeded: bool) {
     if let Some(current) = Current::get() {

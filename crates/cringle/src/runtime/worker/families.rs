@@ -8,7 +8,7 @@
 //!
 //! A thread that waits in a call of libc runs nothing else. Code that knows nothing of fibers
 //! relies on that: `parking_lot` queues a thread-local that exists once a thread. So while a member
-//! of a family waits in an interposed call, no other member runs ([`Worker::hold_family`]).
+//! of a family waits in an interposed call, no other member runs ([`Current::hold_family`]).
 
 use super::events::Events;
 use super::{Current, Here, Worker, current::WORKER};
