@@ -10,11 +10,14 @@ mod fairness;
 mod fibers;
 mod moving;
 mod moving_families;
+// AddressSanitizer handles the signals itself.
+#[cfg(not(cringle_sanitizer))]
 mod overflow;
 mod reasons;
 mod run;
 mod same_shape;
 mod scopes;
+#[cfg(not(cringle_sanitizer))]
 mod signal_handlers;
 mod stacks;
 mod stubborn;

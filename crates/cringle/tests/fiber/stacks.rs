@@ -33,6 +33,7 @@ fn assert_no_stack(payload: &(dyn Any + Send)) {
 }
 
 #[test]
+#[cfg_attr(cringle_sanitizer, ignore = "AddressSanitizer has mappings of its own")]
 fn successive_large_stacks_share_address_space() {
     child::must_succeed("successive_large_stacks_share_address_space", || {
         child::limit(libc::RLIMIT_AS, 8_000_000 * 1024).unwrap();

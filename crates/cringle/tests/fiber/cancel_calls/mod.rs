@@ -64,8 +64,8 @@ fn run_beside(call: Call, fixture: &Fixture, workers: usize, f: impl FnOnce()) {
                 for worker in 0..workers {
                     spawn_on(worker, s, || fixture.exhaust_limit());
                     spawn_on(worker, s, || until_released(fixture));
+                    spawn_on(worker, s, let_others_wait).join().unwrap();
                 }
-                let_others_wait();
                 s.spawn_local(|| drop((&fixture.held).read(&mut AlignedBuf::new(4096)[..])));
                 let_others_wait();
             }
