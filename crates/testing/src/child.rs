@@ -39,13 +39,14 @@ pub fn command(test: &str) -> Option<Command> {
     // The watchdog's thread allocates and opens files.
     command.env("CRINGLE_WATCHDOG", "off");
     let restore_signals = || {
-        for signal in [libc::SIGINT, libc::SIGQUIT] {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
             // SAFETY: no pointers are passed.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         Ok(())
     };
-    // A shell's background job ignores these signals, and its children would inherit that.
+    // A shell's background job ignores the first two, and `perf record` the last; their children
+    // would, too.
     // SAFETY: `signal` is async-signal-safe, so the child may call it between `fork` and `exec`.
     unsafe { command.pre_exec(restore_signals) };
     Some(command)
