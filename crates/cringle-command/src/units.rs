@@ -61,7 +61,7 @@ pub fn count(value: f64) -> String {
     out
 }
 
-/// Formats a measured value with three significant digits.
+/// Formats a measured value with three significant digits, or two between 0.1 and 1.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => count(value),

@@ -257,7 +257,7 @@ fn an_interruption_while_creating_trees_removes_them() {
     for signal in [libc::SIGINT, libc::SIGHUP] {
         let place = place("cp-interrupt-trees");
         let mut command = small(&place);
-        command.args(["--tools", "cp", "--files", "200000"]);
+        command.args(["--tools", "cp", "--files", "50000"]);
         // The command keeps to an ignored SIGHUP, which `nohup` gives to the tests, too.
         // SAFETY: the contract of `pre_exec`: `signal` may be called between `fork` and `exec`.
         unsafe {

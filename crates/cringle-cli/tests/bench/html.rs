@@ -114,12 +114,15 @@ fn all_of(told: &Told, table: usize, what: &str) -> Vec<String> {
     select(&told.html, "table")[table].select(&selector).map(text).collect()
 }
 
-/// Asserts that a cell shows a number with at least three significant digits.
+/// Asserts that a cell shows a number, rounded to the last digit of the cell.
 fn same(cell: &str, number: &Value) {
     let number = number.as_f64().unwrap();
     let shown: f64 = cell.replace(',', "").parse().unwrap_or_else(|_| panic!("{cell}"));
-    let close = (shown - number).abs() <= 0.006 * number.abs() + 0.0005;
-    assert!(close, "{cell} is not {number}");
+    let decimals = cell.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let rounding = 0.500_001 / 10f64.powi(decimals as i32);
+    let digits = cell.chars().filter(char::is_ascii_digit).count();
+    assert!(digits > 1 || number < 10.0, "{cell} for {number}");
+    assert!((shown - number).abs() <= rounding, "{cell} is not {number}");
 }
 
 /// Returns the labels of legends and of rows in plots.
