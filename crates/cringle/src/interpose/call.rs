@@ -2,8 +2,9 @@
 //!
 //! Everything that such a call does on a fiber runs within [`OnFiber::call`], which
 //!
-//! - marks the fiber, so that a nested libc call of the library itself is the plain one, and so
-//!   that nothing unwinds: there is C code below, which no panic may leave (**I12**);
+//! - marks the fiber. While the mark is set, a nested libc call is the plain one, and a refusal of
+//!   a cancelled fiber is only counted. Nothing unwinds: there is C code below, which no panic may
+//!   leave (**I12**);
 //! - sets `errno` last, and only if the call has failed;
 //! - is the one place where the wait of an interposed call begins and ends: no fiber of the same
 //!   family runs until then.

@@ -1,16 +1,16 @@
-//! A call that is made once for all who ask for it meanwhile, as a sync of a file.
+//! A call that is made once for all callers that ask for it meanwhile, as a sync of a file.
 //!
-//! One caller, the *leader*, makes the call. Whoever asks while it is made waits, because that call
-//! may have begun too early for it. When it ends, one of those who wait is the next leader, and its
-//! call covers all of them: it begins after each of them has asked.
+//! One caller, the *leader*, makes the call. A caller that asks while the call is made waits,
+//! because the call may have begun too early for it. When the call ends, one of the waiting callers
+//! is the next leader, and its call covers all of them: it begins after each of them has asked.
 //!
 //! ```text
 //! next  ──begin──▶  covered  ──end──▶  granted, with the result
-//!   └── the first of them is granted the lead when a call ends
+//!   └── the first waiter is granted the lead when a call ends
 //! ```
 //!
-//! A leader that is cancelled hands the lead to one of those whom its call would have covered. A
-//! failure that lasts is the result of every later call, too.
+//! A leader that is cancelled hands the lead to one of the waiters that its call would have
+//! covered. A failure that lasts is the result of every later call, too.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Dequeued, Queue, ShortGuard, ShortLock, Waiter, WakeList};

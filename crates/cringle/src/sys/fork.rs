@@ -4,6 +4,10 @@
 //! locked for ever, and what it guards may be half changed. So what a child of `fork` may use as
 //! well, a static or a lock of glibc, is used within a [`Section`], and a `fork` waits until no
 //! thread is in one. A [`ForkLock`] is such a static.
+//!
+//! Such statics are the list of runtimes, the buffers and locks of `Direct::Bounce`, the queues of
+//! file locks, the epoll drivers and the handlers of signals. (Refused: a handler of `fork` that
+//! takes all the locks, which would need an order of them.)
 
 use super::lock::{Mutex, MutexGuard};
 use super::raw;

@@ -1,14 +1,20 @@
 //! A log of records: each append returns when its record is durable, and those that wait at the
 //! same time share a write and a sync.
 //!
-//! An append copies its record, with a frame, behind those that wait. Then it asks for a commit
-//! ([`SharedRun`]), which one of the callers leads: it takes all waiting records as one *group*,
-//! writes them, and syncs. Records that arrive meanwhile are the next group. So groups are written
-//! one after the other, each after the sync of the one before, on which [`recovery`] relies.
+//! An append copies its record, with a frame, behind the records that wait (`enqueue`). Then it
+//! asks for a commit (`wait_durable`, by a [`SharedRun`]), which one of the callers leads: it takes
+//! all waiting records as one *group*, writes them, and syncs. Records that arrive meanwhile are
+//! the next group. So groups are written one after the other, each after the sync of the group
+//! before, on which [`recovery`] relies.
 //!
-//! When a group is durable, its callers are woken before the next leader, so that their next
-//! records are in its group. Before the leader takes the group, it yields while records arrive, for
-//! those of other workers.
+//! When a group is durable, its callers are woken before the next leader. Before the leader takes
+//! the group, it yields while records arrive. So fibers of one worker that append in a loop are all
+//! in each group; if the lead passed on at once, half of them would always wait for the sync after
+//! the next. Fibers of two workers do wait in this way: the fibers of each worker are a group, and
+//! the groups alternate.
+//!
+//! A record that finds no space waits in line, and while there is a line, no record overtakes it:
+//! otherwise small records would keep a large one out.
 //!
 //! [`group`] has the records that wait, and what becomes of them; [`format`](mod@format) the bytes.
 

@@ -207,8 +207,8 @@ impl Op {
     }
 
     /// Whether a ring may have a kernel thread perform the op. The thread releases the op's file
-    /// some time after the completion, so that for a while `close` would close nothing: the file's
-    /// locks, its leases and its writers would last (`ETXTBSY`, `EBUSY` of `umount`).
+    /// some time after the completion, so that for a while `close` would close nothing: see
+    /// `uring/push.rs`.
     ///
     /// Reads are not among them: the file systems that programs are written for answer them
     /// without a thread, and reads are what a database does most.

@@ -1,5 +1,5 @@
 //! Calls that wait for a write-back of the same file at the same time: an `fsync`, a write with
-//! `RWF_DSYNC` or of a file that is opened with `O_DSYNC`, a `sync_file_range`.
+//! `RWF_DSYNC`, a write of a file that is opened with `O_DSYNC`, a `sync_file_range`.
 //!
 //! The kernel reports failed write-backs to *one* call for each open file. If the pages of two
 //! writes with `RWF_DSYNC` have failed, one returns the error, and the other one success. So a
@@ -7,6 +7,9 @@
 //! of them has failed, it may have taken the report that was due to this one.
 //!
 //! A call that begins later cannot take it: what this call waited for had failed before.
+//!
+//! Writes of a file that is opened with `O_DSYNC` or `O_SYNC` are among these calls also with
+//! `O_DIRECT`: ext4 without extents writes into holes through the page cache.
 
 use crate::sync::range_lock::{RangeGuard, RangeLock};
 use std::io;

@@ -1,12 +1,14 @@
-//! Syncs of a file, shared by those who wait for one at the same time.
+//! Syncs of a file, shared by the callers that wait for one at the same time.
 //!
-//! A sync takes as long for many writes as for one, and those of one file exclude each other in
-//! many file systems. So whoever asks for a sync while one is under way is covered by the next one,
-//! which begins when that ends: see [`SharedRun`].
+//! A sync takes as long for many writes as for one, and the syncs of one file exclude each other in
+//! many file systems. So callers that ask for a sync while another sync is under way are covered by
+//! the next one, which begins when the present one ends: see [`SharedRun`].
 //!
 //! The kernel reports a failed write-back once for each open file, and drops the pages that it
 //! could not write. A later sync succeeds, though what was written before is lost. So a failure
-//! lasts, for this handle and all its clones. Who gets the report is the concern of [`Reports`].
+//! lasts: after it, every sync through this handle and its clones fails. So does every write that
+//! is durable when it returns, because on ext4 a write to the same pages may not reach the disk.
+//! [`Reports`] covers calls whose report another call may have got.
 
 use super::File;
 use super::reports::Reports;

@@ -1,9 +1,10 @@
 //! Suspected deadlocks, which the watchdog of a debug build reports once.
 //!
 //! All fibers of the program wait for locks, channels or each other, with no timer and no deadline,
-//! no operation is in flight, and the process has no thread but the library's. Nothing that is
-//! known can wake a fiber then, but for another process, a signal handler or a debugger: so it is
-//! suspected.
+//! no operation is in flight, and the process has no thread but the library's (without this
+//! condition, every program that waits for its own threads would be suspected). Nothing that is
+//! known can wake a fiber then, but for another process, a signal handler or a debugger: so a
+//! deadlock is suspected.
 //!
 //! The workers are asked only after the counters have shown for [`PATIENCE`] that all fibers wait
 //! and no worker runs one. What cannot be known, is no suspicion.

@@ -3,8 +3,10 @@
 //!
 //! # What moves
 //!
-//! A family is to a worker what an OS thread is to a core. It moves as a whole, so what its fibers
-//! share need not be `Send`. A family stays
+//! A family is to a worker what an OS thread is to a core. It needs private thread-locals: without
+//! them, a fiber that continued on another thread would find that thread's locals, of which the
+//! compiler may even have kept the address. It moves as a whole, so what its fibers share need not
+//! be `Send`. A family stays
 //!
 //! - if it is that of `run`'s closure, whose captures belong to the calling thread;
 //! - while an op of any member is with a ring, because the completion arrives at the worker that
@@ -38,6 +40,9 @@
 //! says which worker owns a block, and how messages find it.
 //!
 //! Code on the fiber notices nothing: it looks its worker up at each use ([`Here`](super::Here)).
+//! `docs/cells.md` lists each cell that a fiber reaches, with why a move does not break it. On
+//! epoll, a descriptor's registration stays in the old worker's instance, disarmed, and the next
+//! host adds its own.
 //!
 //! # The end
 //!

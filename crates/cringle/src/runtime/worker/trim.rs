@@ -7,9 +7,13 @@
 //! taken since the last search. The frames of a suspended fiber, with all that it has lent to the
 //! kernel, lie above its stack pointer and stay as they are (**I1**).
 //!
+//! The fiber itself gives the pages back, so their address is exact without a store at each
+//! suspension.
+//!
 //! A search is made in slices, between which the worker looks for other work. After it the worker
-//! is woken for another one only if fibers have run meanwhile or were not idle for long enough. A
-//! worker that never sleeps makes a slice now and then, between two turns.
+//! is woken for another one only if fibers have run meanwhile or were not idle for long enough: a
+//! worker whose fibers all wait is woken twice. A worker that never sleeps makes a slice now and
+//! then, between two turns.
 //!
 //! [`ask_to_give_pages_back`]: crate::runtime::fiber::Fiber::ask_to_give_pages_back
 
