@@ -120,7 +120,7 @@ impl BlockIo {
     /// # Errors
     ///
     /// `NotConnected` if the `BlockIo` is closed. The operations' own errors are in the results:
-    /// bare ones, also those of durable writes after a failure
+    /// bare ones, also of durable writes after a failure
     /// ([`WriteFlags::DSYNC`](crate::fs::WriteFlags::DSYNC)).
     ///
     /// # Cancellation

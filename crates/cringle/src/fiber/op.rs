@@ -180,7 +180,7 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
     (!op.waits_for_peer() || is_file()).then_some(op)
 }
 
-/// Turns an op's result into that of the fiber's call.
+/// Turns an op's result into the result of the fiber's call.
 #[inline]
 pub(crate) fn outcome(current: Current, result: i32) -> io::Result<usize> {
     if result < 0 && means_cancelled(result) && current.is_interrupted() {

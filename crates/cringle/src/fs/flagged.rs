@@ -57,7 +57,7 @@ impl WriteFlags {
     /// [`sync_data`](File::sync_data), but only these bytes. A disk that knows FUA needs no flush
     /// for a direct write.
     ///
-    /// A failure makes every later sync through this handle and its clones fail, as that of
+    /// A failure makes every later sync through this handle and its clones fail, as a failure of
     /// [`sync_data`](File::sync_data) does: the kernel has reported it, would not report it again,
     /// and may have dropped other bytes, too. For the same reason it fails the syncs, and the
     /// writes with this flag, that are under way. So a write returns only when those have ended

@@ -311,7 +311,7 @@ impl Call {
         }
     }
 
-    /// Whether a result is that of a cancel.
+    /// Whether a result means a cancel.
     pub(super) fn is_refusal(self, result: isize) -> bool {
         const CANCELED: isize = -(libc::ECANCELED as isize);
         matches!(result, CANCELED | TIMED_OUT) && self.current.is_interrupted()
@@ -359,7 +359,7 @@ impl Call {
         unblock::unblock_or_here(f)
     }
 
-    /// The same for a call that uses nothing of its caller. The error is that of a cancel.
+    /// The same for a call that uses nothing of its caller. The error means a cancel.
     fn on_thread_detached<T: Send + 'static>(
         self,
         f: impl FnOnce() -> T + Send + 'static,
@@ -384,7 +384,7 @@ impl Call {
     ///
     /// # Safety
     ///
-    /// The arguments are those of the interposed call.
+    /// The arguments come from the interposed call.
     pub(super) unsafe fn system_call_on_thread<const N: usize>(
         self,
         number: c_long,

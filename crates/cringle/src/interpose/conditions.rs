@@ -65,7 +65,7 @@ pub(super) fn find_attributes() {
 /// The condition is valid.
 unsafe fn clock_of(condition: *const pthread_cond_t) -> Option<clockid_t> {
     let at = usize::try_from(ATTRIBUTES.load(Ordering::Relaxed)).ok()?;
-    // SAFETY: by the contract, and that of `find_attributes`.
+    // SAFETY: by the contract, and the contract of `find_attributes`.
     let word = unsafe { condition.cast::<u32>().add(at).read_volatile() };
     match word & (SHARED | MONOTONIC) {
         0 => Some(libc::CLOCK_REALTIME),

@@ -162,8 +162,8 @@ impl Futex {
         result
     }
 
-    /// The kernel compares and moves threads. Of the queue, those that would be moved are woken,
-    /// which is no harm: each looks again.
+    /// The kernel compares and moves threads. The fibers of the queue that would be moved are
+    /// woken, which is no harm: each looks again.
     ///
     /// # Safety
     ///
@@ -180,8 +180,8 @@ impl Futex {
         in_kernel + if counts_moved { woken } else { woken.min(self.most()) } as c_long
     }
 
-    /// The kernel changes the other value first. Whether the change asks for a wake-up there, is
-    /// left to those who wait.
+    /// The kernel changes the other value first. The waiters find out whether the change asks for a
+    /// wake-up there.
     ///
     /// # Safety
     ///
@@ -298,7 +298,7 @@ impl Futex {
     ///
     /// As the system call's.
     unsafe fn look(&self) -> isize {
-        // SAFETY: by the contract: the address is that of an aligned integer.
+        // SAFETY: by the contract: an aligned integer is at the address.
         let word = unsafe { AtomicU32::from_ptr(self.address as *mut u32) };
         if word.load(Ordering::SeqCst) == self.value { TIMED_OUT } else { CHANGED }
     }

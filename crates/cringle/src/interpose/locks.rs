@@ -2,8 +2,8 @@
 //!
 //! libc's algorithms and structures stay: a lock is tried by libc's `…_try…` function, which never
 //! waits. A fiber that would wait joins the [`queue`] of the lock's address instead, tries again
-//! under the queue's lock, and is woken by the interposed unlock, whoever calls it. So threads and
-//! fibers share locks.
+//! under the queue's lock, and is woken by the interposed unlock, which threads call, too. So
+//! threads and fibers share locks.
 //!
 //! Two things release a lock unseen. libc's `pthread_cond_wait` releases the mutex within; the
 //! interposed one tells the waiting fibers before, and they try again from time to time while a
@@ -13,8 +13,8 @@
 //! No cancel ends the wait for a lock: C code expects to hold it afterwards. A wait with a time
 //! ends as timed out.
 //!
-//! The places of a mutex's owner and kind are those of `<bits/struct_mutex.h>`, which static
-//! initialisers have fixed.
+//! A mutex's owner and kind are at the places of `<bits/struct_mutex.h>`, which static initialisers
+//! have fixed.
 
 use super::call::{Call, OnFiber};
 use super::futex::remaining;
@@ -185,7 +185,7 @@ pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) ->
     }
 }
 
-/// Lets the hazard detector list a mutex that knows its owner. `result` is that of a lock.
+/// Lets the hazard detector list a mutex that knows its owner. `result` is what a lock returned.
 ///
 /// # Safety
 ///

@@ -106,7 +106,7 @@ impl Slot {
     #[inline(always)]
     unsafe fn get<F: Copy>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        // SAFETY: by the contract, and that of `resolve`.
+        // SAFETY: by the contract, and the contract of `resolve`.
         unsafe { self.0.get().cast::<F>().read() }
     }
 

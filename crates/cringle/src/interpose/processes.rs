@@ -145,8 +145,8 @@ pub unsafe fn waitid(
     result as c_int
 }
 
-/// `sigtimedwait`, and `sigwaitinfo` without a time. The signals are those that the worker's thread
-/// blocks, as for any thread.
+/// `sigtimedwait`, and `sigwaitinfo` without a time. The signals are the ones that the worker's
+/// thread blocks, as for any thread.
 ///
 /// # Safety
 ///

@@ -231,8 +231,8 @@ macro_rules! __interposed_calls {
     };
 }
 
-/// As [`__interposed_calls`], for the calls that concern fibers whoever makes them: those that end
-/// a wait, those that release a lock within, and those that close a descriptor.
+/// As [`__interposed_calls`], for the calls that concern fibers also if a thread makes them: the
+/// calls that end a wait, release a lock within, or close a descriptor.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_for_all {

@@ -27,7 +27,7 @@ pub(crate) struct Family {
     known: Cell<u32>,
     /// The member that holds the others back: see `worker/families.rs`.
     holder: Cell<Option<FiberRef>>,
-    /// Members that are ready: those that are held back, or all of them while the family moves.
+    /// The ready members that are held back, or all ready members while the family moves.
     held: ReadyQueue,
     /// The members, where families move.
     siblings: Siblings,
@@ -39,7 +39,7 @@ pub(crate) struct Family {
 
 /// Whose thread-locals the members use.
 enum Locals {
-    /// The worker's: those of whatever thread it runs on.
+    /// The worker's: the thread-locals of the thread that it runs on.
     Workers,
     /// Those of the thread that called `run`. Its thread pointer.
     Callers(usize),

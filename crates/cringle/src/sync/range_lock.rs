@@ -143,12 +143,12 @@ mod tests {
                     thread::yield_now();
                     assert_eq!(served.load(Ordering::SeqCst), n + 1, "two hold it");
                 });
-                // The held request, and those of the threads until now.
+                // The held request, and the requests of the threads until now.
                 while lock.0.lock().by_number.len() < n + 2 {
                     thread::yield_now();
                 }
             }
-            // The lock's, the guard's, and that of the first waiter.
+            // The lock's, the guard's, and the first waiter's.
             assert_eq!(Arc::strong_count(&held.request), 3);
         });
         assert_eq!(served.into_inner(), WAITERS);

@@ -1,4 +1,4 @@
-//! A log of records: each append returns when its record is durable, and those that wait at the
+//! A log of records: each append returns when its record is durable, and appends that wait at the
 //! same time share a write and a sync.
 //!
 //! An append copies its record, with a frame, behind the records that wait (`enqueue`). Then it

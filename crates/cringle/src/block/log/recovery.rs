@@ -204,7 +204,7 @@ fn shorten(file: &File, found: &Found) -> io::Result<u64> {
 
 /// Writes the header of a new log.
 fn create(file: &File, path: &Path, metadata: &Metadata) -> io::Result<Recovered> {
-    // It differs from that of an earlier file, whose blocks this one may get.
+    // It differs from the salt of an earlier file, whose blocks this one may get.
     let identity = [metadata.ino(), metadata.ctime() as u64, metadata.ctime_nsec() as u64];
     let bytes = identity.map(u64::to_le_bytes);
     let format = Format::new(format::checksum(bytes.as_flattened()));

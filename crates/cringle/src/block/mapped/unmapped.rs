@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 /// The reason why a [`MappedFile`](super::MappedFile) copies nothing from memory. Its reads are
-/// correct, and as fast as those of its [`File`](crate::fs::File).
+/// correct, and as fast as reads of its [`File`](crate::fs::File).
 ///
 /// ```
 /// use cringle::block::{MappedFile, SigbusHandler, Unmapped};

@@ -168,8 +168,8 @@ fn run<T>(
 ///
 /// # Errors
 ///
-/// If all closures fail, the last error in time, as `TcpStream::connect` returns that of the last
-/// address. `InvalidInput` if there is no closure.
+/// If all closures fail, the last error in time, as `TcpStream::connect` returns the error of the
+/// last address. `InvalidInput` if there is no closure.
 ///
 /// # Panics
 ///

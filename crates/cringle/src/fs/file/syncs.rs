@@ -49,8 +49,8 @@ const NOTHING_WRITTEN: [i32; 9] = [
     libc::EOVERFLOW,
 ];
 
-/// Which result of a call that waits for a write-back is correct only if no other call has taken
-/// the kernel's report.
+/// The promise of a call that waits for a write-back. A success keeps it only if no other call has
+/// taken the kernel's report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::fs) enum Promises {
     /// A success says that bytes are durable.
@@ -62,7 +62,7 @@ impl File {
     /// Waits until the file's data and metadata are on the disk (`fsync`).
     ///
     /// Fibers and threads that sync the same file at the same time, through one handle or clones of
-    /// it, share the work: those that ask while a sync is under way are covered by the next one.
+    /// it, share the work: callers that ask while a sync is under way are covered by the next sync.
     /// Each call returns only after a sync that has begun after the call. Handles of a file that
     /// was opened twice share nothing, because the kernel keeps their errors apart. Code that runs
     /// beside a fiber, as a panic hook does, shares nothing either.
@@ -224,7 +224,7 @@ fn lasting(error: &io::Error) -> Option<i32> {
     error.raw_os_error().filter(|errno| !is_harmless(errno))
 }
 
-/// Whether the error is that of a write for which there was no space.
+/// Whether the error means that there was no space for a write.
 fn lacks_space(errno: i32) -> bool {
     matches!(errno, libc::ENOSPC | libc::EDQUOT)
 }

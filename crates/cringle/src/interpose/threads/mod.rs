@@ -44,7 +44,7 @@ fn own() -> pthread_t {
     unsafe { libc::pthread_self() }
 }
 
-/// Whether a handle is a fiber's, as opposed to that of a thread of the system.
+/// Whether a handle belongs to a fiber, as opposed to a thread of the system.
 ///
 /// # Safety
 ///

@@ -229,15 +229,15 @@ pub unsafe fn pthread_getcpuclockid(
     }
 }
 
-/// Returns the clock of a kernel's thread, by the kernel's encoding: that of one thread, in the
-/// unit of the scheduler.
+/// Returns the clock of a kernel's thread, by the kernel's encoding: the clock of one thread, in
+/// the unit of the scheduler.
 fn clock_of(thread: pid_t) -> clockid_t {
     const OF_A_THREAD: clockid_t = 4;
     const SCHEDULED: clockid_t = 2;
     (!thread << 3) | OF_A_THREAD | SCHEDULED
 }
 
-/// Whether a clock is that of the calling thread, for which libc and the kernel refuse to sleep.
+/// Whether a clock is the calling thread's, for which libc and the kernel refuse to sleep.
 pub(in super::super) fn is_own_clock(clock: clockid_t) -> bool {
     clock == libc::CLOCK_THREAD_CPUTIME_ID || clock == clock_of(sys::thread_number())
 }

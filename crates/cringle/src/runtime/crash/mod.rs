@@ -99,7 +99,7 @@ enum Cause {
 impl Cause {
     /// # Safety
     ///
-    /// The information is that of a handler of the signal.
+    /// The information is what a handler of the signal has received.
     unsafe fn of(signal: c_int, info: *const libc::siginfo_t) -> Cause {
         // SAFETY: by the contract. Only a fault has an address, and only these codes a sender.
         unsafe {

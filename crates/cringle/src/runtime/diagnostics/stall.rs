@@ -109,7 +109,8 @@ fn is_harmless(thread: i32) -> Option<bool> {
 
 /// Whether the kernel has made the thread for a ring.
 fn is_of_a_ring(thread: i32) -> Option<bool> {
-    /// The kernel's `PF_IO_WORKER`. (Another flag, before such threads were those of a process.)
+    /// The kernel's `PF_IO_WORKER`. (Older kernels, where such threads belong to no process, have
+    /// another flag.)
     const IO_WORKER: u32 = 0x10;
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     let (name, state) = stat.rsplit_once(") ")?;

@@ -1,7 +1,7 @@
 //! From options to workers, and from the end of the program to the end of the runtime.
 //!
 //! Each worker is made on the thread that it runs on, because a ring has one submitter. Worker 0 is
-//! the caller's thread. If one worker cannot be made, those that exist end without having run
+//! the caller's thread. If one worker cannot be made, the existing workers end without having run
 //! anything, and the caller may try another driver with the same closure.
 
 #[cfg(feature = "sim")]

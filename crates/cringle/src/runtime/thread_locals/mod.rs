@@ -73,7 +73,7 @@ pub(crate) fn check() -> io::Result<()> {
     glibc().map(|_| ())
 }
 
-/// Whether a `pthread_t` is that of a block, as opposed to a thread of the system.
+/// Whether a `pthread_t` belongs to a block, as opposed to a thread of the system.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 //! Stacks that were used deep once give their pages back.
 //!
 //! A fiber that once called deep keeps the pages of those frames while it waits, and a free stack
-//! of the pool keeps those of its last fiber. A worker that has nothing to do looks for both: a
+//! of the pool keeps the pages of its last fiber. A worker that has nothing to do looks for both: a
 //! fiber that has been suspended for [`IDLE`] is resumed to give back the pages below its stack
 //! pointer (see [`ask_to_give_pages_back`]), and the pool does so for the stacks that no fiber has
 //! taken since the last search. The frames of a suspended fiber, with all that it has lent to the

@@ -5,8 +5,8 @@
 //! them does not panic. A thread that waits is blocked, so they are held for short, and never
 //! across a suspension (**I6**).
 //!
-//! The algorithms are those of std's futex-based locks: Ulrich Drepper's "Futexes Are Tricky", and
-//! a counter for the condition variable.
+//! The algorithms are as in std's futex-based locks: Ulrich Drepper's "Futexes Are Tricky", and a
+//! counter for the condition variable.
 
 mod condvar;
 mod futex;

@@ -112,7 +112,8 @@ pub(super) fn dump_of_only(shared: &Arc<Shared>) -> Option<Dump> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Dump {
-    /// The fibers, those that have waited longest first, then those that are ready or run.
+    /// The fibers: first the waiting ones, the longest waits first, then the ready and running
+    /// ones.
     pub fibers: Vec<FiberReport>,
     /// The workers that have not answered.
     pub silent: Vec<SilentWorker>,
