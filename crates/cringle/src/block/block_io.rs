@@ -301,8 +301,8 @@ impl BlockIo {
         Stats::of(&self.shared)
     }
 
-    /// Refuses further batches, waits for those in flight, and ends the workers. A second call does
-    /// nothing.
+    /// Refuses further batches, waits for the batches in flight, and ends the workers. A second
+    /// call does nothing.
     ///
     /// ```
     /// use cringle::block::{Batch, BlockIo};

@@ -90,7 +90,8 @@ impl WriteFlags {
     /// (`RWF_DONTCACHE`, Linux 6.14).
     pub const DONTCACHE: WriteFlags = WriteFlags(libc::RWF_DONTCACHE);
     /// After a loss of power the file has all of the bytes or none (`RWF_ATOMIC`, Linux 6.11). The
-    /// file is opened for direct I/O, and [`File::atomic_write_limits`] tells which lengths.
+    /// file is opened for direct I/O, and [`File::atomic_write_limits`] returns the lengths that
+    /// are allowed.
     pub const ATOMIC: WriteFlags = WriteFlags(libc::RWF_ATOMIC);
 }
 

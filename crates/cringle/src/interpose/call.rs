@@ -136,7 +136,7 @@ pub(super) struct Call {
 
 /// What is left of a wait for a descriptor.
 pub(super) enum Readiness {
-    /// It may be ready, or has an error: an attempt tells.
+    /// The file may be ready, or has an error: an attempt finds out.
     Ready,
     TimedOut,
     Failed(isize),

@@ -113,7 +113,7 @@ unsafe fn wait(
 
 /// Calls libc's function on a thread. The fibers that wait for the mutex learn that it is about to
 /// be released unseen. The call may end by the cancellation of the thread, which leaves the count
-/// too high: fibers then go on trying.
+/// too high: fibers then continue to try.
 ///
 /// # Safety
 ///

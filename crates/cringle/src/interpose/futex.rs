@@ -203,8 +203,9 @@ impl Futex {
         (self.value as c_int).max(1) as usize
     }
 
-    /// Wakes fibers, and leaves the rest of the number to the kernel. One is left to it if a worker
-    /// is blocked: a woken fiber of that worker does nothing before the worker goes on.
+    /// Wakes fibers, and leaves the rest of the number to the kernel. One wake-up is left to the
+    /// kernel if a worker is blocked: a woken fiber of that worker does nothing before the worker
+    /// continues.
     #[inline]
     fn wake(&self, mask: u32) -> Option<c_long> {
         let most = self.most();

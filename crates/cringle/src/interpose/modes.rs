@@ -25,7 +25,7 @@ static NOT_DIRECT: Answers = [const { AtomicU8::new(0) }; NUMBERS];
 /// Small writes are made by the plain call.
 static PLAIN: Answers = [const { AtomicU8::new(0) }; NUMBERS];
 
-/// Takes a call from those for which the answer is kept.
+/// Takes one of the calls for which the answer is kept.
 #[inline]
 fn is_known(answers: &'static Answers, fd: RawFd) -> bool {
     let kept = usize::try_from(fd).ok().and_then(|fd| answers.get(fd));

@@ -45,7 +45,7 @@ pub(super) enum Waited {
 pub(super) struct Until {
     /// The caller's time, if it gave one: a cancel ends the wait, too.
     pub(super) deadline: Option<Instant>,
-    /// An earlier time, at which the wait goes on in another way.
+    /// An earlier time, at which the wait continues in another way.
     pub(super) review: Option<Instant>,
 }
 

@@ -266,7 +266,7 @@ impl Family {
         matches!(self.locals, Locals::Own(_))
     }
 
-    /// Whether it may go on on another worker, as far as no single member prevents it.
+    /// Whether the family may continue on another worker, unless a member prevents that.
     #[inline]
     pub(super) fn may_move(&self) -> bool {
         self.has_own_locals()

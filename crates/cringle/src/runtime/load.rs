@@ -1,4 +1,4 @@
-//! What a worker tells the others of its load, with [`Balance::Moving`](super::balance::Balance).
+//! What a worker publishes of its load, with [`Balance::Moving`](super::balance::Balance).
 
 use crate::sys;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -60,7 +60,7 @@ pub(crate) enum RunEnd {
     GivenUp(io::Error),
 }
 
-/// What a waiter is told. It lies in the waiter's frame.
+/// The outcome for a waiter. It lies in the waiter's frame.
 #[derive(Clone, Copy)]
 enum Verdict {
     /// It makes the next call.

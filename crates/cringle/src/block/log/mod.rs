@@ -101,8 +101,8 @@ pub use builder::LogBuilder;
 /// - the header, the first 24 bytes; or
 /// - any group but the last one. There is one exception: the damage changes no record before a
 ///   group, the first 16 bytes of the group, and the 16 bytes before each record of all later
-///   groups. If sectors of 512 bytes are lost, and those between them, too, and are filled with
-///   zeros or foreign bytes, this exception does not occur.
+///   groups. If sectors of 512 bytes are lost, and the sectors between them, too, and are filled
+///   with zeros or foreign bytes, this exception does not occur.
 ///
 /// A crash can leave the same as damage to the last group only. So it is not noticed: the records
 /// in front of the damage are kept, the others of the group are cut, although their appends may
@@ -126,7 +126,7 @@ pub struct Log {
     /// Shares the commits.
     commits: SharedRun,
     state: Mutex<State>,
-    /// Those who wait for space in the next group.
+    /// The callers that wait for space in the next group.
     line: FairLock,
     cut_bytes: u64,
     /// The end of the records that [`LogBuilder::open`] has found.
@@ -247,7 +247,7 @@ impl Log {
     /// # std::io::Result::Ok(())
     /// ```
     ///
-    /// Nothing is written before somebody waits for this record or a later one, or appends, or
+    /// Nothing is written before a caller waits for this record or a later one, or appends, or
     /// until the group is full. Then the call waits until there is space.
     ///
     /// # Errors
@@ -461,7 +461,7 @@ mod tests {
     use super::Log;
     use std::io::ErrorKind;
 
-    /// Neither it nor the worker would go on if it waited for the leader.
+    /// If such code waited for the leader, neither it nor the worker would continue.
     #[test]
     fn append_beside_a_fiber_is_refused() {
         let directory = tempfile::tempdir().unwrap();

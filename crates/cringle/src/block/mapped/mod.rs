@@ -7,8 +7,8 @@
 //! - Only whole pages within the file are copied, so the mapping shows what a read would return.
 //! - The file may become shorter at any time. A copy from a page beyond its end raises SIGBUS and
 //!   ends short (**I16**). In the page that has the new end, the kernel sets the rest to 0. So a
-//!   copy whose last byte is 0 counts only if the file still reaches that far: `fstat` tells, after
-//!   the copy. If the copy's last byte is not 0, the file reached that far when it was made.
+//!   copy whose last byte is 0 counts only if the file still reaches that far, as `fstat` reports
+//!   after the copy. If the copy's last byte is not 0, the file reached that far when it was made.
 //!   (Unless a process stores bytes beyond the end of the file through a mapping of its own. The
 //!   last page of a file is not copied because of them; after a truncation they show until the next
 //!   look.)

@@ -84,7 +84,8 @@ impl File {
     /// # Errors
     ///
     /// As std's, and [`Cancelled`](crate::Cancelled), after which it is unknown whether the data is
-    /// on the disk. Neither a cancel nor a deadline affects others who wait for the same sync.
+    /// on the disk. Neither a cancel nor a deadline affects other callers that wait for the same
+    /// sync.
     ///
     /// After a failure, what was written before may be lost, though the kernel reports it only
     /// once. So each later sync through this handle and its clones fails, too, with the first
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(calls.into_inner(), 2);
     }
 
-    /// Neither it nor the worker would go on if it waited for the leader.
+    /// If such code waited for the leader, neither it nor the worker would continue.
     #[cfg(feature = "tracing")]
     #[test]
     fn code_beside_a_fiber_makes_a_call_of_its_own() {

@@ -109,7 +109,7 @@ pub unsafe fn pthread_setschedprio(
     }
 }
 
-/// Returns the result of setting a policy, `None` for that in force, and a priority.
+/// Returns the result of setting a policy, `None` for the policy in force, and a priority.
 fn set(thread: pthread_t, policy: Option<c_int>, priority: c_int) -> c_int {
     let (current, parameters) = match worker_of(thread).and_then(in_force) {
         Ok(found) => found,

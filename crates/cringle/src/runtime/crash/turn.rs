@@ -35,7 +35,7 @@ impl Turn {
     }
 
     /// Waits for the end of the process, if another thread reports a crash. The time is bounded:
-    /// somebody may have stopped that thread.
+    /// another process may have stopped that thread.
     pub(super) fn wait() {
         let reporter = REPORTER.load(Ordering::Relaxed);
         if reporter == 0 || reporter == own_number() {
@@ -56,7 +56,7 @@ impl Drop for Turn {
         for (signal, before) in SIGNALS.into_iter().zip(&self.before) {
             if let Some(before) = before {
                 // SAFETY: by the contract of `sigaction`: the structure is borrowed for the call,
-                // and was that of this signal.
+                // and held the action of this signal.
                 unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
             }
         }

@@ -386,7 +386,7 @@ impl Builder {
     /// fibers with which it shares them. `Moving` chooses [`ThreadLocals::Private`] if nothing else
     /// chooses.
     ///
-    /// A fiber stays where it is, and those with which it shares thread-locals by
+    /// A fiber stays where it is, and the fibers with which it shares thread-locals by
     /// [`spawn_local`](crate::fiber::spawn_local()), [`par_map`](crate::fiber::par_map()) or the
     /// like stay with it,
     ///

@@ -166,7 +166,7 @@ impl WorkerSetup<'_> {
         let families = Families::new(self.run.thread_locals)?;
         let Queues { unstarted, offered } = self.queues;
         let draws = driver.is_simulated() && self.run.workers > 1;
-        // A lone worker has nobody to give a fiber to.
+        // A lone worker has no other worker to give a fiber to.
         let balance = if self.run.workers == 1 { Balance::Fixed } else { self.run.balance };
         let moves = Moves::new(balance, offered, draws);
         let worker =

@@ -379,7 +379,7 @@ impl Block {
     ///
     /// # Safety
     ///
-    /// I14: no code runs on the block, and none that did goes on.
+    /// I14: no code runs on the block, and no earlier code on it continues.
     pub(in crate::runtime) unsafe fn reset(&self) {
         let mut modules = self.modules.borrow_mut();
         // SAFETY: I14, by the contract.

@@ -45,10 +45,10 @@ pub(super) fn find_close_resolver() -> Result<CloseResolver, String> {
 ///
 /// # Safety
 ///
-/// I14: the caller runs on a block, and no other code on it goes on.
+/// I14: the caller runs on a block, and no other code on it continues.
 pub(super) unsafe fn begin() {
     // SAFETY: I14. These set thread-locals. The first also sets the tables of the character
-    // classes, to those of the locale that the program uses now.
+    // classes, to the tables of the locale that the program uses now.
     unsafe {
         libc::uselocale(GLOBAL_LOCALE);
         *libc::__errno_location() = 0;

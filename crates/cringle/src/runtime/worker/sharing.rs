@@ -2,8 +2,8 @@
 //! whole family is meant.
 //!
 //! The load begins on the workers that spawn and accept. Few workers do it cheapest: they find
-//! caches warm and the ring full, and wake nobody. So a worker shares its work only when it is
-//! *pressed*:
+//! caches warm and the ring full, and wake no other worker. So a worker shares its work only when
+//! it is *pressed*:
 //!
 //! - A turn was [heavy](super::turns): some of its fibers compute, and others wait behind them.
 //! - It has had something to do all the time for [`LONG_AWAKE`], so it needs a whole core; and half
@@ -410,7 +410,7 @@ impl Worker {
 
 // Following a waker.
 impl Worker {
-    /// Whether a fiber that is woken from another worker goes on there.
+    /// Whether a fiber that is woken from another worker continues on that worker.
     #[inline]
     pub(super) fn should_follow(&self, fiber: FiberRef, by: u32) -> bool {
         by < self.index && self.moves.balance == Balance::Moving && self.is_better_at(fiber, by)
