@@ -3,7 +3,8 @@
 //! A new op gets a variant of [`Op`] (or of [`Syscall`]) and a row here. The compiler then names
 //! the other places: `blocking.rs` performs the op as a system call, `uring/encode.rs` encodes it
 //! for a ring, `epoll/nowait.rs` tries it without waiting, and `sim/lent_memory.rs` lists its
-//! memory.
+//! memory. Four places have wildcards: [`Op::transfer`], [`Op::may_keep_file`],
+//! [`Op::may_need_thread`], and the faults in `sim/perform.rs`.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
