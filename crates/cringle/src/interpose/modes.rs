@@ -1,4 +1,4 @@
-//! How a descriptor was opened, as far as reads and writes depend on it:
+//! The modes of an open descriptor that decide how reads and writes are made:
 //!
 //! - with `O_DIRECT`, a read waits for the disk in spite of `RWF_NOWAIT`;
 //! - a write to the page cache of a local file that is not synchronous takes no longer than the

@@ -1,7 +1,7 @@
-//! The next definitions of the interposed calls: those of libc, or of a preloaded library or a
-//! sanitizer in between, which so keep working. The program's first constructor (`.preinit_array`)
-//! looks them up, never a call: the lookup allocates, and takes the loader's lock. Only a call
-//! before that constructor, which no known program makes, looks them up itself.
+//! The next definitions of the interposed calls: libc's, or a preloaded library's or a sanitizer's,
+//! which keep working in this way. The program's first constructor (`.preinit_array`) looks them
+//! up, never a call: the lookup allocates, and takes the loader's lock. Only a call before that
+//! constructor, which no known program makes, looks them up itself.
 
 pub use calls::*;
 pub use for_all::*;

@@ -1,7 +1,7 @@
 //! The signatures of the interposed calls: the only list of them.
 
 /// Passes the signature of each interposed call to a macro, as `fn name(argument: type, …) ->
-/// type;`. The types are those of `libc`.
+/// type;`. The types are `libc`'s.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_calls {

@@ -21,9 +21,10 @@
 //! the count once more when the number is closed, and has the drivers arm the number again, which
 //! fails: the op fails as if it had begun after the close.
 //!
-//! The last driver closes the duplicate, on its worker. That may wait, as for a socket that
-//! lingers, if it is the last hold of the file: of an interposed `poll`. The other interposed calls
-//! have a duplicate of their own, which their fiber closes later.
+//! The last driver closes the duplicate, on its worker. If the duplicate is the last hold of the
+//! file, the close may wait, as for a socket that lingers. That occurs only for an interposed
+//! `poll`: the other interposed calls have a duplicate of their own, which their fiber closes
+//! later.
 
 use super::offload::Results;
 use crate::sys::fork::ForkLock;

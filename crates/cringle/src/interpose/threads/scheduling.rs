@@ -1,6 +1,6 @@
 //! What the kernel schedules: policy, cores and processor time.
 //!
-//! A fiber's policy, cores and clock are those of its worker, on which other fibers run, too. A
+//! A fiber has the policy, the cores and the clock of its worker, on which other fibers run, too. A
 //! change would reach all of them, or would have to be made at each switch. So a fiber can read
 //! them, and set them to what they are; anything else fails with `ENOTSUP`, or with the error that
 //! libc has for arguments which no thread can have. No call succeeds without an effect.

@@ -1,9 +1,9 @@
-//! Whose crash is reported, if several threads crash: the first one's. The others wait until it has
-//! ended the process, so that its text is whole.
+//! If several threads crash, the first one reports its crash. The others wait until it has ended
+//! the process, so that its text is whole.
 //!
-//! Their signals have the default action then, by the handlers that were called before the report.
-//! So another handler is in force for the time of the report. (A thread that crashes in between
-//! those two ends the process without a text. That is some instructions.)
+//! By the time of the report, earlier handlers have set the default action for the signals. So the
+//! reporting thread installs another handler for that time, in which the others wait. (A thread
+//! that crashes before it is installed, within some instructions, ends the process without a text.)
 
 use crate::sys::signal_chain::{self, set_default};
 use crate::sys::syscall;

@@ -74,7 +74,7 @@ pub(super) fn start_from_environment() -> io::Result<()> {
     Ok(())
 }
 
-/// What a hazard is reported once for.
+/// The site of a hazard. The hazards of a kind at a site are reported once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Site {
     /// The place where it was taken.
