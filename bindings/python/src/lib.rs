@@ -17,6 +17,23 @@
 //! - **P5** No lock is held while Python runs, or while a thread waits for the interpreter. Without
 //!   a GIL, the collector and `os.fork` stop all attached threads, where they run Python: so none
 //!   of them has a lock, and one that waits for a lock waits for a thread that runs.
+//!
+//! # Choices
+//!
+//! - Memory is exported and not copied: a copy into memory of our own would need no exports, and
+//!   cost a second copy of each byte. Results as `bytes` are copies of a
+//!   [`Buffer`](buffer::Buffer). (The kernel could fill new `bytes` before other code sees them,
+//!   but their memory is not aligned for direct I/O, and a short read would leave bytes to cut
+//!   off.)
+//! - A waiting caller runs the handlers of signals every 10 ms. If a handler raises, as that of
+//!   Ctrl-C does, the caller leaves at once: what the kernel has ends in the background, and the
+//!   rest is not submitted. (Refused: to cancel and wait. A read from a disk cannot be cancelled,
+//!   and a stuck read would make the program deaf to Ctrl-C.) A task of asyncio waits instead: its
+//!   loop continues, and a program that catches `CancelledError` expects its buffers to be its own.
+//! - An event loop is woken through an eventfd ([`notifier`]).
+//! - This is a workspace of its own: a test program of a member would be linked with libpython, and
+//!   the root's commands must work on a machine without Python. The wheel uses the stable ABI of
+//!   Python 3.11, the first with the buffer protocol.
 
 mod block_io;
 mod buffer;

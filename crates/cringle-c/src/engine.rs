@@ -1,4 +1,9 @@
 //! An engine: a `BlockIo`, what is registered with it, and what is under way.
+//!
+//! No function suspends the fiber of a callback. For the program that fiber is a thread, and
+//! another callback would run in the middle of it, under its locks. So the counters are read from
+//! outside, the driver is kept since the start, and `cringle_open` in a callback starts the engine
+//! on a thread that it joins.
 
 use crate::abi::*;
 use crate::error::Error;

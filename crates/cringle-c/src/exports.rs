@@ -1,4 +1,5 @@
-//! The exported functions.
+//! The exported functions. Each catches panics, [disables](super::cancellation) `pthread_cancel`
+//! until it returns, and keeps the [words of an error](super::error) for the calling thread.
 
 use crate::abi::*;
 use crate::engine::{Engine, Job};

@@ -1,4 +1,10 @@
 //! An array of operations, and how it is performed.
+//!
+//! `cringle_submit` builds a batch from the array on the calling thread. It looks up the properties
+//! of each distinct descriptor once, and those of registered files not at all. If the array has
+//! syncs, operations that must be complete, or [large](super::large) ones, a fiber performs it in
+//! parts. The caller's memory is used by address, as by the kernel, and nothing is allocated for an
+//! operation.
 
 use crate::abi::*;
 use crate::error::errno_of;

@@ -10,6 +10,14 @@
 //! A runner is started, and ends, under the queue's lock. So an operation is accepted only if a
 //! runner will take it, whatever is closed at that time: a runner keeps the engine open until it
 //! ends, which is when no operation waits.
+//!
+//! An operation of a queue is a submission with a number, so `cringle_cancel` finds it at once,
+//! without a search. (Refused: a batch that reports each completion. It would save the fibers, but
+//! its operations would end together where one is repeated, large, or kept off the ring.)
+//!
+//! The eventfd of a queue is the library's own, because it is then readable exactly while
+//! completions wait. A program that resets an eventfd of its own has to poll until nothing is left,
+//! and forgets it.
 
 use crate::abi::{cringle_completion, cringle_op};
 use crate::engine::Engine;

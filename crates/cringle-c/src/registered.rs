@@ -1,4 +1,9 @@
 //! What is registered with an engine, and how a submission keeps it.
+//!
+//! A submission keeps what is registered when it is accepted, by one reference to the tables.
+//! (Refused: a lookup when an operation begins, which would fail operations whose file was
+//! unregistered meanwhile; and a reference for each file of a submission, which would cost an
+//! allocation, and a look at each operation by the caller of `cringle_submit_cb`.)
 
 use crate::registry::Registry;
 use cringle::fs::File;

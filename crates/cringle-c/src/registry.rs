@@ -1,4 +1,4 @@
-//! Registered files and buffers, and queues, by numbers with a generation.
+//! Registered files and buffers, and queues, by numbers of 31 bits with a generation.
 //!
 //! The generations are those of the process: no other engine, and no other kind of value, has the
 //! same number, until the numbers of its slot are used up, which are 32,767. A slot is used again

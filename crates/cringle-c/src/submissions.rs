@@ -1,5 +1,8 @@
 //! The submissions that are under way and may be cancelled, by numbers that no other submission of
 //! the process has.
+//!
+//! A submission that does not wait runs on a fiber, in a scope. The address of the scope is in the
+//! table until the scope ends, and `cringle_cancel` cancels the scope under the table's lock.
 
 use crate::error::Error;
 use cringle::fiber::Scope;

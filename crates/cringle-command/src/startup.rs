@@ -3,7 +3,10 @@
 //! Std ignores SIGPIPE in every Rust program, so that `main` cannot see whether the caller ignored
 //! it (`trap '' PIPE`, systemd's `IgnoreSIGPIPE=`). It also opens `/dev/null` as each of the
 //! descriptors 0 to 2 that is closed (`<&-`, `>&-`): input would be empty, and output lost, without
-//! an error. The loader calls the functions of `.init_array` earlier.
+//! an error, as by `cringle cp FILE /dev/stdout >&-`. So a function of `.init_array`, which
+//! the loader calls earlier, records which descriptors are closed, and the command [puts a
+//! socket](replace_closed) in their place. (Refused: to leave them closed. The next open would get
+//! number 2, and messages would be written into a user's file.)
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};

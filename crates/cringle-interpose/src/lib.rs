@@ -1,4 +1,5 @@
-//! Crates and C libraries that know nothing of [Cringle](cringle) wait only their fiber.
+//! Makes crates and C libraries that know nothing of [Cringle](cringle) suspend their fiber instead
+//! of their thread.
 //!
 //! [`install!`] defines libc's blocking calls (`recv`, `connect`, `read`, `poll`, `nanosleep`,
 //! `pthread_mutex_lock`, `syscall(SYS_futex)`, …) as symbols of the program, and the dynamic linker

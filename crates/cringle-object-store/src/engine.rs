@@ -1,4 +1,7 @@
 //! Runs the store's work on fibers of a [`BlockIo`], for any async executor.
+//!
+//! A call of the store is a *job*: a closure that runs on a fiber. It may borrow its buffers and
+//! files as any fiber does, so the store has no `unsafe`.
 
 use crate::error::Error;
 use crate::read::IsWanted;

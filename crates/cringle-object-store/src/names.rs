@@ -1,4 +1,8 @@
 //! Names of files: directories that are missing, and names that replace no other.
+//!
+//! A call is bounded: it creates missing directories at most [`REPAIRS`] times, and tries a limited
+//! number of names for a staging file. So no call depends on the file system's honesty for its end.
+//! `tests/store/endless.rs` answers each system call of the store with one `errno` for ever.
 
 use crate::error::Error;
 use cringle::fs::{self, File};

@@ -1,4 +1,5 @@
-//! Decides which reads fetch the requested ranges.
+//! Decides which reads fetch the requested ranges: sorts the ranges, and merges neighbours into
+//! reads. `read.rs` performs the reads in batches and hands slices of them to the ranges.
 
 use std::ops::Range;
 

@@ -1,6 +1,10 @@
-//! Copies and renames of objects, on a fiber. A copy is a hard link, as with `LocalFileSystem`: no
-//! object changes once it has its name. Where the file system has no hard links, the bytes are
-//! copied.
+//! Copies and renames of objects, on a fiber. `LocalFileSystem`'s own create directories for as
+//! long as a name is refused, so the store does not use them.
+//!
+//! A copy is a hard link, as with `LocalFileSystem`: no object changes once it has its name. The
+//! link gets a random staging name, which is renamed and then removed, because `rename(2)` does
+//! nothing if the object already is the same file. Where the file system has no hard links, the
+//! bytes are copied.
 
 use crate::engine::Engine;
 use crate::error::Error;

@@ -7,7 +7,8 @@
 //!
 //! A recorded file is *whole* if source and target still have the fingerprints that they had (see
 //! [`fingerprint`]): sizes, times, modes, owners. Wherever a fingerprint cannot prove that, the
-//! contents are compared, or the file is copied again:
+//! contents are compared, or the file is copied again. So a record that is missing costs time, and
+//! no record claims too much:
 //!
 //! | event | effect |
 //! |---|---|
@@ -18,7 +19,7 @@
 //! | a directory above it was renamed, and another file with equal times is there | its inode differs: contents are compared |
 //! | the run has another user, group or capability | contents are compared, and attributes set again |
 //! | the target changed | its ctime differs: contents are compared |
-//! | the machine crashed, or the target was mounted anew | so does the fingerprint, without `--fsync` |
+//! | the machine crashed, or the target was mounted anew | without `--fsync`, the fingerprint differs: it has the numbers of the boot and the mount |
 //! | the file was complete, but not recorded yet | it is copied again |
 //! | the target changed while it was compared, or before its record | it is copied again, or not recorded |
 //! | another name of the file was linked | the file is recorded again |

@@ -1,4 +1,4 @@
-//! Calls that C libraries make and std does not: each waits only its fiber.
+//! Calls that C libraries make and std does not: in each, only the calling fiber waits.
 
 use crate::common::{on_both_drivers, waits_for};
 use cringle::fiber;

@@ -1,4 +1,4 @@
-//! A program with `install!`: std's and libc's own calls wait only their fiber, on both drivers,
+//! A program with `install!`: std's and libc's own calls suspend only their fiber, on both drivers,
 //! and threads are fibers where that is chosen.
 
 cringle_interpose::install!();

@@ -25,7 +25,7 @@ impl<'b> ByFiles<'b> {
 
 impl Batch<'_> {
     /// Performs the operations that were not copied through the ring, while other fibers perform
-    /// those of them
+    /// the operations
     ///
     /// - that are kept off the ring, as plain calls on threads;
     /// - that need a buffer, a lock, or a look at other writes: see [`File::performs_itself`].

@@ -120,7 +120,7 @@ impl BlockIo {
     /// # Errors
     ///
     /// `NotConnected` if the `BlockIo` is closed. The operations' own errors are in the results:
-    /// bare ones, also those of durable writes after a failure
+    /// bare ones, also of durable writes after a failure
     /// ([`WriteFlags::DSYNC`](crate::fs::WriteFlags::DSYNC)).
     ///
     /// # Cancellation
@@ -301,8 +301,8 @@ impl BlockIo {
         Stats::of(&self.shared)
     }
 
-    /// Refuses further batches, waits for those in flight, and ends the workers. A second call does
-    /// nothing.
+    /// Refuses further batches, waits for the batches in flight, and ends the workers. A second
+    /// call does nothing.
     ///
     /// ```
     /// use cringle::block::{Batch, BlockIo};

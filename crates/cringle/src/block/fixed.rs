@@ -31,8 +31,8 @@ fn no_ring() -> io::Error {
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// After a failed write, those of a file that was opened with `O_DSYNC` or `O_SYNC` have the bare
-/// error of that one (`EIO`): see [`WriteFlags::DSYNC`](crate::fs::WriteFlags::DSYNC).
+/// After a failed write to a file that was opened with `O_DSYNC` or `O_SYNC`, later writes have the
+/// bare error of that write (`EIO`): see [`WriteFlags::DSYNC`](crate::fs::WriteFlags::DSYNC).
 ///
 /// It stays on its worker:
 ///

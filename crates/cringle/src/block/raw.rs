@@ -1,4 +1,4 @@
-//! Operations on memory of which Rust has no slice: that of other languages.
+//! Operations on memory of which Rust has no slice: the memory of other languages.
 
 use super::batch::op_len;
 use super::{Batch, OpId};
@@ -7,7 +7,7 @@ use crate::fs::File;
 
 impl<'b> Batch<'b> {
     /// Adds a read from `offset` (in bytes) into `len` bytes of memory at `buf`, as
-    /// [`read`](Batch::read), for memory of which Rust has no slice: that of another language, or
+    /// [`read`](Batch::read), for memory of which Rust has no slice: memory of another language, or
     /// memory that other threads may access meanwhile.
     ///
     /// ```

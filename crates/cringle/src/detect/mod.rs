@@ -4,7 +4,7 @@
 //! The fibers of a worker share a thread. If one of them waits with a `RefMut` or a guard of a std
 //! `Mutex` in its hands, the next one that needs the value panics, or blocks the worker for ever.
 //! The book's chapter "What not to hold over a wait" lists such hazards. Import [`RefCell`] and
-//! [`Mutex`] from here, and the detector reports those that it sees on standard error:
+//! [`Mutex`] from here, and the detector reports the hazards that it sees on standard error:
 //!
 //! ```
 //! use cringle::detect::RefCell;
@@ -57,9 +57,9 @@
 //! - std's own types, apart from a lock that blocks a worker. An uncontended lock of std, and every
 //!   borrow of a std `RefCell`, is inlined into the program, and nothing can see it. Nor does the
 //!   detector see locks of other crates.
-//! - A borrow that no other fiber can reach: with
-//!   [private thread-locals](crate::runtime::ThreadLocals::Private), that of a fiber which shares
-//!   its thread-locals with no other. A report does not say that another fiber does borrow; it may.
+//! - A borrow that no other fiber can reach: with [private
+//!   thread-locals](crate::runtime::ThreadLocals::Private), a borrow of a fiber which shares its
+//!   thread-locals with no other. A report does not say that another fiber does borrow; it may.
 //! - What panic hooks and `tracing` subscribers take, which the library calls beside a fiber.
 //!
 //! The holder of a std lock is searched on the stacks of suspended fibers, and is marked as

@@ -20,7 +20,7 @@ pub(crate) unsafe fn perform(op: &Op) -> i32 {
     result
 }
 
-/// [`perform`], of which the simulation of this thread is not to know.
+/// [`perform`] without a record of the write for the simulation of this thread.
 ///
 /// # Safety
 ///

@@ -19,7 +19,7 @@ pub(crate) type Token = NonNull<()>;
 /// A frame that waits for one op or for a batch of them.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Completion queue entries that are still owed to this frame: those of its ops and of their
+    /// The completion queue entries that are still owed to this frame, for its ops and their
     /// cancels.
     owed: Cell<u32>,
     token: Token,

@@ -185,7 +185,7 @@ impl Driver {
     }
 
     /// The features of the ring. Drivers without a ring have all of them: they perform every op
-    /// but those that have a meaning only for a ring.
+    /// that has a meaning without a ring.
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),

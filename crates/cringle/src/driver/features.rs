@@ -48,12 +48,12 @@ pub enum Feature {
     /// `IORING_OP_SEND_ZC` (6.0): large sends without a copy. Without it the kernel copies them.
     SendZc,
     /// `IORING_OP_FUTEX_WAIT` (6.7): an interposed wait for a futex ends by every wake-up, also by
-    /// one that is a system call of its own. Without it, only by those that libc makes.
+    /// a system call that libc does not make. Without the feature, only libc's wake-ups end it.
     Futex,
 }
 
 impl Feature {
-    /// All features; each stands after those that it needs.
+    /// All features; each stands after the features that it needs.
     ///
     /// ```
     /// assert!(cringle::runtime::Feature::ALL.contains(&cringle::runtime::Feature::Futex));

@@ -1,4 +1,18 @@
 //! Performing one operation for a fiber, from submission to result.
+//!
+//! # Where threads are scarce
+//!
+//! Where the kernel cannot start a thread for an op (`RLIMIT_NPROC`, `pids.max`, a pending signal),
+//! it drops the op after up to 50 ms, with `ECANCELED`. The fiber tries once more. Then it makes
+//! the plain call, on the pool, or on the worker's thread if the pool has no thread either. The
+//! worker remembers the lack for a second; meanwhile ops that [may need a
+//! thread](Op::may_need_thread) are plain calls at once. A ring that was made under an
+//! `RLIMIT_NPROC` of 0 lacks threads from the start (`worker/perform.rs`).
+//!
+//! At the cursor of a device, the fiber first waits until the device is ready, because a poll needs
+//! no thread. A terminal then gets a few bytes at a time, so that the call does not wait. Pipes and
+//! sockets stay on the ring, which polls them itself. If the kernel drops an op on a pipe or a
+//! socket many times, the op returns the error.
 
 use crate::driver::{Op, OpDescription, OpName, blocking, means_cancelled};
 use crate::runtime::wait_target::{Target, TargetInfo, TargetKind, WaitTarget};
@@ -166,7 +180,7 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
     (!op.waits_for_peer() || is_file()).then_some(op)
 }
 
-/// Turns an op's result into that of the fiber's call.
+/// Turns an op's result into the result of the fiber's call.
 #[inline]
 pub(crate) fn outcome(current: Current, result: i32) -> io::Result<usize> {
     if result < 0 && means_cancelled(result) && current.is_interrupted() {

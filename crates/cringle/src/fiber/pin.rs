@@ -4,8 +4,8 @@ use crate::runtime::family::FamilyRef;
 use crate::runtime::worker::Worker;
 use std::marker::PhantomData;
 
-/// Keeps the calling fiber, and those that share its thread-locals, on its worker until the value
-/// is dropped. It matters where fibers [move](crate::runtime::Balance::Moving): for code that
+/// Keeps the calling fiber, and the fibers that share its thread-locals, on its worker until the
+/// value is dropped. It matters where fibers [move](crate::runtime::Balance::Moving): for code that
 /// relies on what the kernel keeps of a thread, such as its affinity, between two waits. Outside of
 /// a fiber it does nothing.
 ///

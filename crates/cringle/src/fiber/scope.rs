@@ -221,7 +221,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// As [`spawn`](Self::spawn). A panic of the daemon counts as that of any fiber of the scope.
+    /// As [`spawn`](Self::spawn). A panic of the daemon counts as a panic of any other fiber of the
+    /// scope.
     #[track_caller]
     pub fn spawn_daemon<F>(&'scope self, f: F)
     where

@@ -9,7 +9,7 @@ use crate::driver::syscall::Syscall;
 use crate::sys;
 use std::io;
 
-/// The time until a file's bytes are expected to be overwritten or deleted, relative to that of
+/// The time until a file's bytes are expected to be overwritten or deleted, relative to the time of
 /// other files: see [`File::set_write_life`].
 ///
 /// ```
@@ -98,7 +98,7 @@ impl File {
     /// (`BLKDISCARD`), and a regular file frees their disk space, as
     /// [`punch_hole`](File::punch_hole) does.
     ///
-    /// Afterwards the range of a file reads as zeros, and that of a device as anything: the old
+    /// Afterwards a range of a file reads as zeros, and a range of a device as anything: the old
     /// bytes, zeros or others. For zeros on a device, use `punch_hole`.
     ///
     /// ```

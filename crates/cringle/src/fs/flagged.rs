@@ -57,7 +57,7 @@ impl WriteFlags {
     /// [`sync_data`](File::sync_data), but only these bytes. A disk that knows FUA needs no flush
     /// for a direct write.
     ///
-    /// A failure makes every later sync through this handle and its clones fail, as that of
+    /// A failure makes every later sync through this handle and its clones fail, as a failure of
     /// [`sync_data`](File::sync_data) does: the kernel has reported it, would not report it again,
     /// and may have dropped other bytes, too. For the same reason it fails the syncs, and the
     /// writes with this flag, that are under way. So a write returns only when those have ended
@@ -90,7 +90,8 @@ impl WriteFlags {
     /// (`RWF_DONTCACHE`, Linux 6.14).
     pub const DONTCACHE: WriteFlags = WriteFlags(libc::RWF_DONTCACHE);
     /// After a loss of power the file has all of the bytes or none (`RWF_ATOMIC`, Linux 6.11). The
-    /// file is opened for direct I/O, and [`File::atomic_write_limits`] tells which lengths.
+    /// file is opened for direct I/O, and [`File::atomic_write_limits`] returns the lengths that
+    /// are allowed.
     pub const ATOMIC: WriteFlags = WriteFlags(libc::RWF_ATOMIC);
 }
 

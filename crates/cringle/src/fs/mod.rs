@@ -11,9 +11,9 @@
 //!
 //! # Interrupted calls
 //!
-//! As std's functions, those of this module repeat a call that a signal interrupts (`EINTR`). A
-//! file system in user space (FUSE) that answers `EINTR` for ever keeps the caller for ever, there
-//! as here. Every other answer ends the call.
+//! As std's functions, the functions of this module repeat a call that a signal interrupts
+//! (`EINTR`). A file system in user space (FUSE) that answers `EINTR` for ever keeps the caller for
+//! ever, there as here. Every other answer ends the call.
 //!
 //! # Direct I/O
 //!

@@ -36,7 +36,7 @@ impl File {
     ///
     /// # Safety
     ///
-    /// The contract of the op's memory is that of [`read_raw`](crate::block::Batch::read_raw) or
+    /// The contract of the op's memory is as for [`read_raw`](crate::block::Batch::read_raw) or
     /// `write_raw`, until this returns.
     pub(crate) unsafe fn perform_itself(&self, op: &Op) -> i32 {
         let result = match &self.bounce {
@@ -93,7 +93,7 @@ fn inaccessible() -> io::Error {
     io::Error::from_raw_os_error(libc::EFAULT)
 }
 
-/// Returns the `errno` of an error, also of one that wraps that of an earlier call.
+/// Returns the `errno` of an error, also of one that wraps the error of an earlier call.
 fn errno_of(e: &io::Error) -> i32 {
     let first = || e.source()?.downcast_ref::<io::Error>()?.raw_os_error();
     e.raw_os_error().or_else(first).unwrap_or(libc::EIO)

@@ -134,7 +134,7 @@ impl File {
 ///
 /// # Errors
 ///
-/// As [`File::set_times`]; and those of resolving the path.
+/// As [`File::set_times`]; and the errors of resolving the path.
 pub fn set_times<P: AsRef<Path>>(path: P, times: FileTimes) -> io::Result<()> {
     set(libc::AT_FDCWD, Some(&c_path(path.as_ref())?), times, 0)
 }

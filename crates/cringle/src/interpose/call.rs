@@ -2,8 +2,9 @@
 //!
 //! Everything that such a call does on a fiber runs within [`OnFiber::call`], which
 //!
-//! - marks the fiber, so that a nested libc call of the library itself is the plain one, and so
-//!   that nothing unwinds: there is C code below, which no panic may leave (**I12**);
+//! - marks the fiber. While the mark is set, a nested libc call is the plain one, and a refusal of
+//!   a cancelled fiber is only counted. Nothing unwinds: there is C code below, which no panic may
+//!   leave (**I12**);
 //! - sets `errno` last, and only if the call has failed;
 //! - is the one place where the wait of an interposed call begins and ends: no fiber of the same
 //!   family runs until then.
@@ -135,7 +136,7 @@ pub(super) struct Call {
 
 /// What is left of a wait for a descriptor.
 pub(super) enum Readiness {
-    /// It may be ready, or has an error: an attempt tells.
+    /// The file may be ready, or has an error: an attempt finds out.
     Ready,
     TimedOut,
     Failed(isize),
@@ -310,7 +311,7 @@ impl Call {
         }
     }
 
-    /// Whether a result is that of a cancel.
+    /// Whether a result means a cancel.
     pub(super) fn is_refusal(self, result: isize) -> bool {
         const CANCELED: isize = -(libc::ECANCELED as isize);
         matches!(result, CANCELED | TIMED_OUT) && self.current.is_interrupted()
@@ -358,7 +359,7 @@ impl Call {
         unblock::unblock_or_here(f)
     }
 
-    /// The same for a call that uses nothing of its caller. The error is that of a cancel.
+    /// The same for a call that uses nothing of its caller. The error means a cancel.
     fn on_thread_detached<T: Send + 'static>(
         self,
         f: impl FnOnce() -> T + Send + 'static,
@@ -383,7 +384,7 @@ impl Call {
     ///
     /// # Safety
     ///
-    /// The arguments are those of the interposed call.
+    /// The arguments come from the interposed call.
     pub(super) unsafe fn system_call_on_thread<const N: usize>(
         self,
         number: c_long,

@@ -65,7 +65,7 @@ pub(super) fn find_attributes() {
 /// The condition is valid.
 unsafe fn clock_of(condition: *const pthread_cond_t) -> Option<clockid_t> {
     let at = usize::try_from(ATTRIBUTES.load(Ordering::Relaxed)).ok()?;
-    // SAFETY: by the contract, and that of `find_attributes`.
+    // SAFETY: by the contract, and the contract of `find_attributes`.
     let word = unsafe { condition.cast::<u32>().add(at).read_volatile() };
     match word & (SHARED | MONOTONIC) {
         0 => Some(libc::CLOCK_REALTIME),
@@ -113,7 +113,7 @@ unsafe fn wait(
 
 /// Calls libc's function on a thread. The fibers that wait for the mutex learn that it is about to
 /// be released unseen. The call may end by the cancellation of the thread, which leaves the count
-/// too high: fibers then go on trying.
+/// too high: fibers then continue to try.
 ///
 /// # Safety
 ///

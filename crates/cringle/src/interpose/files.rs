@@ -144,8 +144,8 @@ pub unsafe fn flock(on: OnFiber, fd: c_int, how: c_int) -> c_int {
 }
 
 /// `fcntl` with `F_SETLKW` or `F_OFD_SETLKW`: asks again with growing pauses. Locks of other fibers
-/// are those of the same process, so only other processes are waited for. Unlike the kernel, it
-/// finds no deadlock (`EDEADLK`).
+/// belong to the same process, so only other processes are waited for. Unlike the kernel, it finds
+/// no deadlock (`EDEADLK`).
 ///
 /// # Safety
 ///
@@ -179,7 +179,7 @@ pub(super) unsafe fn wait_for_record(
 ///
 /// # Safety
 ///
-/// The arguments are those of the interposed call.
+/// The arguments come from the interposed call.
 unsafe fn copy<const N: usize>(
     on: OnFiber,
     from: RawFd,

@@ -1,4 +1,4 @@
-//! What the symbols do that concern fibers whoever calls them, by the symbol's name.
+//! The calls that concern fibers also if a thread makes them, by the symbol's name.
 
 pub use super::conditions::{
     pthread_cond_broadcast, pthread_cond_clockwait, pthread_cond_signal, pthread_cond_timedwait,

@@ -2,19 +2,20 @@
 //!
 //! On a fiber, a wait for a futex of this process joins the [`queue`] of its address. A wake-up, by
 //! a fiber or by a thread, wakes first from that queue and then in the kernel, where threads wait.
-//! A wait that lasts goes on in the kernel as an op of the ring, so that wake-ups without a hook
-//! reach it. A futex that processes share is waited for by such an op from the start.
+//! A wait that lasts continues in the kernel as an op of the ring, so that wake-ups without a hook
+//! reach it. (To wait in the kernel from the start would make a hand-over between two fibers about
+//! three times as long.) A futex that processes share is waited for by such an op from the start.
 //!
 //! # No wake-up is lost between the two
 //!
-//! Who wakes a waiter has changed the value, or what the value stands for, before. The op begins
-//! only if the value is unchanged; else the wait ends as if by a wake-up. If the value has come
-//! back, it asks for a wait as it would ask a caller that arrives now: a wait may end without a
-//! reason, so no caller learns from its end what the value does not say.
+//! A caller that wakes a waiter has changed the value before, or what the value stands for. The op
+//! begins only if the value is unchanged; otherwise the wait ends as if by a wake-up. A value that
+//! has changed and come back asks the caller to wait, as it would ask a caller that arrives now: a
+//! wait may end without a reason, so no caller learns from its end what the value does not say.
 //!
-//! A call that takes longer than a waiter stays in the queue may wake a waiter there, and again in
-//! the kernel, where it waits by then. It counts it twice, but takes nothing from others: the
-//! kernel wakes first who has come first.
+//! A wake-up that takes longer than a waiter stays in the queue may wake the waiter in the queue,
+//! and once more in the kernel, where the waiter waits by then. The wake-up counts the waiter
+//! twice, but takes nothing from other waiters: the kernel wakes the first arrival first.
 //!
 //! Without such an op (epoll, kernels before 6.7) the queue serves the whole wait, and a thread of
 //! the pool waits for a futex that processes share.
@@ -161,8 +162,8 @@ impl Futex {
         result
     }
 
-    /// The kernel compares and moves threads. Of the queue, those that would be moved are woken,
-    /// which is no harm: each looks again.
+    /// The kernel compares and moves threads. The fibers of the queue that would be moved are
+    /// woken, which is no harm: each looks again.
     ///
     /// # Safety
     ///
@@ -179,8 +180,8 @@ impl Futex {
         in_kernel + if counts_moved { woken } else { woken.min(self.most()) } as c_long
     }
 
-    /// The kernel changes the other value first. Whether the change asks for a wake-up there, is
-    /// left to those who wait.
+    /// The kernel changes the other value first. The waiters find out whether the change asks for a
+    /// wake-up there.
     ///
     /// # Safety
     ///
@@ -202,8 +203,9 @@ impl Futex {
         (self.value as c_int).max(1) as usize
     }
 
-    /// Wakes fibers, and leaves the rest of the number to the kernel. One is left to it if a worker
-    /// is blocked: a woken fiber of that worker does nothing before the worker goes on.
+    /// Wakes fibers, and leaves the rest of the number to the kernel. One wake-up is left to the
+    /// kernel if a worker is blocked: a woken fiber of that worker does nothing before the worker
+    /// continues.
     #[inline]
     fn wake(&self, mask: u32) -> Option<c_long> {
         let most = self.most();
@@ -297,7 +299,7 @@ impl Futex {
     ///
     /// As the system call's.
     unsafe fn look(&self) -> isize {
-        // SAFETY: by the contract: the address is that of an aligned integer.
+        // SAFETY: by the contract: an aligned integer is at the address.
         let word = unsafe { AtomicU32::from_ptr(self.address as *mut u32) };
         if word.load(Ordering::SeqCst) == self.value { TIMED_OUT } else { CHANGED }
     }

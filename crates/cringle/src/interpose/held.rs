@@ -4,7 +4,7 @@
 //! after the wait, or look a timeout up; by then another thread may have closed the number, or put
 //! another file in its place. So such a call enters its number in a table. A thread that is about
 //! to close a number which is in the table duplicates the file, and the calls continue with the
-//! duplicate, which is closed after the last one.
+//! duplicate. The fiber of the last call closes it, on a thread of the pool where that may wait.
 //!
 //! The lock of the number's part of the table is held while a call uses the number without
 //! waiting, and while the thread that closes marks the calls. So no call uses the next file.

@@ -1,4 +1,4 @@
-//! What each symbol of the table does on a fiber, by the symbol's name.
+//! The calls that each symbol of the table makes on a fiber, by the symbol's name.
 
 pub use super::connections::{accept4, connect};
 pub use super::files::{
@@ -41,8 +41,8 @@ use libc::{
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 
-/// Defines calls by others: where the arguments are those of the next definition, which reports a
-/// buffer that is too small and aborts, it is called.
+/// Defines calls by calls of other functions. Where a condition is given and holds, the next
+/// definition is called instead: it reports a buffer that is too small, and aborts.
 macro_rules! calls {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty

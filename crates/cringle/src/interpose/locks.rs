@@ -2,19 +2,19 @@
 //!
 //! libc's algorithms and structures stay: a lock is tried by libc's `…_try…` function, which never
 //! waits. A fiber that would wait joins the [`queue`] of the lock's address instead, tries again
-//! under the queue's lock, and is woken by the interposed unlock, whoever calls it. So threads and
-//! fibers share locks.
+//! under the queue's lock, and is woken by the interposed unlock, which threads call, too. So
+//! threads and fibers share locks.
 //!
 //! Two things release a lock unseen. libc's `pthread_cond_wait` releases the mutex within; the
-//! interposed one tells the waiting fibers before, and they try again from time to time while a
-//! thread is in there. Other processes release what they share; such locks are tried again from
-//! time to time as well.
+//! interposed one announces it to the waiting fibers before, and they try again from time to time
+//! while a thread is in there. Other processes release what they share; such locks are tried again
+//! from time to time as well.
 //!
 //! No cancel ends the wait for a lock: C code expects to hold it afterwards. A wait with a time
 //! ends as timed out.
 //!
-//! The places of a mutex's owner and kind are those of `<bits/struct_mutex.h>`, which static
-//! initialisers have fixed.
+//! A mutex's owner and kind are at the places of `<bits/struct_mutex.h>`, which static initialisers
+//! have fixed.
 
 use super::call::{Call, OnFiber};
 use super::futex::remaining;
@@ -185,7 +185,7 @@ pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) ->
     }
 }
 
-/// Lets the hazard detector list a mutex that knows its owner. `result` is that of a lock.
+/// Lets the hazard detector list a mutex that knows its owner. `result` is what a lock returned.
 ///
 /// # Safety
 ///
@@ -278,7 +278,8 @@ unsafe fn owner(mutex: *const pthread_mutex_t) -> c_int {
 /// The number by which libc knows the caller as an owner.
 fn own_number() -> c_int {
     let mut mutex = libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
-    // SAFETY: the contract of libc's functions: the mutex is initialised, and nobody else's.
+    // SAFETY: the contract of libc's functions: the mutex is initialised, and no other code uses
+    // it.
     unsafe {
         next::pthread_mutex_lock(&mut mutex);
         let own = owner(&mutex);
@@ -413,7 +414,7 @@ rwlocks! {
 pub unsafe fn pthread_rwlock_unlock(_: Option<OnFiber>, lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: by the contract.
     let result = unsafe { next::pthread_rwlock_unlock(lock) };
-    // All readers may go on at once, or one writer.
+    // All readers may continue at once, or one writer.
     queue::wake_after_release(lock as usize, usize::MAX);
     result
 }

@@ -2,8 +2,9 @@
 //! the library's inside. It is no public API: only that crate may use it, in the same version.
 //!
 //! That crate's `install!` defines libc's symbols in the program. Each definition asks
-//! [`on_fiber`], which off a fiber is one load of a thread-local, and then calls the [`next`]
-//! definition; or it calls the function of the same name in [`hooks`], which waits only its fiber.
+//! [`on_fiber`], which is one load of a thread-local where no fiber runs. Then it calls the
+//! [`next`] definition; or it calls the function of the same name in [`hooks`], in which only the
+//! calling fiber waits.
 //!
 //! - `call` is the frame of each such call;
 //! - `transfer`, `sockets`, `receives`, `connections`, `messages`, `ready`, `sleep`, `files`,

@@ -1,4 +1,4 @@
-//! How a descriptor was opened, as far as reads and writes depend on it:
+//! The modes of an open descriptor that decide how reads and writes are made:
 //!
 //! - with `O_DIRECT`, a read waits for the disk in spite of `RWF_NOWAIT`;
 //! - a write to the page cache of a local file that is not synchronous takes no longer than the
@@ -25,7 +25,7 @@ static NOT_DIRECT: Answers = [const { AtomicU8::new(0) }; NUMBERS];
 /// Small writes are made by the plain call.
 static PLAIN: Answers = [const { AtomicU8::new(0) }; NUMBERS];
 
-/// Takes a call from those for which the answer is kept.
+/// Takes one of the calls for which the answer is kept.
 #[inline]
 fn is_known(answers: &'static Answers, fd: RawFd) -> bool {
     let kept = usize::try_from(fd).ok().and_then(|fd| answers.get(fd));

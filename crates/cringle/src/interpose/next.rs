@@ -1,7 +1,7 @@
-//! The next definitions of the interposed calls: libc's, or those of a preloaded library or of a
-//! sanitizer in between. They are looked up before `main`, never by a call: the lookup allocates,
-//! and takes the loader's lock. Only a call before the first constructor, which no known program
-//! makes, looks them up itself.
+//! The next definitions of the interposed calls: libc's, or a preloaded library's or a sanitizer's,
+//! which keep working in this way. The program's first constructor (`.preinit_array`) looks them
+//! up, never a call: the lookup allocates, and takes the loader's lock. Only a call before that
+//! constructor, which no known program makes, looks them up itself.
 
 pub use calls::*;
 pub use for_all::*;
@@ -106,7 +106,7 @@ impl Slot {
     #[inline(always)]
     unsafe fn get<F: Copy>(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        // SAFETY: by the contract, and that of `resolve`.
+        // SAFETY: by the contract, and the contract of `resolve`.
         unsafe { self.0.get().cast::<F>().read() }
     }
 

@@ -87,7 +87,7 @@ pub unsafe fn wait4(
     result as pid_t
 }
 
-/// Waits for the end of one child. `None` if it has ended, or if polling has to tell.
+/// Waits for the end of one child. `None` if it has ended, or if only polling can find out.
 fn wait_for_child(call: Call, pid: pid_t) -> Option<isize> {
     let id = u32::try_from(pid).ok().filter(|&id| id > 0)?;
     match wait_for_end(call.current, id) {
@@ -145,8 +145,8 @@ pub unsafe fn waitid(
     result as c_int
 }
 
-/// `sigtimedwait`, and `sigwaitinfo` without a time. The signals are those that the worker's thread
-/// blocks, as for any thread.
+/// `sigtimedwait`, and `sigwaitinfo` without a time. The signals are the ones that the worker's
+/// thread blocks, as for any thread.
 ///
 /// # Safety
 ///

@@ -45,7 +45,7 @@ pub(super) enum Waited {
 pub(super) struct Until {
     /// The caller's time, if it gave one: a cancel ends the wait, too.
     pub(super) deadline: Option<Instant>,
-    /// An earlier time, at which the wait goes on in another way.
+    /// An earlier time, at which the wait continues in another way.
     pub(super) review: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ struct Waiter {
     mask: u32,
     woken: AtomicBool,
     waker: UnsafeCell<Option<Waker>>,
-    /// Its number among those that have joined the queue.
+    /// Its number among the waiters that have joined the queue.
     arrival: Cell<u64>,
     queued: Cell<bool>,
     previous: Cell<Option<NonNull<Waiter>>>,
@@ -82,7 +82,7 @@ struct Waiter {
 struct Queue {
     first: Option<NonNull<Waiter>>,
     last: Option<NonNull<Waiter>>,
-    /// The number of those that have joined it.
+    /// The number of waiters that have joined the queue.
     arrivals: u64,
 }
 
@@ -148,7 +148,7 @@ fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
                 return withdraw(waiter, Waited::TimedOut);
             }
             current.worker.watch_at_end(current.fiber);
-            // The lock may be that of an allocator, which the library called on this worker.
+            // The lock may be an allocator's, which the library called on this worker.
             current.fiber.family().while_pinned(|| {
                 current.suspend_on_until(Wait::Lock, subject, until.first());
             });
@@ -157,7 +157,7 @@ fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
     if until.deadline.is_some() { to_the_end() } else { call.shielded(to_the_end) }
 }
 
-/// Removes a waiter from its queue. If it was woken meanwhile, it is.
+/// Removes a waiter from its queue. If the waiter was woken meanwhile, the wait counts as woken.
 fn withdraw(waiter: &Waiter, otherwise: Waited) -> Waited {
     let was_queued = queue_of(waiter.address).lock().remove(waiter);
     if was_queued { otherwise } else { Waited::Woken }
@@ -189,7 +189,7 @@ pub(super) fn wake_after_release(address: usize, most: usize) {
 
 #[cold]
 fn wake_some(address: usize, mask: u32, most: usize) -> usize {
-    // Who waits again meanwhile is not woken again.
+    // A fiber that waits again meanwhile is not woken a second time.
     let mut arrivals = None;
     for woken in 0..most {
         let waker = {

@@ -7,12 +7,12 @@
 //!
 //! # After a cancel
 //!
-//! What is ready is reported. Else a call with a timeout has timed out, and returns 0. Without one,
-//! `poll` and `select` fail as other calls do: std, libpq and libmariadb report that. Event loops
-//! do not: tokio panics on any error of `epoll_wait` but `EINTR`, libuv and libzmq abort, and libuv
-//! does not take 0 for an answer there. So `epoll_wait` fails with `EINTR`; and if the loop only
-//! calls again, it waits. With a timeout, too, it leaves the clock alone: the timers of the loop
-//! may be those of other fibers, which would all be due.
+//! Ready descriptors are reported. If none is ready, a call with a timeout has timed out, and
+//! returns 0. Without one, `poll` and `select` fail as other calls do: std, libpq and libmariadb
+//! report that. Event loops do not: tokio panics on any error of `epoll_wait` but `EINTR`, libuv
+//! and libzmq abort, and libuv does not take 0 for an answer there. So `epoll_wait` fails with
+//! `EINTR`; and if the loop only calls again, it waits. With a timeout, too, it leaves the clock
+//! alone: the timers of the loop may belong to other fibers, and would all be due.
 
 use super::call::{Call, OnFiber, Readiness};
 use super::held::LONGEST_WAIT;
@@ -386,7 +386,7 @@ fn is_in_table(fd: usize, set: &mut [u64]) -> bool {
     }
 }
 
-/// Converts the sets of `select` to those of `poll`.
+/// Converts the sets of `select` to the arguments of `poll`.
 fn poll_set(sets: &[Option<Vec<u64>>; 3], count: c_int) -> Vec<pollfd> {
     let mut all = Vec::new();
     for fd in 0..count {

@@ -162,8 +162,8 @@ fn receive_when_ready(
     }
 }
 
-/// What an op that waits for the whole buffer does otherwise than the plain call: it peeks at the
-/// same bytes again, and takes the length of what it has left out for that of what it has stored.
+/// The flags with which an op that waits for the whole buffer differs from the plain call: it peeks
+/// at the same bytes again, and counts the bytes that it has left out as bytes that it has stored.
 const UNLIKE_OPS: c_int = libc::MSG_PEEK | libc::MSG_TRUNC;
 
 /// Whether a receive waits until the buffer is full. Sockets other than streams ignore the flag.

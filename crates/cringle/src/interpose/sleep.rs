@@ -1,9 +1,9 @@
 //! Sleeping and yielding.
 //!
-//! C code cannot be told of a cancel here: std's `sleep` panics on an error that it does not know,
-//! and repeats the call after `EINTR`. So a cancelled sleep ends early and reports success, as any
-//! timed wait, and the fiber's next call that can fail reports the cancel. A loop that only sleeps
-//! would spin then, so after a number of such calls the fiber sleeps for the whole time.
+//! A cancel cannot be reported to C code here: std's `sleep` panics on an error that it does not
+//! know, and repeats the call after `EINTR`. So a cancelled sleep ends early and reports success,
+//! as any timed wait, and the fiber's next call that can fail reports the cancel. A loop that only
+//! sleeps would spin then, so after a number of such calls the fiber sleeps for the whole time.
 
 use super::call::{Call, OnFiber};
 use super::next;

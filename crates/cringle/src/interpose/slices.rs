@@ -107,7 +107,7 @@ impl Slices {
     ///
     /// # Safety
     ///
-    /// The buffers are those of the interposed call.
+    /// The buffers come from the interposed call.
     pub(super) unsafe fn call(&self, fd: RawFd, offset: i64, flags: c_int, write: bool) -> isize {
         let (first, count) = self.parts();
         let number = if write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };

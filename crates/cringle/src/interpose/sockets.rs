@@ -1,4 +1,4 @@
-//! Calls on sockets, but for those that [receive](super::receives).
+//! Calls on sockets, but for the calls that [receive](super::receives).
 //!
 //! Each is attempted by the same call with `MSG_DONTWAIT`. Then the socket's modes decide, which a
 //! driver does not know: `O_NONBLOCK`, and the timeouts `SO_RCVTIMEO` and `SO_SNDTIMEO`.
@@ -253,7 +253,7 @@ impl<L: Fn() -> usize> Outgoing<L> {
 ///
 /// # Safety
 ///
-/// The slices are those of the interposed call, and the kernel has accepted them.
+/// The slices come from the interposed call, and the kernel has accepted them.
 pub(super) unsafe fn transfer(call: Call, fd: RawFd, slices: &Slices, write: bool) -> isize {
     if is_nonblocking(fd) {
         return WOULD_WAIT;

@@ -1,7 +1,7 @@
 //! The signatures of the interposed calls: the only list of them.
 
 /// Passes the signature of each interposed call to a macro, as `fn name(argument: type, …) ->
-/// type;`. The types are those of `libc`.
+/// type;`. The types are `libc`'s.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_calls {
@@ -231,8 +231,8 @@ macro_rules! __interposed_calls {
     };
 }
 
-/// As [`__interposed_calls`], for the calls that concern fibers whoever makes them: those that end
-/// a wait, those that release a lock within, and those that close a descriptor.
+/// As [`__interposed_calls`], for the calls that concern fibers also if a thread makes them: the
+/// calls that end a wait, release a lock within, or close a descriptor.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_for_all {

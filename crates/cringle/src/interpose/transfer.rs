@@ -227,7 +227,7 @@ fn is_at_limit(fd: RawFd) -> bool {
 impl Transfer {
     /// # Safety
     ///
-    /// The buffers are those of the interposed call.
+    /// The buffers come from the interposed call.
     unsafe fn perform(&mut self) -> isize {
         let Some(refusal) = self.refusal() else {
             // SAFETY: by the contract.

@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 ///
 /// Between two [`File`]s the kernel copies the data where it can (`copy_file_range`; some file
 /// systems share the blocks instead), and the cursors move as for reads and writes. Other data,
-/// such as that of sockets and pipes, goes through a buffer of 64 KiB, which costs less than
+/// such as data of sockets and pipes, goes through a buffer of 64 KiB, which costs less than
 /// splicing through the ring.
 ///
 /// ```

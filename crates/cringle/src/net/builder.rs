@@ -158,7 +158,7 @@ impl TcpListenerBuilder {
     ///
     /// # Errors
     ///
-    /// As [`TcpListener::bind`]; and those of setting the options.
+    /// As [`TcpListener::bind`]; and the errors of setting the options.
     pub fn bind<A: ToSocketAddrs>(&self, addr: A) -> io::Result<TcpListener> {
         super::addr::first_of(addr, |addr| plainly(|| self.listen(self.bound(addr)?)))
     }

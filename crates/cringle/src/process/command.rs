@@ -133,7 +133,7 @@ impl Command {
         self
     }
 
-    /// Removes all variables from the child's environment, including those of this process.
+    /// Removes all variables from the child's environment, also the inherited ones.
     ///
     /// ```
     /// use cringle::process::Command;
@@ -193,7 +193,7 @@ impl Command {
         self
     }
 
-    /// Sets the child's standard error. The defaults are those of [`stdout`](Self::stdout).
+    /// Sets the child's standard error. The defaults are as for [`stdout`](Self::stdout).
     ///
     /// ```
     /// use cringle::process::{Command, Stdio};
@@ -347,7 +347,7 @@ impl Command {
         self.std.get_args()
     }
 
-    /// Returns the variables that were set, and those that were removed (`None`).
+    /// Returns the variables that were set or removed (`None`).
     ///
     /// ```
     /// let mut command = cringle::process::Command::new("ls");

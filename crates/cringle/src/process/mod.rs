@@ -4,7 +4,7 @@
 //!   child inherits.
 //! - [`Child::wait`] waits for the child's end through the ring, on a descriptor of the process
 //!   (`pidfd`, Linux 5.3). A cancel ends the wait, and the child can be waited for again.
-//! - The child's streams are pipes, like those of [`io::pipe`](crate::io::pipe).
+//! - The child's streams are pipes, as from [`io::pipe`](crate::io::pipe).
 //!
 //! Dropping a [`Child`] neither kills it nor waits for it, as in std: it continues to run, and
 //! after its end the kernel keeps its status until this process ends.

@@ -68,7 +68,7 @@ impl Drop for BlockIndex {
             let entries = *entries.get_mut();
             if !entries.is_null() {
                 let chunk = std::ptr::slice_from_raw_parts_mut(entries, FIRST << chunk);
-                // SAFETY: I2. It came from a box of this length, in `add`, and nobody else refers
+                // SAFETY: I2. It came from a box of this length, in `add`, and no other code refers
                 // to the index.
                 drop(unsafe { Box::from_raw(chunk) });
             }

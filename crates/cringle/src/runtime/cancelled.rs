@@ -185,7 +185,7 @@ impl Reason {
                 return Some(reason);
             }
             next = match error.downcast_ref::<io::Error>() {
-                // The source of an `io::Error` is that of the error within.
+                // The source of an `io::Error` is the source of the error within.
                 Some(error) => error.get_ref().map(|inner| inner as _),
                 None => error.source(),
             };

@@ -109,7 +109,7 @@ impl Counters {
 pub(super) struct FutexWait {
     /// 0 if there are several.
     pub(super) address: usize,
-    /// It is that of a lock of this library.
+    /// The futex belongs to a lock of this library.
     pub(super) is_librarys: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Family {
     known: Cell<u32>,
     /// The member that holds the others back: see `worker/families.rs`.
     holder: Cell<Option<FiberRef>>,
-    /// Members that are ready: those that are held back, or all of them while the family moves.
+    /// The ready members that are held back, or all ready members while the family moves.
     held: ReadyQueue,
     /// The members, where families move.
     siblings: Siblings,
@@ -39,7 +39,7 @@ pub(crate) struct Family {
 
 /// Whose thread-locals the members use.
 enum Locals {
-    /// The worker's: those of whatever thread it runs on.
+    /// The worker's: the thread-locals of the thread that it runs on.
     Workers,
     /// Those of the thread that called `run`. Its thread pointer.
     Callers(usize),
@@ -266,7 +266,7 @@ impl Family {
         matches!(self.locals, Locals::Own(_))
     }
 
-    /// Whether it may go on on another worker, as far as no single member prevents it.
+    /// Whether the family may continue on another worker, unless a member prevents that.
     #[inline]
     pub(super) fn may_move(&self) -> bool {
         self.has_own_locals()

@@ -126,7 +126,7 @@ pub(super) fn are_in_destructor() -> bool {
 }
 
 /// Whether the caller's frames run within a panic hook, or format the message of a panic: std has
-/// counted the panic, and unwinds nothing yet. `panics`: std's count is that of this stack.
+/// counted the panic, and unwinds nothing yet. `panics`: std's count is due to this stack.
 #[inline(never)]
 pub(super) fn are_raising(stack: Range<usize>, panics: bool) -> bool {
     let (mut state, mut left) = (FrameState::new(), MAX_RAISING_FRAMES);
@@ -190,7 +190,7 @@ extern "C" fn on_frame<V: FnMut(Frame) -> bool>(context: *mut Context, walk: *mu
         let (cfa, function) = (_Unwind_GetCFA(context), _Unwind_GetRegionStart(context));
         Frame { cfa, action: action(context), function }
     };
-    // The fiber's frames end where those of the scheduler begin, on another stack.
+    // The fiber's frames end where the scheduler's begin, on another stack.
     if !walk.stack.contains(&frame.cfa) {
         walk.is_whole = walk.frames > 0;
         return STOP;

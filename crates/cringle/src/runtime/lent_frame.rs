@@ -1,7 +1,7 @@
 //! A guard against unwinding out of a lent frame (**I12**).
 //!
 //! A frame is lent while the kernel and the driver (an op, its completion, its buffer), another
-//! thread (a closure on the pool) or other fibers (those of a scope, the neighbours in a wait
+//! thread (a closure on the pool) or other fibers (the fibers of a scope, the neighbours in a wait
 //! queue) hold an address in it. The code that lends the frame ends these loans before it returns.
 //! An unwinding would free the frame before that, so nothing in between may unwind: foreign code is
 //! called through [`foreign`](super::foreign), which catches. An unwinding that gets through is a

@@ -1,4 +1,4 @@
-//! What a worker tells the others of its load, with [`Balance::Moving`](super::balance::Balance).
+//! What a worker publishes of its load, with [`Balance::Moving`](super::balance::Balance).
 
 use crate::sys;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl Load {
         self.ns(now) < self.computes_until.load(Ordering::Relaxed)
     }
 
-    /// Whether this worker takes fibers of another one. Light fibers stay away from those that
+    /// Whether this worker takes fibers of another one. Light fibers stay away from fibers that
     /// compute for long.
     pub(super) fn may_take_from(&self, other: &Load, now: Instant) -> bool {
         other.computes(now) || !self.computes(now)

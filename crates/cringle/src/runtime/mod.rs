@@ -89,8 +89,8 @@ pub enum Driver {
     /// By the `io_uring` of this worker, with these features.
     Uring(Features),
     /// By plain system calls where they do not wait, by readiness (`epoll`) where they wait for a
-    /// peer, and by threads where they wait for a disk; for this reason. The results are those of a
-    /// ring.
+    /// peer, and by threads where they wait for a disk; for this reason. The results are the same
+    /// as with a ring.
     Epoll(NoRing),
     /// By a [simulation](crate::sim), in virtual time.
     #[cfg(feature = "sim")]

@@ -368,7 +368,7 @@ impl Shared {
         self.cancel_all();
     }
 
-    /// Cancels every fiber, including those that start later.
+    /// Cancels every fiber, also fibers that start later.
     pub(crate) fn cancel_all(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         self.wake_all();

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What is shown while the place is unknown.
 const UNKNOWN: &str = "pthread_create";
-/// The frames that distinguish two places: those of this library and of std, and some of the
+/// The frames that distinguish two places: the frames of this library and of std, and some of the
 /// program.
 const FRAMES: usize = 32;
 /// The most places that are kept.
@@ -55,7 +55,7 @@ static LAST: AtomicPtr<SpawnPlace> = AtomicPtr::new(std::ptr::null_mut());
 static OF_ALL_OTHERS: SpawnPlace = SpawnPlace::new([0; FRAMES], None, u32::MAX, None);
 
 fn kept() -> impl Iterator<Item = &'static SpawnPlace> {
-    // SAFETY: I2. The pointer is null, or that of a place, which lives for ever.
+    // SAFETY: I2. The pointer is null, or points to a place, which lives for ever.
     let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
     std::iter::successors(last, |place| place.next)
 }

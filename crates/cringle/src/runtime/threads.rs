@@ -1,4 +1,5 @@
-//! The choice of what a thread is that code of a fiber starts: by the program and the environment.
+//! The choice, by the program and the environment, whether a thread that code of a fiber starts is
+//! a fiber or a thread of the system.
 
 use super::word_choice;
 use crate::sys;

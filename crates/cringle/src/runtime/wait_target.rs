@@ -71,7 +71,7 @@ unsafe fn info_of<T: WaitTarget>(object: *const ()) -> TargetInfo {
 
 /// # Safety
 ///
-/// None: it dereferences nothing. The type is that of [`info_of`].
+/// None: it dereferences nothing. The type is as of [`info_of`].
 unsafe fn info_address(object: *const ()) -> TargetInfo {
     TargetInfo::Address(object.addr())
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 /// The value of the word that the variable holds. `None` if it is unset or empty. `words` is for
-/// the error, which lists those that a user is meant to know.
+/// the error, which lists the words that a user is meant to know.
 pub(super) fn of_environment<T: Copy>(
     variable: &str,
     values: &[(&str, T)],

@@ -201,8 +201,8 @@ fn action_of(signal: c_int) -> io::Result<libc::sigaction> {
 }
 
 fn set_action(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: the contract of `sigaction`: the action is that of our handler, which may interrupt
-    // any code, or one that the program had installed.
+    // SAFETY: the contract of `sigaction`: the action is our handler, which may interrupt any code,
+    // or one that the program had installed.
     match unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

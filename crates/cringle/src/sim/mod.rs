@@ -51,7 +51,8 @@
 //!
 //! - Workers ([`Options::workers`]) run one at a time, and alternate between the runs of fibers. So
 //!   a fiber that waits for one of another worker by a lock or a channel of std waits for ever: a
-//!   line on standard error says so after some seconds. Use those of [`sync`](crate::sync).
+//!   line on standard error says so after some seconds. Use the locks and channels of
+//!   [`sync`](crate::sync).
 //! - [`fiber::unblock`](crate::fiber::unblock) calls its closure at once, on the fiber, so that it
 //!   cannot start a runtime.
 //! - OS threads run at their own pace, so a seed does not determine what they do. A fiber that

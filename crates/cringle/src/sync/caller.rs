@@ -202,7 +202,7 @@ impl Caller {
     }
 
     /// Whether the caller is code beside a fiber, as a panic hook is, on the thread of a worker. If
-    /// it waited for a fiber of that worker, neither would go on.
+    /// that code waited for a fiber of that worker, neither would continue.
     pub(super) fn is_beside_a_fiber(self) -> bool {
         self.0.is_none() && Worker::here().is_some()
     }

@@ -134,7 +134,7 @@ impl Condvar {
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. It does not hold the mutex
-    /// then. The inner result is that of `wait`.
+    /// then. The inner result is what `wait` returns.
     pub fn wait_cancellable<'a, T>(&self, guard: MutexGuard<'a, T>) -> io::Result<Waited<'a, T>> {
         let result = self.wait_with(guard, WaitOptions::fallible(Wait::Condvar));
         result.map(without_timeout_result).map_err(WaitError::into_io_error)

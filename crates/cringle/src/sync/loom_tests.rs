@@ -2,7 +2,7 @@
 //! memory model allows. `runtime/loom_tests.rs` says how to run them. A lost wake-up shows as a
 //! deadlock.
 //!
-//! A cancel is not modelled: its effect on a queue is that of a deadline. The deadlines here are in
+//! A cancel is not modelled: it has the effect of a deadline on a queue. The deadlines here are in
 //! the past, so a waiter withdraws as soon as it is queued, and races with the caller that grants.
 
 use super::caller::{Caller, WaitError, WaitOptions, now};

@@ -181,7 +181,7 @@ impl<T> SyncSender<T> {
     /// # Errors
     ///
     /// The value and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled. The inner result
-    /// is that of `send`.
+    /// is what `send` returns.
     pub fn send_cancellable(&self, value: T) -> Result<Result<(), SendError<T>>, Unsent<T>> {
         self.end.send_cancellable(value)
     }
@@ -255,8 +255,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
-    /// `recv`.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what `recv`
+    /// returns.
     pub fn recv_cancellable(&self) -> io::Result<Result<T, RecvError>> {
         self.end.recv_cancellable()
     }
@@ -321,8 +321,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
-    /// `recv_timeout`.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what
+    /// `recv_timeout` returns.
     pub fn recv_timeout_cancellable(
         &self,
         timeout: Duration,

@@ -166,7 +166,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
-    /// is that of `lock`.
+    /// is what `lock` returns.
     pub fn lock_cancellable(&self) -> io::Result<LockResult<MutexGuard<'_, T>>> {
         self.gate
             .acquire(1, WaitOptions::fallible(Wait::Lock))

@@ -125,8 +125,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
-    /// `recv`.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what `recv`
+    /// returns.
     pub fn recv_cancellable(&self) -> io::Result<Result<T, RecvError>> {
         self.end.recv_cancellable()
     }
@@ -190,8 +190,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
-    /// `recv_timeout`.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what
+    /// `recv_timeout` returns.
     pub fn recv_timeout_cancellable(
         &self,
         timeout: Duration,

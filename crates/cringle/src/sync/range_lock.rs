@@ -1,8 +1,8 @@
 //! A fair lock of ranges: two callers hold it at once only if their ranges do not overlap.
 //!
 //! The requests are numbered in the order of their arrival. A caller waits until no earlier request
-//! overlaps its own, and for no later one. So nobody overtakes, a wide range is not starved by
-//! narrow ones, and no two callers wait for each other.
+//! overlaps its own, and for no later one. So no request overtakes another, a wide range is not
+//! starved by narrow ones, and no two callers wait for each other.
 //!
 //! It waits for the latest of them first. That one ends after most of the others, so each of many
 //! callers that want the same range is woken once, and refers to one other.
@@ -100,7 +100,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    /// Neither it nor the worker would go on if a fiber of this worker had the range.
+    /// If such code waited for a range of a fiber of this worker, neither it nor the worker would
+    /// continue.
     #[cfg(feature = "tracing")]
     #[test]
     fn code_beside_a_fiber_does_not_wait() {
@@ -143,12 +144,12 @@ mod tests {
                     thread::yield_now();
                     assert_eq!(served.load(Ordering::SeqCst), n + 1, "two hold it");
                 });
-                // The held request, and those of the threads until now.
+                // The held request, and the requests of the threads until now.
                 while lock.0.lock().by_number.len() < n + 2 {
                     thread::yield_now();
                 }
             }
-            // The lock's, the guard's, and that of the first waiter.
+            // The lock's, the guard's, and the first waiter's.
             assert_eq!(Arc::strong_count(&held.request), 3);
         });
         assert_eq!(served.into_inner(), WAITERS);

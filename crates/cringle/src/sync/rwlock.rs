@@ -184,7 +184,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
-    /// is that of `read`.
+    /// is what `read` returns.
     pub fn read_cancellable(&self) -> io::Result<LockResult<RwLockReadGuard<'_, T>>> {
         self.read_with(WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)
     }
@@ -217,7 +217,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
-    /// is that of `write`.
+    /// is what `write` returns.
     pub fn write_cancellable(&self) -> io::Result<LockResult<RwLockWriteGuard<'_, T>>> {
         self.write_with(WaitOptions::fallible(Wait::Lock)).map_err(WaitError::into_io_error)
     }

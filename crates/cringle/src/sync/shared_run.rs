@@ -1,16 +1,16 @@
-//! A call that is made once for all who ask for it meanwhile, as a sync of a file.
+//! A call that is made once for all callers that ask for it meanwhile, as a sync of a file.
 //!
-//! One caller, the *leader*, makes the call. Whoever asks while it is made waits, because that call
-//! may have begun too early for it. When it ends, one of those who wait is the next leader, and its
-//! call covers all of them: it begins after each of them has asked.
+//! One caller, the *leader*, makes the call. A caller that asks while the call is made waits,
+//! because the call may have begun too early for it. When the call ends, one of the waiting callers
+//! is the next leader, and its call covers all of them: it begins after each of them has asked.
 //!
 //! ```text
 //! next  ──begin──▶  covered  ──end──▶  granted, with the result
-//!   └── the first of them is granted the lead when a call ends
+//!   └── the first waiter is granted the lead when a call ends
 //! ```
 //!
-//! A leader that is cancelled hands the lead to one of those whom its call would have covered. A
-//! failure that lasts is the result of every later call, too.
+//! A leader that is cancelled hands the lead to one of the waiters that its call would have
+//! covered. A failure that lasts is the result of every later call, too.
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Dequeued, Queue, ShortGuard, ShortLock, Waiter, WakeList};
@@ -35,10 +35,10 @@ impl Default for SharedRun {
 
 struct State {
     is_led: bool,
-    /// Those whom the current call covers, beside its leader.
+    /// The callers that the current call covers, beside its leader.
     covered: Queue,
     covered_need_all: bool,
-    /// Those who have asked since that began.
+    /// The callers that have asked since that call began.
     next: Queue,
     next_need_all: bool,
     /// The number of times that `next` has become `covered`.
@@ -60,7 +60,7 @@ pub(crate) enum RunEnd {
     GivenUp(io::Error),
 }
 
-/// What a waiter is told. It lies in the waiter's frame.
+/// The outcome for a waiter. It lies in the waiter's frame.
 #[derive(Clone, Copy)]
 enum Verdict {
     /// It makes the next call.
@@ -86,9 +86,9 @@ impl SharedRun {
         }))
     }
 
-    /// Returns the result of a call that has begun after this one. `make` makes it, if this caller
-    /// is to; it gets whether anybody whom the call covers `needs_all` of it. `failed_before`
-    /// describes an earlier failure that lasts.
+    /// Returns the result of a call that has begun after this one. If this caller leads, `make`
+    /// makes the call; its argument says whether a covered caller `needs_all` of it.
+    /// `failed_before` describes an earlier failure that lasts.
     pub(crate) fn run(
         &self,
         needs_all: bool,
@@ -98,8 +98,8 @@ impl SharedRun {
         self.run_prepared(needs_all, || Ok(()), make, failed_before)
     }
 
-    /// As [`run`](Self::run), but a leader calls `prepare` first. Its call covers those who ask
-    /// meanwhile, too. If `prepare` fails, the leader gives up.
+    /// As [`run`](Self::run), but a leader calls `prepare` first. Its call covers the callers that
+    /// ask meanwhile, too. If `prepare` fails, the leader gives up.
     pub(crate) fn run_prepared(
         &self,
         needs_all: bool,
@@ -177,8 +177,8 @@ impl SharedRun {
 }
 
 impl State {
-    /// Notes how a call has ended, and returns what those whom it covers are told. Of two calls at
-    /// the same time only one may have been told of a failure.
+    /// Records how a call has ended, and returns the verdict for the callers that it covers. If two
+    /// calls run at the same time, the kernel may have reported a failure to only one of them.
     fn note(&mut self, end: &RunEnd) -> Verdict {
         match (end, self.failure) {
             (&RunEnd::Failed { errno, lasts }, _) => {
@@ -193,11 +193,11 @@ impl State {
     }
 }
 
-/// The lead. Dropped without an end, it goes to another caller, who makes the call anew.
+/// The lead. If it is dropped without an end, it goes to another caller, which makes the call anew.
 struct Lead<'a>(&'a SharedRun);
 
 impl Lead<'_> {
-    /// The call begins. Returns whether anybody needs all of it.
+    /// Begins the call. Returns whether a covered caller needs all of it.
     fn begin(&self, needs_all: bool) -> bool {
         let mut state = self.0.0.lock();
         // Else a leader before this one has begun, and has given up.
@@ -209,13 +209,13 @@ impl Lead<'_> {
         needs_all | state.covered_need_all
     }
 
-    /// The call has ended. Returns what those whom it covers are told.
+    /// Ends the call. Returns the verdict for the callers that it covers.
     fn end(self, end: RunEnd) -> Verdict {
         let mut woken = WakeList::default();
         let mut state = self.0.0.lock();
         let verdict = state.note(&end);
         tell_all(&mut state.covered, verdict, &mut woken);
-        // The new leader runs after those who are done, whose next calls it may cover.
+        // The new leader runs after the callers that are done, whose next calls it may cover.
         pass_on(state, woken);
         std::mem::forget(self);
         verdict

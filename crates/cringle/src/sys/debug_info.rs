@@ -1,8 +1,8 @@
 //! What a debugger's script reads in place of type information: tables of offsets and of words.
 //!
 //! A release build has no type information, and neither has a build with line tables alone. So each
-//! module lists the offsets of those of its fields that the script reads. The order and the sizes
-//! of the types here are fixed.
+//! module lists the offsets of the fields that the script reads. The order and the sizes of the
+//! types here are fixed.
 
 /// An offset or another number, by its name.
 #[repr(C)]

@@ -124,7 +124,7 @@ fn file_kind_of(fd: RawFd, flags: c_int, description: Description) -> FileKind {
     }
 }
 
-/// Attributes that file systems on disks and in memory report, and those of servers do not.
+/// Attributes that file systems on disks and in memory report, and file systems of servers do not.
 pub(super) const DESCRIBED: u64 =
     libc::STATX_ATTR_IMMUTABLE as u64 | libc::STATX_ATTR_APPEND as u64;
 

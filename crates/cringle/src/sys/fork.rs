@@ -4,6 +4,10 @@
 //! locked for ever, and what it guards may be half changed. So what a child of `fork` may use as
 //! well, a static or a lock of glibc, is used within a [`Section`], and a `fork` waits until no
 //! thread is in one. A [`ForkLock`] is such a static.
+//!
+//! Such statics are the list of runtimes, the buffers and locks of `Direct::Bounce`, the queues of
+//! file locks, the epoll drivers and the handlers of signals. (Refused: a handler of `fork` that
+//! takes all the locks, which would need an order of them.)
 
 use super::lock::{Mutex, MutexGuard};
 use super::raw;
@@ -23,8 +27,8 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// A `fn()` for the child; null for none.
 static IN_CHILD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// While it exists, no `fork` copies the process. A thread is in one at a time, and neither calls
-/// foreign code nor waits for it.
+/// While a section exists, no `fork` copies the process. A thread is in one section at a time;
+/// within it, the thread neither calls foreign code nor waits for such code.
 pub(crate) struct Section(&'static Count);
 
 impl Section {
@@ -32,7 +36,7 @@ impl Section {
     // looks at the counts. In the total order of these four, one sees the other.
     #[inline]
     pub(crate) fn enter() -> Section {
-        // Two stacks differ in these bits as good as always.
+        // The addresses of two stacks almost always differ in these bits.
         let here = 0_u8;
         let place = ((&raw const here).addr() >> 12).wrapping_mul(0x9e37_79b9) >> 16;
         let count = &IN_SECTIONS[place % IN_SECTIONS.len()];

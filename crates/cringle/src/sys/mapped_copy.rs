@@ -6,7 +6,8 @@
 //! The memory that is copied to may be the mapping of a file, too. The handler recognises the
 //! instruction and the address of the access, and continues behind it. The copy then returns the
 //! number of bytes that it has not copied, and the load nothing. Any other SIGBUS goes to the
-//! handler that was installed before.
+//! handler that was installed before. The copies of `Direct::Bounce` are made by the same
+//! instructions.
 //!
 //! The handler touches only the interrupted registers and, to pass a signal on, the stored action.
 //! It uses no thread-local, so it may run on a fiber with thread-locals of its own (**I14**).

@@ -6,10 +6,18 @@
 //!
 //! # No interposed calls (I14)
 //!
-//! A program may define libc's blocking functions itself. So nothing that a fiber calls in the
-//! library reaches them: these calls are made by [raw] system calls, [owned] descriptors are
-//! closed so, and [locks](lock) wait so. What std does in several calls is called
-//! [plainly], without a current fiber.
+//! A program may define libc's blocking functions itself, so that a call of them suspends the
+//! calling fiber. The library runs on fibers, too, and holds locks, borrows of its worker and lent
+//! frames there: a suspension in the middle of it would let other fibers find them held. So nothing
+//! that a fiber calls in the library reaches such a definition: these calls are made by [raw]
+//! system calls, [owned] descriptors are closed so, and [locks](lock) wait so. Rare calls that std
+//! or socket2 make in several steps (starting a process or a thread, binding a socket, reading
+//! `/proc`) are made [plainly], without a current fiber: they may block the worker.
+//!
+//! A thread without a fiber (of the pool, of the trace, of the watchdog) and the scheduler may call
+//! libc, because an interposed function passes on a call that no fiber makes. `cargo xtask tidy`
+//! refuses the functions and std's locks by name. `tests/interposed` defines the functions, uses
+//! most of the library on fibers, and fails if one of them is called there.
 
 mod clock;
 mod cpus;

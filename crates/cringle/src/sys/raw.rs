@@ -1,9 +1,7 @@
 //! System calls by the processor's instruction, without libc (**I14**).
 //!
-//! A program may define libc's blocking functions itself, so that a call of them suspends the
-//! calling fiber. The library's own calls must not reach such a definition: they are made in the
-//! middle of its work. A call by this module passes no symbol that a program can define. It does
-//! not touch `errno`, and is no cancellation point of a thread.
+//! A call by this module passes no symbol that a program can define: see [`super`] for the reason.
+//! It does not touch `errno`, and is no cancellation point of a thread.
 //!
 //! On architectures other than x86-64 and aarch64 it calls `libc::syscall`, and programs cannot
 //! interpose there.

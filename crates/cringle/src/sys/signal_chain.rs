@@ -38,7 +38,7 @@ impl SignalChain {
     ///
     /// # Safety
     ///
-    /// The arguments are those of our handler of this signal.
+    /// The arguments are what our handler of this signal has received.
     pub(crate) unsafe fn pass_on(
         &self,
         signal: c_int,
@@ -50,8 +50,8 @@ impl SignalChain {
         // fault occurs again.
         let is_reset =
             before.sa_flags & libc::SA_RESETHAND != 0 && self.is_reset.swap(true, Relaxed);
-        // SAFETY: by the contract. The address is that of a handler of the kind that its flags
-        // name, as it was installed.
+        // SAFETY: by the contract. The address leads to a handler of the kind that its flags name,
+        // as it was installed.
         unsafe {
             let _mask = BlockedSignals::during(signal, before);
             match if is_reset { libc::SIG_DFL } else { before.sa_sigaction } {
@@ -103,7 +103,7 @@ impl Drop for BlockedSignals {
 ///
 /// # Safety
 ///
-/// The information is that of a handler of the signal.
+/// The information is what a handler of the signal has received.
 pub(crate) unsafe fn is_fault(signal: c_int, info: *const libc::siginfo_t) -> bool {
     // Memory that has failed elsewhere, which no instruction has accessed.
     const BUS_MCEERR_AO: c_int = 5;

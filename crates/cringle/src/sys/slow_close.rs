@@ -16,9 +16,9 @@
 //! pipes, other sockets, and the anonymous files that are named here do not wait.
 //!
 //! The worker asks no server. File systems on disks and in memory describe a file's attributes in
-//! its `statx`, and those of servers do not; others are asked for their kind where the file is
-//! closed, on a thread of the pool. The answer is kept for the device: for a second or two, because
-//! the next file system that is mounted gets the device's number.
+//! its `statx`, and file systems of servers do not; these are asked for their kind where the file
+//! is closed, on a thread of the pool. The answer is kept for the device: for a second or two,
+//! because the next file system that is mounted gets the device's number.
 
 use super::file_kind::DESCRIBED;
 use super::raw::result_of;
@@ -189,7 +189,7 @@ pub(crate) fn file_system(fd: RawFd) -> FileSystem {
 }
 
 impl FileSystem {
-    /// Whether the file system is that of a server, or is mounted with one of these flags.
+    /// Whether a server provides the file system, or it is mounted with one of these flags.
     pub(crate) fn waits_for_server(&self, flags: u64) -> bool {
         /// 9P, AFS, Ceph, CIFS (two numbers), FUSE, NFS, SMB.
         const MAGICS: [u32; 8] = [

@@ -68,8 +68,8 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MissedTicks {
-    /// Returns every tick: those that are due at once, until the interval has caught up. The
-    /// default, by which the number of ticks measures time.
+    /// Returns every tick: missed ticks at once, until the interval has caught up. The default, by
+    /// which the number of ticks measures time.
     #[default]
     Burst,
     /// Restarts the interval: the next tick is due one period from now. Ticks are then never less

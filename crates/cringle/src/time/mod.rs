@@ -1,7 +1,7 @@
 //! Time: sleeping, deadlines, ticks, and the clock that they use, which a simulation controls.
 //!
 //! The types are std's. In a simulation [`now`] returns the virtual time of timers, and
-//! `Instant::now` that of the machine.
+//! `Instant::now` the machine's time.
 //!
 //! ```
 //! use cringle::{fs, time};

@@ -8,9 +8,9 @@ use crate::runtime::worker::{Current, Within};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Runs `f` with a deadline for its operations, and for those of the fibers of scopes that it
-/// opens. When `limit` has passed, these operations fail, and `f` ends because of their errors. The
-/// call returns `f`'s own result.
+/// Runs `f` with a deadline for its operations, and for the operations of the fibers of scopes that
+/// it opens. When `limit` has passed, these operations fail, and `f` ends because of their errors.
+/// The call returns `f`'s own result.
 ///
 /// Deadlines nest. Each operation fails at the first deadline that passes, and its error says which
 /// one that was; if several have passed already, it is the outermost. A wait that cannot return an

@@ -3,6 +3,9 @@
 //! The driver does not know workers, so it finds the recorder by a thread-local: the address of the
 //! worker's [place](RecorderPlace) for it, which is empty without a trace. Completions record the
 //! push and the completion of an op, which is one place for all drivers.
+//!
+//! An op is recorded by two events: one for its push, the suspension of its fiber and the
+//! resumption of the next one, and one for its completion.
 
 use super::clock::Clock;
 use super::event::{Event, Kind, LONGEST_NAME, SLOT, SUSPENDS, TEXT_SLOTS};

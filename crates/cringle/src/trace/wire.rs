@@ -18,8 +18,8 @@ pub const fn tag(field: u32, wire_type: u32) -> u64 {
     (field << 3 | wire_type) as u64
 }
 
-/// The numbers of names from this one on are those of fibers that the library itself has spawned,
-/// such as the acceptors of a server.
+/// From this number on, names are of fibers that the library itself has spawned, such as the
+/// acceptors of a server.
 pub const LIBRARY_NAMES: u64 = 1 << 20;
 
 /// The bits that tell the flows of spawns and of wake-ups from the flows of operations, which have

@@ -1,7 +1,9 @@
 //! The thread that takes events from the workers' queues and writes the file.
 //!
-//! A fiber that moves takes its state in the file along. So its arrival is written after its
-//! departure, which is an event of another worker: see [`Writer::round`].
+//! A fiber that moves takes its state in the file along: its number, what has woken it, since when
+//! it is ready, its open scopes. So its arrival is written after its departure, which is an event
+//! of another worker: see [`Writer::round`]. After a loss of events, the encoder forgets what it
+//! knows of the worker's fibers, so that no event is attributed to the wrong one.
 
 use super::Written;
 use super::clock::{Anchor, Clock, Scale};

@@ -106,8 +106,8 @@ impl LogBuilder {
     ///   file is left as it is.
     /// - `ResourceBusy`: the file is locked by another log, and stays so for a second. (The kernel
     ///   keeps the locks of a killed process for some milliseconds.)
-    /// - The first error of `replay`; those of opening, reading, writing and syncing the file and
-    ///   of syncing its directory; and [`Cancelled`](crate::Cancelled).
+    /// - The first error of `replay`; the errors of opening, reading, writing and syncing the file
+    ///   and of syncing its directory; and [`Cancelled`](crate::Cancelled).
     pub fn open<P, F>(self, path: P, mut replay: F) -> io::Result<Log>
     where
         P: AsRef<Path>,

@@ -15,10 +15,10 @@
 //! knows which frames were written together, and where a group ends whose first frame is intact.
 //! A *filler* is a record of the log's own, with the highest bit of its length set.
 //!
-//! A group ends where the first frame of the next one fits into the same sector, and the group's
-//! last bytes in this sector are not all zeros: otherwise a filler is its last record. So a first
-//! frame is in one sector, which is written as a whole, and if the sector is lost, then so is a
-//! part of the group before, whose size is known.
+//! A group ends where the first frame of the next group fits into the same sector, and the group's
+//! last bytes in this sector are not all zeros: otherwise a filler of 16 to 32 bytes is its last
+//! record. So a first frame is in one sector, which is written as a whole. If that sector is lost,
+//! then so is a part of the group before, whose size is known.
 //!
 //! Version 1 has neither sizes nor fillers: the first frame of a group has the distance 0. New logs
 //! have version 2. A log keeps its version.

@@ -84,11 +84,11 @@ impl State {
     }
 }
 
-/// A place in the line of those who wait for space. While there is a line, nobody else gets space:
-/// else small records would keep a large one out for ever.
+/// A place in the line of the callers that wait for space. While there is a line, no other caller
+/// gets space: otherwise small records would keep a large one out for ever.
 struct Turn<'l> {
     log: &'l Log,
-    /// Whoever holds it is the first.
+    /// The first caller of the line holds it.
     first: Option<FairLockGuard<'l>>,
 }
 

@@ -1,14 +1,20 @@
-//! A log of records: each append returns when its record is durable, and those that wait at the
+//! A log of records: each append returns when its record is durable, and appends that wait at the
 //! same time share a write and a sync.
 //!
-//! An append copies its record, with a frame, behind those that wait. Then it asks for a commit
-//! ([`SharedRun`]), which one of the callers leads: it takes all waiting records as one *group*,
-//! writes them, and syncs. Records that arrive meanwhile are the next group. So groups are written
-//! one after the other, each after the sync of the one before, on which [`recovery`] relies.
+//! An append copies its record, with a frame, behind the records that wait (`enqueue`). Then it
+//! asks for a commit (`wait_durable`, by a [`SharedRun`]), which one of the callers leads: it takes
+//! all waiting records as one *group*, writes them, and syncs. Records that arrive meanwhile are
+//! the next group. So groups are written one after the other, each after the sync of the group
+//! before, on which [`recovery`] relies.
 //!
-//! When a group is durable, its callers are woken before the next leader, so that their next
-//! records are in its group. Before the leader takes the group, it yields while records arrive, for
-//! those of other workers.
+//! When a group is durable, its callers are woken before the next leader. Before the leader takes
+//! the group, it yields while records arrive. So fibers of one worker that append in a loop are all
+//! in each group; if the lead passed on at once, half of them would always wait for the sync after
+//! the next. Fibers of two workers do wait in this way: the fibers of each worker are a group, and
+//! the groups alternate.
+//!
+//! A record that finds no space waits in line, and while there is a line, no record overtakes it:
+//! otherwise small records would keep a large one out.
 //!
 //! [`group`] has the records that wait, and what becomes of them; [`format`](mod@format) the bytes.
 
@@ -95,8 +101,8 @@ pub use builder::LogBuilder;
 /// - the header, the first 24 bytes; or
 /// - any group but the last one. There is one exception: the damage changes no record before a
 ///   group, the first 16 bytes of the group, and the 16 bytes before each record of all later
-///   groups. If sectors of 512 bytes are lost, and those between them, too, and are filled with
-///   zeros or foreign bytes, this exception does not occur.
+///   groups. If sectors of 512 bytes are lost, and the sectors between them, too, and are filled
+///   with zeros or foreign bytes, this exception does not occur.
 ///
 /// A crash can leave the same as damage to the last group only. So it is not noticed: the records
 /// in front of the damage are kept, the others of the group are cut, although their appends may
@@ -120,7 +126,7 @@ pub struct Log {
     /// Shares the commits.
     commits: SharedRun,
     state: Mutex<State>,
-    /// Those who wait for space in the next group.
+    /// The callers that wait for space in the next group.
     line: FairLock,
     cut_bytes: u64,
     /// The end of the records that [`LogBuilder::open`] has found.
@@ -241,7 +247,7 @@ impl Log {
     /// # std::io::Result::Ok(())
     /// ```
     ///
-    /// Nothing is written before somebody waits for this record or a later one, or appends, or
+    /// Nothing is written before a caller waits for this record or a later one, or appends, or
     /// until the group is full. Then the call waits until there is space.
     ///
     /// # Errors
@@ -455,7 +461,7 @@ mod tests {
     use super::Log;
     use std::io::ErrorKind;
 
-    /// Neither it nor the worker would go on if it waited for the leader.
+    /// If such code waited for the leader, neither it nor the worker would continue.
     #[test]
     fn append_beside_a_fiber_is_refused() {
         let directory = tempfile::tempdir().unwrap();

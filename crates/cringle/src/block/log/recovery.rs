@@ -9,10 +9,12 @@
 //!
 //! # A torn group of which some records are intact
 //!
-//! They are kept, and the rest is cut. Then the group must say its new size, or the file could lose
-//! later groups without notice until it is longer than the torn group was. First the cut is synced.
-//! Then the new size is written, after a filler if the end needs one, and synced before the log is
-//! open. A crash leaves one of these:
+//! The intact records are kept, and the rest is cut. Then the group must say its new size, or the
+//! file could lose later groups without notice until it is longer than the torn group was. First
+//! the cut is synced. Then the new size is written in place, after a filler if the end needs one,
+//! and synced before the log is open. (Refused: another group behind the end of the torn one, which
+//! needs space; and a cut of the whole group, which loses more where the last group was damaged and
+//! not torn.) A crash leaves one of these:
 //!
 //! - The cut is not durable: the same torn group, whose size is the old one.
 //! - The cut is durable, the new first frame is not: the group is torn at the cut, or behind the
@@ -202,7 +204,7 @@ fn shorten(file: &File, found: &Found) -> io::Result<u64> {
 
 /// Writes the header of a new log.
 fn create(file: &File, path: &Path, metadata: &Metadata) -> io::Result<Recovered> {
-    // It differs from that of an earlier file, whose blocks this one may get.
+    // It differs from the salt of an earlier file, whose blocks this one may get.
     let identity = [metadata.ino(), metadata.ctime() as u64, metadata.ctime_nsec() as u64];
     let bytes = identity.map(u64::to_le_bytes);
     let format = Format::new(format::checksum(bytes.as_flattened()));

@@ -19,7 +19,7 @@ pub(in crate::block) struct MappedRead {
 
 impl<'b> Batch<'b> {
     /// Adds a read of a mapped file from `offset` (in bytes) into `buf`. `submit` copies it if its
-    /// pages are in memory, and sends it to the ring with the others if not. Its result is that of
+    /// pages are in memory, and sends it to the ring with the others if not. Its result is as of
     /// [`read`](Batch::read).
     ///
     /// ```
@@ -78,7 +78,7 @@ impl<'b> Batch<'b> {
     }
 
     /// Adds a read of a mapped file from `offset` (in bytes) that continues until `buf` is full.
-    /// Its result is that of [`read_exact`](Batch::read_exact).
+    /// Its result is as of [`read_exact`](Batch::read_exact).
     ///
     /// ```
     /// use cringle::block::{Batch, MappedFile, SigbusHandler};
@@ -103,7 +103,7 @@ impl<'b> Batch<'b> {
     }
 
     /// Copies the reads of mapped files whose pages are in memory, and completes them. Returns
-    /// their number, with those that were copied before.
+    /// their number, including the reads that were copied before.
     pub(in crate::block) fn copy_resident(&mut self, current: Option<Current>) -> usize {
         if self.mapped.is_empty() {
             return 0;

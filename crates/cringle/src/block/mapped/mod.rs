@@ -1,14 +1,14 @@
 //! Files whose resident pages are copied without a system call.
 //!
 //! [`MappedFile`] owns the file and its mapping. A read whose pages are known to be in memory
-//! ([`residency`]) is copied by [`sys::mapped_copy`], and any other read is the driver's. The rules
-//! of both calls, `read_at` and a batch ([`batch`]), are those of [`MappedFile::copy`]:
+//! ([`residency`]) is copied by [`sys::mapped_copy`], and any other read is the driver's.
+//! [`MappedFile::copy`] has the rules of both calls, `read_at` and a batch ([`batch`]):
 //!
 //! - Only whole pages within the file are copied, so the mapping shows what a read would return.
 //! - The file may become shorter at any time. A copy from a page beyond its end raises SIGBUS and
 //!   ends short (**I16**). In the page that has the new end, the kernel sets the rest to 0. So a
-//!   copy whose last byte is 0 counts only if the file still reaches that far: `fstat` tells, after
-//!   the copy. If the copy's last byte is not 0, the file reached that far when it was made.
+//!   copy whose last byte is 0 counts only if the file still reaches that far, as `fstat` reports
+//!   after the copy. If the copy's last byte is not 0, the file reached that far when it was made.
 //!   (Unless a process stores bytes beyond the end of the file through a mapping of its own. The
 //!   last page of a file is not copied because of them; after a truncation they show until the next
 //!   look.)
@@ -44,12 +44,12 @@ const THREADS_SLICE: Duration = Duration::from_millis(1);
 /// A file that is mapped into memory, whose reads copy resident pages without a system call.
 ///
 /// A read of pages that are in memory is a copy from the mapping. Any other read goes to the ring,
-/// as that of a [`File`], and a batch sends all of them together. So a file that fits the page
+/// as a read of a [`File`], and a batch sends all of them together. So a file that fits the page
 /// cache is read as fast as by a mapping, and a page that is not in memory makes only the fiber
 /// wait, not its worker.
 ///
-/// Results are those of [`File`]: counts, short reads at the end, errors. [`FileExt`] reads and
-/// writes at an offset; [`Batch::read_mapped`](super::Batch::read_mapped) adds reads to a batch.
+/// Results are as of [`File`]: counts, short reads at the end, errors. [`FileExt`] reads and writes
+/// at an offset; [`Batch::read_mapped`](super::Batch::read_mapped) adds reads to a batch.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -171,7 +171,7 @@ impl MappedFile {
         &self.inner().file
     }
 
-    /// Returns why all reads go to the driver, or `None` if those of resident pages are copied.
+    /// Returns why all reads go to the driver, or `None` if reads of resident pages are copied.
     ///
     /// ```
     /// use cringle::block::{MappedFile, SigbusHandler};

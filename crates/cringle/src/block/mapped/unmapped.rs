@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 /// The reason why a [`MappedFile`](super::MappedFile) copies nothing from memory. Its reads are
-/// correct, and as fast as those of its [`File`](crate::fs::File).
+/// correct, and as fast as reads of its [`File`](crate::fs::File).
 ///
 /// ```
 /// use cringle::block::{MappedFile, SigbusHandler, Unmapped};
@@ -23,8 +23,8 @@ pub enum Unmapped {
     /// The file system is not one of a local disk or of memory, or cannot map files: a mapping may
     /// wait for a server, or show old data.
     FileSystem,
-    /// The kernel reports which pages are in memory only to the file's owner, to who may write it,
-    /// and with `CAP_FOWNER` (`mincore(2)`).
+    /// The kernel reports which pages are in memory only to the file's owner, to users that may
+    /// write it, and with `CAP_FOWNER` (`mincore(2)`).
     Permission,
     /// The file was empty when it was opened.
     Empty,

@@ -6,7 +6,7 @@
 //! of libc are interposed announces each close by [`closing`]. If ops wait for the number, the file
 //! is duplicated first, and the ops continue on the duplicate, which is closed after the last one.
 //!
-//! A *generation* of each number tells the ops of the old file from those of the next one:
+//! A *generation* of each number tells the ops of the old file from the ops of the next file:
 //!
 //! 1. An op that begins to wait [watches](Watch) its number: it counts itself, and reads the
 //!    generation, in one step.
@@ -21,9 +21,10 @@
 //! the count once more when the number is closed, and has the drivers arm the number again, which
 //! fails: the op fails as if it had begun after the close.
 //!
-//! The last driver closes the duplicate, on its worker. That may wait, as for a socket that
-//! lingers, if it is the last hold of the file: of an interposed `poll`. The other interposed calls
-//! have a duplicate of their own, which their fiber closes later.
+//! The last driver closes the duplicate, on its worker. If the duplicate is the last hold of the
+//! file, the close may wait, as for a socket that lingers. That occurs only for an interposed
+//! `poll`: the other interposed calls have a duplicate of their own, which their fiber closes
+//! later.
 
 use super::offload::Results;
 use crate::sys::fork::ForkLock;
@@ -116,7 +117,7 @@ pub(super) struct Watch {
     generation: u32,
 }
 
-/// An attempt at an op whose number is still that of its file. It ends before the file is closed.
+/// An attempt at an op whose number still refers to its file. It ends before the file is closed.
 pub(super) struct Pin(RawFd);
 
 impl Watch {
@@ -202,7 +203,7 @@ pub(crate) fn closing_range<T>(first: u32, last: u32, close: impl FnOnce() -> T)
 fn keep_open(fd: RawFd) {
     let drivers = DRIVERS.lock();
     let file = match sys::duplicate(fd) {
-        // It is not open. Its watches are those of another number.
+        // It is not open. Its watches belong to another number.
         Err(e) if e.raw_os_error() == Some(libc::EBADF) => return,
         // Without a number for the duplicate, the ops fail. They must not wait for ever.
         result => result.ok().map(Arc::new),

@@ -57,7 +57,7 @@ impl Epoll {
         }
     }
 
-    /// Removes an op from those that pause. Returns whether it was one.
+    /// Removes an op from the ops that pause. Returns whether the op paused.
     pub(super) fn take_backing_off(&mut self, number: u32) -> bool {
         let place = self.backing_off.iter().position(|&other| other == number);
         place.map(|place| self.backing_off.remove(place)).is_some()

@@ -75,7 +75,7 @@ impl Flight {
     ///
     /// I1: what the op points to is valid.
     pub(super) unsafe fn attempt(&mut self, last: &mut LastFile, is_event: bool) -> Outcome {
-        // SAFETY: by the contract, which each of them has, too.
+        // SAFETY: by the contract, which is also the contract of each call.
         unsafe {
             match self.op {
                 Op::Nop => Outcome::Done(0),

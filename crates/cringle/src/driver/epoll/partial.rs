@@ -67,7 +67,7 @@ impl Flight {
 }
 
 impl Remainder {
-    /// Adds the flags of a later part to those of the caller's message.
+    /// Adds the flags of a later part to the flags of the caller's message.
     ///
     /// # Safety
     ///

@@ -3,7 +3,8 @@
 //! A new op gets a variant of [`Op`] (or of [`Syscall`]) and a row here. The compiler then names
 //! the other places: `blocking.rs` performs the op as a system call, `uring/encode.rs` encodes it
 //! for a ring, `epoll/nowait.rs` tries it without waiting, and `sim/lent_memory.rs` lists its
-//! memory.
+//! memory. Four places have wildcards: [`Op::transfer`], [`Op::may_keep_file`],
+//! [`Op::may_need_thread`], and the faults in `sim/perform.rs`.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
@@ -207,8 +208,8 @@ impl Op {
     }
 
     /// Whether a ring may have a kernel thread perform the op. The thread releases the op's file
-    /// some time after the completion, so that for a while `close` would close nothing: the file's
-    /// locks, its leases and its writers would last (`ETXTBSY`, `EBUSY` of `umount`).
+    /// some time after the completion, so that for a while `close` would close nothing: see
+    /// `uring/push.rs`.
     ///
     /// Reads are not among them: the file systems that programs are written for answer them
     /// without a thread, and reads are what a database does most.

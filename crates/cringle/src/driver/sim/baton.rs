@@ -12,8 +12,9 @@
 //!
 //! With one worker nothing is drawn here.
 //!
-//! If the holder waits for another worker in the kernel, as by a lock of std, neither goes on. The
-//! others cannot know that it does not compute, so they only say that it has not come back.
+//! If the holder waits for another worker in the kernel, as by a lock of std, neither continues.
+//! The others cannot know that the holder does not compute, so they only report that it has not
+//! handed the baton over.
 
 use super::rng::Rng;
 use super::{Core, HaltReason};

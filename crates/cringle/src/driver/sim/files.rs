@@ -2,8 +2,8 @@
 //!
 //! Every open returns a new descriptor of the kernel, so that closing, cursors, appends and the
 //! inline calls of the library need no imitation. A loss of power compares the bytes of each file
-//! with those of its last sync, sector by sector, so that it does not matter which call wrote them.
-//! A write-back that fails drops pages: see [`write_back`](super::write_back).
+//! with its bytes at the last sync, sector by sector, so that it does not matter which call wrote
+//! them. A write-back that fails drops pages: see [`write_back`](super::write_back).
 //!
 //! A directory exists if a file is below it, or if it was created. Opened as a directory, or as the
 //! parent of a new file, every directory exists. The first sync of a file also makes its name
@@ -106,7 +106,7 @@ impl Files {
         Ok(node)
     }
 
-    /// Opens a directory, for a sync. Its descriptor is that of an empty memory file.
+    /// Opens a directory, for a sync. Its descriptor refers to an empty memory file.
     fn open_directory(&mut self, name: Vec<u8>, flags: i32) -> io::Result<RawFd> {
         if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_CREAT != 0 {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
@@ -127,8 +127,8 @@ impl Files {
         Ok(node)
     }
 
-    /// Whether the name is that of the root, of a directory that was created, or of one with a file
-    /// below it.
+    /// Whether the name is the name of the root, of a directory that was created, or of one with a
+    /// file below it.
     fn is_directory(&self, name: &[u8]) -> bool {
         let below = [name, b"/"].concat();
         let first = self.names.range(below.clone()..).next();
@@ -137,7 +137,7 @@ impl Files {
             || first.is_some_and(|(name, _)| name.starts_with(&below))
     }
 
-    /// Whether the descriptor is that of a directory.
+    /// Whether the descriptor refers to a directory.
     pub(super) fn is_open_directory(&mut self, fd: RawFd) -> bool {
         self.node_of(fd).is_some_and(|(_, node)| matches!(node.kind, NodeKind::Directory { .. }))
     }

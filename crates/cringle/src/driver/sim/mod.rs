@@ -14,6 +14,12 @@
 //! An op is performed for real, by [`blocking::perform`](super::blocking), at the time that the
 //! seed has drawn. The files are memory files of the kernel, so that descriptors, cursors, appends
 //! and locks need no imitation.
+//!
+//! A run must not depend on anything that the seed does not determine. The tests compare a hash of
+//! all events, which excludes descriptor numbers and addresses; maps are ordered; `unblock` calls
+//! its closure at once. Inline calls of `fs` are disabled, because faults could not reach them. A
+//! worker does not poll before it sleeps, and where fibers move, the seed draws which ([`baton`],
+//! `runtime/worker/simulated.rs`).
 
 mod baton;
 mod cancel;

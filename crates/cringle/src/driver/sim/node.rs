@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// Replaces times and numbers of the machine by those of the simulation.
+    /// Replaces times and numbers of the machine by the simulation's.
     pub(super) fn imitate(&self, number: usize, stat: &mut libc::statx) {
         let mut time = stat.stx_mtime;
         time.tv_sec = EPOCH_SECONDS + (self.modified_ns / 1_000_000_000) as i64;

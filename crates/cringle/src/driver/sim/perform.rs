@@ -140,7 +140,7 @@ impl Core {
         }
     }
 
-    /// Records a write that was a plain call, as those are that answer `EAGAIN`.
+    /// Records a write that was a plain call. Writes that answer `EAGAIN` are repeated so.
     pub(crate) fn note_plain_write(&mut self, op: &Op, count: i32) {
         let written = op.transfer().filter(|transfer| transfer.way == Way::Write);
         if let Some(fd) = written.and_then(|transfer| transfer.file.as_fd()) {
@@ -432,8 +432,7 @@ unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
         }
         other => other,
     });
-    // SAFETY: by the contract: the op's pointers are valid, and the lengths at most those of the
-    // op.
+    // SAFETY: by the contract: the op's pointers are valid, and no length exceeds the op's.
     let perform = || unsafe { blocking::perform_unseen(&op) };
     if is_regular {
         return perform();

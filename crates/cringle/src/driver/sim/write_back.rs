@@ -18,8 +18,8 @@ use std::os::fd::RawFd;
 
 /// The unit in which the kernel writes back and drops the bytes of a file.
 const PAGE_BYTES: usize = 4096;
-/// The number of failures that a description's signal tells apart, from 1. 0 is that of a
-/// description that the simulation has not opened.
+/// The number of failures that a description's signal tells apart, from 1. 0 marks a description
+/// that the simulation has not opened.
 const MARKS: u64 = 64;
 
 /// See the module.

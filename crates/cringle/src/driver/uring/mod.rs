@@ -7,7 +7,7 @@
 //!   did not consume stay queued for the next call; this covers short submissions, `EINTR`,
 //!   `EAGAIN` and `EBUSY`. A cqe with `F_MORE` does not end its op; the cqe with `F_NOTIF` does.
 //! - An op that a kernel thread may perform ends when the kernel has released its file, so that a
-//!   `close` afterwards closes it. A linked no-op shows that: see `Op::may_keep_file`.
+//!   `close` afterwards closes it. A linked no-op shows that: see `push.rs`.
 //! - At most `limit` ops that end by themselves are in the kernel, and the completion queue has
 //!   room for all of them, for cancels and for wake-ups (**I7**). Ops that wait for a peer are
 //!   bounded only by the fibers that wait for them. If they all end at once, the kernel keeps the

@@ -1,4 +1,18 @@
 //! Ops into the submission queue.
+//!
+//! # The release of a file
+//!
+//! A kernel thread performs what would block in the ring's call: buffered writes of many file
+//! systems, syncs, `fallocate`. It posts the completion first, and drops its reference to the file
+//! afterwards. A `close` in between closes nothing yet: `flock`s and leases of the file last, a
+//! program that was just written cannot be run (`ETXTBSY`), and its file system cannot be
+//! unmounted.
+//!
+//! So such an op ([`Op::may_keep_file`]) is two entries: the op, and a no-op that is linked to it
+//! (`IOSQE_IO_HARDLINK`). The kernel starts the no-op when it has freed the op's request, so the op
+//! has ended when both completions have arrived. One call submits both entries, because a link ends
+//! with the submission. Reads have no second entry. So on file systems without `RWF_NOWAIT` (vfat,
+//! `/proc`), a file that was only read may outlast its `close` by microseconds.
 
 use super::enter::{ENTER_GETEVENTS, ENTER_SQ_WAIT};
 use super::{Uring, encode};

@@ -40,7 +40,7 @@ impl UringOptions {
     }
 }
 
-/// Makes the ring. Returns it with those of the wanted features that it has.
+/// Makes the ring. Returns it with the wanted features that it has.
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     let mut features = compatible(options.features, options.sqpoll.is_some());
     // An op and its release are submitted together.
@@ -123,7 +123,7 @@ fn compatible(features: Features, sqpoll: bool) -> Features {
     features
 }
 
-/// Tries each set-up feature on the smallest ring, together with those that worked before.
+/// Tries each set-up feature on the smallest ring, together with the features that worked before.
 fn probe_setup(wanted: Features, sqpoll: Option<Duration>) -> Features {
     const SETUP: [Feature; 5] = [
         Feature::SubmitAll,

@@ -2,7 +2,8 @@
 //!
 //! Each combinator opens a scope of fibers, and returns when all of them have ended. So the
 //! closures may borrow. The fibers run on the calling fiber's worker, and the closures need not be
-//! `Send`; those of the combinators named `…_workers` run on all workers. Three rules hold for all:
+//! `Send`; the closures of the combinators named `…_workers` run on all workers. Three rules hold
+//! for all:
 //!
 //! - The first panic cancels the other closures, and is resumed when they have ended.
 //! - Once the outcome is decided, closures that have not begun are dropped without a call.
@@ -40,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Combination {
     /// Where the combinator was called. Dumps show it as the origin of the fibers.
     caller: Origin,
-    /// No further closure begins, and those that run are cancelled.
+    /// No further closure begins, and the running ones are cancelled.
     decided: AtomicBool,
     /// The payload of the first panic.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -96,7 +97,7 @@ impl Combination {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Decides the outcome: no further closure begins, and those that run are cancelled.
+    /// Decides the outcome: no further closure begins, and the running ones are cancelled.
     fn decide(&self, scope: &Scope<'_, '_>) {
         if !self.decided.swap(true, Ordering::Relaxed) {
             scope.cancel();

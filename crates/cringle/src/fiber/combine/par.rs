@@ -20,8 +20,8 @@ use std::iter::Fuse;
 /// free.
 /// May suspend the calling fiber.
 ///
-/// The calling fiber is one of those that work; the others are fibers of the same worker. So this
-/// is for items that wait (for a disk, for a peer), not for arithmetic. To use all workers, call
+/// The calling fiber is one of the crew; the others are fibers of the same worker. So this is for
+/// items that wait (for a disk, for a peer), not for arithmetic. To use all workers, call
 /// [`par_map_workers`](super::par_map_workers); also in a program with interposed calls
 /// (`cringle-interpose`), where fibers of the same family are one thread, so that their interposed
 /// calls wait one after the other.

@@ -74,8 +74,8 @@ where
 /// cancel arrives still returns it. `combine` then gets both values, the winner's first.
 /// May suspend the calling fiber.
 ///
-/// The closures return `Result`s, so that a cancelled loser, which returns an error, can be told
-/// from one that has a value.
+/// The closures return `Result`s, so that a cancelled loser, which returns an error, can be
+/// distinguished from a loser that has a value.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -168,8 +168,8 @@ fn run<T>(
 ///
 /// # Errors
 ///
-/// If all closures fail, the last error in time, as `TcpStream::connect` returns that of the last
-/// address. `InvalidInput` if there is no closure.
+/// If all closures fail, the last error in time, as `TcpStream::connect` returns the error of the
+/// last address. `InvalidInput` if there is no closure.
 ///
 /// # Panics
 ///

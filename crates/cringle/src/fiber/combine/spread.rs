@@ -9,6 +9,10 @@
 //! begins the call, if more items are queued. So the calls may wait for each other: while items are
 //! queued and places are free, a fiber is on its way. [`Places`] decides on which worker it starts.
 //!
+//! The calling fiber sleeps while the queue is full, and is woken when it is half empty. A fiber
+//! that takes an item on the caller's worker then lets the caller run first: the fiber's call may
+//! compute for long, and the other workers would run out of items meanwhile.
+//!
 //! A fiber for which no stack can be mapped ends before it begins. If no fiber is left, the calling
 //! fiber works alone.
 

@@ -46,7 +46,7 @@ impl Places {
     /// `None` if no place is free, or enough of the hired fibers are still to begin.
     pub(super) fn take(&self, here: Here) -> Option<usize> {
         let begun = self.begun.load(Relaxed);
-        // One for each worker, or half of those that have begun.
+        // One for each worker, or half of the fibers that have begun.
         let most = self.limit.min(begun + self.at.len().max(begun / 2));
         let more = |hired| (hired < most).then(|| hired + 1);
         let hired = self.hired.fetch_update(Relaxed, Relaxed, more).ok()?;

@@ -19,21 +19,21 @@ enum Storage {
 
 struct Locks {
     by_storage: BTreeMap<Storage, Weak<RangeLock>>,
-    /// The number of entries at which those of closed files are removed.
+    /// The number of entries at which the entries of closed files are removed.
     most: usize,
     /// That of the process whose writes hold the locks.
     generation: u32,
 }
 
-/// The least number of entries that are worth a search for those of closed files.
+/// The least number of entries that are worth a search for closed files.
 const MIN_MOST: usize = 16;
 
 static LOCKS: ForkLock<Locks> =
     ForkLock::new(Locks { by_storage: BTreeMap::new(), most: MIN_MOST, generation: 0 });
 
 /// Returns the lock of the file. It is the same for all handles that are open at the same time, but
-/// in a child of `fork` for those that it has opened itself: a thread of the parent may hold the
-/// lock of the others.
+/// a child of `fork` has a lock of its own for the handles that it has opened itself: a thread of
+/// the parent may hold the lock of the others.
 pub(super) fn of(metadata: &Metadata) -> Arc<RangeLock> {
     let mut locks = LOCKS.lock();
     if locks.generation != fork::generation() {
@@ -49,8 +49,8 @@ pub(super) fn of(metadata: &Metadata) -> Arc<RangeLock> {
     if let Some(lock) = by_storage.get(&storage).and_then(Weak::upgrade) {
         return lock;
     }
-    // Each new file pays for the removal of those that are closed: the table has at most twice as
-    // many entries as files were open at the last removal.
+    // Each new file pays for the removal of closed files: the table has at most twice as many
+    // entries as files were open at the last removal.
     if by_storage.len() >= *most {
         by_storage.retain(|_, lock| lock.strong_count() > 0);
         *most = MIN_MOST.max(2 * by_storage.len());

@@ -17,8 +17,10 @@
 //!
 //! A write of a part of a block reads the block, changes it and writes it back. Another write of
 //! that block meanwhile would be lost. So each write holds its blocks in a [`RangeLock`], which all
-//! handles of this process to the file share ([`locks`]), and calls that change the length hold all
-//! blocks. Other processes, and handles without a [`Bounce`], are not excluded.
+//! handles of this process to the file share ([`locks`]). Calls that change the length hold all
+//! blocks. So does a write that ends within the file's last block: it writes the bytes of that
+//! block through the page cache, so that the kernel sets the exact length. Other processes, and
+//! handles without a [`Bounce`], are not excluded.
 
 mod locks;
 mod pool;

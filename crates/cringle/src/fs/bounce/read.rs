@@ -53,7 +53,8 @@ impl Bounce {
         Ok(done)
     }
 
-    /// Reads into several buffers, through one of the pool, as many bytes as that holds.
+    /// Reads into several buffers, through a buffer of the pool, as many bytes as that buffer
+    /// holds.
     pub(in crate::fs) fn read_vectored(
         &self,
         file: &File,

@@ -37,7 +37,7 @@ impl Bounce {
         self.write_last_block(file, buf, offset)
     }
 
-    /// Writes several buffers, through one of the pool, as many bytes as that holds.
+    /// Writes several buffers, through a buffer of the pool, as many bytes as that buffer holds.
     pub(in crate::fs) fn write_vectored(
         &self,
         file: &File,
@@ -86,7 +86,7 @@ impl Bounce {
         while done < buf.len() {
             let (rest, at) = (&buf[done..], offset + done as u64);
             match self.write_piece(file, rest, at) {
-                // The kernel has written nothing, and no error tells why.
+                // The kernel has written nothing, and reports no error.
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(_) if done > 0 => break,

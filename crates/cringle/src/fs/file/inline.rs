@@ -10,8 +10,8 @@
 //!   submitted to the ring, in the turn's batch, until one of these batches ends within the
 //!   submitting call. A read at the cursor is always tried first, because the ring would take two
 //!   more system calls to move the cursor;
-//! - a fiber that nothing else could run beside is a thread: its calls on seekable files are plain
-//!   ones, hit or miss (see [`File::ring`](super::File::ring)).
+//! - a fiber is *solitary* if no other fiber could run while it waits. As a thread, it makes plain
+//!   calls on seekable files, hit or miss (see [`File::ring`](super::File::ring)).
 //!
 //! Inline calls spend the fiber's budget; when it is spent, the worker runs other fibers and enters
 //! the kernel. Writes are tried likewise where the file system supports it (ext4 does not: there a

@@ -6,7 +6,7 @@
 //! - [`inline`]: reads and writes that the page cache answers without waiting;
 //! - [`transfer`]: reads and writes through the driver, and when a plain call replaces them;
 //! - [`positioned`]: the public calls at an offset;
-//! - [`syncs`]: one sync for all who wait for it;
+//! - [`syncs`]: one sync for all callers that wait for it;
 //! - [`reports`]: calls to which the kernel may report the same failure.
 //!
 //! Calls at the cursor are in [`cursor`](super::cursor).

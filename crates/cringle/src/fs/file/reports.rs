@@ -1,12 +1,15 @@
 //! Calls that wait for a write-back of the same file at the same time: an `fsync`, a write with
-//! `RWF_DSYNC` or of a file that is opened with `O_DSYNC`, a `sync_file_range`.
+//! `RWF_DSYNC`, a write of a file that is opened with `O_DSYNC`, a `sync_file_range`.
 //!
 //! The kernel reports failed write-backs to *one* call for each open file. If the pages of two
-//! writes with `RWF_DSYNC` have failed, one returns the error, and the other one success. So a
-//! call that has succeeded waits until those that had begun before its end have ended, too. If one
-//! of them has failed, it may have taken the report that was due to this one.
+//! writes with `RWF_DSYNC` have failed, one returns the error, and the other one success. So a call
+//! that has succeeded waits until all calls that had begun before its end have ended, too. If one
+//! of them has failed, that call may have taken the report that was due to this one.
 //!
 //! A call that begins later cannot take it: what this call waited for had failed before.
+//!
+//! Writes of a file that is opened with `O_DSYNC` or `O_SYNC` are among these calls also with
+//! `O_DIRECT`: ext4 without extents writes into holes through the page cache.
 
 use crate::sync::range_lock::{RangeGuard, RangeLock};
 use std::io;
@@ -48,8 +51,8 @@ impl Reports {
 }
 
 impl Reporter<'_> {
-    /// The call has succeeded. Waits for those that have begun meanwhile, and returns the `errno`
-    /// of one that has failed since this one began. Fails if the fiber is cancelled.
+    /// The call has succeeded. Waits for the calls that have begun meanwhile, and returns the
+    /// `errno` of a call that has failed since this one began. Fails if the fiber is cancelled.
     pub(super) fn has_succeeded(self) -> io::Result<Result<(), i32>> {
         let Reporter { reports, number, failures_before } = self;
         drop(number);

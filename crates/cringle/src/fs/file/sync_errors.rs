@@ -16,7 +16,7 @@ pub(super) fn failed_meanwhile(errno: i32) -> io::Error {
     io::Error::new(other.kind(), FailedMeanwhile(other))
 }
 
-/// The error of a call that has succeeded, while another one has failed. The failure may be that of
+/// The error of a call that has succeeded, while another one has failed. The failure may concern
 /// this call's bytes, also if it is a lack of space: file systems allocate space as late as by the
 /// write-back.
 #[derive(Debug)]

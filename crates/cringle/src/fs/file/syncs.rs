@@ -1,12 +1,14 @@
-//! Syncs of a file, shared by those who wait for one at the same time.
+//! Syncs of a file, shared by the callers that wait for one at the same time.
 //!
-//! A sync takes as long for many writes as for one, and those of one file exclude each other in
-//! many file systems. So whoever asks for a sync while one is under way is covered by the next one,
-//! which begins when that ends: see [`SharedRun`].
+//! A sync takes as long for many writes as for one, and the syncs of one file exclude each other in
+//! many file systems. So callers that ask for a sync while another sync is under way are covered by
+//! the next one, which begins when the present one ends: see [`SharedRun`].
 //!
 //! The kernel reports a failed write-back once for each open file, and drops the pages that it
 //! could not write. A later sync succeeds, though what was written before is lost. So a failure
-//! lasts, for this handle and all its clones. Who gets the report is the concern of [`Reports`].
+//! lasts: after it, every sync through this handle and its clones fails. So does every write that
+//! is durable when it returns, because on ext4 a write to the same pages may not reach the disk.
+//! [`Reports`] covers calls whose report another call may have got.
 
 use super::File;
 use super::reports::Reports;
@@ -47,8 +49,8 @@ const NOTHING_WRITTEN: [i32; 9] = [
     libc::EOVERFLOW,
 ];
 
-/// Which result of a call that waits for a write-back is correct only if no other call has taken
-/// the kernel's report.
+/// The promise of a call that waits for a write-back. A success keeps it only if no other call has
+/// taken the kernel's report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::fs) enum Promises {
     /// A success says that bytes are durable.
@@ -60,7 +62,7 @@ impl File {
     /// Waits until the file's data and metadata are on the disk (`fsync`).
     ///
     /// Fibers and threads that sync the same file at the same time, through one handle or clones of
-    /// it, share the work: those that ask while a sync is under way are covered by the next one.
+    /// it, share the work: callers that ask while a sync is under way are covered by the next sync.
     /// Each call returns only after a sync that has begun after the call. Handles of a file that
     /// was opened twice share nothing, because the kernel keeps their errors apart. Code that runs
     /// beside a fiber, as a panic hook does, shares nothing either.
@@ -82,7 +84,8 @@ impl File {
     /// # Errors
     ///
     /// As std's, and [`Cancelled`](crate::Cancelled), after which it is unknown whether the data is
-    /// on the disk. Neither a cancel nor a deadline affects others who wait for the same sync.
+    /// on the disk. Neither a cancel nor a deadline affects other callers that wait for the same
+    /// sync.
     ///
     /// After a failure, what was written before may be lost, though the kernel reports it only
     /// once. So each later sync through this handle and its clones fails, too, with the first
@@ -222,7 +225,7 @@ fn lasting(error: &io::Error) -> Option<i32> {
     error.raw_os_error().filter(|errno| !is_harmless(errno))
 }
 
-/// Whether the error is that of a write for which there was no space.
+/// Whether the error means that there was no space for a write.
 fn lacks_space(errno: i32) -> bool {
     matches!(errno, libc::ENOSPC | libc::EDQUOT)
 }
@@ -407,7 +410,7 @@ mod tests {
         assert_eq!(calls.into_inner(), 2);
     }
 
-    /// Neither it nor the worker would go on if it waited for the leader.
+    /// If such code waited for the leader, neither it nor the worker would continue.
     #[cfg(feature = "tracing")]
     #[test]
     fn code_beside_a_fiber_makes_a_call_of_its_own() {

@@ -1,4 +1,4 @@
-//! What `pthread_create` is asked for.
+//! The attributes that a caller passes to `pthread_create`.
 
 use crate::sys::lock::OnceLock;
 use libc::{c_int, pthread_attr_t, size_t};

@@ -1,7 +1,8 @@
 //! Waiting for a thread, and detaching it.
 //!
 //! A fiber waits for a thread of the system on a thread of the pool, and until a time by trying.
-//! The wait for a thread that is a fiber is that of a futex. A cancel ends only waits with a time.
+//! The wait for a thread that is a fiber is a wait for a futex. A cancel ends only waits with a
+//! time.
 
 use super::super::call::OnFiber;
 use super::super::locks::Limit;

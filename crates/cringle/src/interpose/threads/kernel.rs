@@ -1,8 +1,8 @@
-//! What the kernel keeps of a thread, for a thread that it does not know: the name, the stack's
-//! bounds, the alternate signal stack, signals. What it schedules is in `scheduling`.
+//! The state that the kernel keeps of a thread, for a thread that it does not know: the name, the
+//! stack's bounds, the alternate signal stack, signals. What it schedules is in `scheduling`.
 //!
-//! On a fiber libc would use the worker's, which other fibers use, too. `run`'s closure has the
-//! handle of the thread that called `run`, and uses what is that thread's; but its stack is a
+//! On a fiber libc would use the worker's state, which other fibers use, too. `run`'s closure has
+//! the handle of the thread that called `run`, and uses that thread's state; but its stack is a
 //! fiber's.
 
 use super::super::call::OnFiber;

@@ -1,9 +1,11 @@
 //! Threads that are fibers, under [`Threads::Fibers`](crate::runtime::Threads::Fibers).
 //!
-//! `pthread_create` on a fiber starts a fiber. Its `pthread_t` is the descriptor in its block of
-//! thread-locals, which is what `pthread_self` returns there; so the block is taken before the
-//! fiber starts, and goes back when the thread was joined, or has ended detached. Until then the
-//! thread is in the [`registry`], whichever runtime it belongs to.
+//! `pthread_create` on a fiber starts a fiber on the next worker. Its `pthread_t` is the descriptor
+//! in its block of thread-locals, which is what `pthread_self` returns there. So the block is taken
+//! before the fiber starts and travels with it (`FamilyChoice::Reserved`). At the end of the family
+//! the worker hands the block to its *keeper*, the thread's record in the [`registry`]; the block
+//! is free when the thread was joined, or has ended detached. Until then the thread is in the
+//! registry, whichever runtime it belongs to.
 //!
 //! libc knows the block as a thread that the kernel does not know. So every function that takes a
 //! `pthread_t` and would free it, wait for it, signal it or ask the kernel about it, is answered
@@ -42,7 +44,7 @@ fn own() -> pthread_t {
     unsafe { libc::pthread_self() }
 }
 
-/// Whether a handle is a fiber's, as opposed to that of a thread of the system.
+/// Whether a handle belongs to a fiber, as opposed to a thread of the system.
 ///
 /// # Safety
 ///

@@ -164,7 +164,7 @@ impl Thread {
         queue::wake(self.address(), ANY, usize::MAX);
     }
 
-    /// Takes the thread out of the registry: its handle may be that of another one from now on.
+    /// Takes the thread out of the registry: another thread may have the same handle from now on.
     pub(super) fn forget(&self) {
         remove(self.handle);
     }

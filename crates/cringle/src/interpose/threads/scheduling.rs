@@ -1,8 +1,9 @@
 //! What the kernel schedules: policy, cores and processor time.
 //!
-//! A fiber's are those of its worker, on which other fibers run, too. So they can be read, and set
-//! to what they are; anything else fails with `ENOTSUP`, or with the error that libc has for
-//! arguments which no thread can have.
+//! A fiber has the policy, the cores and the clock of its worker, on which other fibers run, too. A
+//! change would reach all of them, or would have to be made at each switch. So a fiber can read
+//! them, and set them to what they are; anything else fails with `ENOTSUP`, or with the error that
+//! libc has for arguments which no thread can have. No call succeeds without an effect.
 
 use super::super::call::OnFiber;
 use super::super::next;
@@ -108,7 +109,7 @@ pub unsafe fn pthread_setschedprio(
     }
 }
 
-/// Returns the result of setting a policy, `None` for that in force, and a priority.
+/// Returns the result of setting a policy, `None` for the policy in force, and a priority.
 fn set(thread: pthread_t, policy: Option<c_int>, priority: c_int) -> c_int {
     let (current, parameters) = match worker_of(thread).and_then(in_force) {
         Ok(found) => found,
@@ -228,15 +229,15 @@ pub unsafe fn pthread_getcpuclockid(
     }
 }
 
-/// Returns the clock of a kernel's thread, by the kernel's encoding: that of one thread, in the
-/// unit of the scheduler.
+/// Returns the clock of a kernel's thread, by the kernel's encoding: the clock of one thread, in
+/// the unit of the scheduler.
 fn clock_of(thread: pid_t) -> clockid_t {
     const OF_A_THREAD: clockid_t = 4;
     const SCHEDULED: clockid_t = 2;
     (!thread << 3) | OF_A_THREAD | SCHEDULED
 }
 
-/// Whether a clock is that of the calling thread, for which libc and the kernel refuse to sleep.
+/// Whether a clock is the calling thread's, for which libc and the kernel refuse to sleep.
 pub(in super::super) fn is_own_clock(clock: clockid_t) -> bool {
     clock == libc::CLOCK_THREAD_CPUTIME_ID || clock == clock_of(sys::thread_number())
 }

@@ -79,7 +79,7 @@ where
         }
     }
 
-    /// Accepts connections until an error, such as that of a cancel.
+    /// Accepts connections until an error, such as a cancel.
     fn accept_all<'scope>(
         &'scope self,
         listener: &TcpListener,

@@ -65,8 +65,8 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 ///
 /// A connection stays on the worker that has accepted it. The kernel distributes connections among
 /// the workers' listeners by their addresses (`SO_REUSEPORT`). Where fibers
-/// [move](crate::runtime::Balance::Moving), one worker accepts, and connections go on where there
-/// is time for them.
+/// [move](crate::runtime::Balance::Moving), one worker accepts, and connections continue on workers
+/// that have time for them.
 ///
 /// # The port
 ///

@@ -146,10 +146,11 @@ impl Stopper {
     ///
     /// # Cancellation
     ///
-    /// A stop cancels `f` as a [`timeout`](crate::time::timeout) does: its operations fail, and
-    /// those of the fibers in its scopes; a wait that cannot return an error unwinds to here. An
-    /// operation that has completed returns its result, so an `f` that reads once and then returns
-    /// yields either the bytes or `None`. Outside of a fiber, `f` is called and not cancelled.
+    /// A stop cancels `f` as a [`timeout`](crate::time::timeout) does: its operations fail, and the
+    /// operations of the fibers in its scopes; a wait that cannot return an error unwinds to here.
+    /// An operation that has completed returns its result, so an `f` that reads once and then
+    /// returns yields either the bytes or `None`. Outside of a fiber, `f` is called and not
+    /// cancelled.
     pub fn until_stopped<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<Option<T>> {
         if self.is_stopped() {
             return crate::cancel::check().map(|()| None);

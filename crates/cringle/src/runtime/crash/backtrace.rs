@@ -1,8 +1,8 @@
 //! The frames of a fiber that has crashed, and the files that their code is from: read in a signal
 //! handler, without an allocation.
 //!
-//! The unwinder begins with the frames of the handler, on the signal stack, and continues with
-//! those that the signal has interrupted. It finds tables without a lock where glibc has
+//! The unwinder begins with the frames of the handler, on the signal stack, and continues with the
+//! frames that the signal has interrupted. It finds tables without a lock where glibc has
 //! `_dl_find_object` (2.35).
 
 use super::Registers;
@@ -24,8 +24,7 @@ pub(super) struct Backtrace {
 }
 
 impl Backtrace {
-    /// The frames on this stack among those of the caller, which a signal has interrupted with
-    /// these registers.
+    /// The caller's frames on this stack. A signal has interrupted the caller with these registers.
     pub(super) fn of(stack: StackBounds, registers: &Registers) -> Backtrace {
         let mut backtrace = Backtrace { stack: stack.range(), addresses: [0; MOST_FRAMES], len: 0 };
         // The unwinder reads the interrupted instruction.
@@ -81,7 +80,7 @@ extern "C" fn on_frame(context: *mut Context, backtrace: *mut c_void) -> c_int {
     let (cfa, address) =
         unsafe { (_Unwind_GetCFA(context), _Unwind_GetIPInfo(context, &raw mut before)) };
     if !backtrace.stack.contains(&cfa) {
-        // Before the fiber's frames come those of the handler, and after them the scheduler's.
+        // The handler's frames precede the fiber's, and the scheduler's follow them.
         return if backtrace.len == 0 { CONTINUE } else { STOP };
     }
     // A return address points behind the call, perhaps into the next function.

@@ -99,7 +99,7 @@ enum Cause {
 impl Cause {
     /// # Safety
     ///
-    /// The information is that of a handler of the signal.
+    /// The information is what a handler of the signal has received.
     unsafe fn of(signal: c_int, info: *const libc::siginfo_t) -> Cause {
         // SAFETY: by the contract. Only a fault has an address, and only these codes a sender.
         unsafe {
@@ -153,7 +153,7 @@ impl Registers {
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: by the contract of a signal handler, the structures are those of this signal.
+    // SAFETY: by the contract of a signal handler, the structures belong to this signal.
     let received = unsafe {
         let (cause, registers) = (Cause::of(signal, info), Registers::of(&*context.cast()));
         Received { signal, cause, registers }

@@ -1,9 +1,9 @@
-//! Whose crash is reported, if several threads crash: the first one's. The others wait until it has
-//! ended the process, so that its text is whole.
+//! If several threads crash, the first one reports its crash. The others wait until it has ended
+//! the process, so that its text is whole.
 //!
-//! Their signals have the default action then, by the handlers that were called before the report.
-//! So another handler is in force for the time of the report. (A thread that crashes in between
-//! those two ends the process without a text. That is some instructions.)
+//! By the time of the report, earlier handlers have set the default action for the signals. So the
+//! reporting thread installs another handler for that time, in which the others wait. (A thread
+//! that crashes before it is installed, within some instructions, ends the process without a text.)
 
 use crate::sys::signal_chain::{self, set_default};
 use crate::sys::syscall;
@@ -35,7 +35,7 @@ impl Turn {
     }
 
     /// Waits for the end of the process, if another thread reports a crash. The time is bounded:
-    /// somebody may have stopped that thread.
+    /// another process may have stopped that thread.
     pub(super) fn wait() {
         let reporter = REPORTER.load(Ordering::Relaxed);
         if reporter == 0 || reporter == own_number() {
@@ -56,7 +56,7 @@ impl Drop for Turn {
         for (signal, before) in SIGNALS.into_iter().zip(&self.before) {
             if let Some(before) = before {
                 // SAFETY: by the contract of `sigaction`: the structure is borrowed for the call,
-                // and was that of this signal.
+                // and held the action of this signal.
                 unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
             }
         }

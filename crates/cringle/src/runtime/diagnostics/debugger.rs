@@ -2,10 +2,18 @@
 //! file.
 //!
 //! The script (`debugger/cringle_debug.py`) finds [`ROOTS`] by its section, which also a stripped
-//! program has. It contains the offsets that the script needs, so it needs no type information. A
-//! change of the tables' meaning changes [`VERSION`], here and in the script.
+//! program has. It needs no type information: the roots refer to tables of offsets, one from each
+//! module that owns the fields (`FIELDS`), to the words of waits and ops, and to the runtimes. The
+//! blocks of a worker's fibers are in its [`BlockIndex`]. The object of a wait comes with a
+//! [`Form`](crate::runtime::wait_target::Form), which says what the object is and where its parts
+//! are; the dump calls the same form's function. A change of the tables' meaning changes
+//! [`VERSION`], here and in the script.
 //!
-//! The program writes here when a runtime begins and ends, and never else.
+//! The program writes here when a runtime begins and ends, and when it crashes.
+//!
+//! The script finds a suspended fiber's stack pointer in its coroutine, below the three registers
+//! that `corosensei` has pushed. In gdb an unwinder continues the innermost frame of the selected
+//! thread there, so no register is changed, and it works on core files.
 
 use crate::driver;
 use crate::runtime::block_index::{self, BlockIndex};

@@ -1,12 +1,16 @@
 //! Which suspended fiber holds a lock of std that blocks its worker: a guess from stacks.
 //!
 //! std's locks do not know their holder, and acquire a free lock by inlined code. But the guard of
-//! a suspended fiber lies on its stack. So for a worker that waits for a futex, the stacks of its
-//! suspended fibers are searched for the lock's address. A reference to the lock looks almost like
-//! a guard, and a guard that was dropped may still be there: the answer is *probable* at best.
+//! a suspended fiber lies on its stack. So the watchdog reads the address of the futex that blocks
+//! a worker from `/proc`, recognises std's object by the futex's value, and searches the stacks of
+//! the worker's suspended fibers for the lock's address. (The library's own locks wait with a
+//! [mark](crate::sys::lock), so that they are not taken for std's.) A reference to the lock looks
+//! almost like a guard, and a guard that was dropped may still be there: so the search waits until
+//! the worker has been blocked for long, and the answer is *probable* at best.
 //!
-//! The worker may continue at any time. So the search reads all memory by the kernel, and ends
-//! where memory is gone.
+//! The worker may continue at any time. So the search reads all memory by the kernel
+//! (`process_vm_readv`), at the offsets that debuggers use, and ends where memory is gone. The
+//! roster's lock keeps the blocks of fibers meanwhile.
 
 use crate::runtime::fiber::RemoteFiber;
 use crate::runtime::label::Origins;

@@ -1,9 +1,10 @@
 //! Suspected deadlocks, which the watchdog of a debug build reports once.
 //!
 //! All fibers of the program wait for locks, channels or each other, with no timer and no deadline,
-//! no operation is in flight, and the process has no thread but the library's. Nothing that is
-//! known can wake a fiber then, but for another process, a signal handler or a debugger: so it is
-//! suspected.
+//! no operation is in flight, and the process has no thread but the library's (without this
+//! condition, every program that waits for its own threads would be suspected). Nothing that is
+//! known can wake a fiber then, but for another process, a signal handler or a debugger: so a
+//! deadlock is suspected.
 //!
 //! The workers are asked only after the counters have shown for [`PATIENCE`] that all fibers wait
 //! and no worker runs one. What cannot be known, is no suspicion.
@@ -108,7 +109,8 @@ fn is_harmless(thread: i32) -> Option<bool> {
 
 /// Whether the kernel has made the thread for a ring.
 fn is_of_a_ring(thread: i32) -> Option<bool> {
-    /// The kernel's `PF_IO_WORKER`. (Another flag, before such threads were those of a process.)
+    /// The kernel's `PF_IO_WORKER`. (Older kernels, where such threads belong to no process, have
+    /// another flag.)
     const IO_WORKER: u32 = 0x10;
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     let (name, state) = stat.rsplit_once(") ")?;

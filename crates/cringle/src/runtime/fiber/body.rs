@@ -55,8 +55,8 @@ pub(crate) fn with_identity(meta: &Meta, f: &mut dyn FnMut()) {
     unsafe { current.fiber.set_meta(None) };
 }
 
-/// Drops the fiber's locals, the last one made first, and those that destructors make. Keys stay
-/// taken until all are gone, so each local is made at most once more.
+/// Drops the fiber's locals, the last one made first, and the locals that destructors make. Keys
+/// stay taken until all are gone, so each local is made at most once more.
 fn destroy_locals(fiber: FiberRef) {
     loop {
         let last = fiber.locals().borrow_mut().iter_mut().rev().find_map(|(_, value)| value.take());

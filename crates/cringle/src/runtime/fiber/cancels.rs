@@ -1,4 +1,4 @@
-//! What the block knows of cancels that reach the fiber.
+//! The cancels that reach a fiber, as its block records them.
 
 #[cfg(feature = "interpose")]
 mod late_clock;

@@ -1,4 +1,4 @@
-//! What the [hazard detector](crate::runtime::hazards) keeps for a fiber.
+//! The state that the [hazard detector](crate::runtime::hazards) keeps for a fiber.
 
 use super::Fiber;
 use crate::runtime::hazards::PLACE_BYTES;

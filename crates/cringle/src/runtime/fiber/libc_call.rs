@@ -1,4 +1,4 @@
-//! What interposed calls of libc need of a fiber.
+//! The state of a fiber that interposed calls of libc need.
 
 use super::Fiber;
 

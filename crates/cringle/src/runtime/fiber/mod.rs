@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Instant;
 
 /// The name of a fiber for other workers: its block's index and generation, never an address
-/// (**I9**). The index differs from that of all other blocks of the runtime.
+/// (**I9**). No other block of the runtime has the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FiberId {
     pub(crate) index: u32,

@@ -7,7 +7,7 @@ use crate::sys::debug_info::Field;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 
-/// The addresses of the completions that a fiber waits for: one, or those of an array of slots.
+/// The addresses of the completions that a fiber waits for: one completion, or an array of slots.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitedOps {
     first: *const Completion,

@@ -13,16 +13,16 @@
 //! host. A worker that is not the host sends it on to the one that is. If the fiber is on the way,
 //! the message is left here, and the new host reads it on arrival.
 //!
-//! Whoever leaves a message and whoever takes the fiber use one lock:
+//! The sender that leaves a message and the worker that takes the fiber use one lock:
 //!
 //! - The sender first: the new host finds the message.
-//! - The new host first: the sender reads its number, and sends the message there.
+//! - The new host first: the sender reads the number of that host, and sends the message there.
 //!
 //! A wake-up is not left for a fiber that is ready. Yet its sender takes the lock, so that
 //! everything before the wake-up happens before the fiber runs, and is seen by the check that the
 //! fiber makes next. For a fiber that waits, a wake-up is left as any message: it ends the wait on
-//! arrival, or the sender sends it to the new host. So which of the two a fiber on the way is, is
-//! part of the state. It does not change on the way: only a host ends a wait.
+//! arrival, or the sender sends it to the new host. So the state says whether a fiber on the way is
+//! ready or waits. That does not change on the way: only a host ends a wait.
 //!
 //! # Families
 //!

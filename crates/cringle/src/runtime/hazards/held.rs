@@ -231,8 +231,8 @@ impl Current {
 }
 
 impl Worker {
-    /// Describes who holds a cell that the running fiber cannot borrow. `None` if no fiber of its
-    /// family does.
+    /// Describes the fibers that hold a cell which the running fiber cannot borrow. `None` if no
+    /// fiber of its family does.
     #[cold]
     pub(crate) fn describe_borrows(&self, object: *const ()) -> Option<String> {
         let mut found = Vec::new();

@@ -9,8 +9,9 @@
 //! - `spans` compares the `tracing` spans that a fiber is in when it is resumed and suspended.
 //!
 //! It is compiled into debug builds and with the feature `detect`; elsewhere [`is_active`] is a
-//! constant. Reports are made in the middle of a suspension, beside the fiber: they call no code of
-//! the program (**I13**), hold no borrow of the worker, and wait for nothing.
+//! constant. Reports are made in the middle of a suspension, on the fiber's stack, because only
+//! there are the frames from which the place of the wait is taken. They are made beside the fiber:
+//! they call no code of the program (**I13**), hold no borrow of the worker, and wait for nothing.
 
 pub(crate) mod held;
 #[cfg(feature = "interpose")]
@@ -73,7 +74,7 @@ pub(super) fn start_from_environment() -> io::Result<()> {
     Ok(())
 }
 
-/// What a hazard is reported once for.
+/// The site of a hazard. The hazards of a kind at a site are reported once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Site {
     /// The place where it was taken.

@@ -5,8 +5,8 @@
 //! `EDEADLK`. (In a wait of an interposed call the first one holds its family back.) Fibers of
 //! other families are other owners, and wait.
 //!
-//! The list is a thread-local, and so the family's. A lock or an unlock may escape it, which is
-//! made beside a fiber or in libc. So a mutex counts as entered twice only if libc says so.
+//! The list is a thread-local, and so the family's. A lock or an unlock that is made beside a fiber
+//! or in libc escapes the list. So a mutex counts as entered twice only if libc says so.
 
 use super::{Site, is_first, place, report};
 use crate::runtime::wait_target::FiberTag;

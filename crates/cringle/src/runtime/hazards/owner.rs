@@ -1,5 +1,8 @@
 //! The holder of a `detect::Mutex`, for a fiber that would block its worker.
 //!
+//! A lock is certain to hang its worker if its holder is of the same family, or of the same worker
+//! where fibers stay and libc's calls are not interposed.
+//!
 //! The holder's fields are written while the lock is held. They are read by contenders, which act
 //! only on values that code of their own worker or family has written, in the order of that code:
 //! so relaxed accesses are enough.

@@ -1,7 +1,8 @@
 //! The place in the program's source at which a fiber waits.
 //!
-//! It is that of the innermost frame that is neither the library's nor std's. std gives access to
-//! frames only as text. There a place is on a line of its own, and inlined functions have no path:
+//! It is the place of the innermost frame that is neither the library's nor std's. std gives access
+//! to frames only as text. There a place is on a line of its own, and inlined functions have no
+//! path:
 //!
 //! ```text
 //!   12:     0x55d3b41c86bd - program::main::{{closure}}::h2bc1a8a9bd0d0b3c

@@ -127,9 +127,8 @@ impl Builder {
         self
     }
 
-    /// Pins each worker to one core, among those that the process may use (default: no). Threads
-    /// that a pinned worker starts inherit its core. `run` restores the caller's cores when it
-    /// returns.
+    /// Pins each worker to one of the cores that the process may use (default: no). Threads that a
+    /// pinned worker starts inherit its core. `run` restores the caller's cores when it returns.
     ///
     /// ```
     /// use std::thread::available_parallelism;
@@ -320,8 +319,8 @@ impl Builder {
     /// of `run` uses the thread-locals of the calling thread.
     ///
     /// The fiber runs the destructors of its thread-locals at its end, where they may wait. What
-    /// the kernel keeps of a thread stays that of the worker: the signal mask, the affinity, the
-    /// name, namespaces, CPU clocks.
+    /// the kernel keeps of a thread stays the worker's: the signal mask, the affinity, the name,
+    /// namespaces, CPU clocks.
     ///
     /// It needs glibc 2.34 or later, linked dynamically, on x86-64 or aarch64.
     ///
@@ -387,7 +386,7 @@ impl Builder {
     /// fibers with which it shares them. `Moving` chooses [`ThreadLocals::Private`] if nothing else
     /// chooses.
     ///
-    /// A fiber stays where it is, and those with which it shares thread-locals by
+    /// A fiber stays where it is, and the fibers with which it shares thread-locals by
     /// [`spawn_local`](crate::fiber::spawn_local()), [`par_map`](crate::fiber::par_map()) or the
     /// like stay with it,
     ///
@@ -399,7 +398,7 @@ impl Builder {
     /// - while one of them holds a [`FixedFile`](crate::block::FixedFile), a
     ///   [`FixedBufs`](crate::block::FixedBufs), or a [`fiber::pin`](crate::fiber::pin()).
     ///
-    /// What the kernel keeps of a thread is that of the worker, and changes with it: the signal
+    /// What the kernel keeps of a thread is the worker's, and changes with the worker: the signal
     /// mask, the affinity, the name, namespaces.
     ///
     /// ```

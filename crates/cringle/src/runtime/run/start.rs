@@ -1,7 +1,7 @@
 //! From options to workers, and from the end of the program to the end of the runtime.
 //!
 //! Each worker is made on the thread that it runs on, because a ring has one submitter. Worker 0 is
-//! the caller's thread. If one worker cannot be made, those that exist end without having run
+//! the caller's thread. If one worker cannot be made, the existing workers end without having run
 //! anything, and the caller may try another driver with the same closure.
 
 #[cfg(feature = "sim")]
@@ -166,7 +166,7 @@ impl WorkerSetup<'_> {
         let families = Families::new(self.run.thread_locals)?;
         let Queues { unstarted, offered } = self.queues;
         let draws = driver.is_simulated() && self.run.workers > 1;
-        // A lone worker has nobody to give a fiber to.
+        // A lone worker has no other worker to give a fiber to.
         let balance = if self.run.workers == 1 { Balance::Fixed } else { self.run.balance };
         let moves = Moves::new(balance, offered, draws);
         let worker =

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// The default stack of a fiber.
 const DEFAULT_STACK_BYTES: usize = 1 << 20;
-/// The stack of `run`'s closure, as large as that of a program's main thread.
+/// The stack of `run`'s closure, as large as a main thread's.
 const MAIN_STACK_BYTES: usize = 8 << 20;
 /// The smallest stack. Larger requests are rounded up to the next power of two.
 const MIN_STACK_BYTES: usize = 16 << 10;
@@ -34,7 +34,7 @@ pub(super) struct Stack {
     top: StackPointer,
     /// The lowest address of the guard.
     bottom: StackPointer,
-    /// The size as a power of two, and the slab among those of this size.
+    /// The size as a power of two, and the slab among the slabs of this size.
     class: u8,
     slab: u32,
 }

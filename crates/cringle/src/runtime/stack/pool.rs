@@ -75,7 +75,7 @@ impl StackPool {
         self.classes.iter_mut().for_each(Class::give_idle_pages_back);
     }
 
-    /// Unmaps idle slabs, those of the largest stacks first, until they have at most this many
+    /// Unmaps idle slabs, the slabs of the largest stacks first, until they have at most this many
     /// bytes. Returns the number of slabs that it unmapped.
     pub(in crate::runtime) fn trim(&mut self, most_idle_bytes: usize) -> usize {
         let mut unmapped = 0;

@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The thread ids of blocks, which no thread of the kernel has: its ids are smaller than 2²².
 const FIRST_ID: u32 = 1 << 22;
 const LAST_ID: u32 = 1 << 30;
-/// The bit of glibc's state of a thread that keeps cancels and changes of credentials away from it.
+/// The bit of a thread's state in glibc that keeps cancels and changes of credentials away from the
+/// thread.
 const EXITING: u32 = 1 << 4;
 /// The number of a thread that the kernel could not register for restartable sequences.
 const NOT_REGISTERED: i32 = -2;
-/// As often as POSIX asks for it, if destructors leave values again.
+/// The rounds of destructors that POSIX asks for, where destructors leave values again.
 const DESTRUCTOR_ROUNDS: usize = 4;
 
 /// See the module. It belongs to a worker, or to the pool of the process.
@@ -77,7 +78,7 @@ impl Block {
         self.descriptor().addr().get()
     }
 
-    /// Whether a `pthread_t` is that of a block, as opposed to a thread of the system.
+    /// Whether a `pthread_t` belongs to a block, as opposed to a thread of the system.
     ///
     /// # Safety
     ///
@@ -101,8 +102,8 @@ impl Block {
     unsafe fn fill(&self, id: u32) {
         let Glibc { descriptor: at, stack_list, .. } = self.glibc;
         let descriptor = self.descriptor();
-        // SAFETY: I14. The offsets are those of this glibc, within a descriptor and thread-locals
-        // that no code uses yet.
+        // SAFETY: I14. The offsets are of this glibc, within a descriptor and thread-locals that no
+        // code uses yet.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             self.fill_header();
@@ -267,7 +268,7 @@ impl Block {
             let values = self.key_values(block);
             let data = |place: usize| {
                 let at = place * keys.value_bytes + keys.value_data;
-                // SAFETY: I14. The offsets are those of this glibc.
+                // SAFETY: I14. The offsets are this glibc's.
                 unsafe { values.byte_add(at).cast::<usize>().read() }
             };
             !values.is_null()
@@ -289,7 +290,7 @@ impl Block {
                 continue;
             }
             for place in 0..keys.values_in_block {
-                // SAFETY: I14. The offsets are those of this glibc.
+                // SAFETY: I14. The offsets are this glibc's.
                 unsafe {
                     let value = values.byte_add(place * keys.value_bytes);
                     let data = value.byte_add(keys.value_data).cast::<*mut c_void>();
@@ -317,7 +318,7 @@ impl Block {
         sequence: usize,
     ) -> Option<unsafe extern "C" fn(*mut c_void)> {
         let keys = &self.glibc.keys;
-        // SAFETY: I14. glibc has as many keys as values; the offsets are those of this glibc.
+        // SAFETY: I14. glibc has as many keys as values; the offsets are this glibc's.
         unsafe {
             let key = keys.all.byte_add((block * keys.values_in_block + place) * keys.key_bytes);
             let current = key.byte_add(keys.key_sequence).cast::<usize>().read_volatile();
@@ -332,7 +333,7 @@ impl Block {
     /// The values for 32 keys: null if none was ever set.
     fn key_values(&self, block: usize) -> *mut u8 {
         let at = self.glibc.descriptor.key_values + block * size_of::<usize>();
-        // SAFETY: I14. The offset is that of this glibc.
+        // SAFETY: I14. The offset is this glibc's.
         unsafe { self.descriptor().byte_add(at).cast::<*mut u8>().read_volatile() }
     }
 
@@ -370,7 +371,7 @@ impl Block {
     }
 
     fn descriptor_at(&self, offset: usize) -> NonNull<u8> {
-        // SAFETY: I15. The offset is that of a field.
+        // SAFETY: I15. The offset is a field's.
         unsafe { self.descriptor().byte_add(offset) }
     }
 
@@ -378,7 +379,7 @@ impl Block {
     ///
     /// # Safety
     ///
-    /// I14: no code runs on the block, and none that did goes on.
+    /// I14: no code runs on the block, and no earlier code on it continues.
     pub(in crate::runtime) unsafe fn reset(&self) {
         let mut modules = self.modules.borrow_mut();
         // SAFETY: I14, by the contract.

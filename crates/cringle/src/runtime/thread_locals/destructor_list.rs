@@ -1,7 +1,6 @@
-//! Where libc keeps the list of a thread's destructors (`tls_dtor_list`): those of the
-//! thread-locals that were used. It is a thread-local of libc's own, so it is found by a
-//! registration, which adds to it. With its place known, a fiber that has used no such thread-local
-//! ends faster.
+//! Where libc keeps the list of a thread's destructors (`tls_dtor_list`), one for each thread-local
+//! that was used. It is a thread-local of libc's own, so it is found by a registration, which adds
+//! to it. With its place known, a fiber that has used no such thread-local ends faster.
 
 use super::glibc::{Glibc, symbol};
 use std::ffi::{c_int, c_void};
@@ -48,7 +47,7 @@ pub(super) unsafe fn find(glibc: &Glibc, thread_pointer: NonNull<u8>) -> Option<
         return None;
     }
     let is_head = |word: usize, old: usize| {
-        // SAFETY: I15. The caller has seen the address only now: it is that of an allocation.
+        // SAFETY: I15. The caller has seen the address only now: an allocation has returned it.
         let entry = unsafe { &*(word as *const Entry) };
         entry.object == object && entry.next as usize == old
     };

@@ -1,8 +1,8 @@
 //! `fork`, while fibers start and end.
 //!
-//! glibc's `fork` takes or resets its own locks but one: that of `dl_iterate_phdr`, which a worker
-//! holds while it lists the modules, and at the end of a family after `dlopen`. So that lock and
-//! those of this module are used within a [`Section`](crate::sys::fork::Section).
+//! glibc's `fork` takes or resets its own locks but one, the lock of `dl_iterate_phdr`. A worker
+//! holds it while it lists the modules, and at the end of a family after `dlopen`. So that lock and
+//! the locks of this module are used within a [`Section`](crate::sys::fork::Section).
 //!
 //! glibc empties its list of threads in the child. If the caller of `fork` ran on a block, that is
 //! the descriptor of the child's only thread from then on.

@@ -90,7 +90,7 @@ impl Glibc {
 
     /// Finds everything, or says what is missing. Called on a thread of its own.
     pub(super) fn find() -> Result<Glibc, String> {
-        // SAFETY: I15. The types are those that these functions have had since glibc 2.18.
+        // SAFETY: I15. These functions have had these types since glibc 2.18.
         unsafe {
             Ok(Glibc {
                 allocate: std::mem::transmute::<
@@ -189,7 +189,7 @@ impl Keys {
     }
 }
 
-/// Returns the address of a symbol. Of a thread-local it is that of the calling thread's.
+/// Returns the address of a symbol; of a thread-local, the address of the calling thread's.
 pub(super) fn symbol(name: &CStr) -> Result<NonNull<u8>, String> {
     // SAFETY: I15. `name` ends with a zero byte.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

@@ -1,8 +1,8 @@
 //! libc's own state of a thread, which a block keeps for its next family.
 //!
-//! The cache of the allocator is to be kept. What a program sees is not: it begins as on a new
-//! thread. Only libc's functions know where it lies, but for the state of the resolver, whose
-//! layout is public.
+//! The allocator's cache is kept. The state that a program sees is not: it begins as on a new
+//! thread. Only libc's functions know where that state lies, except the resolver's, whose layout is
+//! public.
 
 use super::glibc::symbol;
 use std::ffi::{c_char, c_int, c_ulong};
@@ -45,10 +45,10 @@ pub(super) fn find_close_resolver() -> Result<CloseResolver, String> {
 ///
 /// # Safety
 ///
-/// I14: the caller runs on a block, and no other code on it goes on.
+/// I14: the caller runs on a block, and no other code on it continues.
 pub(super) unsafe fn begin() {
     // SAFETY: I14. These set thread-locals. The first also sets the tables of the character
-    // classes, to those of the locale that the program uses now.
+    // classes, to the tables of the locale that the program uses now.
     unsafe {
         libc::uselocale(GLOBAL_LOCALE);
         *libc::__errno_location() = 0;

@@ -6,13 +6,33 @@
 //! has a block, to which the worker points the register while the fiber runs, has thread-locals of
 //! its own: to all code of the process it is a thread.
 //!
-//! The fibers that share a block are a [*family*](super::family). The scheduler of a worker has a
-//! block of its own, too: no frame ever runs on two blocks, so a compiler may keep the address of a
-//! thread-local as long as it likes (**I14**).
+//! `Fiber::switch_in` sets the register before it switches to the fiber's stack, and sets it back
+//! afterwards: one instruction each.
+//!
+//! The fibers that share a block are a [*family*](super::family). The closure of `run` keeps the
+//! block of the calling thread, and the scheduler of a worker has a block of its own: no frame ever
+//! runs on two blocks, so a compiler may keep the address of a thread-local as long as it likes
+//! (**I14**).
 //!
 //! glibc makes a block (`_dl_allocate_tls`) and exports the offsets within its descriptor for
-//! debuggers (`_thread_db_*`). [`glibc`] finds them, [`self_test`] checks them once in a process,
-//! and a glibc that differs is refused with the reason.
+//! debuggers (`_thread_db_*`). [`glibc`] finds them, [`self_test`] checks them once in a process
+//! (**I15**), and a glibc that differs is refused with the reason.
+//!
+//! # The life of a block
+//!
+//! A block is in glibc's list of threads with stacks of the program's ([`stack_list`]), so
+//! `dlopen`, `dlclose` and `fork` treat it as a thread. It has a thread id that the kernel never
+//! gives out.
+//!
+//! The last fiber of a family runs the destructors of its thread-locals before its result can be
+//! taken. The block is then used again: the worker restores the initial values of the modules'
+//! thread-locals ([`modules`]), but not libc's, whose caches would be lost. What a program sees of
+//! libc's (locale, `errno`, the resolver's state, `dlerror`) is set back by libc's functions
+//! ([`libc_state`]). So blocks are never freed, and a process has as many as it had families at
+//! once.
+//!
+//! The handlers of `fork` are installed before the self-test ([`fork_guard`]). Blocks that no
+//! worker keeps enter the child's list of threads when they are used again.
 
 mod block;
 mod choice;
@@ -53,7 +73,7 @@ pub(crate) fn check() -> io::Result<()> {
     glibc().map(|_| ())
 }
 
-/// Whether a `pthread_t` is that of a block, as opposed to a thread of the system.
+/// Whether a `pthread_t` belongs to a block, as opposed to a thread of the system.
 ///
 /// # Safety
 ///

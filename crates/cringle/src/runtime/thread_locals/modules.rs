@@ -183,7 +183,7 @@ impl Changes {
     }
 }
 
-/// Reads the counts of the first module, which are those of all.
+/// Reads the counts at the first module; each module reports the same ones.
 unsafe extern "C" fn read_changes(
     info: *mut libc::dl_phdr_info,
     _size: usize,

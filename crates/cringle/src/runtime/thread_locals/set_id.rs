@@ -5,7 +5,7 @@
 //! On a block the handler would mark the descriptor of that block, and the caller would wait for
 //! the worker's thread for ever. Our handler calls glibc's on the block of the thread itself, which
 //! the kernel knows: it has the address of the thread's list of robust locks. A note in the block
-//! would be that of another worker while a block is on its way from there.
+//! would name another worker while a block is on its way from there.
 
 use super::thread_pointer;
 use crate::sys::{raw, syscall};

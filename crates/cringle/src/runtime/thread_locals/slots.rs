@@ -1,7 +1,7 @@
 //! The loader's table of the modules that have thread-locals (`dtv_slotinfo`).
 //!
 //! The loader changes an entry when it loads or unloads such a module, before it initialises the
-//! module's variables in the blocks. It does the latter under the lock of its list of threads. So
+//! module's variables in the blocks. It initialises them under the lock of its list of threads. So
 //! code that compares the table under this lock, and then writes to a block, does not undo the
 //! initialisation by the loader.
 
@@ -77,7 +77,7 @@ impl SlotTable {
     }
 
     fn word(&self, offset: usize) -> usize {
-        // SAFETY: I15. The offset is that of a word of the table, which other threads may write.
+        // SAFETY: I15. The offset leads to a word of the table, which other threads may write.
         unsafe { self.first.byte_add(offset).cast::<usize>().read_volatile() }
     }
 }

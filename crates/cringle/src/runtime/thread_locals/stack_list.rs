@@ -30,7 +30,7 @@ impl StackList {
         if offset(c"_thread_db_list_t_next")? != 0 || offset(c"_thread_db_list_t_prev")? != 8 {
             return Err("the lists of this glibc have another layout".into());
         }
-        // SAFETY: I15. The offset is that of a field of this object.
+        // SAFETY: I15. The offset leads to a field of this object.
         let head: NonNull<Link> = unsafe { of_loader.add(list) }.cast();
         // The lock follows the list, the list of cached stacks, their size, and the stack in
         // flight. `check` verifies that.

@@ -36,7 +36,8 @@ impl CancelQueue {
         }
     }
 
-    /// Cancels the queued fibers, and those that their cancels queue. Does nothing within itself.
+    /// Cancels the queued fibers, and the fibers that their cancels queue. Does nothing within
+    /// itself.
     fn drain(&self) {
         if self.is_draining.replace(true) {
             return;

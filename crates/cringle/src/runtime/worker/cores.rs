@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// says nothing. The kernel counts in steps of 10 ms.
 const ASK: Duration = Duration::from_millis(100);
 const OLD: Duration = Duration::from_millis(500);
-/// For how long nobody asks for a core after none was free, and how often that time doubles.
+/// For how long no worker asks for a core after none was free, and how often that time doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_FAILURES: u32 = 6;
 

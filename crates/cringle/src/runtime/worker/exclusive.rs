@@ -3,7 +3,7 @@
 //! std marks the *thread* as being in the panic hook from before it formats the message until the
 //! hook has returned. A second panic on that thread aborts the process, even if another fiber of
 //! the worker raises it. The library cannot keep the formatting code from suspending its fiber, and
-//! does not see that code begin. (The hook itself is called beside the fiber, see
+//! does not see the begin of that code. (The hook itself is called beside the fiber, see
 //! [`foreign`](crate::runtime::foreign).)
 //!
 //! So the worker holds the other fibers back meanwhile: it handles the kernel, timers and messages,
@@ -45,7 +45,7 @@ impl Worker {
     #[cold]
     pub(super) fn run_alone(&self, rest: Option<FiberRef>) -> Option<FiberRef> {
         self.foreground.set(None);
-        // The one fiber may wait for one of those that were offered.
+        // The one fiber may wait for a fiber that was offered.
         self.take_back_all();
         self.schedule.ready().put_back(rest);
         self.schedule.set_more_in_turn(false);

@@ -31,14 +31,14 @@ static POOL: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 /// See the module.
 pub(in crate::runtime) struct Families {
     mode: ThreadLocals,
-    /// The family of all fibers, or that of `run`'s closure. It never ends.
+    /// The family of all fibers, or of `run`'s closure. It never ends.
     first: Box<Family>,
     /// The thread pointer of the worker's thread itself.
     threads_own: usize,
     #[allow(clippy::vec_box, reason = "members refer to a family by its address")]
     vacant: RefCell<Vec<Box<Family>>>,
-    /// For fibers that fail because there is no memory. Its allocator has some, that of another
-    /// family may have none: so it is always the same one.
+    /// For fibers that fail because there is no memory. This family's allocator has some memory,
+    /// and another family's may have none: so it is always the same family.
     reserve: Cell<Option<Box<Family>>>,
     reserved: Cell<Option<FamilyRef>>,
     /// The fibers that hold others back.

@@ -1,4 +1,4 @@
-//! Whose code the worker's thread runs now.
+//! The fiber whose code the worker's thread runs now.
 
 use super::Worker;
 use crate::runtime::fiber::{FiberRef, Running};

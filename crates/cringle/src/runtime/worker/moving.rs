@@ -3,10 +3,12 @@
 //!
 //! # What moves
 //!
-//! A family is to a worker what an OS thread is to a core. It moves as a whole, so what its fibers
-//! share need not be `Send`. A family stays
+//! A family is to a worker what an OS thread is to a core. It needs private thread-locals: without
+//! them, a fiber that continued on another thread would find that thread's locals, of which the
+//! compiler may even have kept the address. It moves as a whole, so what its fibers share need not
+//! be `Send`. A family stays
 //!
-//! - if it is that of `run`'s closure, whose captures belong to the calling thread;
+//! - if it is the family of `run`'s closure, whose captures belong to the calling thread;
 //! - while an op of any member is with a ring, because the completion arrives at the worker that
 //!   has submitted the op (**I1**);
 //! - while a member has started and did not begin: it begins where it was started;
@@ -38,6 +40,9 @@
 //! says which worker owns a block, and how messages find it.
 //!
 //! Code on the fiber notices nothing: it looks its worker up at each use ([`Here`](super::Here)).
+//! `docs/cells.md` lists each cell that a fiber reaches, with why a move does not break it. On
+//! epoll, a descriptor's registration stays in the old worker's instance, disarmed, and the next
+//! host adds its own.
 //!
 //! # The end
 //!
@@ -64,8 +69,9 @@ pub(super) const MOST_MEMBERS: u32 = 64;
 /// a list of them.
 pub(crate) struct Traveller(FiberRef);
 
-// SAFETY: I3. The host has given the family away, and whoever opens this becomes the host. What the
-// fibers' frames hold stays with their thread-locals, as on a thread that changes its core.
+// SAFETY: I3. The host has given the family away, and the worker that opens this becomes the host.
+// What the fibers' frames hold stays with their thread-locals, as on a thread that changes its
+// core.
 unsafe impl Send for Traveller {}
 
 /// What remains of a fiber that has ended away from home.
@@ -156,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// The block at this position among those that a worker has made, if this worker hosts it;
+    /// The block at this position among the blocks that a worker has made, if this worker hosts it;
     /// `None` behind the last one.
     pub(super) fn hosted_at(&self, peer: usize, position: usize) -> Option<Option<FiberRef>> {
         if !self.moves.may_happen() {
@@ -248,11 +254,11 @@ impl Worker {
         self.enter_moved(family);
         family.siblings().iter().for_each(|member| self.unpack(member));
         let ready = family.held().take_all().unwrap_or(fiber);
-        // From here on the family is as any of this worker.
+        // From here on this worker hosts the family as any other of its families.
         self.catch_up(family);
         for message in messages {
             match message {
-                // Where it was read first it is in the trace.
+                // The worker that read the message first has recorded it in the trace.
                 Mail::Wake(id, by) => self.wake_from(id, by),
                 message => self.handle(message),
             }

@@ -112,7 +112,7 @@ impl Current {
                 return completion.refuse(-libc::ECANCELED);
             }
             self.worker.events.lacked_room();
-            // The line is that of one ring, where other ops of the fiber may be under way.
+            // The line is for one ring, where other ops of the fiber may be under way.
             let has_room = self.fiber.family().while_pinned(|| {
                 self.worker.room.join(self.fiber);
                 self.suspend(Wait::Room);

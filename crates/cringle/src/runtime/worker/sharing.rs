@@ -2,8 +2,8 @@
 //! whole family is meant.
 //!
 //! The load begins on the workers that spawn and accept. Few workers do it cheapest: they find
-//! caches warm and the ring full, and wake nobody. So a worker shares its work only when it is
-//! *pressed*:
+//! caches warm and the ring full, and wake no other worker. So a worker shares its work only when
+//! it is *pressed*:
 //!
 //! - A turn was [heavy](super::turns): some of its fibers compute, and others wait behind them.
 //! - It has had something to do all the time for [`LONG_AWAKE`], so it needs a whole core; and half
@@ -29,8 +29,9 @@
 //! # Fibers that answer each other
 //!
 //! A fiber that another worker's fibers wake again and again, soon one after the other, follows
-//! them to the worker with the lower number, if neither worker is pressed. (One that has woken it
-//! only now may compute for long next, and nobody else could take the fiber from there meanwhile.)
+//! them to the worker with the lower number, if neither worker is pressed. (After a single wake-up
+//! the fiber stays: the waker may compute for long next, and no other worker could take the fiber
+//! from there meanwhile.)
 
 use super::Worker;
 use super::cores::idle_time;
@@ -65,7 +66,7 @@ const CROWDED: u32 = 100;
 /// Families that leave in this turn.
 pub(super) type Leaving = Vec<FamilyRef>;
 
-/// What a worker knows of its own pace and that of the others.
+/// What a worker knows of its own pace and the pace of the others.
 #[derive(Default)]
 pub(super) struct Pace {
     pub(super) turns: Turns,
@@ -131,7 +132,7 @@ fn computes(fiber: FiberRef) -> bool {
         || (family.members() <= MOST_MEMBERS && family.siblings().iter().any(|it| it.computes()))
 }
 
-/// Adds a ready fiber to those of its family, which leaves.
+/// Adds a ready fiber to the ready members of its family, which leaves.
 pub(super) fn collect(fiber: FiberRef, leaving: &mut Leaving) {
     let family = fiber.family();
     if family.held().is_empty() {
@@ -203,7 +204,7 @@ impl Worker {
             }
         }
         self.dispatch(leaving, |traveller| self.moves.offered.push(traveller));
-        // A sleeper that hears of it looks at this worker from now on, whatever is offered now.
+        // A sleeper that the call wakes looks at this worker from now on, whatever is offered now.
         if (is_news || (calls && self.moves.has_offered()))
             && let Some(thief) = self
                 .shared
@@ -243,7 +244,7 @@ impl Worker {
         }
     }
 
-    /// Sends each family that may move to another worker, but for those that have just arrived.
+    /// Sends each family that may move to another worker, but for families that have just arrived.
     fn send_to(&self, worker: usize, turn: Option<FiberRef>) -> Option<FiberRef> {
         if worker == self.index as usize {
             return turn;
@@ -409,7 +410,7 @@ impl Worker {
 
 // Following a waker.
 impl Worker {
-    /// Whether a fiber that is woken from another worker goes on there.
+    /// Whether a fiber that is woken from another worker continues on that worker.
     #[inline]
     pub(super) fn should_follow(&self, fiber: FiberRef, by: u32) -> bool {
         by < self.index && self.moves.balance == Balance::Moving && self.is_better_at(fiber, by)

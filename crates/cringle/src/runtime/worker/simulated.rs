@@ -120,7 +120,7 @@ impl Worker {
             HaltReason::Livelock => Some((Checker::Livelock, "the fibers run without end")),
         };
         if let Some((checker, problem)) = found {
-            // From the first list on no fiber moves, and those on their way arrive before the list
+            // From the first list on no fiber moves, and fibers on their way arrive before the list
             // of their worker: so each fiber is in one list.
             std::mem::forget(self.shared.hold_moves());
             self.read_mail();

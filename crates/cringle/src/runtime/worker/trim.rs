@@ -1,15 +1,19 @@
 //! Stacks that were used deep once give their pages back.
 //!
 //! A fiber that once called deep keeps the pages of those frames while it waits, and a free stack
-//! of the pool keeps those of its last fiber. A worker that has nothing to do looks for both: a
+//! of the pool keeps the pages of its last fiber. A worker that has nothing to do looks for both: a
 //! fiber that has been suspended for [`IDLE`] is resumed to give back the pages below its stack
 //! pointer (see [`ask_to_give_pages_back`]), and the pool does so for the stacks that no fiber has
 //! taken since the last search. The frames of a suspended fiber, with all that it has lent to the
 //! kernel, lie above its stack pointer and stay as they are (**I1**).
 //!
+//! The fiber itself gives the pages back, so their address is exact without a store at each
+//! suspension.
+//!
 //! A search is made in slices, between which the worker looks for other work. After it the worker
-//! is woken for another one only if fibers have run meanwhile or were not idle for long enough. A
-//! worker that never sleeps makes a slice now and then, between two turns.
+//! is woken for another one only if fibers have run meanwhile or were not idle for long enough: a
+//! worker whose fibers all wait is woken twice. A worker that never sleeps makes a slice now and
+//! then, between two turns.
 //!
 //! [`ask_to_give_pages_back`]: crate::runtime::fiber::Fiber::ask_to_give_pages_back
 

@@ -82,7 +82,7 @@ impl Current {
     #[cold]
     fn count_suspended(self) -> Counted {
         let is_own_count = self.fiber.family().unwinding().get() == 0;
-        // While a cancel unwinds the fiber, std's count is that of the cancel and not of a panic.
+        // While a cancel unwinds the fiber, std's count is due to the cancel and not to a panic.
         if self.fiber.frames_raise(is_own_count && self.fiber.unwinding() != Unwinding::Cancel) {
             self.hold_others_back();
         }

@@ -173,7 +173,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The value and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled while it waits.
-    /// The inner result is that of `send`.
+    /// The inner result is what `send` returns.
     pub fn send_cancellable(&self, value: T) -> Result<Result<(), SendError<T>>, Unsent<T>> {
         if self.is_closed() {
             Caller::current().spend();

@@ -157,8 +157,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
-    /// `changed`.
+    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what
+    /// `changed` returns.
     pub fn changed_cancellable(&mut self) -> io::Result<Result<(), RecvError>> {
         let options = WaitOptions::fallible(Wait::Watch);
         self.shared.wait(&mut self.seen, options).map_err(WaitError::into_io_error)
@@ -212,7 +212,7 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
-    /// is that of `wait_for`.
+    /// is what `wait_for` returns.
     pub fn wait_for_cancellable(
         &mut self,
         wanted: impl FnMut(&T) -> bool,

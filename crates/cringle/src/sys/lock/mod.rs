@@ -1,13 +1,12 @@
 //! Locks that wait by raw system calls (**I14**).
 //!
-//! std's wait by libc's `syscall`, which a program may define so that it suspends the calling
-//! fiber; and that fiber would be suspended in the middle of the library. These have the parts of
-//! std's types that the library needs. They know no poison: the code under them does not panic.
-//! A thread that waits is blocked, so they are held for short, and never across a suspension
-//! (**I6**).
+//! std's locks wait by libc's `syscall`, which a program may define: see [`sys`](super). The locks
+//! here have the parts of std's types that the library needs. They know no poison: the code under
+//! them does not panic. A thread that waits is blocked, so they are held for short, and never
+//! across a suspension (**I6**).
 //!
-//! The algorithms are those of std's futex-based locks: Ulrich Drepper's "Futexes Are Tricky", and
-//! a counter for the condition variable.
+//! The algorithms are as in std's futex-based locks: Ulrich Drepper's "Futexes Are Tricky", and a
+//! counter for the condition variable.
 
 mod condvar;
 mod futex;

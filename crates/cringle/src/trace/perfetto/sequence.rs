@@ -95,7 +95,7 @@ impl Sequence {
         sequence
     }
 
-    /// Returns the time, or that of the last event if it is later, because differences are
+    /// Returns the time, or the time of the last event if that is later, because differences are
     /// unsigned.
     pub(super) fn after_last(&self, ns: u64) -> u64 {
         ns.max(self.last)
@@ -172,7 +172,7 @@ impl Sequence {
         self.fiber_name(out, name, false)
     }
 
-    /// [`name`](Self::name) for that of a fiber, which the library may have spawned itself.
+    /// [`name`](Self::name) for the name of a fiber, which the library may have spawned itself.
     pub(super) fn fiber_name(&mut self, out: &mut Output, name: &str, by_library: bool) -> u64 {
         let (names, first) = match by_library {
             true => (&mut self.library_names, LIBRARY_NAMES),

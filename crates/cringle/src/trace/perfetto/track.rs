@@ -61,7 +61,7 @@ impl Track {
         }
     }
 
-    /// Converts an event. That of an arrival follows that of its departure, unless that is lost.
+    /// Converts an event. A fiber's arrival follows its departure, unless the departure is lost.
     pub(in crate::trace) fn event(
         &mut self,
         out: &mut Output,

@@ -7,7 +7,7 @@ use crate::driver::epoll::wait_queues::Direction;
 use std::io::PipeWriter;
 use std::os::fd::RawFd;
 
-/// A driver to which the program announces its closes: also those of the other tests.
+/// A driver to which the program announces its closes, also in the other tests.
 fn rig() -> Rig {
     let mut rig = Rig::new(8);
     add_driver(&rig.epoll.results);

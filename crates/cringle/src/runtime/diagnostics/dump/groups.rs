@@ -1,5 +1,6 @@
-//! The text of the fibers of a dump. Those whose entries would differ only in their times are one
-//! entry, with their number and the shortest and the longest time.
+//! The text of the fibers of a dump. Fibers whose entries would differ only in their times are one
+//! entry, with their number and the shortest and the longest time. The wait is part of an entry,
+//! with the address of its lock, so no group hides which of several locks many fibers wait for.
 
 use super::text::{Age, INDENT, paragraph};
 use super::{FiberReport, FiberState, WaitsFor};

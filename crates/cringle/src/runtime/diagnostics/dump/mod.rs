@@ -2,6 +2,13 @@
 //!
 //! [`collect`] asks the workers, [`report`] turns their answers into [`FiberReport`]s, and `text`
 //! prints them.
+//!
+//! A worker answers between two runs of its fibers, and the fiber that has requested the dump is
+//! suspended meanwhile (**I3**). The description of a wait lies in the waiting frame
+//! ([`wait_target`](crate::runtime::wait_target)). The holder of a lock is recorded by its control
+//! block and a generation, so a new fiber in the same block is not taken for it. A backtrace is
+//! made on the fiber's own stack, by a [probe](crate::runtime::fiber): this ends neither a wait nor
+//! a yield (**I1**).
 
 mod collect;
 mod files;
@@ -105,7 +112,8 @@ pub(super) fn dump_of_only(shared: &Arc<Shared>) -> Option<Dump> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Dump {
-    /// The fibers, those that have waited longest first, then those that are ready or run.
+    /// The fibers: first the waiting ones, the longest waits first, then the ready and running
+    /// ones.
     pub fibers: Vec<FiberReport>,
     /// The workers that have not answered.
     pub silent: Vec<SilentWorker>,

@@ -148,7 +148,7 @@ pub enum WaitsFor {
         path: Option<PathBuf>,
         /// The address that it connects to.
         peer: Option<std::net::SocketAddr>,
-        /// The address of the futex whose wake-up it is: that of a lock of std or of another crate.
+        /// The address of the futex whose wake-up it is: a lock of std or of another crate.
         address: Option<usize>,
         /// Whether a thread of the library's pool does it by a plain call, because the ring has no
         /// such operation.

@@ -6,7 +6,9 @@
 //! until about the same time, its next read shows the end of that wait; after the second
 //! repetition, and later ones, the next two reads do: std's channels read the clock twice. Then the
 //! time is right again. An `Instant` that reached another fiber or a thread, as the due time of a
-//! job, would delay it there by the length of the wait.
+//! job, would delay it there by the length of the wait. (r2d2 hands one to the threads that make
+//! connections. With a clock that stays ahead, its pool stayed empty.) `epoll_wait` never moves the
+//! clock (`interpose/ready.rs`), and the library's own `sys::now` is the right time.
 //!
 //! A loop of short waits until a far time does not end so. After [`PATIENCE`] refused calls the
 //! clock stays ahead, by the sum of the waits that were ended since, until the fiber leaves the

@@ -39,7 +39,7 @@ impl Events {
         Events { counters, clock_ns, trace: Trace::default() }
     }
 
-    /// The time of the coarse clock, which is also that of [`FiberRef::since_ns`].
+    /// The time of the coarse clock, by which [`FiberRef::since_ns`] counts, too.
     pub(super) fn clock_ns(&self) -> u64 {
         self.clock_ns.get()
     }
