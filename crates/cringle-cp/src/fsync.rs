@@ -313,6 +313,13 @@ impl Worker<'_> {
             self.reporter().fail_with(&format!("failed to close {}", unsynced.quoted()), &e);
             error = Some(e);
         }
+        if error.is_some()
+            && unsynced.rename.is_none()
+            && unsynced.directory.is_none()
+            && let Ok(parent) = self.parent_fd(&unsynced)
+        {
+            self.forget_times(parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd()), &unsynced.name);
+        }
         if let Some(rename) = &unsynced.rename {
             unsynced.recorded = self.before_naming(&unsynced, rename);
             let named = self.rename_or_remove(&unsynced, rename, error.is_some());

@@ -18,6 +18,7 @@ use crate::sys::{self, Stat};
 use crate::transfer::Method;
 use crate::tree::{Item, Side};
 use crate::workers::Worker;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -174,7 +175,11 @@ impl Worker<'_> {
                 self.discard(item, destination);
                 return Completed::Failed;
             }
-            _ => good = false,
+            Applied::DataLost => {
+                self.forget_times(item.target_dir, item.target);
+                good = false;
+            }
+            Applied::Failed => good = false,
         }
         let recorded = if good { self.describe_source(item, stat) } else { None };
         match self.complete(item, destination, stat, recorded) {
@@ -301,8 +306,9 @@ impl Worker<'_> {
         if let Err(e) = sys::close(file) {
             self.reporter()
                 .fail_with(&format!("failed to close {}", item.quoted(Side::Target)), &e);
-            if let Some(rename) = rename {
-                rename.remove(item.target_dir, self.reporter());
+            match rename {
+                Some(rename) => rename.remove(item.target_dir, self.reporter()),
+                None => self.forget_times(item.target_dir, item.target),
             }
             return Completed::Failed;
         }
@@ -318,6 +324,14 @@ impl Worker<'_> {
         // A file that cannot be replaced may still be written: `EBUSY` if something is mounted on
         // it.
         Completed::NotReplaced
+    }
+
+    /// Takes the source's times from a copy that lacks bytes, so that it does not look complete. A
+    /// delayed write may fail just after they were set. That the copy failed is reported already.
+    pub(crate) fn forget_times(&self, dir: BorrowedFd<'_>, name: &CStr) {
+        if self.shared.options.preserve.timestamps {
+            let _ = sys::set_times_to_now(dir, name);
+        }
     }
 
     /// Copies the data in the cheapest way that works.

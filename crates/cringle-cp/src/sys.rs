@@ -174,6 +174,13 @@ pub(crate) fn set_times_fd(fd: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
     })
 }
 
+/// Sets the times of the file that the name leads to, to now.
+pub(crate) fn set_times_to_now(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    Ok(fs::utimensat(dir, name, &times, AtFlags::empty())?)
+}
+
 pub(crate) fn set_times_at(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> io::Result<()> {
     Ok(fs::utimensat(dir, name, &times_of(stat), AtFlags::SYMLINK_NOFOLLOW)?)
 }

@@ -61,7 +61,8 @@ pub fn is_in_memory() -> bool {
         assert_eq!(libc::statfs(place.as_ptr(), &raw mut status), 0);
         status
     };
-    status.f_type == libc::TMPFS_MAGIC
+    // musl has another type for each of the two.
+    i128::from(status.f_type) == i128::from(libc::TMPFS_MAGIC)
 }
 
 /// Calls `read` for a file that has just been written.
