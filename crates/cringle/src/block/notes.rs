@@ -35,7 +35,11 @@ impl Note {
 }
 
 /// Finds a note of an operation.
-pub(super) fn find<T>(notes: &Notes, id: OpId, wanted: impl Fn(&Note) -> Option<T>) -> Option<T> {
+pub(super) fn find<T>(
+    notes: &[(OpId, Note)],
+    id: OpId,
+    wanted: impl Fn(&Note) -> Option<T>,
+) -> Option<T> {
     let from = notes.partition_point(|&(of, _)| of < id);
     let of_id = notes[from..].iter().take_while(|&&(of, _)| of == id);
     of_id.map(|(_, note)| note).find_map(wanted)

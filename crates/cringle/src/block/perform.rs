@@ -34,7 +34,12 @@ impl Batch<'_> {
     fn perform_beside(&self, current: Current) {
         let is_apart = |slot: &OpSlot| slot.completion.state() == OpState::Apart;
         let numbered = (0..).map(OpId).zip(&self.slots);
-        let apart = RefCell::new(numbered.filter(|(_, slot)| is_apart(slot)));
+        let apart = numbered.filter(|(_, slot)| is_apart(slot));
+        let fibers = apart.clone().take(MAX_APART).count();
+        if fibers == 0 {
+            return current.perform(&self.slots, is_left);
+        }
+        let apart = RefCell::new(apart);
         let next = || apart.borrow_mut().next();
         let perform_rest = || {
             while let Some((id, slot)) = next() {
@@ -42,7 +47,7 @@ impl Batch<'_> {
             }
         };
         fiber::scope(|s| {
-            for _ in self.slots.iter().filter(|slot| is_apart(slot)).take(MAX_APART) {
+            for _ in 0..fibers {
                 // Without memory for another stack, fewer of them run at the same time.
                 if fiber::Builder::new().spawn_scoped_local(s, perform_rest).is_err() {
                     break;

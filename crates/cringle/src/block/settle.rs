@@ -5,7 +5,7 @@ use super::results::{END_OF_FILE, LONG, WROTE_NOTHING};
 use super::{Batch, OpId, Results};
 use crate::driver::completion::OpState;
 use crate::driver::{Memory, Op, OpSlot, Transfer};
-use crate::fiber::op::perform_on_pool;
+use crate::fiber::op::{on_descriptor, perform_on_pool};
 use crate::fs::misaligned::Misaligned;
 use crate::runtime::worker::Current;
 use crate::sys::{self, MAX_RW_BYTES};
@@ -87,26 +87,19 @@ fn is_complete(slot: &OpSlot) -> bool {
 
 /// Returns the op without its first `done` bytes.
 fn rest_of(op: Op, done: usize, left: usize) -> Op {
-    match op.transfer() {
-        Some(Transfer { way, file, memory: Memory::Bytes { start, .. }, offset, flags }) => {
-            let (start, len) = (start.wrapping_add(done), left.min(MAX_RW_BYTES) as u32);
-            let (memory, offset) = (Memory::Bytes { start, len }, offset + done as u64);
-            Transfer { way, file, memory, offset, flags }.into_op()
-        }
-        _ => op,
+    let Some(mut transfer) = op.transfer() else { return op };
+    if let Memory::Bytes { start, len } = &mut transfer.memory {
+        *start = start.wrapping_add(done);
+        *len = left.min(MAX_RW_BYTES) as u32;
     }
+    transfer.offset += done as u64;
+    transfer.into_op()
 }
 
 /// Returns the op on a plain descriptor and buffer, if the file is a regular one.
 fn on_regular_file(current: Option<Current>, op: Op) -> Option<Op> {
-    let file = op.describe();
-    match file.fixed() {
-        Some(slot) => {
-            let fd = current?.worker.driver().borrow().regular_file(slot)?;
-            Some(op.on_descriptor(fd))
-        }
-        None => sys::file_kind(file.file).regular.then_some(op),
-    }
+    let op = current.map_or(Some(op), |current| on_descriptor(current.worker, op))?;
+    sys::file_kind(op.describe().file).regular.then_some(op)
 }
 
 /// Finds the misalignment of a direct read or write that the kernel refused.
@@ -114,8 +107,5 @@ fn misalignment(op: &Op) -> Option<Misaligned> {
     let Transfer { file, memory: Memory::Bytes { start, len }, offset, .. } = op.transfer()? else {
         return None;
     };
-    match file.as_fd() {
-        Some(fd) => Misaligned::find(fd, start.addr(), len as usize, offset),
-        None => Misaligned::find_registered(start.addr(), len as usize, offset),
-    }
+    Misaligned::find(file.as_fd(), start.addr(), len as usize, offset)
 }
