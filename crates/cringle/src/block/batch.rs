@@ -4,18 +4,15 @@
 //! completion (**I1**), also if the fiber is cancelled. The kernel never sees a batch that is
 //! dropped before it is submitted.
 
-use super::apart::ByFiles;
-use super::mapped::MappedRead;
-use super::results::{Outcome, Results, plain_call};
+use super::notes::{Note, Notes};
+use super::results::{OTHER_RING, Results};
 use super::{FixedBuf, FixedFile};
-use crate::driver::completion::OpState;
-use crate::driver::iopoll::NOT_POLLED;
-use crate::driver::{DriverId, Op, OpSlot, Target, blocking};
-use crate::fiber::op::{perform_off_ring, perform_to_the_end};
-use crate::fs::File;
+use crate::driver::{DriverId, Op, OpSlot, Target};
+use crate::fs::{File, Route};
 use crate::runtime::worker::Current;
 use crate::sys::MAX_RW_BYTES;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 /// Reads and writes that a fiber submits together, and waits for once. See the
 /// [module](crate::block).
@@ -56,19 +53,12 @@ use std::marker::PhantomData;
 #[derive(Debug, Default)]
 #[must_use = "nothing is read or written until it is submitted"]
 pub struct Batch<'b> {
+    /// The first op of each operation, and its result. The state of a slot is the operation's kind:
+    /// `New` for the driver, `Apart` for a fiber, `Done` if it has ended already.
     pub(super) slots: Vec<OpSlot>,
-    /// The exact operations (`read_exact`, `write_all`), with the lengths of their buffers.
-    pub(super) exact: Vec<(OpId, usize)>,
+    pub(super) notes: Notes,
     /// The ring of the registered files and buffers, if there are any.
     ring: Option<DriverId>,
-    /// Whether a ring would perform some of the operations at the wrong offsets.
-    some_off_ring: bool,
-    /// The operations on files opened with [`Direct::Bounce`](crate::fs::Direct), in order.
-    pub(super) by_files: ByFiles<'b>,
-    /// The operations that cannot be performed, with the reason. A `Nop` takes the place of each.
-    pub(super) refused: Vec<(OpId, Outcome)>,
-    /// The reads that are copied if their pages are in memory.
-    pub(super) mapped: Vec<MappedRead>,
     borrows: PhantomData<&'b mut [u8]>,
 }
 
@@ -109,22 +99,13 @@ impl<'b> Batch<'b> {
     /// assert_eq!(batch.len(), 0);
     /// ```
     pub fn with_capacity(operations: usize) -> Batch<'b> {
-        Batch::reusing(Vec::with_capacity(operations), Vec::new(), Vec::new(), Vec::new())
+        Batch::reusing(Vec::with_capacity(operations), Vec::new())
     }
 
-    pub(super) fn reusing(
-        mut slots: Vec<OpSlot>,
-        mut exact: Vec<(OpId, usize)>,
-        mut refused: Vec<(OpId, Outcome)>,
-        mut mapped: Vec<MappedRead>,
-    ) -> Batch<'b> {
+    pub(super) fn reusing(mut slots: Vec<OpSlot>, mut notes: Notes) -> Batch<'b> {
         slots.clear();
-        exact.clear();
-        refused.clear();
-        mapped.clear();
-        let (ring, some_off_ring) = (None, false);
-        let (by_files, borrows) = (ByFiles::default(), PhantomData);
-        Batch { slots, exact, ring, some_off_ring, by_files, refused, mapped, borrows }
+        notes.clear();
+        Batch { slots, notes, ring: None, borrows: PhantomData }
     }
 
     /// Returns the number of operations.
@@ -182,8 +163,7 @@ impl<'b> Batch<'b> {
     pub fn read_exact(&mut self, file: &'b File, buf: &'b mut [u8], offset: u64) -> OpId {
         let len = buf.len();
         let id = self.read(file, buf, offset);
-        self.exact.push((id, len));
-        id
+        self.make_exact(id, len)
     }
 
     /// Adds a write of `buf` at `offset` (in bytes). Its result is the number of bytes. After a
@@ -224,8 +204,7 @@ impl<'b> Batch<'b> {
     /// ```
     pub fn write_all(&mut self, file: &'b File, buf: &'b [u8], offset: u64) -> OpId {
         let id = self.write(file, buf, offset);
-        self.exact.push((id, buf.len()));
-        id
+        self.make_exact(id, buf.len())
     }
 
     /// Adds a read from a registered file into a registered buffer. Its result is the number of
@@ -275,15 +254,8 @@ impl<'b> Batch<'b> {
     #[inline]
     pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
-        let op = match file.writer() {
-            None => Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() },
-            Some(writer) => Op::Write { target: writer.target(), buf: buf.start(), len, offset },
-        };
-        let id = self.push_fixed(op, offset, file, buf);
-        if let Some(writer) = file.writer() {
-            self.push_special(id, writer, None);
-        }
-        id
+        let op = Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
+        self.push_fixed(op, offset, file, buf)
     }
 
     #[inline]
@@ -292,50 +264,58 @@ impl<'b> Batch<'b> {
         self.slots.push(OpSlot::new(op));
         if offset > i64::MAX as u64 {
             // The largest offset would mean "at the cursor" to a ring (I11).
-            self.refuse(id, Outcome::Errno(libc::EINVAL));
+            self.refuse(id, -libc::EINVAL);
         }
         id
     }
 
     #[inline]
-    fn push_fixed(&mut self, op: Op, offset: u64, file: &FixedFile, buf: &FixedBuf) -> OpId {
+    fn push_fixed(&mut self, op: Op, offset: u64, file: &'b FixedFile, buf: &FixedBuf) -> OpId {
         let id = self.push(op, offset);
         let ring = *self.ring.get_or_insert(file.ring());
         if ring != file.ring() || ring != buf.ring() {
-            self.refuse(id, Outcome::OtherRing);
-        } else if file.is_off_ring() {
-            self.keep_off_ring(id);
+            self.refuse(id, OTHER_RING);
+        } else if let Some(file) = file.handle_for(&op) {
+            self.admit(id, file);
         }
         id
     }
 
-    /// Refuses what `pread` and `pwrite` refuse: for a file without positions a ring would read at
-    /// the cursor, and for a file that cannot be read it would wait. Keeps operations off the ring
-    /// that it would perform at the wrong offsets.
-    #[cold]
-    pub(super) fn push_special(&mut self, id: OpId, file: &'b File, refused: Option<i32>) {
-        match refused {
-            Some(errno) => self.refuse(id, Outcome::Errno(errno)),
-            None if file.may_perform_itself() => self.by_files.0.push((id, file)),
-            None if file.is_off_ring() => self.keep_off_ring(id),
-            None => {}
+    /// Has an operation continue until this many bytes are transferred.
+    #[inline]
+    fn make_exact(&mut self, id: OpId, len: usize) -> OpId {
+        let slot = &mut self.slots[id.0 as usize];
+        slot.op = slot.op.exact();
+        if len > MAX_RW_BYTES {
+            self.notes.push((id, Note::Long(len)));
         }
+        id
     }
 
+    /// Admits an operation on a file that is not simply batchable.
     #[cold]
-    fn keep_off_ring(&mut self, id: OpId) {
+    pub(super) fn admit(&mut self, id: OpId, file: &'b File) {
         let slot = &mut self.slots[id.0 as usize];
-        slot.op = slot.op.off_ring();
-        self.some_off_ring = true;
+        if matches!(slot.op, Op::Nop) {
+            return;
+        }
+        slot.op = slot.op.on_descriptor(file.fd());
+        match file.route(&slot.op) {
+            Route::Plain => {}
+            Route::Whole => slot.completion.set_apart(),
+            Route::Refused(errno) => return self.refuse(id, -errno),
+        }
+        self.notes.push((id, Note::File(NonNull::from(file))));
     }
 
+    /// Ends an operation before it is submitted. Keeps the first reason.
     #[cold]
-    fn refuse(&mut self, id: OpId, outcome: Outcome) {
+    fn refuse(&mut self, id: OpId, result: i32) {
         let slot = &mut self.slots[id.0 as usize];
-        // Keeps the first reason.
         if !matches!(slot.op, Op::Nop) {
             *slot = OpSlot::new(Op::Nop);
-            self.refused.push((id, outcome));
+            slot.completion.refuse(result);
+            self.notes.push((id, Note::Refused));
         }
     }
 
@@ -367,126 +347,76 @@ impl<'b> Batch<'b> {
     /// submitted. The result of both is [`Cancelled`](crate::Cancelled). An operation that has
     /// completed keeps its result.
     pub fn submit(mut self) -> Results {
-        match Current::get() {
-            Some(current) if !current.is_unwinding() || self.ring.is_some() => {
-                current.spend();
-                self.refuse_other_rings(Some(current.worker.driver().borrow().id()));
-                self.perform(current)
-            }
-            _ => {
-                self.refuse_other_rings(None);
-                self.perform_blocking()
-            }
+        let here = Current::get();
+        // I8: a fiber that unwinds makes plain calls, which registered files do not have.
+        let current = here.filter(|current| !current.is_unwinding() || self.ring.is_some());
+        if let Some(current) = current {
+            current.spend();
         }
+        self.refuse_other_rings(current);
+        let is_refused = current.is_some_and(Current::refuses);
+        if !is_refused && self.copy_resident(here) {
+            return Results::new(self, None);
+        }
+        // A copy may yield, and the fiber be cancelled meanwhile.
+        if let Some(current) = current.filter(|it| !is_refused && !it.is_interrupted()) {
+            self.perform(current);
+        }
+        self.settle(current)
     }
 
-    fn refuse_other_rings(&mut self, here: Option<DriverId>) {
-        if self.ring.is_none() || self.ring == here {
+    /// Performs the batch without a system call, if all of its operations are reads of mapped files
+    /// whose pages are in memory, or if it has none. Otherwise returns the batch, to be submitted;
+    /// the reads that were copied keep their results and are not repeated.
+    ///
+    /// A thread that calls it before [`BlockIo::submit`](super::BlockIo::submit) saves the way to
+    /// the worker and back. On a fiber [`submit`](Batch::submit) does the same by itself.
+    ///
+    /// ```
+    /// use cringle::block::{Batch, BlockIo, MappedFile, SigbusHandler};
+    /// use cringle::fs::File;
+    ///
+    /// let io = BlockIo::builder().build()?;
+    /// let program = MappedFile::new(File::open("/proc/self/exe")?, SigbusHandler::install()?)?;
+    /// let mut pages = vec![0; 4 * 4096];
+    /// let mut batch = Batch::new();
+    /// for (page, offset) in pages.chunks_mut(4096).zip((0..).step_by(4096)) {
+    ///     batch.read_mapped(&program, page, offset);
+    /// }
+    /// let results = match batch.try_submit() {
+    ///     Ok(results) => results,
+    ///     Err(batch) => io.submit(batch)?,
+    /// };
+    /// assert!(results.iter().all(|count| matches!(count, Ok(4096))));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The batch, if an operation is left. The batch of a cancelled fiber is returned as it was.
+    #[allow(clippy::result_large_err, reason = "it returns the batch, as `Arc::try_unwrap` does")]
+    pub fn try_submit(mut self) -> Result<Results, Batch<'b>> {
+        let current = Current::get();
+        let is_refused = !self.is_empty() && current.is_some_and(Current::refuses);
+        if !is_refused && self.copy_resident(current) {
+            return Ok(Results::new(self, None));
+        }
+        Err(self)
+    }
+
+    fn refuse_other_rings(&mut self, current: Option<Current>) {
+        if self.ring.is_none()
+            || self.ring == current.map(|current| current.worker.driver().borrow().id())
+        {
             return;
         }
         for index in 0..self.slots.len() {
             if matches!(self.slots[index].op, Op::ReadFixed { .. } | Op::WriteFixed { .. }) {
-                self.refuse(OpId(index as u32), Outcome::OtherRing);
+                self.refuse(OpId(index as u32), OTHER_RING);
             }
         }
+        self.notes.sort_by_key(|&(id, _)| id);
     }
-
-    fn perform(mut self, current: Current) -> Results {
-        let is_refused = current.refuses();
-        let copied = if is_refused { 0 } else { self.copy_resident(Some(current)) };
-        if copied == self.slots.len() && self.exact.is_empty() {
-            return Results::new(self.slots, self.refused, self.exact, self.mapped);
-        }
-        // A copy may yield, and the fiber be cancelled meanwhile.
-        if is_refused || copied > 0 && current.refuses() {
-            self.left().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
-        } else if copied > 0
-            || !self.by_files.0.is_empty()
-            || self.some_off_ring && current.worker.driver().borrow().is_ring()
-        {
-            self.perform_some_apart(current);
-        } else {
-            self.perform_together(current);
-        }
-        let by_files = self.by_files;
-        let again = |id, op| match by_files.file_of(id, &op) {
-            Some(_) if current.refuses() => -libc::ECANCELED,
-            // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-            Some(file) => unsafe { file.perform_itself(&op) },
-            None => perform_again(current, op),
-        };
-        let cause = || current.is_interrupted().then(|| current.fiber.cause()).flatten();
-        let mut results = Results::new(self.slots, self.refused, self.exact, self.mapped);
-        results.note_cancelled(cause());
-        results.finish(again, |slot| current.worker.driver().borrow().regular_file(slot));
-        results.note_cancelled(cause());
-        results
-    }
-
-    #[inline]
-    pub(super) fn perform_together(&mut self, current: Current) {
-        let polled = current.worker.driver().borrow_mut().mark_polled(&mut self.slots);
-        current.perform(&self.slots);
-        if polled {
-            self.end_polling(current);
-        }
-    }
-
-    /// Repeats, together and without polling, the operations for which the kernel refused to poll.
-    #[cold]
-    fn end_polling(&mut self, current: Current) {
-        let refused = |slot: &OpSlot| slot.op.is_polled() && slot.completion.result() == NOT_POLLED;
-        let again: Vec<usize> =
-            (0..self.slots.len()).filter(|&at| refused(&self.slots[at])).collect();
-        self.slots.iter_mut().for_each(|slot| slot.op = slot.op.unpolled());
-        if again.is_empty() {
-            return;
-        }
-        let slots: Vec<_> = again.iter().map(|&at| OpSlot::new(self.slots[at].op)).collect();
-        if current.refuses() {
-            slots.iter().for_each(|slot| slot.completion.refuse(-libc::ECANCELED));
-        } else {
-            current.perform(&slots);
-        }
-        again.into_iter().zip(slots).for_each(|(at, slot)| self.slots[at] = slot);
-    }
-
-    /// Returns the operations that have not been performed.
-    fn left(&self) -> impl Iterator<Item = &OpSlot> {
-        self.slots.iter().filter(|slot| slot.completion.state() == OpState::New)
-    }
-
-    fn perform_blocking(mut self) -> Results {
-        self.copy_resident(Current::get());
-        let by_files = self.by_files;
-        // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-        let perform = |id, op: Op| unsafe {
-            match by_files.file_of(id, &op) {
-                Some(file) => file.perform_itself(&op),
-                None => blocking::perform(&op),
-            }
-        };
-        let numbered = (0..).map(OpId).zip(&self.slots);
-        let left = numbered.filter(|(_, slot)| slot.completion.state() == OpState::New);
-        left.for_each(|(id, slot)| slot.completion.refuse(perform(id, slot.op)));
-        let mut results = Results::new(self.slots, self.refused, self.exact, self.mapped);
-        results.finish(perform, |_| None);
-        results
-    }
-}
-
-/// Performs one operation of a batch separately, and returns its result.
-pub(super) fn perform_again(current: Current, op: Op) -> i32 {
-    if current.refuses() {
-        return -libc::ECANCELED;
-    }
-    if !op.is_off_ring() || !current.worker.driver().borrow().is_ring() {
-        return perform_to_the_end(current, op);
-    }
-    let registered = |slot| current.worker.driver().borrow().regular_file(slot);
-    let op = plain_call(&op, &registered).unwrap_or(op);
-    // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-    unsafe { perform_off_ring(current.worker, op) }
 }
 
 /// Limits a length to what one op transfers. For a longer buffer, `read` and `write` return a short

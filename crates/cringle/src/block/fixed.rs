@@ -2,7 +2,7 @@
 //! operation. They belong to one ring, and are used in [`Batch`](super::Batch)es of its worker.
 
 use super::AlignedBuf;
-use crate::driver::DriverId;
+use crate::driver::{DriverId, Op};
 use crate::fiber::{Pin, pin};
 use crate::fs::File;
 use crate::runtime::worker::Worker;
@@ -45,9 +45,9 @@ fn no_ring() -> io::Error {
 pub struct FixedFile {
     ring: DriverId,
     slot: u32,
-    off_ring: bool,
-    /// Performs the writes itself, if they are durable when they return (`O_DSYNC`).
-    writer: Option<File>,
+    /// Performs what is not plain: writes that are durable when they return (`O_DSYNC`), and all
+    /// operations that a ring would perform at the wrong offsets.
+    handle: Option<File>,
     /// The slot is one of a single ring. Dropped after it was released there.
     _pin: Pin,
 }
@@ -73,21 +73,17 @@ impl FixedFile {
     /// A ring holds 1024 files.
     pub fn register(file: &File) -> io::Result<FixedFile> {
         let worker = Worker::here().ok_or_else(no_ring)?;
-        let writer = file.writes_durably().then(|| file.try_clone()).transpose()?;
+        let is_plain = !file.writes_durably() && !file.is_off_ring();
+        let handle = (!is_plain).then(|| file.try_clone()).transpose()?;
         let mut driver = worker.driver().borrow_mut();
         let slot = driver.register_file(file.fd())?;
-        let (ring, off_ring) = (driver.id(), file.is_off_ring());
-        Ok(FixedFile { ring, slot, off_ring, writer, _pin: pin() })
+        Ok(FixedFile { ring: driver.id(), slot, handle, _pin: pin() })
     }
 
-    /// Whether a ring would read and write the file at the wrong offsets.
-    pub(super) fn is_off_ring(&self) -> bool {
-        self.off_ring
-    }
-
-    /// Returns the handle that performs the writes itself, if they are durable.
-    pub(super) fn writer(&self) -> Option<&File> {
-        self.writer.as_ref()
+    /// Returns the handle that performs an op itself, if it is not plain.
+    #[inline]
+    pub(super) fn handle_for(&self, op: &Op) -> Option<&File> {
+        self.handle.as_ref().filter(|file| op.is_write() || file.is_off_ring())
     }
 
     pub(super) fn ring(&self) -> DriverId {

@@ -28,18 +28,19 @@
 
 mod admission;
 mod aligned;
-mod apart;
 mod batch;
 mod block_io;
 mod block_io_builder;
 mod fixed;
 mod log;
 mod mapped;
+mod notes;
 mod owned;
+mod perform;
 mod polling;
 mod raw;
 mod results;
-mod try_submit;
+mod settle;
 
 pub use aligned::AlignedBuf;
 pub use batch::{Batch, OpId};

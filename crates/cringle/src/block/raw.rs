@@ -43,7 +43,7 @@ impl<'b> Batch<'b> {
         let op = Op::Read { target: file.target(), buf, len: op_len(len), offset };
         let id = self.push(op, offset);
         if !file.is_batchable_to_read() {
-            self.push_special(id, file, file.refuses_read_at());
+            self.admit(id, file);
         }
         id
     }
@@ -87,7 +87,7 @@ impl<'b> Batch<'b> {
         let op = Op::Write { target: file.target(), buf, len: op_len(len), offset };
         let id = self.push(op, offset);
         if !file.is_batchable_to_write() {
-            self.push_special(id, file, file.refuses_write_at());
+            self.admit(id, file);
         }
         id
     }

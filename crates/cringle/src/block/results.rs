@@ -1,14 +1,21 @@
 //! The results of a batch.
 
-use super::mapped::MappedRead;
+use super::notes::{Note, Notes, find};
 use super::{Batch, OpId};
-use crate::driver::{Memory, Op, OpSlot, Target, Transfer, means_cancelled};
-use crate::fiber::op::perform_on_pool;
-use crate::fs::misaligned::Misaligned;
+use crate::driver::{OpSlot, means_cancelled};
 use crate::runtime::cancelled::Reason;
-use crate::sys::{self, MAX_RW_BYTES};
+use crate::sys;
 use std::io::{self, Read, Write};
-use std::os::fd::RawFd;
+
+/// Results of operations that are no `-errno`: the registered file or buffer belongs to another
+/// ring.
+pub(super) const OTHER_RING: i32 = i32::MIN;
+/// A `read_exact` found the end of the file.
+pub(super) const END_OF_FILE: i32 = i32::MIN + 1;
+/// A `write_all` wrote 0 bytes.
+pub(super) const WROTE_NOTHING: i32 = i32::MIN + 2;
+/// An exact operation has transferred all bytes of its [`Note::Long`].
+pub(super) const LONG: i32 = i32::MIN + 3;
 
 /// The results of a [`Batch`], in the order of its operations. Every operation has ended, and the
 /// borrows of the batch with it.
@@ -27,12 +34,7 @@ use std::os::fd::RawFd;
 #[derive(Debug)]
 pub struct Results {
     slots: Vec<OpSlot>,
-    /// The outcomes that differ from the result of the operation's first op, sorted by operation.
-    outcomes: Vec<(OpId, Outcome)>,
-    /// Kept only for its memory, which `recycle` reuses.
-    exact: Vec<(OpId, usize)>,
-    /// As above.
-    mapped: Vec<MappedRead>,
+    notes: Notes,
     cancelled: Option<Reason>,
 }
 
@@ -40,90 +42,12 @@ pub struct Results {
 // more.
 unsafe impl Send for Results {}
 
-/// The outcome of an operation that is not simply the result of its first op.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Outcome {
-    /// An exact operation has transferred all of its bytes.
-    Count(usize),
-    /// The result of the operation's last op.
-    Result(i32),
-    /// The batch refused the operation with this `errno`, as the plain call would have.
-    Errno(i32),
-    /// The kernel refused the operation, because it was not aligned.
-    Misaligned(Misaligned),
-    /// The registered file or buffer belongs to another ring.
-    OtherRing,
-    /// A `read_exact` found the end of the file.
-    EndOfFile,
-    /// A `write_all` wrote 0 bytes.
-    WroteNothing,
-}
-
 impl Results {
-    pub(super) fn new(
-        slots: Vec<OpSlot>,
-        outcomes: Vec<(OpId, Outcome)>,
-        exact: Vec<(OpId, usize)>,
-        mapped: Vec<MappedRead>,
-    ) -> Results {
-        Results { slots, outcomes, exact, mapped, cancelled: None }
-    }
-
-    /// Sets the reason of the fiber's cancel, which explains the operations that the kernel has
-    /// cancelled.
-    pub(super) fn note_cancelled(&mut self, cancelled: Option<Reason>) {
-        self.cancelled = cancelled;
-    }
-
-    /// Completes the operations:
-    ///
-    /// - continues exact operations that were short;
-    /// - repeats operations that the kernel dropped without a cancel;
-    /// - makes plain calls on the pool for regular files for which the ring reported `EAGAIN`;
-    ///   `registered` returns the descriptor of a registered file;
-    /// - finds out why the kernel refused an unaligned operation.
-    pub(super) fn finish(
-        &mut self,
-        again: impl Fn(OpId, Op) -> i32,
-        registered: impl Fn(u32) -> Option<RawFd>,
-    ) {
-        let mut exact = self.exact.iter().copied().peekable();
-        for (id, slot) in (0..).map(OpId).zip(&self.slots) {
-            let first = slot.completion.result();
-            let was_dropped = first == -libc::ECANCELED && self.cancelled.is_none();
-            let result = if was_dropped { again(id, slot.op) } else { first };
-            let wanted = exact.next_if(|&(exact, _)| exact == id).map(|(_, len)| len);
-            if result >= 0 && wanted.is_none_or(|len| len == result as usize) {
-                if result != first {
-                    self.outcomes.push((id, Outcome::Result(result)));
-                }
-                continue;
-            }
-            let outcome = match wanted {
-                // The batch has refused it.
-                _ if matches!(slot.op, Op::Nop) => continue,
-                Some(len) => complete(slot.op, result, len, &|op| again(id, op)),
-                None if result == -libc::EAGAIN => {
-                    Outcome::Result(match plain_call(&slot.op, &registered) {
-                        // SAFETY: I1. The batch borrows what its ops point to until it has
-                        // finished.
-                        Some(plain) => unsafe { perform_on_pool(plain) },
-                        None => result,
-                    })
-                }
-                None => Outcome::Result(result),
-            };
-            match outcome {
-                Outcome::Result(result) if result == -libc::EINVAL => {
-                    let why = misalignment(&slot.op).map_or(outcome, Outcome::Misaligned);
-                    self.outcomes.push((id, why));
-                }
-                Outcome::Result(result) if result == first => {}
-                _ => self.outcomes.push((id, outcome)),
-            }
-        }
-        // Each operation occurs at most once.
-        self.outcomes.sort_unstable_by_key(|&(id, _)| id);
+    /// The results of operations that have ended. The reason of the fiber's cancel explains those
+    /// that the kernel has cancelled.
+    pub(super) fn new(batch: Batch<'_>, cancelled: Option<Reason>) -> Results {
+        let Batch { slots, notes, .. } = batch;
+        Results { slots, notes, cancelled }
     }
 
     /// Returns the number of operations.
@@ -170,41 +94,31 @@ impl Results {
     /// If `id` belongs to a larger batch.
     #[inline]
     pub fn get(&self, id: OpId) -> io::Result<usize> {
-        let slot = &self.slots[id.0 as usize];
-        if !self.outcomes.is_empty()
-            && let Ok(at) = self.outcomes.binary_search_by_key(&id, |&(id, _)| id)
-        {
-            return self.result_of(self.outcomes[at].1);
+        match self.slots[id.0 as usize].completion.result() {
+            count @ 0.. => Ok(count as usize),
+            result => self.explain(id, result),
         }
-        self.op_result(slot.completion.result())
     }
 
-    #[inline]
-    fn op_result(&self, result: i32) -> io::Result<usize> {
+    #[cold]
+    fn explain(&self, id: OpId, result: i32) -> io::Result<usize> {
         if let Some(reason) = self.cancelled
-            && result < 0
             && means_cancelled(result)
         {
             return Err(reason.error());
         }
-        sys::result_of(result)
-    }
-
-    #[cold]
-    fn result_of(&self, outcome: Outcome) -> io::Result<usize> {
-        match outcome {
-            Outcome::Count(count) => Ok(count),
-            Outcome::Result(result) => self.op_result(result),
-            Outcome::Errno(errno) => Err(io::Error::from_raw_os_error(errno)),
-            Outcome::Misaligned(misaligned) => Err(misaligned.into_error()),
-            Outcome::OtherRing => Err(io::Error::new(
+        match result {
+            LONG => Ok(find(&self.notes, id, Note::as_long).expect("noted")),
+            OTHER_RING => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "the registered file or buffer belongs to another ring: register it on the worker \
                  that uses it",
             )),
             // std's own errors, which std makes without an allocation.
-            Outcome::EndOfFile => io::empty().read_exact(&mut [0]).map(|()| 0),
-            Outcome::WroteNothing => <&mut [u8]>::default().write_all(&[0]).map(|()| 0),
+            END_OF_FILE => io::empty().read_exact(&mut [0]).map(|()| 0),
+            WROTE_NOTHING => <&mut [u8]>::default().write_all(&[0]).map(|()| 0),
+            errno => find(&self.notes, id, Note::as_misaligned)
+                .map_or_else(|| sys::result_of(errno), |why| Err(why.into_error())),
         }
     }
 
@@ -244,7 +158,7 @@ impl Results {
     /// # }
     /// ```
     pub fn recycle<'n>(self) -> Batch<'n> {
-        Batch::reusing(self.slots, self.exact, self.outcomes, self.mapped)
+        Batch::reusing(self.slots, self.notes)
     }
 }
 
@@ -284,71 +198,3 @@ impl Iterator for IntoIter {
 }
 
 impl ExactSizeIterator for IntoIter {}
-
-/// Repeats the rest of an exact operation until all bytes are transferred.
-fn complete(first: Op, result: i32, len: usize, again: &impl Fn(Op) -> i32) -> Outcome {
-    let (mut op, mut done, mut result) = (first, 0, result);
-    loop {
-        if result == -libc::EAGAIN && is_regular(&op) {
-            // SAFETY: I1. The batch borrows what its ops point to until it has finished.
-            result = unsafe { perform_on_pool(op) };
-        }
-        match result {
-            0 if len == done => return Outcome::Count(len),
-            0 if matches!(op, Op::Read { .. }) => return Outcome::EndOfFile,
-            0 => return Outcome::WroteNothing,
-            count if count > 0 => done += count as usize,
-            error if error == -libc::EINTR => {}
-            error => return Outcome::Result(error),
-        }
-        if done >= len {
-            return Outcome::Count(len);
-        }
-        op = rest_of(first, done, len - done);
-        result = again(op);
-    }
-}
-
-/// Returns the op without its first `done` bytes.
-fn rest_of(op: Op, done: usize, left: usize) -> Op {
-    match op.transfer() {
-        Some(Transfer { way, file, memory: Memory::Bytes { start, .. }, offset, flags }) => {
-            let (start, len) = (start.wrapping_add(done), left.min(MAX_RW_BYTES) as u32);
-            let (memory, offset) = (Memory::Bytes { start, len }, offset + done as u64);
-            Transfer { way, file, memory, offset, flags }.into_op()
-        }
-        _ => op,
-    }
-}
-
-/// Returns the op on a plain descriptor and buffer, if the file is a regular one.
-pub(super) fn plain_call(op: &Op, registered: &impl Fn(u32) -> Option<RawFd>) -> Option<Op> {
-    let fd = |target: Target| registered(u32::try_from(target.number()).ok()?);
-    let transfer = op.transfer()?;
-    match op {
-        Op::ReadFixed { .. } | Op::WriteFixed { .. } => {
-            Some(Transfer { file: Target::fd(fd(transfer.file)?), ..transfer }.into_op())
-        }
-        op => is_regular(op).then_some(*op),
-    }
-}
-
-fn is_regular(op: &Op) -> bool {
-    match op {
-        Op::Read { target, .. } | Op::Write { target, .. } => {
-            target.as_fd().is_some_and(|fd| sys::file_kind(fd).regular)
-        }
-        _ => false,
-    }
-}
-
-/// Finds the misalignment of a direct read or write that the kernel refused.
-fn misalignment(op: &Op) -> Option<Misaligned> {
-    let Transfer { file, memory: Memory::Bytes { start, len }, offset, .. } = op.transfer()? else {
-        return None;
-    };
-    match file.as_fd() {
-        Some(fd) => Misaligned::find(fd, start.addr(), len as usize, offset),
-        None => Misaligned::find_registered(start.addr(), len as usize, offset),
-    }
-}

@@ -55,6 +55,8 @@ impl Waiter {
 pub(crate) enum OpState {
     /// Not given to a driver yet.
     New,
+    /// Not for a driver: its owner performs the op by other means.
+    Apart,
     /// Given to a driver; its last cqe has not been reaped.
     InFlight,
     /// It has its result.
@@ -170,9 +172,15 @@ impl Completion {
         self.state.get()
     }
 
-    /// Ends an op that no driver was given.
-    pub(crate) fn refuse(&self, result: i32) {
+    /// Keeps the op from the driver.
+    pub(crate) fn set_apart(&self) {
         debug_assert_eq!(self.state.get(), OpState::New, "I5: a driver has this op already");
+        self.state.set(OpState::Apart);
+    }
+
+    /// Ends an op that no driver was given, or replaces the result of one that has ended.
+    pub(crate) fn refuse(&self, result: i32) {
+        debug_assert_ne!(self.state.get(), OpState::InFlight, "I5: a driver has this op");
         self.result.set(result);
         self.state.set(OpState::Done);
     }

@@ -169,15 +169,18 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
     if worker.is_simulated() {
         return None;
     }
-    let op = match op.describe().fixed() {
-        Some(slot) => op.on_descriptor(worker.driver().borrow().regular_file(slot)?),
-        None => op,
-    };
+    let op = on_descriptor(worker, op)?;
     let is_file = || {
         let kind = sys::mode(op.describe().file) & libc::S_IFMT;
         matches!(kind, libc::S_IFREG | libc::S_IFCHR | libc::S_IFBLK)
     };
     (!op.waits_for_peer() || is_file()).then_some(op)
+}
+
+/// The op on a descriptor: that of its file, if it is on a registered one that is regular.
+pub(crate) fn on_descriptor(worker: Here, op: Op) -> Option<Op> {
+    let Some(slot) = op.describe().fixed() else { return Some(op) };
+    Some(op.on_descriptor(worker.driver().borrow().regular_file(slot)?))
 }
 
 /// Turns an op's result into the result of the fiber's call.

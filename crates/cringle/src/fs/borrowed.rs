@@ -44,19 +44,4 @@ impl File {
         }
         self.transfer(current, || op)
     }
-
-    /// Performs a read or a write at an offset that is not negative.
-    ///
-    /// # Safety
-    ///
-    /// The op's pointers are valid until this returns.
-    pub(crate) unsafe fn perform_at_offset(&self, op: Op) -> io::Result<usize> {
-        let is_write = op.is_write();
-        let ring = self.ring().filter(|_| !(is_write && self.takes_no_pwrite()));
-        let Some(current) = ring.filter(|_| !self.is_stream()) else {
-            // SAFETY: by the contract. The kernel refuses a call at an offset of a stream at once.
-            return sys::result_of(unsafe { blocking::perform(&op) });
-        };
-        self.transfer(current, || op)
-    }
 }

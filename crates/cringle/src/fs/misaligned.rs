@@ -24,28 +24,19 @@ pub(crate) struct Misaligned {
 
 impl Misaligned {
     /// Finds the misalignment of a request that the kernel refused. `None` if the request is
-    /// aligned, or if the file is not opened for direct I/O.
+    /// aligned, or if the file is not opened for direct I/O. The descriptor of a registered file is
+    /// not known.
     #[cold]
-    pub(crate) fn find(fd: RawFd, address: usize, len: usize, offset: u64) -> Option<Misaligned> {
-        if sys::status_flags(fd) & libc::O_DIRECT == 0 {
-            return None;
-        }
-        let alignment = sys::direct_alignment(fd).unwrap_or(MIN_ALIGNMENT);
-        Misaligned::by(alignment, address, len, offset)
-    }
-
-    /// Finds the misalignment of a request on a registered file, whose descriptor is not known.
-    #[cold]
-    pub(crate) fn find_registered(address: usize, len: usize, offset: u64) -> Option<Misaligned> {
-        Misaligned::by(MIN_ALIGNMENT, address, len, offset)
-    }
-
-    fn by(
-        (memory, on_disk): (u32, u32),
+    pub(crate) fn find(
+        fd: Option<RawFd>,
         address: usize,
         len: usize,
         offset: u64,
     ) -> Option<Misaligned> {
+        if fd.is_some_and(|fd| sys::status_flags(fd) & libc::O_DIRECT == 0) {
+            return None;
+        }
+        let (memory, on_disk) = fd.and_then(sys::direct_alignment).unwrap_or(MIN_ALIGNMENT);
         let found = Misaligned { address, len, offset, memory, on_disk };
         (found.violations().next().is_some()).then_some(found)
     }
@@ -112,6 +103,6 @@ pub(super) fn explain<S: Deref<Target = [u8]>>(
     if e.raw_os_error() != Some(libc::EINVAL) {
         return e;
     }
-    let find = |buf: &S| Misaligned::find(fd, buf.as_ptr().addr(), buf.len(), offset);
+    let find = |buf: &S| Misaligned::find(Some(fd), buf.as_ptr().addr(), buf.len(), offset);
     bufs.iter().find_map(find).map_or(e, Misaligned::into_error)
 }

@@ -95,6 +95,7 @@ pub use names::{
     canonicalize, hard_link, read_link, remove_dir, remove_file, rename, rename_noreplace,
 };
 pub use open::OpenOptions;
+pub(crate) use own_ops::Route;
 pub use permissions::set_permissions;
 pub use read_dir::{DirEntry, ReadDir, read_dir};
 pub use remove::remove_dir_all;

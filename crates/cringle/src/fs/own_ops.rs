@@ -4,26 +4,43 @@
 //!   was opened with [`Direct::Bounce`](super::Direct): a write may touch a block that another one
 //!   changes;
 //! - writes that are durable when they return (`O_DSYNC`): the kernel reports a failure of several
-//!   to one of them (`file/reports.rs`).
+//!   to one of them (`file/reports.rs`);
+//! - all reads and writes of a FUSE file, which a ring would perform at the wrong offsets.
 
 use super::File;
 use super::bounce::Bounce;
-use crate::driver::{Op, blocking};
+use crate::driver::{Memory, Op, Transfer, Way, blocking};
 use crate::runtime::cancelled::Reason;
 use crate::sys;
 use std::error::Error;
 use std::io;
+use std::ptr::NonNull;
 use std::slice;
 
+/// How a batch performs a read or a write.
+pub(crate) enum Route {
+    /// The driver performs the op as it is.
+    Plain,
+    /// A fiber has the file [perform](File::perform_itself) the whole call.
+    Whole,
+    /// The kernel refuses every such call with this `errno`.
+    Refused(i32),
+}
+
 impl File {
-    /// Whether the file performs some operations of a batch itself.
-    pub(crate) fn may_perform_itself(&self) -> bool {
-        self.bounce.is_some() || self.writes_durably()
+    /// Returns how a batch performs a read or a write at an offset.
+    pub(crate) fn route(&self, op: &Op) -> Route {
+        match self.refuses_at_offset(op.is_write()) {
+            Some(errno) => Route::Refused(errno),
+            None if self.performs_itself(op) => Route::Whole,
+            None => Route::Plain,
+        }
     }
 
     /// Whether the file performs this read or write of a batch itself.
     pub(crate) fn performs_itself(&self, op: &Op) -> bool {
         match (*op, &self.bounce) {
+            _ if self.is_off_ring() => true,
             (Op::Read { buf, len, offset, .. }, Some(bounce)) => {
                 bounce.helps_to_read(buf.addr(), len as usize, offset)
             }
@@ -39,11 +56,13 @@ impl File {
     /// The contract of the op's memory is as for [`read_raw`](crate::block::Batch::read_raw) or
     /// `write_raw`, until this returns.
     pub(crate) unsafe fn perform_itself(&self, op: &Op) -> i32 {
+        // SAFETY: by the contract.
+        let plainly = || unsafe { self.perform_at_offset(*op) };
         let result = match &self.bounce {
-            // SAFETY: by the contract.
-            Some(bounce) => unsafe { self.perform_bounced(bounce, op) },
             // SAFETY: as above.
-            None => self.write_as_opened(|| unsafe { self.perform_unchanged(*op) }),
+            Some(bounce) => unsafe { self.perform_bounced(bounce, op) },
+            None if op.is_write() => self.write_as_opened(plainly),
+            None => plainly(),
         };
         match result {
             Ok(count) => count as i32,
@@ -52,18 +71,20 @@ impl File {
         }
     }
 
-    /// Performs an op whose memory only the kernel accesses: it returns `EFAULT` where Rust must
-    /// not make a reference.
+    /// Performs a read or a write at an offset that is not negative. Only the kernel accesses the
+    /// memory: it returns `EFAULT` where Rust must not make a reference.
     ///
     /// # Safety
     ///
-    /// As [`perform_itself`](File::perform_itself).
-    unsafe fn perform_unchanged(&self, op: Op) -> io::Result<usize> {
-        match self.ring() {
-            Some(current) => self.transfer(current, || op),
-            // SAFETY: by the contract.
-            None => sys::result_of(unsafe { blocking::perform(&op) }),
-        }
+    /// The op's pointers are valid until this returns.
+    pub(crate) unsafe fn perform_at_offset(&self, op: Op) -> io::Result<usize> {
+        let is_write = op.is_write();
+        let ring = self.ring().filter(|_| !(is_write && self.takes_no_pwrite()));
+        let Some(current) = ring.filter(|_| !self.is_stream()) else {
+            // SAFETY: by the contract. The kernel refuses a call at an offset of a stream at once.
+            return sys::result_of(unsafe { blocking::perform(&op) });
+        };
+        self.transfer(current, || op)
     }
 
     /// # Safety
@@ -71,26 +92,27 @@ impl File {
     /// As [`perform_itself`](File::perform_itself): the memory of such a file is NULL, or valid for
     /// a slice.
     unsafe fn perform_bounced(&self, bounce: &Bounce, op: &Op) -> io::Result<usize> {
-        match *op {
-            Op::Read { len: 0, offset, .. } => bounce.read(self, &mut [], offset),
-            Op::Write { len: 0, offset, .. } => bounce.write(self, &[], offset),
-            Op::Read { buf, .. } if buf.is_null() => Err(inaccessible()),
-            Op::Write { buf, .. } if buf.is_null() => Err(inaccessible()),
-            Op::Read { buf, len, offset, .. } => {
-                // SAFETY: by the contract.
-                bounce.read(self, unsafe { slice::from_raw_parts_mut(buf, len as usize) }, offset)
+        let Some(Transfer { way, memory: Memory::Bytes { start, len }, offset, .. }) =
+            op.transfer()
+        else {
+            unreachable!("a file performs reads and writes of bytes itself")
+        };
+        if start.is_null() && len > 0 {
+            return Err(io::Error::from_raw_os_error(libc::EFAULT));
+        }
+        let start = if len > 0 { start } else { NonNull::dangling().as_ptr() };
+        // SAFETY: by the contract.
+        unsafe {
+            match way {
+                Way::Read => {
+                    bounce.read(self, slice::from_raw_parts_mut(start, len as usize), offset)
+                }
+                Way::Write => {
+                    bounce.write(self, slice::from_raw_parts(start, len as usize), offset)
+                }
             }
-            Op::Write { buf, len, offset, .. } => {
-                // SAFETY: by the contract.
-                bounce.write(self, unsafe { slice::from_raw_parts(buf, len as usize) }, offset)
-            }
-            _ => unreachable!("a file performs reads and writes itself"),
         }
     }
-}
-
-fn inaccessible() -> io::Error {
-    io::Error::from_raw_os_error(libc::EFAULT)
 }
 
 /// Returns the `errno` of an error, also of one that wraps the error of an earlier call.

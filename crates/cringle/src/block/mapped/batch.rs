@@ -1,21 +1,13 @@
 //! The reads of mapped files in a batch.
 
 use super::{Copied, MappedFile, copying, pause};
+use crate::block::notes::Note;
 use crate::block::{Batch, OpId};
 use crate::driver::Op;
 use crate::driver::completion::OpState;
 use crate::runtime::worker::Current;
-use crate::sys;
+use crate::sys::{self, MAX_RW_BYTES};
 use std::ptr::NonNull;
-
-/// A read of a batch that may be copied.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::block) struct MappedRead {
-    id: OpId,
-    /// Borrowed by the batch.
-    file: NonNull<MappedFile>,
-    copied: Copied,
-}
 
 impl<'b> Batch<'b> {
     /// Adds a read of a mapped file from `offset` (in bytes) into `buf`. `submit` copies it if its
@@ -73,7 +65,7 @@ impl<'b> Batch<'b> {
     ) -> OpId {
         // SAFETY: the contract of `read_raw` is the caller's.
         let id = unsafe { self.read_raw(file.file(), buf, len, offset) };
-        self.mapped.push(MappedRead { id, file: NonNull::from(file), copied: Copied::No });
+        self.notes.push((id, Note::Mapped(NonNull::from(file), Copied::No)));
         id
     }
 
@@ -97,40 +89,42 @@ impl<'b> Batch<'b> {
         buf: &'b mut [u8],
         offset: u64,
     ) -> OpId {
+        let fits_op = buf.len() <= MAX_RW_BYTES;
         let id = self.read_exact(file.file(), buf, offset);
-        self.mapped.push(MappedRead { id, file: NonNull::from(file), copied: Copied::No });
+        if fits_op {
+            self.notes.push((id, Note::Mapped(NonNull::from(file), Copied::No)));
+        }
         id
     }
 
     /// Copies the reads of mapped files whose pages are in memory, and completes them. Returns
-    /// their number, including the reads that were copied before.
-    pub(in crate::block) fn copy_resident(&mut self, current: Option<Current>) -> usize {
-        if self.mapped.is_empty() {
-            return 0;
+    /// whether no operation is left.
+    pub(in crate::block) fn copy_resident(&mut self, current: Option<Current>) -> bool {
+        if self.notes.is_empty() {
+            return self.slots.is_empty();
         }
-        let Ok(here) = copying(current) else { return 0 };
+        let Ok(here) = copying(current) else { return false };
         let (mut now, mut looked, mut in_doubt) = (sys::coarse_ns(), None, false);
         let (mut before, mut count) = (0, 0);
-        for at in 0..self.mapped.len() {
+        for at in 0..self.notes.len() {
             // While one range is copied, the processor loads the begin of the next one.
-            if let Some(next) = self.mapped.get(at + 1)
-                && let Op::Read { offset, .. } = self.slots[next.id.0 as usize].op
+            if let Some((next, Note::Mapped(file, _))) = self.notes.get(at + 1)
+                && let Op::Read { offset, .. } = self.slots[next.0 as usize].op
             {
                 // SAFETY: I16. The batch borrows the file.
-                unsafe { next.file.as_ref() }.prefetch(offset, now);
+                unsafe { file.as_ref() }.prefetch(offset, now);
             }
-            let read = &mut self.mapped[at];
-            let slot = &self.slots[read.id.0 as usize];
-            if slot.completion.state() != OpState::New {
+            let (id, Note::Mapped(place, copied)) = &mut self.notes[at] else { continue };
+            let slot = &self.slots[id.0 as usize];
+            if slot.completion.state() == OpState::Done {
                 before += 1;
                 continue;
             }
-            // The batch may have refused it.
             let Op::Read { buf, len, offset, .. } = slot.op else { continue };
             // SAFETY: I16. The batch borrows the file.
-            let file = unsafe { read.file.as_ref() };
-            if looked != Some(read.file) {
-                looked = Some(read.file);
+            let file = unsafe { place.as_ref() };
+            if looked != Some(*place) {
+                looked = Some(*place);
                 file.look_if_due(here.map(|current| current.worker), now);
             }
             let begin = now;
@@ -139,9 +133,9 @@ impl<'b> Batch<'b> {
                 now
             };
             // SAFETY: I16. The batch borrows the buffer.
-            read.copied = unsafe { file.copy(buf, len as usize, offset, begin, pause) };
-            in_doubt |= read.copied == Copied::IfWithinFile;
-            if read.copied == Copied::Whole {
+            *copied = unsafe { file.copy(buf, len as usize, offset, begin, pause) };
+            in_doubt |= *copied == Copied::IfWithinFile;
+            if *copied == Copied::Whole {
                 slot.completion.refuse(len as i32);
                 count += 1;
             }
@@ -152,26 +146,27 @@ impl<'b> Batch<'b> {
         if let Some(Current { worker, .. }) = here {
             (0..count).for_each(|_| worker.events().copied_mapped());
         }
-        before + count
+        before + count == self.slots.len()
     }
 
     /// Completes the reads that were copied and are in doubt, if their files still reach their
     /// ends.
     fn complete_within_files(&mut self) -> usize {
         let (mut count, mut sized) = (0, None);
-        for read in self.mapped.iter().filter(|read| read.copied == Copied::IfWithinFile) {
-            let slot = &self.slots[read.id.0 as usize];
-            if slot.completion.state() != OpState::New {
+        for (id, note) in &self.notes {
+            let Note::Mapped(place, Copied::IfWithinFile) = note else { continue };
+            let slot = &self.slots[id.0 as usize];
+            if slot.completion.state() == OpState::Done {
                 continue;
             }
             let Op::Read { len, offset, .. } = slot.op else { continue };
             // The size is looked up after all copies, once for successive reads of a file.
             let size = match sized {
-                Some((file, size)) if file == read.file => size,
+                Some((file, size)) if file == *place => size,
                 // SAFETY: I16. The batch borrows the file.
-                _ => unsafe { read.file.as_ref() }.size(),
+                _ => unsafe { place.as_ref() }.size(),
             };
-            sized = Some((read.file, size));
+            sized = Some((*place, size));
             if offset + u64::from(len) <= size {
                 slot.completion.refuse(len as i32);
                 count += 1;

@@ -20,7 +20,6 @@ mod residency;
 mod sigbus_handler;
 mod unmapped;
 
-pub(super) use batch::MappedRead;
 pub use sigbus_handler::SigbusHandler;
 pub use unmapped::Unmapped;
 
@@ -119,7 +118,7 @@ struct Inner {
 
 /// How a copy has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copied {
+pub(super) enum Copied {
     /// The driver must read it.
     No,
     /// The range was within the file.

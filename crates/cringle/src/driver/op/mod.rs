@@ -222,46 +222,39 @@ impl Op {
     }
 
     /// The same op without the mark of [`Target::polled`].
-    pub(crate) fn unpolled(mut self) -> Op {
+    pub(crate) fn unpolled(self) -> Op {
+        self.with_target(Target::unpolled)
+    }
+
+    /// The same op with the mark of [`Target::exact`].
+    #[inline]
+    pub(crate) fn exact(self) -> Op {
+        self.with_target(Target::exact)
+    }
+
+    #[inline]
+    fn with_target(mut self, change: impl FnOnce(Target) -> Target) -> Op {
         if let Op::Read { target, .. } | Op::Write { target, .. } = &mut self {
-            *target = target.unpolled();
+            *target = change(*target);
         }
         self
     }
 
-    /// Whether the op is marked as one that no ring may perform.
-    pub(crate) fn is_off_ring(&self) -> bool {
-        matches!(
-            self,
-            Op::Read { target, .. }
-            | Op::Write { target, .. }
-            | Op::ReadFixed { target, .. }
-            | Op::WriteFixed { target, .. } if target.is_off_ring()
-        )
+    /// The length of an op that has the mark of [`Target::exact`].
+    #[inline]
+    pub(crate) fn exact_len(&self) -> Option<u32> {
+        match *self {
+            Op::Read { target, len, .. } | Op::Write { target, len, .. } if target.is_exact() => {
+                Some(len)
+            }
+            _ => None,
+        }
     }
 
-    /// The same op on a file that has a descriptor.
-    pub(crate) fn on_descriptor(mut self, fd: RawFd) -> Op {
-        if let Op::Read { target, .. }
-        | Op::Write { target, .. }
-        | Op::ReadFixed { target, .. }
-        | Op::WriteFixed { target, .. } = &mut self
-        {
-            *target = Target::fd(fd);
-        }
-        self
-    }
-
-    /// The same op, marked as one that no ring may perform.
-    pub(crate) fn off_ring(mut self) -> Op {
-        if let Op::Read { target, .. }
-        | Op::Write { target, .. }
-        | Op::ReadFixed { target, .. }
-        | Op::WriteFixed { target, .. } = &mut self
-        {
-            *target = target.off_ring();
-        }
-        self
+    /// The same transfer on a file that has a descriptor, with plain memory.
+    pub(crate) fn on_descriptor(self, fd: RawFd) -> Op {
+        let on_fd = |transfer| Transfer { file: Target::fd(fd), ..transfer }.into_op();
+        self.transfer().map_or(self, on_fd)
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Target(u64);
 impl Target {
     const FIXED: u64 = 1 << 32;
     const POLLED: u64 = 1 << 33;
-    const OFF_RING: u64 = 1 << 34;
+    const EXACT: u64 = 1 << 34;
     const PUNTED: u64 = 1 << 35;
 
     #[inline]
@@ -45,13 +45,15 @@ impl Target {
         self.0 & Target::POLLED != 0
     }
 
-    /// Marks a file that a ring would read and write at the wrong offsets.
-    pub(super) fn off_ring(self) -> Target {
-        Target(self.0 | Target::OFF_RING)
+    /// Marks an op of a batch that is repeated until all of its bytes are transferred.
+    #[inline]
+    pub(super) fn exact(self) -> Target {
+        Target(self.0 | Target::EXACT)
     }
 
-    pub(super) fn is_off_ring(self) -> bool {
-        self.0 & Target::OFF_RING != 0
+    #[inline]
+    pub(super) fn is_exact(self) -> bool {
+        self.0 & Target::EXACT != 0
     }
 
     /// Marks an op that the ring hands to a kernel thread at once (`IOSQE_ASYNC`).

@@ -10,7 +10,7 @@
 
 use super::enter::{ENTER_GETEVENTS, broken_ring};
 use super::{Uring, UringOptions, encode};
-use crate::driver::completion::{CancelState, Completion};
+use crate::driver::completion::{CancelState, Completion, OpState};
 use crate::driver::iopoll::{device_of, poll_queues};
 use crate::driver::{Full, Op, OpSlot, Token, Wait, Waiter};
 use crate::sys::{self, syscall};
@@ -173,6 +173,9 @@ fn mark(polled: &mut PolledRing, slots: &mut [OpSlot]) -> bool {
     for slot in slots {
         let (Op::Read { target, .. } | Op::Write { target, .. }) = &mut slot.op else { continue };
         let Some(fd) = target.as_fd() else { continue };
+        if slot.completion.state() != OpState::New {
+            continue;
+        }
         let polls = match last {
             Some((same, polls)) if same == fd => polls,
             _ => polled.can_poll(fd),

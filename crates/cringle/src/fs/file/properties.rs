@@ -178,20 +178,14 @@ impl File {
         self.properties() & special == 0
     }
 
-    /// Returns the `errno` by which the kernel refuses every `pread`, if it does.
-    pub(crate) fn refuses_read_at(&self) -> Option<i32> {
-        match self.properties() & (STREAM | UNREADABLE) {
-            0 => None,
-            _ => sys::pread(self.fd(), &mut [], 0).err().and_then(|e| e.raw_os_error()),
-        }
-    }
-
-    /// Returns the `errno` by which the kernel refuses every `pwrite`, if it does.
-    pub(crate) fn refuses_write_at(&self) -> Option<i32> {
-        match self.properties() & (STREAM | UNWRITABLE | NO_PWRITE) {
-            0 => None,
-            _ => sys::pwrite(self.fd(), &[], 0).err().and_then(|e| e.raw_os_error()),
-        }
+    /// Returns the `errno` by which the kernel refuses each read or write at an offset, if it does.
+    pub(in crate::fs) fn refuses_at_offset(&self, is_write: bool) -> Option<i32> {
+        let refusing = if is_write { STREAM | UNWRITABLE | NO_PWRITE } else { STREAM | UNREADABLE };
+        let call = || match is_write {
+            true => sys::pwrite(self.fd(), &[], 0),
+            false => sys::pread(self.fd(), &mut [], 0),
+        };
+        (self.properties() & refusing != 0).then(call)?.err()?.raw_os_error()
     }
 }
 

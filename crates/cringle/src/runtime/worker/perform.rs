@@ -48,24 +48,28 @@ impl Current {
         completion.result()
     }
 
-    /// Performs these ops, and returns when all of them have ended. Where threads are scarce, ops
-    /// that may need one are answered as the kernel answers them, for the caller to repeat.
-    pub(crate) fn perform(self, slots: &[OpSlot]) {
+    /// Performs the ops that are the driver's, and returns when all of them have ended. Where
+    /// threads are scarce, ops that may need one are answered as the kernel answers them, for the
+    /// caller to repeat.
+    pub(crate) fn perform(self, slots: &[OpSlot], is_drivers: impl Fn(&OpSlot) -> bool) {
         let waiter = Waiter::new(self.fiber.token());
         let lent = LentFrame::begin();
         // As many at once as there is room for, the others one by one, in line with other fibers.
         let lacks_threads = self.worker.lacks_threads();
-        let pushed = if self.worker.room.is_empty() && !lacks_threads {
-            // SAFETY: I1, I12. The slots and the waiter stay until nothing is owed to the waiter.
-            unsafe { self.worker.driver.borrow_mut().push_many(slots, &waiter) }
-        } else {
-            0
-        };
-        for slot in &slots[pushed..] {
-            if lacks_threads && slot.op.may_need_thread() {
-                slot.completion.refuse(-libc::ECANCELED);
+        for run in slots.split(|slot| !is_drivers(slot)) {
+            let pushed = if self.worker.room.is_empty() && !lacks_threads {
+                // SAFETY: I1, I12. The slots and the waiter stay until nothing is owed to the
+                // waiter.
+                unsafe { self.worker.driver.borrow_mut().push_many(run, &waiter) }
             } else {
-                self.push_or_refuse(&slot.op, &slot.completion, &waiter);
+                0
+            };
+            for slot in &run[pushed..] {
+                if lacks_threads && slot.op.may_need_thread() {
+                    slot.completion.refuse(-libc::ECANCELED);
+                } else {
+                    self.push_or_refuse(&slot.op, &slot.completion, &waiter);
+                }
             }
         }
         self.settle(&waiter, WaitedOps::slots(slots));

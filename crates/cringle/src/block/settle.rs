@@ -1,0 +1,111 @@
+//! The end of a batch: what the first op of an operation has left to do.
+
+use super::notes::{Note, find};
+use super::results::{END_OF_FILE, LONG, WROTE_NOTHING};
+use super::{Batch, OpId, Results};
+use crate::driver::completion::OpState;
+use crate::driver::{Memory, Op, OpSlot, Transfer};
+use crate::fiber::op::{on_descriptor, perform_on_pool};
+use crate::fs::misaligned::Misaligned;
+use crate::runtime::worker::Current;
+use crate::sys::{self, MAX_RW_BYTES};
+
+impl Batch<'_> {
+    /// Completes the operations. See [`complete`](Batch::complete).
+    pub(super) fn settle(mut self, current: Option<Current>) -> Results {
+        let cause = || current.filter(|current| current.is_interrupted())?.fiber.cause();
+        let (was_cancelled, mut misaligned) = (cause().is_some(), Vec::new());
+        for (id, slot) in (0..).map(OpId).zip(&self.slots) {
+            if is_complete(slot) {
+                continue;
+            }
+            let result = self.complete(id, current, was_cancelled);
+            slot.completion.refuse(result);
+            if result == -libc::EINVAL
+                && let Some(why) = misalignment(&slot.op)
+            {
+                misaligned.push((id, Note::Misaligned(Box::new(why))));
+            }
+        }
+        if !misaligned.is_empty() {
+            self.notes.append(&mut misaligned);
+            self.notes.sort_by_key(|&(id, _)| id);
+        }
+        Results::new(self, cause())
+    }
+
+    /// Completes an operation, and returns its result:
+    ///
+    /// - performs one that was not submitted;
+    /// - repeats one that the kernel dropped without a cancel;
+    /// - makes the plain call on the pool for a regular file for which the ring reported `EAGAIN`;
+    /// - continues an exact one until all bytes are transferred.
+    #[cold]
+    fn complete(&self, id: OpId, current: Option<Current>, was_cancelled: bool) -> i32 {
+        let OpSlot { op: first, completion } = &self.slots[id.0 as usize];
+        let again = |op| self.perform_one(current, id, op);
+        let mut result = match completion.state() {
+            OpState::Done => completion.result(),
+            _ => again(*first),
+        };
+        if result == -libc::ECANCELED && !was_cancelled {
+            result = again(*first);
+        }
+        let long = || find(&self.notes, id, Note::as_long);
+        let wanted = first.exact_len().map(|len| long().unwrap_or(len as usize));
+        let (mut op, mut done) = (*first, 0);
+        loop {
+            if result == -libc::EAGAIN
+                && let Some(plain) = on_regular_file(current, op)
+            {
+                // SAFETY: I1. The batch borrows what its ops point to until it has finished.
+                result = unsafe { perform_on_pool(plain) };
+            }
+            let Some(wanted) = wanted else { return result };
+            done += usize::try_from(result).unwrap_or(0);
+            match result {
+                0.. if done >= wanted => return i32::try_from(wanted).unwrap_or(LONG),
+                0 if op.is_read() => return END_OF_FILE,
+                0 => return WROTE_NOTHING,
+                error if error < 0 && error != -libc::EINTR => return error,
+                _ => {}
+            }
+            op = rest_of(*first, done, wanted - done);
+            result = again(op);
+        }
+    }
+}
+
+/// Whether the first op was all of the operation.
+#[inline]
+fn is_complete(slot: &OpSlot) -> bool {
+    let is_whole = |result, len| result == len as i32 && (len as usize) < MAX_RW_BYTES;
+    slot.completion.state() == OpState::Done
+        && slot.completion.result() >= 0
+        && slot.op.exact_len().is_none_or(|len| is_whole(slot.completion.result(), len))
+}
+
+/// Returns the op without its first `done` bytes.
+fn rest_of(op: Op, done: usize, left: usize) -> Op {
+    let Some(mut transfer) = op.transfer() else { return op };
+    if let Memory::Bytes { start, len } = &mut transfer.memory {
+        *start = start.wrapping_add(done);
+        *len = left.min(MAX_RW_BYTES) as u32;
+    }
+    transfer.offset += done as u64;
+    transfer.into_op()
+}
+
+/// Returns the op on a plain descriptor and buffer, if the file is a regular one.
+fn on_regular_file(current: Option<Current>, op: Op) -> Option<Op> {
+    let op = current.map_or(Some(op), |current| on_descriptor(current.worker, op))?;
+    sys::file_kind(op.describe().file).regular.then_some(op)
+}
+
+/// Finds the misalignment of a direct read or write that the kernel refused.
+fn misalignment(op: &Op) -> Option<Misaligned> {
+    let Transfer { file, memory: Memory::Bytes { start, len }, offset, .. } = op.transfer()? else {
+        return None;
+    };
+    Misaligned::find(file.as_fd(), start.addr(), len as usize, offset)
+}
