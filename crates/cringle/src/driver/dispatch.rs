@@ -276,9 +276,9 @@ impl Driver {
     /// Whether a simulation lets a fiber move now.
     pub(crate) fn draws_move(&self) -> bool {
         match self {
+            Driver::Uring(_) | Driver::Epoll(_) => false,
             #[cfg(feature = "sim")]
             Driver::Sim(sim) => sim.draw_move(),
-            _ => false,
         }
     }
 
