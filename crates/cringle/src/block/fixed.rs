@@ -104,13 +104,11 @@ impl Drop for FixedFile {
 
 /// Calls `f` with the driver of this thread's worker, if it is the ring with this ID.
 fn with_ring(ring: DriverId, f: impl FnOnce(&mut crate::driver::Driver)) {
-    Worker::with(|worker| {
-        let Some(worker) = worker else { return };
-        let mut driver = worker.driver().borrow_mut();
-        if driver.id() == ring {
-            f(&mut driver);
-        }
-    });
+    let Some(worker) = Worker::here() else { return };
+    let mut driver = worker.driver().borrow_mut();
+    if driver.id() == ring {
+        f(&mut driver);
+    }
 }
 
 /// Buffers registered with the ring of the calling fiber's worker.

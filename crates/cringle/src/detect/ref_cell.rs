@@ -1,8 +1,7 @@
 //! std's `RefCell`, whose borrows the detector sees.
 
 use crate::runtime::hazards;
-use crate::runtime::hazards::held::{Kind, Record};
-use crate::runtime::worker::Worker;
+use crate::runtime::hazards::held::{Kind, Record, describe_borrows};
 use std::cell::{self, BorrowError, BorrowMutError};
 use std::cmp::Ordering;
 use std::fmt;
@@ -250,9 +249,7 @@ impl<T: ?Sized> RefCell<T> {
     #[cold]
     #[track_caller]
     fn explain(&self, how: &str) {
-        let worker = Worker::here();
-        if let Some(borrows) = worker.and_then(|it| it.describe_borrows((&raw const self.0).cast()))
-        {
+        if let Some(borrows) = describe_borrows((&raw const self.0).cast()) {
             panic!("RefCell already {how}: {borrows}");
         }
     }

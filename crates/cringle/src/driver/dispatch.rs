@@ -273,6 +273,15 @@ impl Driver {
         }
     }
 
+    /// Whether a simulation lets a fiber move now.
+    pub(crate) fn draws_move(&self) -> bool {
+        match self {
+            Driver::Uring(_) | Driver::Epoll(_) => false,
+            #[cfg(feature = "sim")]
+            Driver::Sim(sim) => sim.draw_move(),
+        }
+    }
+
     /// Why the simulation stops the run. Returns each reason once.
     #[cfg(feature = "sim")]
     pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {

@@ -3,7 +3,7 @@
 use super::packet::Packet;
 use crate::runtime::cancelled;
 use crate::runtime::identity::Identity;
-use crate::runtime::worker::{Worker, fairness};
+use crate::runtime::worker::{Current, fairness};
 use crate::sys::lock::OnceLock;
 use std::io;
 use std::num::NonZeroU64;
@@ -250,7 +250,7 @@ impl std::fmt::Debug for Thread {
 /// });
 /// ```
 pub fn current() -> Thread {
-    match Worker::identity().as_ref().and_then(|fiber| fiber.meta()) {
+    match Current::identity().as_ref().and_then(|fiber| fiber.meta()) {
         Some(meta) => Thread::fiber(meta.identity()),
         None => Thread(Repr::Os(std::thread::current())),
     }

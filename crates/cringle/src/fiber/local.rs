@@ -1,7 +1,7 @@
 //! Fiber-locals: for fibers what `thread_local!` is for threads.
 
 use crate::runtime::fiber::Locals;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -137,7 +137,7 @@ impl<T: 'static> LocalKey<T> {
     /// In a destructor, if this value is being destroyed or is gone, or if all locals of the thread
     /// are.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
-        let value = match Worker::identity() {
+        let value = match Current::identity() {
             Some(fiber) => self.get_in(fiber.locals()),
             None => OF_THREAD.try_with(|locals| self.get_in(locals)).map_err(|_| AccessError)?,
         };

@@ -174,7 +174,9 @@ pub fn resume_unwind(payload: Box<dyn Any + Send>) -> ! {
 /// Only outside of `run`, as std's.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     match Worker::here() {
-        Some(worker) => Ok(NonZeroUsize::new(worker.workers()).expect("a runtime has a worker")),
+        Some(worker) => {
+            Ok(NonZeroUsize::new(worker.shared().workers()).expect("a runtime has a worker"))
+        }
         None => std::thread::available_parallelism(),
     }
 }

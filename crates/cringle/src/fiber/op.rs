@@ -93,7 +93,7 @@ const TERMINAL_BYTES: u32 = 128;
 #[inline(always)]
 pub(crate) fn perform_to_the_end(current: Current, op: Op) -> i32 {
     if op.may_need_thread()
-        && current.worker.lacks_threads()
+        && current.worker.thread_lack.lasts()
         && let Some(result) = perform_plainly(current, op)
     {
         return result;
@@ -120,7 +120,7 @@ pub(crate) fn was_dropped(current: Current, result: i32) -> bool {
 fn repeat(current: Current, op: Op) -> i32 {
     let mut tries = 1;
     while tries < MOST_TRIES || current.worker.is_simulated() {
-        if current.worker.lacks_threads()
+        if current.worker.thread_lack.lasts()
             && let Some(result) = perform_plainly(current, op)
         {
             return result;
@@ -130,7 +130,9 @@ fn repeat(current: Current, op: Op) -> i32 {
         if !was_dropped(current, result) {
             return result;
         }
-        current.worker.note_lack_of_threads();
+        if !current.worker.is_simulated() {
+            current.worker.thread_lack.note();
+        }
         tries += 1;
     }
     -libc::ECANCELED

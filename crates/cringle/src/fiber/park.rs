@@ -269,7 +269,7 @@ fn park_once(current: Current, deadline: Option<Instant>) -> bool {
     current.spend();
     let identity = current.fiber.meta().expect("a running fiber").identity();
     let waker = || current.waker();
-    if current.worker.moves_fibers() {
+    if current.worker.moves.may_happen() {
         identity.set_host(current.worker.index(), waker);
     } else {
         identity.set_home(waker);

@@ -1,7 +1,7 @@
 //! Keeping the calling fiber on its worker.
 
 use crate::runtime::family::FamilyRef;
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::Current;
 use std::marker::PhantomData;
 
 /// Keeps the calling fiber, and the fibers that share its thread-locals, on its worker until the
@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 /// ```
 pub fn pin() -> Pin {
     // A family that never moves may end before the value, which may lie in a thread's locals.
-    let family = Worker::identity().map(|fiber| fiber.family());
+    let family = Current::identity().map(|fiber| fiber.family());
     let family = family.filter(|family| family.has_own_locals());
     family.inspect(|family| family.pin());
     Pin { family, not_send: PhantomData }

@@ -65,7 +65,7 @@ impl ScopeCore {
         let members = match current {
             Some(current) => {
                 let cause = current.is_interrupted().then(|| current.fiber.cause()).flatten();
-                Members::new(Some(current.worker.address(current.fiber)), cause)
+                Members::new(Some(current.address()), cause)
             }
             None => Members::new(None, None),
         };

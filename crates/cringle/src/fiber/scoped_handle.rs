@@ -127,7 +127,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         let members = self.core.members();
         if self.packet.was_cancelled()
             && let Some(current) = Current::get()
-            && current.worker.moves_fibers()
+            && current.worker.moves.may_happen()
             && let Some(reason) = members.cause()
         {
             current.worker.cancel_in_scope(current.fiber.id(), members, reason);

@@ -401,7 +401,7 @@ impl Builder {
         };
         let workers = match &outside {
             Some((shared, _)) => shared.workers(),
-            None => current_or_panic().worker.workers(),
+            None => current_or_panic().worker.shared().workers(),
         };
         if self.worker.is_some_and(|index| index >= workers) {
             let text = format!("the runtime has no such worker: it has {workers}");

@@ -1,7 +1,7 @@
 //! The fiber that events of `tracing` name: see [`tracing_events`](crate::tracing_events).
 
 use super::identity::Identity;
-use super::worker::Worker;
+use super::worker::Current;
 use std::sync::Arc;
 
 /// The fiber that causes an event, if it is caused on one.
@@ -10,7 +10,7 @@ pub(crate) struct EventCause(Option<Arc<Identity>>);
 impl EventCause {
     /// The calling fiber, which gets its number if it has none.
     pub(crate) fn now() -> EventCause {
-        let fiber = Worker::identity();
+        let fiber = Current::identity();
         let meta = fiber.as_ref().and_then(|fiber| fiber.meta());
         EventCause(meta.map(|meta| Arc::clone(meta.identity())))
     }

@@ -63,7 +63,7 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
 
 /// Calls `f` beside the calling fiber: as if outside of any fiber, so that its waits are plain
 /// ones. For code that is called in the middle of a suspension, where the fiber cannot be
-/// suspended. The fiber's [identity](Worker::identity) stays. Returns `None` if `f` unwinds.
+/// suspended. The fiber's [identity](Current::identity) stays. Returns `None` if `f` unwinds.
 #[cfg(any(feature = "tracing", feature = "detect"))]
 #[cold]
 pub(crate) fn call_beside<R>(f: impl FnOnce() -> R) -> Option<R> {
@@ -93,12 +93,12 @@ struct Beside {
 
 impl Beside {
     fn begin(worker: Here) -> Beside {
-        Beside { worker, before: worker.step_aside() }
+        Beside { worker, before: worker.foreground.step_aside() }
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        self.worker.step_back(self.before);
+        self.worker.foreground.step_back(self.before);
     }
 }

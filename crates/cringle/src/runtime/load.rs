@@ -2,15 +2,28 @@
 
 use crate::sys;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What was seen of a worker of late.
+#[derive(Clone, Copy)]
+pub(super) enum Sign {
+    /// It has too much to do, and offers fibers.
+    Pressed,
+    /// It has heavy turns.
+    Heavy,
+    /// A fiber of it computes for long, again and again.
+    Computes,
+}
+
+/// How long a sign lasts.
+const LASTS: Duration = Duration::from_secs(1);
 
 pub(super) struct Load {
     calls_for_help: AtomicBool,
     /// The origin of the times below, which are in nanoseconds.
     epoch: Instant,
-    pressed_until: AtomicU64,
-    heavy_until: AtomicU64,
-    computes_until: AtomicU64,
+    /// Until when each sign lasts.
+    signs: [AtomicU64; 3],
     busy: AtomicU32,
 }
 
@@ -19,9 +32,7 @@ impl Default for Load {
         Load {
             calls_for_help: AtomicBool::new(false),
             epoch: sys::now(),
-            pressed_until: AtomicU64::new(0),
-            heavy_until: AtomicU64::new(0),
-            computes_until: AtomicU64::new(0),
+            signs: Default::default(),
             busy: AtomicU32::new(0),
         }
     }
@@ -35,14 +46,8 @@ impl Load {
         self.calls_for_help.load(Ordering::Relaxed)
     }
 
-    /// Whether it has had too much to do of late, and offers fibers.
-    pub(super) fn is_pressed(&self, now: Instant) -> bool {
-        self.ns(now) < self.pressed_until.load(Ordering::Relaxed)
-    }
-
-    /// Whether it has had heavy turns of late.
-    pub(super) fn has_heavy(&self, now: Instant) -> bool {
-        self.ns(now) < self.heavy_until.load(Ordering::Relaxed)
+    pub(super) fn shows(&self, sign: Sign, now: Instant) -> bool {
+        self.ns(now) < self.signs[sign as usize].load(Ordering::Relaxed)
     }
 
     /// The part of a core that it has used of late, in thousandths.
@@ -50,15 +55,10 @@ impl Load {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether a fiber of it has computed for long, again and again, of late.
-    fn computes(&self, now: Instant) -> bool {
-        self.ns(now) < self.computes_until.load(Ordering::Relaxed)
-    }
-
-    /// Whether this worker takes fibers of another one. Light fibers stay away from fibers that
+    /// Whether this worker takes fibers of another one. Light fibers stay away from those that
     /// compute for long.
     pub(super) fn may_take_from(&self, other: &Load, now: Instant) -> bool {
-        other.computes(now) || !self.computes(now)
+        other.shows(Sign::Computes, now) || !self.shows(Sign::Computes, now)
     }
 }
 
@@ -68,16 +68,8 @@ impl Load {
         self.calls_for_help.store(calls, Ordering::Relaxed);
     }
 
-    pub(super) fn set_pressed_until(&self, until: Instant) {
-        self.pressed_until.store(self.ns(until), Ordering::Relaxed);
-    }
-
-    pub(super) fn set_heavy_until(&self, until: Instant) {
-        self.heavy_until.store(self.ns(until), Ordering::Relaxed);
-    }
-
-    pub(super) fn set_computes_until(&self, until: Instant) {
-        self.computes_until.store(self.ns(until), Ordering::Relaxed);
+    pub(super) fn note(&self, sign: Sign, now: Instant) {
+        self.signs[sign as usize].store(self.ns(now + LASTS), Ordering::Relaxed);
     }
 
     pub(super) fn set_busy(&self, busy: u32) {
@@ -92,18 +84,17 @@ impl Load {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn light_fibers_stay_away_from_those_that_compute() {
         let (computes, light) = (Load::default(), Load::default());
-        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let now = Instant::now();
         assert!(computes.may_take_from(&light, now), "nothing has computed yet");
-        computes.set_computes_until(now + second);
+        computes.note(Sign::Computes, now);
         assert!(!computes.may_take_from(&light, now));
         assert!(light.may_take_from(&computes, now));
-        assert!(computes.may_take_from(&light, now + second * 2), "that was long ago");
-        light.set_computes_until(now + second);
+        assert!(computes.may_take_from(&light, now + LASTS * 2), "that was long ago");
+        light.note(Sign::Computes, now);
         assert!(computes.may_take_from(&light, now), "both have such fibers");
     }
 }

@@ -154,11 +154,11 @@ impl Address {
     }
 
     fn send(&self, message: Mail) {
-        Worker::with(|worker| match worker {
-            Some(worker) if worker.reaches(&self.home) => worker.handle(message),
+        match Worker::here() {
+            Some(worker) if worker.table.reaches(&self.home) => worker.handle(message),
             Some(worker) => worker.mail(&self.home, message),
             // An error says that the worker has ended, and so has the fiber.
             None => drop(self.home.inbox.send(message)),
-        });
+        }
     }
 }

@@ -121,7 +121,7 @@ pub(crate) fn now() -> std::time::Instant {
 /// });
 /// ```
 pub fn driver() -> Driver {
-    worker::Worker::with(|worker| match worker {
+    match worker::Worker::here() {
         #[cfg(feature = "sim")]
         Some(worker) if worker.is_simulated() => Driver::Simulation,
         Some(worker) => match worker.shared().no_ring() {
@@ -129,7 +129,7 @@ pub fn driver() -> Driver {
             None => Driver::Uring(worker.driver().borrow().features()),
         },
         None => Driver::Blocking,
-    })
+    }
 }
 
 /// Returns whose thread-locals the fibers of the calling runtime use; `None` outside of
@@ -144,7 +144,7 @@ pub fn driver() -> Driver {
 /// # std::io::Result::Ok(())
 /// ```
 pub fn thread_locals() -> Option<ThreadLocals> {
-    worker::Worker::with(|worker| worker.map(|worker| worker.thread_locals()))
+    worker::Worker::here().map(|worker| worker.families.mode())
 }
 
 /// Returns what code of the calling runtime's fibers starts as a thread; `None` outside of
@@ -157,7 +157,7 @@ pub fn thread_locals() -> Option<ThreadLocals> {
 /// assert_eq!(runtime::threads(), None);
 /// ```
 pub fn threads() -> Option<Threads> {
-    worker::Worker::with(|worker| worker.map(|worker| worker.shared().threads()))
+    worker::Worker::here().map(|worker| worker.shared().threads())
 }
 
 /// Returns the number of the calling fiber's worker, counted from 0; `None` outside of
@@ -174,7 +174,7 @@ pub fn threads() -> Option<Threads> {
 /// # std::io::Result::Ok(())
 /// ```
 pub fn worker() -> Option<usize> {
-    worker::Worker::with(|worker| worker.map(|worker| worker.index() as usize))
+    worker::Worker::here().map(|worker| worker.index() as usize)
 }
 
 /// Returns the number of workers of the calling fiber's runtime; `None` outside of
@@ -188,7 +188,7 @@ pub fn worker() -> Option<usize> {
 /// # std::io::Result::Ok(())
 /// ```
 pub fn workers() -> Option<usize> {
-    worker::Worker::with(|worker| worker.map(|worker| worker.workers()))
+    worker::Worker::here().map(|worker| worker.shared().workers())
 }
 
 /// Has `fork` leave a child in which a `run` works: see [`crate::sys::fork`].

@@ -10,7 +10,7 @@ use super::fiber::FiberRef;
 #[cfg(feature = "interpose")]
 use super::frames::{_Unwind_Backtrace, _Unwind_GetIPInfo, CONTINUE, Context, STOP};
 use super::hazards;
-use super::worker::Worker;
+use super::worker::Current;
 use crate::sys::debug_info::Field;
 use crate::sys::fork;
 use crate::sys::lock::{Mutex, OnceLock};
@@ -83,7 +83,7 @@ impl SpawnPlace {
         if let Some(text) = self.text.get() {
             return text;
         }
-        let has_room = Worker::identity().is_none_or(|running| running.has_room_for_place());
+        let has_room = Current::identity().is_none_or(|running| running.has_room_for_place());
         if !has_room || self.generation != fork::generation() {
             return UNKNOWN;
         }

@@ -34,6 +34,13 @@ pub(crate) enum Alarm {
     RetryStarts,
 }
 
+impl Alarm {
+    /// Whether it is the worker's own. Its name is of no use once it has fired.
+    fn is_workers(self) -> bool {
+        matches!(self, Alarm::ReportStubborn | Alarm::RetryStarts)
+    }
+}
+
 /// The name of a timer until it is taken back, fired or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerId(u32);
@@ -71,7 +78,8 @@ impl Node {
 }
 
 impl Timers {
-    /// Sets a timer. The caller [removes](Self::remove) it when its wait has ended, fired or not.
+    /// Sets a timer. The caller [removes](Self::remove) that of a fiber when its wait has ended,
+    /// fired or not.
     #[inline]
     pub(super) fn insert(&mut self, at: Instant, alarm: Alarm) -> TimerId {
         let index = self.heap.len();
@@ -113,9 +121,10 @@ impl Timers {
         (index != FIRED).then(|| self.heap[index as usize].at)
     }
 
-    /// Whether every timer has been taken back.
+    /// Whether every timer of a fiber has been taken back.
     pub(super) fn are_taken_back(&self) -> bool {
-        self.vacant.len() == self.slots.len()
+        self.vacant.len() + self.heap.len() == self.slots.len()
+            && self.pending().all(|(_, alarm)| alarm.is_workers())
     }
 
     #[inline]
@@ -141,6 +150,9 @@ impl Timers {
         self.take_out(0);
         let slot = &mut self.slots[first.id as usize];
         slot.index = FIRED;
+        if slot.alarm.is_workers() {
+            self.vacant.push(first.id);
+        }
         Some(slot.alarm)
     }
 

@@ -104,7 +104,7 @@ fn set_ours() {
 /// Writes one line before std's own message, which names only the thread. A hook of the program can
 /// use `fiber::current().name()`.
 fn name_fiber(info: &PanicHookInfo<'_>) {
-    let Some((worker, fiber)) = Worker::here().zip(Worker::identity()) else { return };
+    let Some((worker, fiber)) = Worker::here().zip(Current::identity()) else { return };
     if let Some(name) = fiber.meta().and_then(|meta| meta.name()) {
         let (worker, place) = (worker.index(), info.location());
         let place = place.map_or_else(|| "an unknown place".into(), ToString::to_string);

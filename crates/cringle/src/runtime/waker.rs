@@ -36,11 +36,11 @@ impl Waker {
         match self {
             // std wakes the thread by a call of libc.
             Waker::Thread(thread) => plainly(|| thread.unpark()),
-            Waker::Fiber { home, id } => Worker::with(|worker| match worker {
-                Some(worker) if worker.reaches(home) => worker.wake(*id),
+            Waker::Fiber { home, id } => match Worker::here() {
+                Some(worker) if worker.table.reaches(home) => worker.wake(*id),
                 Some(worker) => worker.mail(home, Mail::Wake(*id, None)),
                 None => drop(home.inbox.send(Mail::Wake(*id, None))),
-            }),
+            },
         }
     }
 }

@@ -60,7 +60,7 @@ mod wakers {
                     // SAFETY: I2. The fiber is suspended in its wait, and its worker outlives it.
                     let home = unsafe { &*home };
                     match Worker::here() {
-                        Some(worker) if worker.reaches(home) => Waker::Here(id),
+                        Some(worker) if worker.table.reaches(home) => Waker::Here(id),
                         _ => Waker::Elsewhere(waker::Waker::Fiber { home: Arc::clone(home), id }),
                     }
                 }
@@ -224,7 +224,7 @@ impl Caller {
 
     /// Returns the identity of the code that runs, which may be foreign code called beside a fiber.
     pub(super) fn id() -> CallerId {
-        match Worker::identity().as_ref().and_then(|fiber| fiber.meta()) {
+        match Current::identity().as_ref().and_then(|fiber| fiber.meta()) {
             Some(meta) => CallerId::Fiber(meta.identity().number()),
             None => CallerId::Thread(std::thread::current().id()),
         }

@@ -54,7 +54,7 @@ where
     let crew = Crew {
         combination: Combination::new(),
         feed: Feed::new(limit.saturating_mul(QUEUED_PER_FIBER).min(MOST_QUEUED)),
-        places: Places::new(limit, worker.workers()),
+        places: Places::new(limit, worker.shared().workers()),
         home: worker.index(),
         done: Mutex::new(Vec::new()),
         work,

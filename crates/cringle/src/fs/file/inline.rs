@@ -62,7 +62,11 @@ impl File {
         position: Option<u64>,
     ) -> Inline {
         let pays = || match offset {
-            0.. => current.worker.may_read_inline(),
+            // No other work would share the trip to the kernel, or the page cache has answered the
+            // last reads.
+            0.. => {
+                current.worker.is_alone() || current.worker.driver().borrow().page_cache_answers()
+            }
             // The faults of a simulation could not reach an inline call.
             _ => current.worker.is_alone() || !current.worker.is_simulated(),
         };

@@ -94,7 +94,7 @@ unsafe fn create(
         if check_stack_bytes(stack_bytes).is_err() {
             return AGAIN;
         }
-        let Ok(block) = call.current.worker.take_block() else { return AGAIN };
+        let Ok(block) = call.current.worker.families.take_block() else { return AGAIN };
         let handle = block.handle() as pthread_t;
         let record = registry::add(handle, wanted.is_detached);
         // SAFETY: by the contract. The thread may read it as soon as it runs.

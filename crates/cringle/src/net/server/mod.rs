@@ -248,9 +248,8 @@ impl Server {
 /// The number of workers that accept connections; `None` outside of `run`. One where fibers move:
 /// then connections are served where there is time for them.
 fn acceptors() -> Option<usize> {
-    Worker::with(|worker| {
-        worker.map(|worker| if worker.moves_fibers() { 1 } else { worker.workers() })
-    })
+    let worker = Worker::here()?;
+    Some(if worker.moves.may_happen() { 1 } else { worker.shared().workers() })
 }
 
 impl Source {

@@ -46,7 +46,7 @@ impl StoppableCalls {
         f: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<Option<T>> {
         let Some(current) = Current::get() else { return f().map(Some) };
-        let members = Members::new(Some(current.worker.address(current.fiber)), None);
+        let members = Members::new(Some(current.address()), None);
         let Some(_listed) = Listed::enter(self, &members) else {
             return cancel::check().map(|()| None);
         };

@@ -185,7 +185,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     note_crash();
     if REPORTS_CRASHES.load(Ordering::Relaxed)
         && let Some(worker) = Worker::here()
-        && let Some(fiber) = Worker::identity()
+        && let Some(fiber) = Current::identity()
         && let Some(_turn) = Turn::take()
     {
         text::report_crash(&received, worker, fiber);

@@ -23,7 +23,7 @@ use std::fmt;
 /// });
 /// ```
 pub fn stats() -> Option<Stats> {
-    Worker::with(|worker| worker.map(|worker| Stats::of(worker.shared())))
+    Worker::here().map(|worker| Stats::of(worker.shared()))
 }
 
 /// The counters of a runtime: see [`stats`]. Its `Display` is a table, at most 80 columns wide.

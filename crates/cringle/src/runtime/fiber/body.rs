@@ -17,7 +17,7 @@ pub(crate) fn run_root_body(
     let current = Current::get().expect("called on a fiber");
     current.enter_root();
     #[cfg(feature = "tracing")]
-    current.worker.enter_outer_spans();
+    current.worker.outer_spans.enter();
     run_body(&Meta::new(Some(name.into()), origin), f)
 }
 

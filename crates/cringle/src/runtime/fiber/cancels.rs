@@ -3,7 +3,7 @@
 #[cfg(feature = "interpose")]
 mod late_clock;
 
-use super::{Fiber, RunState};
+use super::Fiber;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::region::Regions;
 use std::cell::Cell;
@@ -63,14 +63,9 @@ impl Fiber {
         &self.cold.regions
     }
 
-    /// Whether it was cancelled in a wait, and is still in the cancelled region.
-    pub(in crate::runtime) fn was_asked_to_end(&self) -> bool {
-        self.cold.asked_to_end.get().is_some()
-    }
-
-    /// When it was cancelled in its current wait, if it was.
+    /// When it was cancelled in a wait, if it was, and is still in the cancelled region.
     pub(in crate::runtime) fn asked_to_end(&self) -> Option<Instant> {
-        self.cold.asked_to_end.get().filter(|_| matches!(self.state.get(), RunState::Waiting(_)))
+        self.cold.asked_to_end.get()
     }
 
     pub(in crate::runtime) fn set_asked_to_end(&self, at: Option<Instant>) {

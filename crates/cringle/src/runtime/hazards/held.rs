@@ -220,7 +220,7 @@ impl Current {
     pub(super) fn is_alone_in_family(self) -> bool {
         let family = self.fiber.family();
         let is_alone = family.members() == 1 || family.holder() == Some(self.fiber);
-        is_alone && self.worker.thread_locals() == ThreadLocals::Private
+        is_alone && self.worker.families.mode() == ThreadLocals::Private
     }
 
     /// The same for the running fiber, which is about to be suspended.
@@ -230,45 +230,37 @@ impl Current {
     }
 }
 
-impl Worker {
-    /// Describes the fibers that hold a cell which the running fiber cannot borrow. `None` if no
-    /// fiber of its family does.
-    #[cold]
-    pub(crate) fn describe_borrows(&self, object: *const ()) -> Option<String> {
-        let mut found = Vec::new();
-        for_each(|entry| {
-            if entry.object == object.addr() && entry.kind != Kind::Lock {
-                found.push((entry.fiber, entry.place));
-            }
-        });
-        let describe = |(tag, place)| match self.fiber_of(tag) {
-            None => format!("at {place}, by a fiber that has ended"),
-            Some(fiber) if self.runs(fiber) => format!("at {place}, by the same fiber"),
-            Some(fiber) => {
-                let (who, wait) = (fiber.origins().in_full(), self.describe_wait(fiber));
-                format!("at {place}, by {who}, which {wait}")
-            }
-        };
-        let found: Vec<String> = found.into_iter().map(describe).collect();
-        (!found.is_empty()).then(|| found.join("; and "))
-    }
+/// Describes who holds a cell that the calling fiber cannot borrow. `None` if no fiber of its
+/// family does.
+#[cold]
+pub(crate) fn describe_borrows(object: *const ()) -> Option<String> {
+    let worker = Worker::here()?;
+    let mut found = Vec::new();
+    for_each(|entry| {
+        if entry.object == object.addr() && entry.kind != Kind::Lock {
+            found.push((entry.fiber, entry.place));
+        }
+    });
+    let describe = |(tag, place)| match worker.table.tagged(tag) {
+        None => format!("at {place}, by a fiber that has ended"),
+        Some(fiber) if Current::identity() == Some(fiber) => {
+            format!("at {place}, by the same fiber")
+        }
+        Some(fiber) => {
+            let (who, wait) = (fiber.origins().in_full(), describe_wait(fiber));
+            format!("at {place}, by {who}, which {wait}")
+        }
+    };
+    let found: Vec<String> = found.into_iter().map(describe).collect();
+    (!found.is_empty()).then(|| found.join("; and "))
+}
 
-    /// The fiber of this worker that has this number.
-    pub(super) fn fiber_of(&self, tag: FiberTag) -> Option<FiberRef> {
-        self.fibers().into_iter().find(|fiber| fiber.tag() == tag)
-    }
-
-    fn runs(&self, fiber: FiberRef) -> bool {
-        Worker::identity() == Some(fiber)
-    }
-
-    /// What a suspended fiber does, and where: "waits for a timer at src/main.rs:9:5".
-    pub(super) fn describe_wait(&self, fiber: FiberRef) -> String {
-        let has_room =
-            Worker::identity().is_some_and(|running| running.has_room(place::STACK_BYTES));
-        let backtrace = if has_room { self.backtrace_of(fiber) } else { None };
-        with_place(fiber, backtrace.and_then(|backtrace| place::first(&backtrace)))
-    }
+/// What a suspended fiber of this worker does, and where: "waits for a timer at src/main.rs:9:5".
+pub(super) fn describe_wait(fiber: FiberRef) -> String {
+    let has_room = Current::identity().is_some_and(|running| running.has_room(place::STACK_BYTES));
+    let backtrace = || Worker::here()?.foreground.backtrace_of(fiber);
+    let backtrace = if has_room { backtrace() } else { None };
+    with_place(fiber, backtrace.and_then(|backtrace| place::first(&backtrace)))
 }
 
 fn with_place(fiber: FiberRef, place: Option<String>) -> String {

@@ -8,6 +8,7 @@
 //! The list is a thread-local, and so the family's. A lock or an unlock that is made beside a fiber
 //! or in libc escapes the list. So a mutex counts as entered twice only if libc says so.
 
+use super::held::describe_wait;
 use super::{Site, is_first, place, report};
 use crate::runtime::wait_target::FiberTag;
 use crate::runtime::worker::Current;
@@ -81,7 +82,7 @@ pub(crate) fn left(mutex: usize) {
 #[cold]
 fn report_second(current: Current, holder: FiberTag, mutex: usize, does: &'static str) {
     // A fiber that has ended without an unlock suspends nothing.
-    let Some(holder) = current.worker.fiber_of(holder) else { return };
+    let Some(holder) = current.worker.table.tagged(holder) else { return };
     if is_first(does, Site::Number(mutex)) {
         let has_room = current.fiber.has_room(place::STACK_BYTES);
         let place = if has_room { place::of_caller() } else { None };
@@ -93,7 +94,7 @@ fn report_second(current: Current, holder: FiberTag, mutex: usize, does: &'stati
             if place.is_some() { " at " } else { "" },
             place.unwrap_or_default(),
             holder.origins().in_full(),
-            current.worker.describe_wait(holder),
+            describe_wait(holder),
         ));
     }
 }

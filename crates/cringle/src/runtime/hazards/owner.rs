@@ -7,6 +7,7 @@
 //! only on values that code of their own worker or family has written, in the order of that code:
 //! so relaxed accesses are enough.
 
+use super::held::describe_wait;
 use super::{Site, is_active, is_first, report};
 use crate::runtime::label::Origin;
 use crate::runtime::wait_target::FiberTag;
@@ -120,19 +121,18 @@ impl Owner {
     pub(crate) fn report_deadlock(&self, place: Origin) {
         let Some(current) = Current::get() else { return };
         let Some(holder) = self.holder(current) else { return };
-        let runs_others = sys::is_interposed() || current.worker.moves_fibers();
+        let runs_others = sys::is_interposed() || current.worker.moves.may_happen();
         if !(holder.is_of_family || holder.is_of_worker && !runs_others) {
             return;
         }
         let Some(taken) = holder.taken else { return };
         if is_first("deadlock", Site::of(taken)) {
             let who = current.fiber.origins().in_full();
-            let holds = match current.worker.fiber_of(holder.fiber) {
+            let holds = match current.worker.table.tagged(holder.fiber) {
                 None => format!("a fiber that has ended took at {taken}"),
                 Some(holder) if holder == current.fiber => format!("it holds itself since {taken}"),
                 Some(holder) => {
-                    let (who, wait) =
-                        (holder.origins().in_full(), current.worker.describe_wait(holder));
+                    let (who, wait) = (holder.origins().in_full(), describe_wait(holder));
                     format!("{who} took at {taken}; that fiber {wait}")
                 }
             };

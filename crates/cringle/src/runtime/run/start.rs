@@ -168,11 +168,12 @@ impl WorkerSetup<'_> {
         let draws = driver.is_simulated() && self.run.workers > 1;
         // A lone worker has no other worker to give a fiber to.
         let balance = if self.run.workers == 1 { Balance::Fixed } else { self.run.balance };
-        let moves = Moves::new(balance, offered, draws);
+        let shared = Arc::clone(&self.shared);
+        let moves = Moves::new(self.index, shared, balance, offered, draws);
         let worker =
             Worker::new(self.index, self.shared, driver, unstarted, stacks, families, moves);
         if !self.run.stubborn_reports {
-            worker.keep_quiet();
+            worker.stubborn.keep_quiet();
         }
         Ok(worker)
     }
@@ -204,7 +205,7 @@ impl WorkerSetup<'_> {
         let shared = Arc::clone(&self.shared);
         let origin = self.run.origin;
         let worker = self.make_worker()?;
-        let block = worker.scheduler_block()?;
+        let block = worker.families.scheduler_block()?;
         let outcome = Cell::new(None);
         let body = || {
             outcome.set(Some(run_root_body("main", origin, f)));

@@ -4,15 +4,15 @@
 //! which idle workers steal. An unstarted fiber is always started, if only to fail (**I2**). Once
 //! started it belongs to its worker, or to the one that it [moves](super::moving) to (**I3**).
 
-use super::postponed::Postponed;
-use super::{Current, Here, Worker};
+use super::families::Families;
+use super::{Current, Here, Husk, Worker};
 use crate::runtime::family::{FamilyChoice, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::shared::{Mail, Unstarted};
 use crate::runtime::stack::{Stack, StackPool};
 use corosensei::Coroutine;
 use crossbeam_deque::{Steal, Worker as Deque};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::ptr::NonNull;
 
@@ -21,6 +21,9 @@ use std::ptr::NonNull;
 const MOVED_BODY_BYTES: usize = 512;
 /// Unstarted fibers that start in one turn, at most. The worker looks at the kernel in between.
 const STARTS_PER_TURN: usize = 64;
+/// The same in a simulation that draws them: the others may be stolen.
+#[cfg(feature = "sim")]
+const FEW_STARTS: usize = 3;
 
 /// Whose thread-locals a new fiber uses, where they are private.
 #[derive(Clone, Copy)]
@@ -46,20 +49,14 @@ pub(super) struct Place {
 pub(super) struct Admission {
     /// Unstarted fibers that were made here. Other workers may steal them.
     unstarted: Deque<Unstarted>,
-    pub(super) stacks: RefCell<StackPool>,
-    pub(super) postponed: RefCell<Postponed>,
+    stacks: RefCell<StackPool>,
     /// Fibers that wait for other fibers of this runtime to end.
     waiting_for_fibers: Cell<u32>,
 }
 
 impl Admission {
     pub(super) fn new(unstarted: Deque<Unstarted>, stacks: StackPool) -> Admission {
-        Admission {
-            unstarted,
-            stacks: RefCell::new(stacks),
-            postponed: RefCell::default(),
-            waiting_for_fibers: Cell::new(0),
-        }
+        Admission { unstarted, stacks: RefCell::new(stacks), waiting_for_fibers: Cell::new(0) }
     }
 
     #[inline]
@@ -67,14 +64,46 @@ impl Admission {
         !self.unstarted.is_empty()
     }
 
-    /// Takes a stack; an error if none can be mapped.
-    pub(super) fn take_stack(&self, unstarted: &Unstarted) -> io::Result<Stack> {
-        self.stacks.borrow_mut().take(unstarted.stack_bytes)
+    /// The stacks, borrowed for short.
+    pub(super) fn stacks(&self) -> RefMut<'_, StackPool> {
+        self.stacks.borrow_mut()
     }
 
-    /// Unmaps the stacks that no fiber needs.
-    pub(super) fn trim_stacks(&self) {
-        self.stacks.borrow_mut().trim(0);
+    /// Takes a stack and thread-locals; an error if there is no memory for them.
+    pub(super) fn place(&self, families: &Families, unstarted: &Unstarted) -> io::Result<Place> {
+        let stack = self.stacks().take(unstarted.stack_bytes)?;
+        let family = match &unstarted.family {
+            FamilyChoice::Join(family) => Ok(family.open()),
+            FamilyChoice::Reserved(locals) => Ok(locals.open()),
+            FamilyChoice::Own => families.found(),
+        };
+        match family {
+            Ok(family) => Ok(Place { stack, family }),
+            Err(e) => {
+                self.stacks().give_back(stack);
+                Err(e)
+            }
+        }
+    }
+
+    /// The place of a fiber that only fails: the reserve, if no fiber is on it.
+    pub(super) fn place_for_failure(
+        &self,
+        families: &Families,
+        unstarted: &Unstarted,
+    ) -> Option<Place> {
+        let stack = self.stacks().take_reserve()?;
+        let family = match &unstarted.family {
+            FamilyChoice::Join(family) => family.open(),
+            FamilyChoice::Reserved(locals) => locals.open(),
+            FamilyChoice::Own => {
+                let family = families.reserved();
+                // The reserve stays with its worker.
+                family.pin();
+                family
+            }
+        };
+        Some(Place { stack, family })
     }
 
     /// The number of fibers that wait for other fibers to end.
@@ -111,10 +140,12 @@ impl Worker {
             // SAFETY: I2. By this function's contract.
             return unsafe { self.start(stack_bytes, kin, body) };
         }
-        let stack = self.admission.stacks.borrow_mut().take(stack_bytes)?;
+        let stack = self.admission.stacks().take(stack_bytes)?;
         let family = match kin {
-            Kin::Callers => self.callers_family(),
-            Kin::None => self.founders_family()?,
+            Kin::Callers => {
+                self.foreground.get().map_or_else(|| self.families.first(), |it| it.family())
+            }
+            Kin::None => self.families.found()?,
         };
         self.me().made.bump();
         // SAFETY: I2. By this function's contract.
@@ -128,7 +159,7 @@ impl Worker {
         self.events.spawned(&mut unstarted);
         self.me().made.bump();
         self.admission.unstarted.push(unstarted);
-        if self.workers() > 1
+        if self.shared.workers() > 1
             && let Some(thief) = self.shared.thief_to_wake(self.index, |_| true)
         {
             self.wake_peer(thief);
@@ -139,11 +170,10 @@ impl Worker {
     pub(crate) fn make_placed(&self, worker: usize, mut unstarted: Unstarted) {
         self.events.spawned(&mut unstarted);
         self.me().made.bump();
-        let mailbox = &self.shared.peers[worker].mailbox;
-        if self.lives_at(mailbox) {
+        if worker == self.index as usize {
             self.start_or_postpone(unstarted);
         } else {
-            self.mail(mailbox, Mail::Start(unstarted));
+            self.mail(&self.shared.peers[worker].mailbox, Mail::Start(unstarted));
         }
     }
 
@@ -155,12 +185,11 @@ impl Worker {
         worker: usize,
         mut unstarted: Unstarted,
     ) -> Result<(), (Unstarted, io::Error)> {
-        let mailbox = &self.shared.peers[worker].mailbox;
-        if !self.lives_at(mailbox) {
+        if worker != self.index as usize {
             self.make_placed(worker, unstarted);
             return Ok(());
         }
-        match self.take_place(&unstarted) {
+        match self.admission.place(&self.families, &unstarted) {
             Ok(place) => {
                 self.events.spawned(&mut unstarted);
                 self.me().made.bump();
@@ -178,7 +207,10 @@ impl Worker {
     pub(super) fn start_some(&self) {
         let most = STARTS_PER_TURN;
         #[cfg(feature = "sim")]
-        let most = self.draw_starts().unwrap_or(most);
+        let most = match self.moves.are_drawn() {
+            true => 1 + self.draw_below(FEW_STARTS),
+            false => most,
+        };
         for _ in 0..most {
             match self.admission.unstarted.pop() {
                 Some(unstarted) => self.start_or_postpone(unstarted),
@@ -189,7 +221,7 @@ impl Worker {
 
     /// Takes an unstarted fiber from another worker and starts it. False if none has one.
     pub(super) fn steal(&self) -> bool {
-        let count = self.workers();
+        let count = self.shared.workers();
         for step in 1..count {
             let victim = &self.shared.peers[(self.index as usize + step) % count];
             loop {
@@ -197,7 +229,7 @@ impl Worker {
                     Steal::Success(unstarted) => {
                         self.events.stole();
                         // Without a stack here it goes back to its own worker, which may have one.
-                        match self.take_place(&unstarted) {
+                        match self.admission.place(&self.families, &unstarted) {
                             Ok(place) => self.start_unstarted(unstarted, place, None),
                             Err(_) => self.mail(&victim.mailbox, Mail::Start(unstarted)),
                         }
@@ -209,48 +241,6 @@ impl Worker {
             }
         }
         false
-    }
-
-    /// Takes a stack and thread-locals; an error if there is no memory for them.
-    pub(super) fn take_place(&self, unstarted: &Unstarted) -> io::Result<Place> {
-        let stack = self.admission.take_stack(unstarted)?;
-        match self.family_of(unstarted) {
-            Ok(family) => Ok(Place { stack, family }),
-            Err(e) => {
-                self.admission.stacks.borrow_mut().give_back(stack);
-                Err(e)
-            }
-        }
-    }
-
-    /// The place of a fiber that only fails, on the reserved stack.
-    pub(super) fn place_for_failure(&self, unstarted: &Unstarted, stack: Stack) -> Place {
-        let family = match &unstarted.family {
-            FamilyChoice::Join(family) => family.open(),
-            FamilyChoice::Reserved(locals) => locals.open(),
-            FamilyChoice::Own => {
-                let family = self.reserved_family();
-                // The reserve stays with its worker.
-                family.pin();
-                family
-            }
-        };
-        Place { stack, family }
-    }
-
-    fn family_of(&self, unstarted: &Unstarted) -> io::Result<FamilyRef> {
-        match &unstarted.family {
-            FamilyChoice::Join(family) => Ok(family.open()),
-            FamilyChoice::Reserved(locals) => Ok(locals.open()),
-            FamilyChoice::Own => self.founders_family(),
-        }
-    }
-
-    pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
-        match self.take_place(&unstarted) {
-            Ok(place) => self.start_unstarted(unstarted, place, None),
-            Err(e) => self.postpone(unstarted, e),
-        }
     }
 
     /// Starts a fiber on this stack. With an error, the fiber fails with it instead of running its
@@ -279,16 +269,20 @@ impl Worker {
     ///
     /// As for [`Worker::start`].
     unsafe fn start_on(&self, stack: Stack, family: FamilyRef, body: impl FnOnce()) -> FiberRef {
-        let fiber = self.table.vacancy(|position, block| self.me().blocks.add(position, block));
+        let fiber = self.table.vacancy();
         let bounds = stack.bounds();
         let worker = NonNull::from(self);
         // SAFETY: I2. What the body borrows outlives the fiber, by the contract, and so does the
-        // worker.
+        // worker. I14: the fiber enters its family as a member.
         let coroutine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                 fiber.entered(yielder);
                 // A fiber begins where it was started.
-                worker.as_ref().enter_family(family);
+                let worker = worker.as_ref();
+                family.enter(|| {
+                    family.learn(worker.index);
+                    worker.enter_block();
+                });
                 body();
                 let current = Current { worker: own_worker(), fiber };
                 #[cfg(feature = "tracing")]
@@ -310,20 +304,27 @@ impl Worker {
         // The rest is the worker's: an allocator, whose locks a program may interpose, must not
         // find the fiber (I14).
         self.foreground.set(None);
-        self.bury_family(fiber);
-        fiber.vacate();
-        if let Some(stack) = self.send_home(fiber, stack) {
-            self.release(fiber, stack);
+        let mut home = self.index as usize;
+        if self.moves.may_happen() {
+            fiber.family().siblings().remove(fiber);
+            home = self.shared.home_of(fiber.id());
         }
+        self.families.bury(fiber);
+        fiber.vacate();
+        if home == self.index as usize {
+            return self.release(Husk { fiber, stack });
+        }
+        fiber.as_transit().go_home(home);
+        self.mail(&self.shared.peers[home].mailbox, Mail::Bury(Husk { fiber, stack }));
     }
 
-    /// Releases the block and the stack of a fiber of this worker, wherever it has ended.
-    pub(super) fn release(&self, fiber: FiberRef, stack: Stack) {
-        self.admission.stacks.borrow_mut().give_back(stack);
+    /// Releases what remains of a fiber of this worker, wherever it has ended.
+    pub(super) fn release(&self, Husk { fiber, stack }: Husk) {
+        self.admission.stacks().give_back(stack);
         self.table.release(fiber);
         self.me().ended.bump();
-        if self.has_postponed() {
-            self.start_postponed();
+        if !self.postponed.is_empty() {
+            self.start_postponed(false);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The worker's timers, and what happens when one fires.
 
 use super::Worker;
-use crate::runtime::fiber::FiberRef;
+use crate::runtime::fiber::{FiberRef, RunState};
 use crate::runtime::timers::{Alarm, TimerId, Timers};
 use crate::trace::Cause;
 use std::cell::{Cell, RefCell};
@@ -30,13 +30,40 @@ impl Alarms {
         self.timers.borrow_mut().remove(id);
     }
 
-    fn time_of(&self, id: TimerId) -> Option<Instant> {
-        self.timers.borrow().time_of(id)
+    /// Takes back the timer of a fiber's wait, which has ended.
+    pub(super) fn end_wait(&self, fiber: FiberRef) {
+        if let Some(alarm) = fiber.take_wait_alarm() {
+            self.take_back(alarm);
+        }
+    }
+
+    /// Takes back the timers of a fiber that leaves, which keeps their times.
+    pub(super) fn pack(&self, fiber: FiberRef, now: impl FnOnce() -> Instant) {
+        if let Some(alarm) = fiber.take_wait_alarm() {
+            if matches!(fiber.state(), RunState::Waiting(_)) {
+                // A timer that has fired has ended the wait. Should it not have, the wait ends
+                // early.
+                let at = self.timers.borrow().time_of(alarm);
+                debug_assert!(at.is_some(), "the timer of a fiber that waits has not fired");
+                fiber.pack_wait_alarm(at.unwrap_or_else(now));
+            }
+            self.take_back(alarm);
+        }
+        for region in fiber.regions().with_alarms() {
+            if let Some(alarm) = region.pack_alarm() {
+                self.take_back(alarm);
+            }
+        }
     }
 
     /// The time of the nearest timer.
     pub(super) fn next(&self) -> Option<Instant> {
         self.timers.borrow().next()
+    }
+
+    /// Whether a timer is due.
+    pub(super) fn are_due(&self, now: Instant) -> bool {
+        self.may_be_set() && self.next().is_some_and(|at| at <= now)
     }
 
     /// Calls `f` with each timer that has not fired.
@@ -49,6 +76,7 @@ impl Alarms {
         self.timers.try_borrow_mut().is_err()
     }
 
+    /// Whether no timer of a fiber is set.
     pub(super) fn are_taken_back(&self) -> bool {
         self.timers.borrow().are_taken_back()
     }
@@ -70,39 +98,10 @@ impl Worker {
         self.alarms.are_in_use() || self.driver.try_borrow_mut().is_err()
     }
 
-    /// Sets a timer. It is to be [taken back](Self::take_back_timer).
+    /// Sets a timer. One of a fiber is to be [taken back](Alarms::take_back).
     pub(super) fn set_alarm(&self, at: Instant, alarm: Alarm) -> TimerId {
         self.events.timer_set(&self.driver, at);
         self.alarms.set(at, alarm)
-    }
-
-    /// Takes back a timer, fired or not.
-    pub(super) fn take_back_timer(&self, id: TimerId) {
-        self.alarms.take_back(id);
-    }
-
-    /// Takes back the timer of a fiber's wait, which has ended.
-    pub(super) fn take_back_wait_alarm(&self, fiber: FiberRef) {
-        if let Some(alarm) = fiber.take_wait_alarm() {
-            self.alarms.take_back(alarm);
-        }
-    }
-
-    /// Takes back the timer of a waiting fiber, which moves to another worker.
-    pub(super) fn pack_wait_alarm(&self, fiber: FiberRef) {
-        let Some(alarm) = fiber.take_wait_alarm() else { return };
-        // A timer that has fired has ended the wait. Should it not have, the wait ends early.
-        let at = self.alarms.time_of(alarm);
-        debug_assert!(at.is_some(), "the timer of a fiber that waits has not fired");
-        self.alarms.take_back(alarm);
-        fiber.pack_wait_alarm(at.unwrap_or_else(|| self.now()));
-    }
-
-    /// Sets the timer of a waiting fiber that has moved here.
-    pub(super) fn unpack_wait_alarm(&self, fiber: FiberRef) {
-        if let Some(at) = fiber.take_packed_alarm() {
-            fiber.set_wait_alarm(self.set_alarm(at, Alarm::Wake(fiber)));
-        }
     }
 
     /// Does what is due.
@@ -116,7 +115,11 @@ impl Worker {
                 Alarm::GiveUp(fiber) => self.give_up_ops(fiber),
                 #[cfg(feature = "interpose")]
                 Alarm::Review(fiber, review) => self.review(fiber, review),
-                Alarm::ReportStubborn => self.report_stubborn(),
+                Alarm::ReportStubborn => {
+                    if let Some(at) = self.stubborn.report(self.table.fibers(), now) {
+                        self.set_alarm(at, Alarm::ReportStubborn);
+                    }
+                }
                 Alarm::RetryStarts => self.retry_starts(),
             }
         }

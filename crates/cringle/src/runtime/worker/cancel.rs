@@ -132,41 +132,12 @@ impl Current {
             self.enter_root();
         }
         self.fiber.set_scope(members.origin());
-        let (slot, cause) = members.enter(self.worker.address(self.fiber), daemon);
+        let (slot, cause) = members.enter(self.address(), daemon);
         if let Some(reason) = cause {
             self.fiber.regions().cancel(self.fiber.regions().body(), reason);
             self.fiber.update_cancelled();
         }
         slot
-    }
-}
-
-impl Worker {
-    /// Handles due timers and received messages, which may cancel the caller. For a fiber that
-    /// computes for long and thereby keeps its worker from doing so.
-    pub(crate) fn look_for_cancel(&self) {
-        if self.alarms.may_be_set() {
-            self.fire_timers();
-        }
-        if self.mailbox.inbox.has_messages() {
-            self.read_mail();
-        }
-    }
-}
-
-impl Worker {
-    /// Cancels a fiber that belongs to no scope, and that moved while all such were cancelled.
-    pub(super) fn cancel_late_root(&self, fiber: FiberRef) {
-        if self.shared.is_cancelled() {
-            self.cancel_region(fiber, fiber.regions().body(), Reason::Cancelled);
-            if !fiber.is_cancelled() {
-                self.watch_at_end(fiber);
-            }
-        }
-    }
-
-    pub(crate) fn address(&self, fiber: FiberRef) -> Address {
-        Address { home: Arc::clone(self.home_of(fiber)), id: fiber.id() }
     }
 }
 
@@ -199,7 +170,8 @@ impl Worker {
     }
 
     /// Cancels a region of a fiber: the fiber, if it is within the region and not shielded from it,
-    /// and the fibers of the scopes within. Only the first reason counts.
+    /// and the fibers of the scopes within. Only the first reason counts. Ends the fiber's wait,
+    /// where a cancel may end it.
     pub(super) fn cancel_region(&self, fiber: FiberRef, region: &Region, reason: Reason) {
         if region.cause().is_some() {
             return;
@@ -212,8 +184,17 @@ impl Worker {
             if fiber.is_cancelled() {
                 // A region around a shield may have left some.
                 fiber.reset_refusals();
+                if let RunState::Waiting(wait) = fiber.state() {
+                    if self.foreground.unwinds(fiber) {
+                        // Its destructors finish what they have begun.
+                        self.watch_for_end(fiber);
+                    } else if wait.is_cancellable() {
+                        self.make_runnable(fiber, Cause::Cancel);
+                    } else {
+                        self.ask_to_end(fiber);
+                    }
+                }
             }
-            self.disturb(fiber);
         }
         for members in scopes {
             self.cancels.extend(members.take_for_cancel(reason), reason);
@@ -221,29 +202,10 @@ impl Worker {
         self.cancels.drain();
     }
 
-    /// Ends the wait of a cancelled fiber, where a cancel may end it.
-    fn disturb(&self, fiber: FiberRef) {
-        if !fiber.is_cancelled() {
-            return;
-        }
-        let RunState::Waiting(wait) = fiber.state() else { return };
-        if self.unwinds_suspended(fiber) {
-            // Its destructors finish what they have begun.
-            return self.watch_for_end(fiber);
-        }
-        if wait.is_cancellable() {
-            fiber.set_state(RunState::Runnable);
-            self.schedule.ready().push(fiber);
-            self.events.made_ready(fiber, Cause::Cancel);
-        } else {
-            self.ask_to_end(fiber);
-        }
-    }
-
     /// Asks the kernel to end the ops that a cancelled fiber waits for.
     #[cold]
     pub(super) fn ask_to_end(&self, fiber: FiberRef) {
-        self.watch_for_end(fiber);
         self.give_up_ops(fiber);
+        self.watch_for_end(fiber);
     }
 }

@@ -1,7 +1,10 @@
 //! The calling fiber and its worker, with which every call of the library starts.
 
 use super::Worker;
+use super::events::Events;
 use crate::runtime::fiber::FiberRef;
+use crate::runtime::members::Address;
+use crate::runtime::thread_locals::ThreadLocals;
 use crate::runtime::waker::Waker;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -40,22 +43,23 @@ impl Worker {
         WORKER.get().map(|_| Here(PhantomData))
     }
 
-    /// The fiber whose name and locals the calling code has: the running one, or the one that
-    /// foreign code is called [beside](crate::runtime::foreign::call_beside).
-    #[inline]
-    pub(crate) fn identity() -> Option<FiberRef> {
-        Worker::here()?.foreground.identity()
+    /// Makes the worker known on the block that the caller runs on: in the thread-locals of the
+    /// library.
+    pub(super) fn enter_block(&self) {
+        WORKER.set(Some(NonNull::from(self)));
+        self.events.enter_thread();
+        if self.families.mode() == ThreadLocals::Private {
+            self.families.note_thread();
+            #[cfg(feature = "sim")]
+            self.driver.borrow().enter_simulated_thread();
+        }
     }
 
-    pub(crate) fn with<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-        let here = Worker::here();
-        f(here.as_deref())
-    }
-
-    /// Ends the worker of this thread for good, because the process exits: all calls become plain
-    /// ones, and no fiber runs again.
+    /// Undoes that on the caller's block. All calls become plain ones: no fiber runs on the block
+    /// again, because the worker ends, or the process exits.
     pub(crate) fn leave_thread() {
-        Worker::leave_block();
+        WORKER.set(None);
+        Events::leave_thread();
     }
 }
 
@@ -73,6 +77,18 @@ impl Current {
     pub(crate) fn get() -> Option<Current> {
         let worker = Worker::here()?;
         Some(Current { worker, fiber: worker.foreground.get()? })
+    }
+
+    /// The fiber whose name and locals the calling code has: the running one, or the one that
+    /// foreign code is called [beside](crate::runtime::foreign::call_beside).
+    #[inline]
+    pub(crate) fn identity() -> Option<FiberRef> {
+        Worker::here()?.foreground.identity()
+    }
+
+    /// The name of the fiber among all workers.
+    pub(crate) fn address(self) -> Address {
+        Address { home: Arc::clone(self.worker.table.home_of(self.fiber)), id: self.fiber.id() }
     }
 
     /// Returns a handle that ends a wait of this fiber from anywhere. It is fastest while the fiber

@@ -31,7 +31,7 @@ impl Current {
     /// simulation it does nothing: virtual time stands still while a fiber is ready.
     #[cold]
     pub(super) fn hold_others_back(self) {
-        let shares = self.worker.thread_locals() == ThreadLocals::Shared
+        let shares = self.worker.families.mode() == ThreadLocals::Shared
             || self.fiber.family().members() > 1;
         if shares && !self.worker.is_simulated() {
             self.worker.schedule.set_alone(Some(self.fiber));

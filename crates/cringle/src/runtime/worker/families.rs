@@ -10,8 +10,7 @@
 //! relies on that: `parking_lot` queues a thread-local that exists once a thread. So while a member
 //! of a family waits in an interposed call, no other member runs ([`Current::hold_family`]).
 
-use super::events::Events;
-use super::{Current, Here, Worker, current::WORKER};
+use super::{Current, Here};
 use crate::runtime::family::{Family, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
@@ -20,7 +19,6 @@ use crate::sys::fork::Section;
 use crate::sys::lock::Mutex;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::ptr::NonNull;
 
 /// The families without members that a worker keeps for the next founders.
 const KEPT: usize = 128;
@@ -29,7 +27,7 @@ const KEPT: usize = 128;
 static POOL: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// See the module.
-pub(in crate::runtime) struct Families {
+pub(crate) struct Families {
     mode: ThreadLocals,
     /// The family of all fibers, or of `run`'s closure. It never ends.
     first: Box<Family>,
@@ -81,22 +79,96 @@ impl Families {
         }
     }
 
-    /// Begins a new era in the family whose thread-locals the worker uses.
-    pub(super) fn begin_era(&self) {
-        self.first.unwinding().begin_era();
-    }
-
-    /// Whether a family holds members back.
-    #[inline(always)]
-    pub(super) fn have_holders(&self) -> bool {
-        self.holders.get() > 0
-    }
-
-    fn find_vacant(&self) -> io::Result<Box<Family>> {
-        if let Some(family) = self.vacant.borrow_mut().pop() {
-            return Ok(family);
+    /// Begins a new era in the family whose thread-locals the worker uses, if no fiber unwinds.
+    pub(super) fn check_era(&self) {
+        if !std::thread::panicking() {
+            self.first.unwinding().begin_era();
         }
-        Ok(Box::new(Family::with_block(take_block()?)))
+    }
+
+    /// Whose thread-locals fibers have.
+    pub(crate) fn mode(&self) -> ThreadLocals {
+        self.mode
+    }
+
+    /// Notes on the caller's block to which thread it belongs.
+    pub(super) fn note_thread(&self) {
+        thread_locals::note_thread(self.threads_own);
+    }
+
+    /// Returns the block for this worker's scheduler, if that shares its thread with `run`'s
+    /// closure, which uses the block of the thread.
+    pub(in crate::runtime) fn scheduler_block(&self) -> io::Result<SchedulerBlock> {
+        Ok(SchedulerBlock(match self.mode {
+            ThreadLocals::Shared => None,
+            ThreadLocals::Private => Some(take_block()?),
+        }))
+    }
+
+    /// Whether the fiber uses the thread-locals of the thread that called `run`, and the scheduler
+    /// does not.
+    #[cfg(feature = "tracing")]
+    pub(super) fn are_callers(&self, fiber: FiberRef) -> bool {
+        self.mode == ThreadLocals::Private && fiber.family() == self.first()
+    }
+
+    /// The family of all fibers, or that of `run`'s closure.
+    pub(super) fn first(&self) -> FamilyRef {
+        FamilyRef::of(&self.first)
+    }
+
+    /// The family of a fiber that fails because there is no memory.
+    pub(super) fn reserved(&self) -> FamilyRef {
+        self.reserve.take().map_or_else(|| self.first(), |family| FamilyRef::of(Box::leak(family)))
+    }
+
+    /// The family of a fiber that is started with `Send` bounds.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for its thread-locals.
+    pub(super) fn found(&self) -> io::Result<FamilyRef> {
+        if self.mode == ThreadLocals::Shared {
+            return Ok(self.first());
+        }
+        let vacant = self.vacant.borrow_mut().pop();
+        let family = match vacant {
+            Some(family) => family,
+            None => Box::new(Family::with_block(take_block()?)),
+        };
+        Ok(FamilyRef::of(Box::leak(family)))
+    }
+
+    /// Takes thread-locals for a fiber that starts later, on any worker.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for them.
+    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
+    pub(crate) fn take_block(&self) -> io::Result<Block> {
+        let vacant = self.vacant.borrow_mut().pop();
+        vacant.and_then(|family| family.into_block()).map_or_else(take_block, Ok)
+    }
+
+    /// Releases the thread-locals of a fiber that has ended, if it was the last of its family.
+    pub(super) fn bury(&self, fiber: FiberRef) {
+        let family = fiber.leave_family();
+        if family.remove_member() && self.mode == ThreadLocals::Private {
+            family.reset();
+            if family != self.first() {
+                // SAFETY: I2. It came from `found` or was reserved, and has no member.
+                let family = unsafe { family.into_box() };
+                if let Some(family) = family.after_keeper() {
+                    self.keep(family);
+                }
+            }
+        }
+    }
+
+    /// Puts a fiber that is about to run aside, if another member of its family holds it back.
+    #[inline(always)]
+    pub(super) fn hold_back(&self, fiber: FiberRef) -> bool {
+        self.holders.get() > 0 && hold_back(fiber)
     }
 
     fn fill_reserve(&self) -> io::Result<()> {
@@ -188,133 +260,6 @@ impl Drop for SchedulerBlock {
     }
 }
 
-impl Worker {
-    pub(crate) fn thread_locals(&self) -> ThreadLocals {
-        self.families.mode
-    }
-
-    /// Returns the block for this worker's scheduler, if that shares its thread with `run`'s
-    /// closure, which uses the block of the thread.
-    pub(in crate::runtime) fn scheduler_block(&self) -> io::Result<SchedulerBlock> {
-        Ok(SchedulerBlock(match self.families.mode {
-            ThreadLocals::Shared => None,
-            ThreadLocals::Private => Some(take_block()?),
-        }))
-    }
-
-    /// Makes the worker known on the block that the caller runs on: in the thread-locals of the
-    /// library.
-    pub(super) fn enter_block(&self) {
-        WORKER.set(Some(NonNull::from(self)));
-        self.events.enter_thread();
-        if self.families.mode == ThreadLocals::Private {
-            thread_locals::note_thread(self.families.threads_own);
-            #[cfg(feature = "sim")]
-            self.driver.borrow().enter_simulated_thread();
-        }
-    }
-
-    /// Makes the worker known on the block of a family that has moved to it.
-    pub(super) fn enter_moved(&self, family: FamilyRef) {
-        if !family.learn(self.index) {
-            return;
-        }
-        // SAFETY: I14. No member runs.
-        unsafe { thread_locals::on_block(family.thread_pointer(), || self.enter_block()) };
-    }
-
-    /// Undoes [`enter_block`](Self::enter_block).
-    pub(super) fn leave_block() {
-        WORKER.set(None);
-        Events::leave_thread();
-    }
-
-    /// The family of a fiber that the calling fiber starts with `spawn_local`.
-    pub(super) fn callers_family(&self) -> FamilyRef {
-        match self.foreground.get() {
-            Some(fiber) => fiber.family(),
-            None => self.first_family(),
-        }
-    }
-
-    /// Whether the fiber uses the thread-locals of the thread that called `run`, and the scheduler
-    /// does not.
-    #[cfg(feature = "tracing")]
-    pub(super) fn uses_callers_locals(&self, fiber: FiberRef) -> bool {
-        self.families.mode == ThreadLocals::Private && fiber.family() == self.first_family()
-    }
-
-    fn first_family(&self) -> FamilyRef {
-        FamilyRef::of(&self.families.first)
-    }
-
-    /// The family of a fiber that fails because there is no memory.
-    pub(super) fn reserved_family(&self) -> FamilyRef {
-        match self.families.reserve.take() {
-            Some(family) => FamilyRef::of(Box::leak(family)),
-            None => self.first_family(),
-        }
-    }
-
-    /// The family of a fiber that is started with `Send` bounds.
-    ///
-    /// # Errors
-    ///
-    /// If there is no memory for its thread-locals.
-    pub(super) fn founders_family(&self) -> io::Result<FamilyRef> {
-        match self.families.mode {
-            ThreadLocals::Shared => Ok(self.first_family()),
-            ThreadLocals::Private => Ok(FamilyRef::of(Box::leak(self.families.find_vacant()?))),
-        }
-    }
-
-    /// Takes thread-locals for a fiber that starts later, on any worker.
-    ///
-    /// # Errors
-    ///
-    /// If there is no memory for them.
-    #[cfg_attr(not(feature = "interpose"), expect(dead_code))]
-    pub(crate) fn take_block(&self) -> io::Result<Block> {
-        let vacant = self.families.vacant.borrow_mut().pop();
-        vacant.and_then(|family| family.into_block()).map_or_else(take_block, Ok)
-    }
-
-    /// Returns a family that no member has joined.
-    pub(super) fn give_back_family(&self, family: FamilyRef) {
-        if family != self.first_family() {
-            // SAFETY: I2. It came from `founders_family` or was reserved, and has no member.
-            let family = unsafe { family.into_box() };
-            if let Some(family) = family.after_keeper() {
-                self.families.keep(family);
-            }
-        }
-    }
-
-    /// Is called first on a fiber's stack, and with its thread-locals.
-    #[inline(always)]
-    pub(super) fn enter_family(&self, family: FamilyRef) {
-        // SAFETY: I14. The caller is a member.
-        unsafe {
-            family.enter(|| {
-                family.learn(self.index);
-                self.enter_block();
-            });
-        }
-    }
-
-    /// Releases the thread-locals of a fiber that has ended, if it was the last of its family.
-    pub(super) fn bury_family(&self, fiber: FiberRef) {
-        let family = fiber.leave_family();
-        if self.moves.may_happen() {
-            family.siblings().remove(fiber);
-        }
-        if family.remove_member() && self.families.mode == ThreadLocals::Private {
-            family.reset();
-            self.give_back_family(family);
-        }
-    }
-}
-
 // The end of a family. Destructors may wait.
 impl Current {
     /// Runs the destructors of thread-locals, if the calling fiber is the last of its family.
@@ -370,17 +315,14 @@ impl Current {
     }
 }
 
-impl Worker {
-    /// Puts a fiber that is about to run aside, if another member of its family holds it back.
-    #[cold]
-    pub(super) fn holds_back(&self, fiber: FiberRef) -> bool {
-        let family = fiber.family();
-        let is_held = family.holder().is_some_and(|holder| holder != fiber);
-        if is_held {
-            family.held().push(fiber);
-        }
-        is_held
+#[cold]
+fn hold_back(fiber: FiberRef) -> bool {
+    let family = fiber.family();
+    let is_held = family.holder().is_some_and(|holder| holder != fiber);
+    if is_held {
+        family.held().push(fiber);
     }
+    is_held
 }
 
 /// While it exists, the other members of a family do not run.

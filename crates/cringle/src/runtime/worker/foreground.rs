@@ -1,12 +1,14 @@
 //! The fiber whose code the worker's thread runs now.
 
-use super::Worker;
 use crate::runtime::fiber::{FiberRef, Running};
+use crate::runtime::unwinding::Unwinding;
+use crate::sys::plainly;
+use std::backtrace::Backtrace;
 use std::cell::Cell;
 
 /// The fiber that the worker runs, and the fiber that foreign code is called beside.
 #[derive(Default)]
-pub(super) struct Foreground {
+pub(in crate::runtime) struct Foreground {
     running: Running,
     beside: Cell<Option<FiberRef>>,
     /// A suspended fiber is resumed to answer a question about itself.
@@ -49,14 +51,14 @@ impl Foreground {
 
     /// Makes the caller's code run beside the current fiber: the fiber cannot be suspended, and
     /// calls are plain ones. [`step_back`](Self::step_back) ends it.
-    pub(super) fn step_aside(&self) -> Before {
+    pub(in crate::runtime) fn step_aside(&self) -> Before {
         let before = Before { running: self.running.get(), beside: self.beside.get() };
         self.running.set(None);
         self.beside.set(before.running.or(before.beside));
         before
     }
 
-    pub(super) fn step_back(&self, before: Before) {
+    pub(in crate::runtime) fn step_back(&self, before: Before) {
         self.running.set(before.running);
         self.beside.set(before.beside);
     }
@@ -81,15 +83,18 @@ impl Foreground {
         self.is_probing.set(false);
         answer
     }
-}
 
-impl Worker {
-    /// Makes the caller's code run beside the running fiber, until [`step_back`](Self::step_back).
-    pub(in crate::runtime) fn step_aside(&self) -> Before {
-        self.foreground.step_aside()
+    /// Whether a suspended fiber of this worker unwinds.
+    pub(super) fn unwinds(&self, fiber: FiberRef) -> bool {
+        fiber.unwinding() != Unwinding::No
+            && self.probe(fiber, |fiber| fiber.ask_unwinding()).unwrap_or(true)
     }
 
-    pub(in crate::runtime) fn step_back(&self, before: Before) {
-        self.foreground.step_back(before);
+    /// The backtrace of a fiber of this worker.
+    pub(in crate::runtime) fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
+        if self.running.get() == Some(fiber) {
+            return Some(plainly(Backtrace::force_capture));
+        }
+        self.probe(fiber, |fiber| fiber.ask_backtrace())
     }
 }

@@ -62,8 +62,16 @@ impl Worker {
         if !self.spin_policy.spins_next.get() {
             return false;
         }
-        while self.now() - idle_since < SPIN {
-            if self.has_event() {
+        loop {
+            let now = self.now();
+            if now - idle_since >= SPIN {
+                break;
+            }
+            // The ring must be entered, a timer is due, or another worker has unstarted fibers.
+            if self.alarms.are_due(now)
+                || self.driver.borrow_mut().attention().1
+                || self.shared.has_work_elsewhere(self.index)
+            {
                 return true;
             }
             for _ in 0..INBOX_CHECKS {
@@ -77,14 +85,5 @@ impl Worker {
         }
         self.spin_policy.fail();
         false
-    }
-
-    /// Whether the ring must be entered, a timer is due, or another worker has unstarted fibers.
-    fn has_event(&self) -> bool {
-        let is_due =
-            self.alarms.may_be_set() && self.alarms.next().is_some_and(|at| at <= self.now());
-        is_due
-            || self.driver.borrow_mut().attention().1
-            || self.shared.has_work_elsewhere(self.index)
     }
 }

@@ -36,24 +36,25 @@ impl Worker {
     /// Acts on the state of the runtime.
     #[cold]
     pub(super) fn follow_state(&self) {
-        if self.shared.is_stopping() && !self.lifecycle.is_stopping.replace(true) {
-            self.cancel_roots();
+        let Lifecycle { has_cancelled_roots, is_stopping, is_stopped } = &self.lifecycle;
+        let stops = self.shared.is_stopping() && !is_stopping.replace(true);
+        let cancels = self.shared.is_cancelled() && !has_cancelled_roots.replace(true);
+        if stops || cancels {
+            self.table.fibers().into_iter().for_each(|fiber| self.cancel_root(fiber));
         }
-        if self.shared.is_cancelled() && !self.lifecycle.has_cancelled_roots.replace(true) {
-            self.cancel_roots();
-        }
-        self.lifecycle.is_stopped.set(self.shared.is_stopped());
+        is_stopped.set(self.shared.is_stopped());
     }
 
-    /// Cancels the fibers that belong to no scope, and through their scopes all others. A protected
-    /// call keeps a cancel out until it returns.
-    fn cancel_roots(&self) {
-        for fiber in self.fibers().into_iter().filter(|fiber| fiber.is_root()) {
-            self.cancel_fiber(fiber.id(), Reason::Cancelled);
-            // A shielded wait: `run` returns only after it.
-            if matches!(fiber.state(), RunState::Waiting(_)) && !fiber.is_cancelled() {
-                self.watch_at_end(fiber);
-            }
+    /// Cancels a fiber that belongs to no scope, and through its scopes others. A protected call
+    /// keeps a cancel out until it returns.
+    pub(super) fn cancel_root(&self, fiber: FiberRef) {
+        if !fiber.is_root() {
+            return;
+        }
+        self.cancel_region(fiber, fiber.regions().body(), Reason::Cancelled);
+        // A shielded wait: `run` returns only after it.
+        if matches!(fiber.state(), RunState::Waiting(_)) && !fiber.is_cancelled() {
+            self.watch_at_end(fiber);
         }
     }
 

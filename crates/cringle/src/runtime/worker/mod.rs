@@ -15,11 +15,13 @@
 //!
 //! # The parts
 //!
-//! Each part owns its state: the ready fibers ([`schedule`]), fibers on the way to their start
-//! ([`admission`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on
-//! their way ([`cancel`]), unwinding fibers ([`unwinding`]), the state of the runtime
-//! ([`lifecycle`]), idle stacks ([`trim`]), records ([`events`]). The methods of [`Worker`] connect
-//! them.
+//! Each part owns its state, and the methods on that: the blocks of fibers ([`fiber_table`]), the
+//! fiber that runs ([`foreground`]) and those that are ready ([`schedule`]), fibers on the way to
+//! their start ([`admission`], [`postponed`]), families ([`families`]) and which of them move
+//! ([`sharing`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on their
+//! way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks ([`trim`]), records
+//! ([`events`]). A part does not know the worker. What needs several parts is a method of
+//! [`Worker`].
 
 mod admission;
 mod alarms;
@@ -80,12 +82,15 @@ use fiber_table::FiberTable;
 use foreground::Foreground;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
-pub(super) use moving::{Husk, Moves, Traveller};
+pub(super) use moving::{Husk, Traveller};
+use perform::ThreadLack;
+use postponed::Postponed;
 #[cfg(feature = "interpose")]
 pub(crate) use review::Review;
 use room::RoomLine;
 use schedule::Schedule;
-use std::cell::{Cell, RefCell};
+pub(super) use sharing::Moves;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -101,24 +106,24 @@ pub(crate) struct Worker {
     /// An empty queue that messages are read into. Kept for its memory.
     mail: RefCell<VecDeque<Mail>>,
     driver: RefCell<Driver>,
-    table: FiberTable,
-    foreground: Foreground,
+    pub(crate) table: FiberTable,
+    pub(super) foreground: Foreground,
     schedule: Schedule,
     admission: Admission,
+    postponed: Postponed,
     room: RoomLine,
     alarms: Alarms,
     cancels: CancelQueue,
-    stubborn: StubbornWatch,
-    families: Families,
-    moves: Moves,
+    pub(super) stubborn: StubbornWatch,
+    pub(crate) families: Families,
+    pub(crate) moves: Moves,
     lifecycle: Lifecycle,
     spin_policy: SpinPolicy,
     trim: Trim,
-    /// When the kernel is next asked to start a thread for an op, if it lately could not.
-    lacks_threads_until: Cell<Option<Instant>>,
+    pub(crate) thread_lack: ThreadLack,
     events: Events,
     #[cfg(feature = "tracing")]
-    outer_spans: spans::OuterSpans,
+    pub(crate) outer_spans: spans::OuterSpans,
 }
 
 /// Where a debugger finds the parts of a [`Worker`].
@@ -144,11 +149,12 @@ impl Worker {
             mailbox: Arc::clone(&me.mailbox),
             mail: RefCell::default(),
             events: Events::new(Arc::clone(&me.counters), &driver),
-            table: FiberTable::new(index, shared.home_bits()),
+            table: FiberTable::new(index, Arc::clone(&shared), moves.may_happen()),
             foreground: Foreground::default(),
             schedule: Schedule::default(),
             admission: Admission::new(unstarted, stacks),
             shared,
+            postponed: Postponed::default(),
             room: RoomLine::default(),
             alarms: Alarms::default(),
             cancels: CancelQueue::default(),
@@ -157,8 +163,8 @@ impl Worker {
             moves,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
-            trim: Trim::default(),
-            lacks_threads_until: Cell::new(perform::lack_at_start(&driver)),
+            trim: Trim::new(driver.is_simulated()),
+            thread_lack: ThreadLack::new(&driver),
             driver: RefCell::new(driver),
             #[cfg(feature = "tracing")]
             outer_spans: spans::OuterSpans::default(),
@@ -171,11 +177,6 @@ impl Worker {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// The number of workers of this runtime.
-    pub(crate) fn workers(&self) -> usize {
-        self.shared.peers.len()
     }
 
     /// The driver. Borrowed for short: never while a fiber runs or is suspended.
@@ -208,10 +209,6 @@ impl Worker {
 
     pub(crate) fn mailbox(&self) -> &Arc<MailBox> {
         &self.mailbox
-    }
-
-    pub(crate) fn lives_at(&self, mailbox: &Arc<MailBox>) -> bool {
-        Arc::ptr_eq(self.mailbox(), mailbox)
     }
 
     /// Closes the ring, and then the mailbox (**I9**). All other workers have stopped sending.

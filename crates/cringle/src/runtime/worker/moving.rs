@@ -15,8 +15,8 @@
 //! - while it is [pinned](crate::runtime::family::Family::pin): it holds something of one ring, a
 //!   part of its ops is in the kernel and the rest waits for room, it waits for a lock that an
 //!   allocator may wait for, a later member is to start on this worker (`on_exit_local`), or the
-//!   program has placed it there;
-//! - while a member holds the others back, or runs alone;
+//!   program has placed it there, or a member runs alone;
+//! - while a member holds the others back;
 //! - if it has more than [`MOST_MEMBERS`]: a worker that is pressed looks at each member in each
 //!   turn, and may pack and unpack it, so that a large family would cost more than it gains.
 //!
@@ -26,7 +26,7 @@
 //! it), counts, and its place among the ready. All that is packed.
 //!
 //! A family is given away between two turns, when a member is ready, or by the wake-up that makes
-//! the first one ready ([`Worker::send_after`]). No member runs then. At the begin of a turn each
+//! the first one ready ([`Worker::wake_from`]). No member runs then. At the begin of a turn each
 //! ready fiber is in the turn's list: it is in no other queue of its worker, because nothing is
 //! offered then, and no family that may leave holds members back. So a walk over the list finds all
 //! ready members, and unlinks them. A family without a ready member has nothing to do elsewhere.
@@ -51,16 +51,12 @@
 //! ended (see [`quiescence`](crate::runtime::quiescence)), and home's table and stacks exist.
 
 use super::Worker;
-use super::sharing::Pace;
-use crate::runtime::balance::Balance;
-use crate::runtime::family::FamilyRef;
-use crate::runtime::fiber::{FiberId, FiberRef, RunState, Transit, Wait};
-use crate::runtime::shared::{Mail, MailBox};
+use crate::runtime::fiber::{FiberRef, RunState, Wait};
+use crate::runtime::shared::Mail;
 use crate::runtime::stack::Stack;
+use crate::runtime::thread_locals;
 use crate::runtime::timers::Alarm;
-use crossbeam_deque::Worker as Deque;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// The most members of a family that moves.
 pub(super) const MOST_MEMBERS: u32 = 64;
@@ -76,186 +72,77 @@ unsafe impl Send for Traveller {}
 
 /// What remains of a fiber that has ended away from home.
 pub(crate) struct Husk {
-    fiber: FiberRef,
-    stack: Stack,
+    pub(super) fiber: FiberRef,
+    pub(super) stack: Stack,
 }
 
 // SAFETY: I3. The fiber has ended, and the receiver, which is its home, owns the block again.
 unsafe impl Send for Husk {}
 
-/// The part of a worker that gives fibers away.
-pub(in crate::runtime) struct Moves {
-    pub(super) balance: Balance,
-    /// Families with fibers that this worker would run next, and others may take.
-    pub(super) offered: Deque<Traveller>,
-    pub(super) pace: Pace,
-    /// A simulation draws which fibers run and move.
-    pub(super) are_drawn: bool,
+/// Whether the family of a fiber may move now. Is asked between two turns.
+pub(super) fn may_move(fiber: FiberRef) -> bool {
+    all_may_move(fiber, |member| member.state() == RunState::Runnable || awaits_wake(member))
 }
 
-impl Moves {
-    pub(in crate::runtime) fn new(
-        balance: Balance,
-        offered: Deque<Traveller>,
-        are_drawn: bool,
-    ) -> Moves {
-        Moves { balance, offered, pace: Pace::default(), are_drawn }
-    }
+/// Whether the family of a waiting fiber may move with it, when a wake-up ends its wait. Another
+/// member that is ready may run now, or be in any queue: then the family stays.
+pub(super) fn may_follow(fiber: FiberRef) -> bool {
+    all_may_move(fiber, awaits_wake)
+}
 
-    #[inline(always)]
-    pub(super) fn may_happen(&self) -> bool {
-        self.balance != Balance::Fixed
-    }
+fn all_may_move(fiber: FiberRef, is_free: impl Fn(FiberRef) -> bool) -> bool {
+    let family = fiber.family();
+    family.may_move()
+        && family.members() <= MOST_MEMBERS
+        && family.siblings().iter().all(|member| member.has_begun() && is_free(member))
+}
 
-    #[inline]
-    pub(super) fn has_offered(&self) -> bool {
-        !self.offered.is_empty()
+/// Whether a wake-up ends the fiber's wait.
+pub(super) fn awaits_wake(fiber: FiberRef) -> bool {
+    match fiber.state() {
+        RunState::Waiting(wait) => !matches!(wait, Wait::Ops | Wait::Room),
+        RunState::Runnable | RunState::Vacant => false,
     }
 }
 
-// Finding a fiber.
 impl Worker {
-    /// Finds a fiber that this worker hosts. A message for one that lives elsewhere is sent there;
-    /// then, and if the fiber has ended, there is nothing to do here.
-    #[inline]
-    pub(super) fn find(&self, id: FiberId, message: impl FnOnce() -> Mail) -> Option<FiberRef> {
-        if !self.moves.may_happen() {
-            return self.table.get(id);
-        }
-        let block = self.shared.block(id)?;
-        // SAFETY: I2. The block exists while the runtime does, and so while this worker works.
-        let transit = unsafe { FiberRef::transit(block) };
-        if transit.is_at(self.index as usize) {
-            let fiber = FiberRef::new(block);
-            return (fiber.id() == id).then_some(fiber);
-        }
-        self.send_on(transit, message());
-        None
-    }
-
-    #[cold]
-    fn send_on(&self, transit: &Transit<Mail>, message: Mail) {
-        let is_wake = matches!(message, Mail::Wake(..));
-        if let Some((host, message)) = transit.leave(message, is_wake) {
-            self.mail(&self.shared.peers[host].mailbox, message);
-        }
-    }
-
-    /// Whether fibers move between the workers.
-    pub(crate) fn moves_fibers(&self) -> bool {
-        self.moves.may_happen()
-    }
-
-    /// Whether this worker can deliver a message for a fiber of this home itself, or send it on.
-    #[inline]
-    pub(crate) fn reaches(&self, home: &Arc<MailBox>) -> bool {
-        self.lives_at(home) || (self.moves.may_happen() && self.shared.has(home))
-    }
-
-    /// The mailbox of the worker that has started the fiber.
-    #[inline]
-    pub(crate) fn home_of(&self, fiber: FiberRef) -> &Arc<MailBox> {
-        if self.moves.may_happen() {
-            &self.shared.peers[self.shared.home_of(fiber.id())].mailbox
-        } else {
-            self.mailbox()
-        }
-    }
-
-    /// The block at this position among the blocks that a worker has made, if this worker hosts it;
-    /// `None` behind the last one.
-    pub(super) fn hosted_at(&self, peer: usize, position: usize) -> Option<Option<FiberRef>> {
-        if !self.moves.may_happen() {
-            let own = if peer == self.index as usize { self.table.at(position) } else { None };
-            return own.map(Some);
-        }
-        let block = self.shared.peers[peer].blocks.get(position)?;
-        // SAFETY: I2. As in `find`.
-        let is_here = unsafe { FiberRef::transit(block) }.is_at(self.index as usize);
-        Some(is_here.then(|| FiberRef::new(block)))
-    }
-
-    /// The fibers that this worker hosts.
-    pub(in crate::runtime) fn fibers(&self) -> Vec<FiberRef> {
-        if !self.moves.may_happen() {
-            return self.table.fibers();
-        }
-        let blocks = self.shared.peers.iter().flat_map(|peer| peer.blocks.all());
-        let here = blocks.filter(|&block| {
-            // SAFETY: I2. As in `find`.
-            unsafe { FiberRef::transit(block) }.is_at(self.index as usize)
-        });
-        let fibers = here.map(FiberRef::new);
-        fibers.filter(|fiber| fiber.state() != RunState::Vacant).collect()
-    }
-}
-
-// Moving one.
-impl Worker {
-    /// Whether the family of a fiber may move now. Is asked between two turns.
-    pub(super) fn may_move(&self, fiber: FiberRef) -> bool {
-        let family = fiber.family();
-        family.may_move()
-            && family.members() <= MOST_MEMBERS
-            && family.siblings().iter().all(|member| self.member_may_move(member))
-    }
-
-    fn member_may_move(&self, fiber: FiberRef) -> bool {
-        let is_free = match fiber.state() {
-            RunState::Runnable => true,
-            RunState::Waiting(wait) => !matches!(wait, Wait::Ops | Wait::Room),
-            RunState::Vacant => false,
-        };
-        is_free && fiber.has_begun() && self.schedule.alone() != Some(fiber)
-    }
-
-    /// Whether the family of a waiting fiber may move with it, when a wake-up ends its wait.
-    /// Another member that is ready may run now, or be in any queue: then the family stays.
-    pub(super) fn may_follow(&self, fiber: FiberRef) -> bool {
-        let waits = |member: FiberRef| matches!(member.state(), RunState::Waiting(_));
-        self.may_move(fiber) && fiber.family().siblings().iter().all(waits)
-    }
-
     /// Packs the family of a ready fiber. Its ready members are in no queue but the family's, where
     /// the fiber may be missing if it is the only one.
     pub(super) fn depart(&self, fiber: FiberRef) -> Traveller {
         for member in fiber.family().siblings().iter() {
-            self.pack(member);
+            self.alarms.pack(member, || self.now());
+            if member.waits_for_fibers() {
+                self.admission.end_wait_for_fibers();
+            }
+            self.events.departed(member);
+            member.as_transit().depart(matches!(member.state(), RunState::Waiting(_)));
         }
         Traveller(fiber)
-    }
-
-    fn pack(&self, fiber: FiberRef) {
-        let waits = matches!(fiber.state(), RunState::Waiting(_));
-        if waits {
-            self.pack_wait_alarm(fiber);
-        } else {
-            self.take_back_wait_alarm(fiber);
-        }
-        for region in fiber.regions().with_alarms() {
-            if let Some(alarm) = region.pack_alarm() {
-                self.take_back_timer(alarm);
-            }
-        }
-        if fiber.waits_for_fibers() {
-            self.admission.end_wait_for_fibers();
-        }
-        self.events.departed(fiber);
-        fiber.as_transit().depart(waits);
     }
 
     /// Unpacks a family that this worker has taken. Returns its ready members, linked as a queue
     /// that was [taken](crate::runtime::fiber::ReadyQueue::take_all).
     pub(super) fn arrive(&self, Traveller(fiber): Traveller) -> FiberRef {
         let family = fiber.family();
+        let members = || family.siblings().iter();
         let take_messages = |member: FiberRef| member.as_transit().arrive(self.index as usize);
-        let messages: Vec<Mail> = family.siblings().iter().flat_map(take_messages).collect();
+        let messages: Vec<Mail> = members().flat_map(take_messages).collect();
         family.clear_verdict();
-        self.enter_moved(family);
-        family.siblings().iter().for_each(|member| self.unpack(member));
+        if family.learn(self.index) {
+            // SAFETY: I14. No member runs.
+            unsafe { thread_locals::on_block(family.thread_pointer(), || self.enter_block()) };
+        }
+        members().for_each(|member| self.unpack(member));
         let ready = family.held().take_all().unwrap_or(fiber);
-        // From here on this worker hosts the family as any other of its families.
-        self.catch_up(family);
+        // The family belongs to this worker now. First it gets what it has missed on its way.
+        for member in members() {
+            if self.shared.is_cancelled() {
+                self.cancel_root(member);
+            }
+            if member.asked_to_end().is_some() {
+                self.watch_stubborn(self.now());
+            }
+        }
         for message in messages {
             match message {
                 // The worker that read the message first has recorded it in the trace.
@@ -272,21 +159,13 @@ impl Worker {
             let alarm = Alarm::Expire(fiber, NonNull::from(region));
             region.set_alarm(self.set_alarm(deadline, alarm));
         }
-        self.unpack_wait_alarm(fiber);
+        if let Some(at) = fiber.take_packed_alarm() {
+            fiber.set_wait_alarm(self.set_alarm(at, Alarm::Wake(fiber)));
+        }
         if fiber.waits_for_fibers() {
             self.admission.begin_wait_for_fibers();
         }
         self.events.arrived(fiber);
-    }
-
-    /// Does what this worker has done to all fibers while the family was on the way.
-    fn catch_up(&self, family: FamilyRef) {
-        for fiber in family.siblings().iter() {
-            if fiber.is_root() {
-                self.cancel_late_root(fiber);
-            }
-            self.follow_watch(fiber);
-        }
     }
 
     pub(super) fn receive(&self, traveller: Traveller) {
@@ -299,23 +178,5 @@ impl Worker {
             fiber.set_arrived(true);
             self.schedule.ready().push(fiber);
         }
-    }
-
-    /// Sends home what remains of a fiber that has ended. Returns its stack if this is its home.
-    pub(super) fn send_home(&self, fiber: FiberRef, stack: Stack) -> Option<Stack> {
-        if !self.moves.may_happen() {
-            return Some(stack);
-        }
-        let home = self.shared.home_of(fiber.id());
-        if home == self.index as usize {
-            return Some(stack);
-        }
-        fiber.as_transit().go_home(home);
-        self.mail(&self.shared.peers[home].mailbox, Mail::Bury(Husk { fiber, stack }));
-        None
-    }
-
-    pub(super) fn bury_husk(&self, Husk { fiber, stack }: Husk) {
-        self.release(fiber, stack);
     }
 }

@@ -10,6 +10,7 @@ use crate::runtime::fiber::{FiberRef, RunState, Wait, WaitedOps};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
 use crate::sys;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 impl Current {
@@ -29,21 +30,34 @@ impl Current {
     /// is no cancel of the fiber, and reaches nothing else.
     #[cold]
     pub(crate) fn perform_one_until(self, op: Op, at: Instant) -> i32 {
+        self.perform_one_alarmed(op, at, Alarm::GiveUp(self.fiber), |now| now >= at)
+    }
+
+    /// Performs one op that waits for a peer, with an alarm at the given time. While there is no
+    /// room, `is_over` says whether to end the op.
+    #[inline(always)]
+    pub(super) fn perform_one_alarmed(
+        self,
+        op: Op,
+        at: Instant,
+        alarm: Alarm,
+        is_over: impl Fn(Instant) -> bool,
+    ) -> i32 {
         debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
         let waiter = Waiter::new(self.fiber.token());
         let completion = Completion::new();
         let lent = LentFrame::begin();
         // SAFETY: I1, I12. All of it stays in this frame until nothing is owed to the waiter.
         while unsafe { self.worker.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
-            if self.is_interrupted() || self.worker.now() >= at {
+            if self.is_interrupted() || is_over(self.worker.now()) {
                 lent.end();
                 return -libc::ECANCELED;
             }
             self.yield_now();
         }
-        self.fiber.set_wait_alarm(self.worker.set_alarm(at, Alarm::GiveUp(self.fiber)));
+        self.fiber.set_wait_alarm(self.worker.set_alarm(at, alarm));
         self.settle(&waiter, WaitedOps::one(&completion));
-        self.worker.take_back_wait_alarm(self.fiber);
+        self.worker.alarms.end_wait(self.fiber);
         lent.end();
         completion.result()
     }
@@ -55,7 +69,7 @@ impl Current {
         let waiter = Waiter::new(self.fiber.token());
         let lent = LentFrame::begin();
         // As many at once as there is room for, the others one by one, in line with other fibers.
-        let lacks_threads = self.worker.lacks_threads();
+        let lacks_threads = self.worker.thread_lack.lasts();
         for run in slots.split(|slot| !is_drivers(slot)) {
             let pushed = if self.worker.room.is_empty() && !lacks_threads {
                 // SAFETY: I1, I12. The slots and the waiter stay until nothing is owed to the
@@ -131,13 +145,8 @@ impl Current {
     }
 }
 
-/// Returns until when a ring lacks threads: for good, if it is made where the user may have none
-/// (`RLIMIT_NPROC` is 0). The kernel takes the limit as the ring's own, and never begins a transfer
-/// on a device that needs a thread, nor drops it.
-pub(super) fn lack_at_start(driver: &Driver) -> Option<Instant> {
-    let lacks = driver.is_ring() && sys::may_have_no_threads();
-    sys::now().checked_add(FOR_GOOD).filter(|_| lacks)
-}
+/// Until when the kernel is not asked to start a thread for an op, if it lately could not.
+pub(crate) struct ThreadLack(Cell<Option<Instant>>);
 
 /// Longer than a process lasts.
 const FOR_GOOD: Duration = Duration::from_secs(1 << 32);
@@ -145,31 +154,38 @@ const FOR_GOOD: Duration = Duration::from_secs(1 << 32);
 /// How long the kernel is not asked again for a thread. It takes up to 50 ms to refuse one.
 const LACK_LASTS: Duration = Duration::from_secs(1);
 
-impl Worker {
+impl ThreadLack {
+    /// A ring lacks threads for good, if it is made where the user may have none (`RLIMIT_NPROC` is
+    /// 0). The kernel takes the limit as the ring's own, and never begins a transfer on a device
+    /// that needs a thread, nor drops it.
+    pub(super) fn new(driver: &Driver) -> ThreadLack {
+        let lacks = driver.is_ring() && sys::may_have_no_threads();
+        ThreadLack(Cell::new(sys::now().checked_add(FOR_GOOD).filter(|_| lacks)))
+    }
+
     /// Notes that the kernel can start no thread for an op.
     #[cold]
-    pub(crate) fn note_lack_of_threads(&self) {
-        if !self.is_simulated() {
-            let until = sys::now().checked_add(LACK_LASTS);
-            self.lacks_threads_until.set(self.lacks_threads_until.get().max(until));
-        }
+    pub(crate) fn note(&self) {
+        self.0.set(self.0.get().max(sys::now().checked_add(LACK_LASTS)));
     }
 
     /// Whether the kernel lately could start no thread for an op.
     #[inline(always)]
-    pub(crate) fn lacks_threads(&self) -> bool {
-        self.lacks_threads_until.get().is_some() && self.still_lacks_threads()
+    pub(crate) fn lasts(&self) -> bool {
+        self.0.get().is_some() && self.still_lasts()
     }
 
     #[cold]
-    fn still_lacks_threads(&self) -> bool {
-        let lacks = self.lacks_threads_until.get() > Some(sys::now());
-        if !lacks {
-            self.lacks_threads_until.set(None);
+    fn still_lasts(&self) -> bool {
+        let lasts = self.0.get() > Some(sys::now());
+        if !lasts {
+            self.0.set(None);
         }
-        lacks
+        lasts
     }
+}
 
+impl Worker {
     /// Asks the kernel to end the ops that a fiber waits for.
     #[cold]
     pub(super) fn give_up_ops(&self, fiber: FiberRef) {

@@ -17,7 +17,8 @@
 
 use super::Worker;
 use crate::runtime::shared::{Mail, Unstarted};
-use crate::runtime::timers::{Alarm, TimerId};
+use crate::runtime::timers::Alarm;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -27,133 +28,125 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Postponed {
+pub(super) struct Postponed(RefCell<State>);
+
+#[derive(Default)]
+struct State {
     waiting: VecDeque<Unstarted>,
     /// Fibers that fail as soon as the reserve is free.
     failing: VecDeque<(Unstarted, io::Error)>,
     /// When the first of the waiting ones was postponed, or one of them last started.
     since: Option<Instant>,
-    alarm: Option<TimerId>,
+    has_alarm: bool,
     has_reported_wait: bool,
     has_reported_failure: bool,
 }
 
-impl Worker {
+impl Postponed {
     #[inline]
-    pub(super) fn has_postponed(&self) -> bool {
-        let postponed = self.admission.postponed.borrow();
-        !postponed.waiting.is_empty() || !postponed.failing.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        let state = self.0.borrow();
+        state.waiting.is_empty() && state.failing.is_empty()
     }
 
-    #[cold]
-    pub(super) fn postpone(&self, unstarted: Unstarted, e: io::Error) {
-        let now = self.now();
-        let mut postponed = self.admission.postponed.borrow_mut();
-        if !std::mem::replace(&mut postponed.has_reported_wait, true) {
+    /// Whether fibers wait for a stack.
+    #[inline]
+    pub(super) fn any_wait(&self) -> bool {
+        !self.0.borrow().waiting.is_empty()
+    }
+
+    /// Adds a fiber. Returns whether it is the only one that waits.
+    fn add(&self, unstarted: Unstarted, e: &io::Error, now: Instant) -> bool {
+        let state = &mut *self.0.borrow_mut();
+        if !std::mem::replace(&mut state.has_reported_wait, true) {
             crate::sys::report(format_args!("fibers wait for the stacks of others: {e}"));
         }
-        if postponed.waiting.is_empty() {
-            postponed.since = Some(now);
+        let is_first = state.waiting.is_empty();
+        if is_first {
+            state.since = Some(now);
+        }
+        state.waiting.push_back(unstarted);
+        is_first
+    }
+
+    fn fail(&self, unstarted: Unstarted, e: io::Error) {
+        let state = &mut *self.0.borrow_mut();
+        if !std::mem::replace(&mut state.has_reported_failure, true) {
+            crate::sys::report(format_args!("fibers could not be started: {e}"));
+        }
+        state.failing.push_back((unstarted, e));
+    }
+
+    /// Whether the fibers that wait have done so for too long.
+    fn is_late(&self, now: Instant) -> bool {
+        self.any_wait() && self.0.borrow().since.is_some_and(|since| now >= since + PATIENCE)
+    }
+
+    /// When to retry, if fibers wait and no alarm is set.
+    fn next_retry(&self, now: Instant) -> Option<Instant> {
+        let begins =
+            self.any_wait() && !std::mem::replace(&mut self.0.borrow_mut().has_alarm, true);
+        begins.then(|| now + RETRY_AFTER)
+    }
+}
+
+impl Worker {
+    /// Starts a fiber, or postpones it.
+    pub(super) fn start_or_postpone(&self, unstarted: Unstarted) {
+        let e = match self.admission.place(&self.families, &unstarted) {
+            Ok(place) => return self.start_unstarted(unstarted, place, None),
+            Err(e) => e,
+        };
+        let now = self.now();
+        if self.postponed.add(unstarted, &e, now) {
             // Other workers may have idle stacks.
-            let others = self.shared.peers.iter().map(|peer| &peer.mailbox);
-            for other in others.filter(|other| !self.lives_at(other)) {
-                self.mail(other, Mail::TrimStacks);
+            for other in self.shared.peers.iter().filter(|peer| !std::ptr::eq(*peer, self.me())) {
+                self.mail(&other.mailbox, Mail::TrimStacks);
             }
         }
-        postponed.waiting.push_back(unstarted);
-        if postponed.alarm.is_none() {
-            postponed.alarm = Some(self.set_alarm(now + RETRY_AFTER, Alarm::RetryStarts));
+        if let Some(at) = self.postponed.next_retry(now) {
+            self.set_alarm(at, Alarm::RetryStarts);
         }
-    }
-
-    /// Starts the postponed fibers for which a stack is free now.
-    #[cold]
-    pub(super) fn start_postponed(&self) {
-        self.fail_next();
-        while let Some(unstarted) = self.first_postponed() {
-            let taken = self.take_place(&unstarted);
-            let mut postponed = self.admission.postponed.borrow_mut();
-            let Ok(place) = taken else { return postponed.waiting.push_front(unstarted) };
-            postponed.since = Some(self.now());
-            drop(postponed);
-            self.start_unstarted(unstarted, place, None);
-        }
-    }
-
-    fn first_postponed(&self) -> Option<Unstarted> {
-        self.admission.postponed.borrow_mut().waiting.pop_front()
     }
 
     /// Is called by the alarm: retries, and lets the fibers fail that have waited too long.
     #[cold]
     pub(super) fn retry_starts(&self) {
-        self.start_postponed();
         let now = self.now();
-        let is_late = {
-            let mut postponed = self.admission.postponed.borrow_mut();
-            let fired = postponed.alarm.take().expect("an alarm that was set");
-            self.take_back_timer(fired);
-            let since = postponed.since.unwrap_or(now);
-            let waits = !postponed.waiting.is_empty();
-            let is_late = waits && now >= since + PATIENCE;
-            if waits && !is_late {
-                postponed.alarm = Some(self.set_alarm(now + RETRY_AFTER, Alarm::RetryStarts));
-            }
-            is_late
-        };
-        if is_late {
-            self.fail_starts();
+        self.postponed.0.borrow_mut().has_alarm = false;
+        self.start_postponed(false);
+        if self.postponed.is_late(now) {
+            self.start_postponed(true);
+        }
+        if let Some(at) = self.postponed.next_retry(now) {
+            self.set_alarm(at, Alarm::RetryStarts);
         }
     }
 
-    /// Takes back the alarm when the worker ends. No fiber is postponed then.
-    pub(super) fn end_retries(&self) {
-        let mut postponed = self.admission.postponed.borrow_mut();
-        debug_assert!(postponed.waiting.is_empty() && postponed.failing.is_empty(), "I2");
-        if let Some(alarm) = postponed.alarm.take() {
-            self.take_back_timer(alarm);
-        }
-    }
-
-    /// Whether fibers wait for a stack and certainly none will become free.
-    #[inline]
-    pub(super) fn starts_are_hopeless(&self) -> bool {
-        self.workers() == 1
-            && self.admission.waiting_for_fibers() == self.table.occupied()
-            && !self.admission.postponed.borrow().waiting.is_empty()
-    }
-
-    /// Lets all postponed fibers fail that cannot start even now.
+    /// Starts the postponed fibers for which a stack is free now. The others fail if the worker
+    /// gives up, the next one at once if the reserve is free.
     #[cold]
-    pub(super) fn fail_starts(&self) {
-        let waiting = std::mem::take(&mut self.admission.postponed.borrow_mut().waiting);
-        for unstarted in waiting {
-            let taken = self.take_place(&unstarted);
-            match taken {
-                Ok(place) => self.start_unstarted(unstarted, place, None),
-                Err(e) => {
-                    let mut postponed = self.admission.postponed.borrow_mut();
-                    if !std::mem::replace(&mut postponed.has_reported_failure, true) {
-                        crate::sys::report(format_args!("fibers could not be started: {e}"));
-                    }
-                    postponed.failing.push_back((unstarted, e));
+    pub(super) fn start_postponed(&self, gives_up: bool) {
+        let next = || self.postponed.0.borrow_mut().waiting.pop_front();
+        while let Some(unstarted) = next() {
+            match self.admission.place(&self.families, &unstarted) {
+                Ok(place) => {
+                    self.postponed.0.borrow_mut().since = Some(self.now());
+                    self.start_unstarted(unstarted, place, None);
+                }
+                Err(e) if gives_up => self.postponed.fail(unstarted, e),
+                Err(_) => {
+                    self.postponed.0.borrow_mut().waiting.push_front(unstarted);
+                    break;
                 }
             }
         }
-        self.fail_next();
-    }
-
-    /// Lets the next fiber fail, if the reserve is free.
-    fn fail_next(&self) {
-        let next = self.admission.postponed.borrow_mut().failing.pop_front();
-        let Some((unstarted, e)) = next else { return };
-        let stack = self.admission.stacks.borrow_mut().take_reserve();
-        match stack {
-            Some(stack) => {
-                let place = self.place_for_failure(&unstarted, stack);
-                self.start_unstarted(unstarted, place, Some(e));
+        let next = || self.postponed.0.borrow_mut().failing.pop_front();
+        if let Some((unstarted, e)) = next() {
+            match self.admission.place_for_failure(&self.families, &unstarted) {
+                Some(place) => self.start_unstarted(unstarted, place, Some(e)),
+                None => self.postponed.0.borrow_mut().failing.push_front((unstarted, e)),
             }
-            None => self.admission.postponed.borrow_mut().failing.push_front((unstarted, e)),
         }
     }
 }

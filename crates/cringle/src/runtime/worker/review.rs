@@ -3,9 +3,8 @@
 //! When the timer fires, the worker looks the deadline up while the op stays in the kernel.
 
 use super::{Current, Worker};
-use crate::driver::{Completion, Op, Waiter};
-use crate::runtime::fiber::{FiberRef, WaitedOps};
-use crate::runtime::lent_frame::LentFrame;
+use crate::driver::Op;
+use crate::runtime::fiber::FiberRef;
 use crate::runtime::timers::Alarm;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -39,26 +38,9 @@ impl Current {
     /// Performs one op that waits for a peer. Its deadline is looked up at the given time, and the
     /// kernel is asked to end the op when it has passed.
     pub(crate) fn perform_one_reviewed(self, op: Op, at: Instant, review: &Review<'_>) -> i32 {
-        debug_assert!(op.waits_for_peer(), "such an op never waits in line for room");
-        let waiter = Waiter::new(self.fiber.token());
-        let completion = Completion::new();
-        let lent = LentFrame::begin();
-        // SAFETY: I1, I12. All of it stays in this frame until nothing is owed to the waiter.
-        while unsafe { self.worker.driver.borrow_mut().push(&op, &completion, &waiter) }.is_err() {
-            if self.is_interrupted() || self.worker.now() >= at && review.is_over(self.worker.now())
-            {
-                lent.end();
-                return -libc::ECANCELED;
-            }
-            self.yield_now();
-        }
-        // The lifetime is erased: the timer is taken back below.
-        let pointer = NonNull::from(review).cast();
-        self.fiber.set_wait_alarm(self.worker.set_alarm(at, Alarm::Review(self.fiber, pointer)));
-        self.settle(&waiter, WaitedOps::one(&completion));
-        self.worker.take_back_wait_alarm(self.fiber);
-        lent.end();
-        completion.result()
+        // The lifetime is erased: the timer is taken back before this returns.
+        let alarm = Alarm::Review(self.fiber, NonNull::from(review).cast());
+        self.perform_one_alarmed(op, at, alarm, |now| now >= at && review.is_over(now))
     }
 }
 
@@ -66,9 +48,9 @@ impl Worker {
     /// Is called by the timer.
     #[cold]
     pub(super) fn review(&self, fiber: FiberRef, review: NonNull<Review<'static>>) {
-        // SAFETY: I12. `perform_one_reviewed` takes the timer back before it returns.
+        // SAFETY: I12. `perform_one_alarmed` takes the timer back before it returns.
         let review = unsafe { review.as_ref() };
-        self.take_back_wait_alarm(fiber);
+        self.alarms.end_wait(fiber);
         if review.is_over(self.now()) {
             self.give_up_ops(fiber);
         } else if let Some(at) = review.deadline() {

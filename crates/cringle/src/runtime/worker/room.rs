@@ -69,9 +69,7 @@ impl Worker {
     pub(super) fn grant_room(&self) {
         let room = self.driver.borrow().room();
         while let Some(fiber) = self.room.grant_next(room) {
-            fiber.set_state(RunState::Runnable);
-            self.schedule.ready().push(fiber);
-            self.events.made_ready(fiber, Cause::Room);
+            self.make_runnable(fiber, Cause::Room);
         }
     }
 }

@@ -35,7 +35,10 @@ impl Schedule {
         self.alone.get()
     }
 
+    /// Lets one fiber run alone, or no longer. Its family stays on this worker meanwhile.
     pub(super) fn set_alone(&self, fiber: Option<FiberRef>) {
-        self.alone.set(fiber);
+        fiber.inspect(|fiber| fiber.family().pin());
+        let before = self.alone.replace(fiber);
+        before.inspect(|fiber| fiber.family().unpin());
     }
 }

@@ -13,7 +13,7 @@
 //! Then it *calls for help*: it offers all ready fibers but the first, and wakes a sleeper, which
 //! takes half of what is offered. One of the fibers that compute for long stays, and a worker that
 //! has such a fiber takes none from one that has none: so light fibers come together elsewhere. For
-//! [`PRESSED`] after that it offers fibers without a call in every turn. An idle worker looks every
+//! a second after that it offers fibers without a call in every turn. An idle worker looks every
 //! [`STUCK_AFTER`] whether such a worker is still in the same turn, because a fiber computes or the
 //! kernel runs another thread, and takes half then.
 //!
@@ -35,21 +35,21 @@
 
 use super::Worker;
 use super::cores::idle_time;
-use super::moving::{MOST_MEMBERS, Traveller};
+use super::moving::{MOST_MEMBERS, Traveller, awaits_wake, may_follow, may_move};
 use super::turns::Turns;
 use crate::runtime::balance::Balance;
 use crate::runtime::family::FamilyRef;
-use crate::runtime::fiber::{FiberRef, RunState, Wait};
-use crate::runtime::shared::{Mail, Peer, Shared};
+use crate::runtime::fiber::{FiberRef, RunState};
+use crate::runtime::load::Sign;
+use crate::runtime::shared::{Mail, MailBox, Peer, Shared};
 use crate::sys;
-use crate::trace::Cause;
-use crossbeam_deque::{Steal, Stealer};
+use crossbeam_deque::{Steal, Worker as Deque};
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const LONG_AWAKE: Duration = Duration::from_millis(20);
-const PRESSED: Duration = Duration::from_secs(1);
 const STUCK_AFTER: Duration = Duration::from_millis(1);
 const WINDOW: Duration = Duration::from_millis(50);
 /// For how long a worker rests. Fibers that wait for longer stay with it.
@@ -63,13 +63,17 @@ const SPARE: u32 = 600;
 /// The part of the time, in thousandths, for which a worker may wait for a processor.
 const CROWDED: u32 = 100;
 
-/// Families that leave in this turn.
-pub(super) type Leaving = Vec<FamilyRef>;
-
-/// What a worker knows of its own pace and the pace of the others.
-#[derive(Default)]
-pub(super) struct Pace {
-    pub(super) turns: Turns,
+/// The part of a worker that decides which fibers move. It offers families to others, and measures
+/// its own pace and that of the others.
+pub(crate) struct Moves {
+    index: u32,
+    shared: Arc<Shared>,
+    balance: Balance,
+    /// A simulation draws which fibers run and move.
+    are_drawn: bool,
+    /// Families with fibers that this worker would run next, and others may take.
+    offered: Deque<Traveller>,
+    turns: Turns,
     /// The turn in which each other worker was seen, and since when.
     seen: RefCell<Vec<(u64, Option<Instant>)>>,
     window: Cell<Option<Window>>,
@@ -84,22 +88,20 @@ struct Window {
     waited: Duration,
 }
 
-impl Pace {
-    /// Whether another worker has been in one turn for long.
-    fn is_stuck(&self, number: usize, worker: &Peer, now: Instant) -> bool {
-        let mut seen = self.seen.borrow_mut();
-        if seen.len() <= number {
-            seen.resize(number + 1, (0, None));
-        }
-        let turn = worker.counters.turns.get();
-        match seen[number] {
-            (seen, Some(since)) if seen == turn => now - since >= STUCK_AFTER,
-            _ => {
-                seen[number] = (turn, Some(now));
-                false
-            }
-        }
-    }
+/// What becomes of the fibers of a turn.
+enum Plan {
+    Keep,
+    /// All that may leave go to this worker.
+    Send(usize),
+    Offer(Offer),
+}
+
+/// All but the first fiber are offered to other workers.
+struct Offer {
+    now: Instant,
+    calls: bool,
+    /// The worker did not call before.
+    is_news: bool,
 }
 
 /// No fiber departs while it exists.
@@ -132,16 +134,295 @@ fn computes(fiber: FiberRef) -> bool {
         || (family.members() <= MOST_MEMBERS && family.siblings().iter().any(|it| it.computes()))
 }
 
-/// Adds a ready fiber to the ready members of its family, which leaves.
-pub(super) fn collect(fiber: FiberRef, leaving: &mut Leaving) {
-    let family = fiber.family();
-    if family.held().is_empty() {
-        leaving.push(family);
+impl Moves {
+    pub(in crate::runtime) fn new(
+        index: u32,
+        shared: Arc<Shared>,
+        balance: Balance,
+        offered: Deque<Traveller>,
+        are_drawn: bool,
+    ) -> Moves {
+        Moves {
+            index,
+            shared,
+            balance,
+            are_drawn,
+            offered,
+            turns: Turns::default(),
+            seen: RefCell::default(),
+            window: Cell::new(None),
+            rests_until_ns: Cell::new(0),
+        }
     }
-    family.held().push(fiber);
+
+    /// Whether fibers move between the workers.
+    #[inline(always)]
+    pub(crate) fn may_happen(&self) -> bool {
+        self.balance != Balance::Fixed
+    }
+
+    #[inline(always)]
+    pub(super) fn are_drawn(&self) -> bool {
+        self.are_drawn
+    }
+
+    fn me(&self) -> &Peer {
+        &self.shared.peers[self.index as usize]
+    }
+}
+
+// Measuring.
+impl Moves {
+    /// Whether the runs of fibers are measured in this turn.
+    #[inline(always)]
+    pub(super) fn measure_runs(&self) -> bool {
+        self.turns.measure_runs()
+    }
+
+    /// Notes a run of a fiber that is measured.
+    #[cold]
+    pub(super) fn note_run(&self, fiber: FiberRef) {
+        let now = sys::now();
+        fiber.note_run(self.turns.end_run(now));
+        if fiber.computes() {
+            self.me().load.note(Sign::Computes, now);
+        }
+    }
+
+    /// The worker has nothing to do.
+    #[inline]
+    pub(super) fn end_turns(&self) {
+        if self.turns.end(sys::now, sys::thread_ran) {
+            self.me().load.note(Sign::Heavy, sys::now());
+        }
+    }
+
+    /// Measures this worker when a window ends, and lets it rest if it is one too many.
+    fn follow_pace(&self, now_ns: u64) {
+        let before = self.window.get();
+        let length = before.map(|before| now_ns.saturating_sub(before.began_ns));
+        if length.is_some_and(|length| u128::from(length) < WINDOW.as_nanos()) {
+            return;
+        }
+        let Some((ran, waited)) = self.me().counters.processor_times() else { return };
+        self.window.set(Some(Window { began_ns: now_ns, ran, waited }));
+        let (Some(before), Some(length)) = (before, length) else { return };
+        let part = |time: Duration| (time.as_nanos() * 1000 / u128::from(length)) as u32;
+        let busy = part(ran.saturating_sub(before.ran));
+        let is_crowded = part(waited.saturating_sub(before.waited)) > CROWDED;
+        self.me().load.set_busy(busy);
+        if self.index > 0 && self.is_one_too_many(busy, is_crowded) {
+            self.rests_until_ns.set(now_ns + REST.as_nanos() as u64);
+        }
+    }
+
+    fn is_one_too_many(&self, busy: u32, is_crowded: bool) -> bool {
+        let (now, first, own) = (sys::now(), &self.shared.peers[0].load, &self.me().load);
+        if first.shows(Sign::Heavy, now) || own.shows(Sign::Heavy, now) {
+            return false;
+        }
+        if is_crowded {
+            self.shared.cores().found_none(now);
+            return true;
+        }
+        if busy > SPARE / 2 {
+            self.shared.cores().found_one();
+        }
+        busy + first.busy() < SPARE
+            && !first.shows(Sign::Pressed, now)
+            && !own.shows(Sign::Pressed, now)
+    }
 }
 
 // Giving.
+impl Moves {
+    fn plan(&self, turn: Option<FiberRef>, clock_ns: u64) -> Plan {
+        match self.balance {
+            Balance::Fixed => Plan::Keep,
+            Balance::Moving => {
+                self.follow_pace(clock_ns);
+                if clock_ns < self.rests_until_ns.get() {
+                    return Plan::Send(0);
+                }
+                turn.and_then(|first| self.plan_offer(first)).map_or(Plan::Keep, Plan::Offer)
+            }
+            // To each worker in turn.
+            Balance::Restless => Plan::Send((self.index as usize + 1) % self.shared.workers()),
+        }
+    }
+
+    /// Offers fibers if this worker is pressed, and another one sleeps.
+    fn plan_offer(&self, first: FiberRef) -> Option<Offer> {
+        let (now, load) = (sys::now(), &self.me().load);
+        let was_heavy = self.turns.begin(now, || first.count_queued(), sys::thread_ran);
+        if was_heavy {
+            load.note(Sign::Heavy, now);
+        }
+        if !self.shared.has_idle_taker(self.me(), now) {
+            return None;
+        }
+        let calls = was_heavy
+            || (self.turns.are_unbroken_for(LONG_AWAKE, now)
+                && self.shared.cores().has_free(now, idle_time));
+        let is_news = calls && !load.shows(Sign::Pressed, now);
+        if calls {
+            load.note(Sign::Pressed, now);
+        }
+        load.call_for_help(calls);
+        load.shows(Sign::Pressed, now).then_some(Offer { now, calls, is_news })
+    }
+
+    /// Parts the fibers of a turn. Collects the ready members of each family that leaves, and calls
+    /// `stays` for the other fibers. Whether a family leaves is decided once in a turn, by one of
+    /// them: so they go together.
+    pub(super) fn part(
+        &self,
+        turn: Option<FiberRef>,
+        mut leaves: impl FnMut(FiberRef) -> bool,
+        mut stays: impl FnMut(FiberRef),
+    ) -> Vec<FamilyRef> {
+        let (mut next, mut leaving) = (turn, Vec::new());
+        let number = self.me().counters.turns.get();
+        while let Some(fiber) = next {
+            next = fiber.unlink();
+            let family = fiber.family();
+            let goes = family.verdict(number).unwrap_or_else(|| {
+                let goes = leaves(fiber);
+                family.set_verdict(number, goes);
+                goes
+            });
+            fiber.set_arrived(false);
+            if !goes {
+                stays(fiber);
+                continue;
+            }
+            if family.held().is_empty() {
+                leaving.push(family);
+            }
+            family.held().push(fiber);
+        }
+        leaving
+    }
+
+    pub(super) fn offer(&self, traveller: Traveller) {
+        self.offered.push(traveller);
+    }
+
+    #[inline]
+    pub(super) fn has_offered(&self) -> bool {
+        !self.offered.is_empty()
+    }
+
+    /// Takes back the next family that this worker has offered.
+    pub(super) fn take_back(&self) -> Option<Traveller> {
+        loop {
+            match self.offered.pop() {
+                None if self.has_offered() => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    /// A sleeper that is to hear of the offer. It looks at this worker from then on, whatever is
+    /// offered now.
+    fn sleeper_to_wake(&self, offer: &Offer) -> Option<&Arc<MailBox>> {
+        if !(offer.is_news || offer.calls && self.has_offered()) {
+            return None;
+        }
+        let suits = |thief: &Peer| thief.load.may_take_from(&self.me().load, offer.now);
+        self.shared.thief_to_wake(self.index, suits)
+    }
+}
+
+// Taking.
+impl Moves {
+    /// Takes half of the families that another worker has offered, if that calls for help, or has
+    /// not come to them for long.
+    pub(super) fn take_offered(&self, now: Instant) -> Vec<Traveller> {
+        let mut taken = Vec::new();
+        if !self.may_happen() || self.shared.holds_moves() {
+            return taken;
+        }
+        let count = self.shared.workers();
+        for number in (1..count).map(|step| (self.index as usize + step) % count) {
+            let victim = &self.shared.peers[number];
+            let is_stuck =
+                victim.load.shows(Sign::Pressed, now) && self.is_stuck(number, victim, now);
+            if !(is_stuck || victim.needs_help())
+                || !self.me().load.may_take_from(&victim.load, now)
+            {
+                continue;
+            }
+            let most = victim.offered.len().div_ceil(2);
+            while taken.len() < most {
+                match victim.offered.steal() {
+                    Steal::Success(traveller) => taken.push(traveller),
+                    Steal::Retry => {}
+                    Steal::Empty => break,
+                }
+            }
+            if !taken.is_empty() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Whether another worker has been in one turn for long.
+    fn is_stuck(&self, number: usize, worker: &Peer, now: Instant) -> bool {
+        let mut seen = self.seen.borrow_mut();
+        if seen.len() <= number {
+            seen.resize(number + 1, (0, None));
+        }
+        let turn = worker.counters.turns.get();
+        match seen[number] {
+            (seen, Some(since)) if seen == turn => now - since >= STUCK_AFTER,
+            _ => {
+                seen[number] = (turn, Some(now));
+                false
+            }
+        }
+    }
+
+    /// When to look again at workers that are pressed, though nothing wakes this one.
+    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
+        let is_pressed =
+            || self.shared.peers.iter().any(|peer| peer.load.shows(Sign::Pressed, now));
+        (self.may_happen() && is_pressed()).then(|| now + STUCK_AFTER)
+    }
+
+    /// Whether a fiber that is woken from another worker goes on there. `draws` says whether a
+    /// simulation wants it.
+    #[inline]
+    pub(super) fn follows(
+        &self,
+        fiber: FiberRef,
+        by: u32,
+        now: impl FnOnce() -> Instant,
+        draws: impl FnOnce() -> bool,
+    ) -> bool {
+        by < self.index
+            && self.balance == Balance::Moving
+            && awaits_wake(fiber)
+            && self.is_better_at(fiber, by, now(), draws)
+    }
+
+    fn is_better_at(
+        &self,
+        fiber: FiberRef,
+        other: u32,
+        now: Instant,
+        draws: impl FnOnce() -> bool,
+    ) -> bool {
+        let wakes = fiber.count_wakes_from(other, now, SOON);
+        ((self.are_drawn && draws()) || wakes >= STREAK)
+            && may_follow(fiber)
+            && !self.shared.holds_moves()
+            && !self.me().load.shows(Sign::Pressed, now)
+            && !self.shared.peers[other as usize].load.shows(Sign::Pressed, now)
+    }
+}
+
 impl Worker {
     /// Gives away some of the fibers that would run in this turn. Returns the others.
     #[cold]
@@ -153,82 +434,38 @@ impl Worker {
         if self.moves.are_drawn {
             return self.share_as_drawn(turn);
         }
-        match self.moves.balance {
-            Balance::Fixed => turn,
-            Balance::Moving => {
-                self.follow_pace();
-                if self.rests() { self.send_to(0, turn) } else { self.offer_some(turn) }
+        let ready = self.schedule.ready();
+        let stays = |fiber| ready.push(fiber);
+        match self.moves.plan(turn, self.events.clock_ns()) {
+            Plan::Keep => return turn,
+            Plan::Send(worker) => {
+                // But for those that have just arrived.
+                let leaves = |fiber: FiberRef| {
+                    may_move(fiber)
+                        && !fiber.family().siblings().iter().any(|it| it.awaits_first_run())
+                };
+                self.give_away(self.moves.part(turn, leaves, stays), || Some(worker));
             }
-            // To each worker in turn.
-            Balance::Restless => self.send_to((self.index as usize + 1) % self.workers(), turn),
-        }
-    }
-
-    /// Offers all but the first fiber, if this worker is pressed, and another one sleeps.
-    fn offer_some(&self, turn: Option<FiberRef>) -> Option<FiberRef> {
-        let Some(first) = turn else { return turn };
-        let now = sys::now();
-        let turns = &self.moves.pace.turns;
-        let was_heavy = turns.begin(now, || first.count_queued(), sys::thread_ran);
-        if was_heavy {
-            self.note_heavy_turn(now);
-        }
-        if !self.shared.has_idle_taker(self.me(), now) {
-            return turn;
-        }
-        let calls = was_heavy
-            || (turns.are_unbroken_for(LONG_AWAKE, now)
-                && self.shared.cores().has_free(now, idle_time));
-        let is_news = calls && !self.me().load.is_pressed(now);
-        if calls {
-            self.me().load.set_pressed_until(now + PRESSED);
-        }
-        self.me().load.call_for_help(calls);
-        if !calls && !self.me().load.is_pressed(now) {
-            return turn;
-        }
-        let mut next = first.unlink();
-        self.schedule.ready().push(first);
-        let mut keeps_one = computes(first);
-        let mut leaving = Leaving::new();
-        while let Some(fiber) = next {
-            next = fiber.unlink();
-            let suits = || {
-                fiber.family() != first.family()
-                    && (!computes(fiber) || std::mem::replace(&mut keeps_one, true))
-            };
-            if self.leaves(fiber, suits) {
-                collect(fiber, &mut leaving);
-            } else {
-                self.schedule.ready().push(fiber);
+            Plan::Offer(offer) => {
+                let first = turn;
+                let mut keeps_one = first.is_some_and(computes);
+                let leaves = |fiber: FiberRef| {
+                    first.is_some_and(|first| fiber.family() != first.family())
+                        && (!computes(fiber) || std::mem::replace(&mut keeps_one, true))
+                        && may_move(fiber)
+                };
+                self.give_away(self.moves.part(turn, leaves, stays), || None);
+                if let Some(sleeper) = self.moves.sleeper_to_wake(&offer) {
+                    self.wake_peer(sleeper);
+                }
             }
         }
-        self.dispatch(leaving, |traveller| self.moves.offered.push(traveller));
-        // A sleeper that the call wakes looks at this worker from now on, whatever is offered now.
-        if (is_news || (calls && self.moves.has_offered()))
-            && let Some(thief) = self
-                .shared
-                .thief_to_wake(self.index, |thief| thief.load.may_take_from(&self.me().load, now))
-        {
-            self.wake_peer(thief);
-        }
-        self.schedule.ready().take_all()
+        ready.take_all()
     }
 
-    /// Whether the family of a ready fiber leaves. That is decided once in a turn, so that its
-    /// ready members go together.
-    pub(super) fn leaves(&self, fiber: FiberRef, suits: impl FnOnce() -> bool) -> bool {
-        let family = fiber.family();
-        let turn = self.me().counters.turns.get();
-        family.verdict(turn).unwrap_or_else(|| {
-            let leaves = suits() && self.may_move(fiber);
-            family.set_verdict(turn, leaves);
-            leaves
-        })
-    }
-
-    /// Gives away families whose ready members were collected.
-    pub(super) fn dispatch(&self, leaving: Leaving, mut publish: impl FnMut(Traveller)) {
+    /// Gives away families whose ready members were collected: to the worker that `to` names, or as
+    /// an offer.
+    pub(super) fn give_away(&self, leaving: Vec<FamilyRef>, mut to: impl FnMut() -> Option<usize>) {
         for family in leaving {
             let first = family.held().first().expect("a ready member was collected");
             debug_assert!(
@@ -240,40 +477,10 @@ impl Worker {
                     == first.count_queued() as usize,
                 "I3: a ready member is in another queue"
             );
-            publish(self.depart(first));
-        }
-    }
-
-    /// Sends each family that may move to another worker, but for families that have just arrived.
-    fn send_to(&self, worker: usize, turn: Option<FiberRef>) -> Option<FiberRef> {
-        if worker == self.index as usize {
-            return turn;
-        }
-        let mailbox = &self.shared.peers[worker].mailbox;
-        let mut next = turn;
-        let mut leaving = Leaving::new();
-        while let Some(fiber) = next {
-            next = fiber.unlink();
-            let has_run =
-                || !fiber.family().siblings().iter().any(|member| member.awaits_first_run());
-            if self.leaves(fiber, has_run) {
-                collect(fiber, &mut leaving);
-            } else {
-                self.schedule.ready().push(fiber);
-            }
-            fiber.set_arrived(false);
-        }
-        self.dispatch(leaving, |traveller| self.mail(mailbox, Mail::Arrive(traveller)));
-        self.schedule.ready().take_all()
-    }
-
-    /// Takes back the next family that this worker has offered. Returns its ready members, linked.
-    pub(super) fn take_back_offered(&self) -> Option<FiberRef> {
-        loop {
-            match self.moves.offered.pop() {
-                Some(traveller) => return Some(self.arrive(traveller)),
-                None if self.moves.offered.is_empty() => return None,
-                None => {}
+            let traveller = self.depart(first);
+            match to() {
+                None => self.moves.offer(traveller),
+                Some(to) => self.mail(&self.shared.peers[to].mailbox, Mail::Arrive(traveller)),
             }
         }
     }
@@ -281,169 +488,12 @@ impl Worker {
     /// Takes back all fibers that this worker has offered.
     #[cold]
     pub(super) fn take_back_all(&self) {
-        while let Some(first) = self.take_back_offered() {
-            let mut next = Some(first);
+        while let Some(traveller) = self.moves.take_back() {
+            let mut next = Some(self.arrive(traveller));
             while let Some(fiber) = next {
                 next = fiber.unlink();
                 self.schedule.ready().push(fiber);
             }
         }
-    }
-
-    /// Notes a run of a fiber that is measured.
-    #[cold]
-    pub(super) fn note_run(&self, fiber: FiberRef) {
-        let now = sys::now();
-        fiber.note_run(self.moves.pace.turns.end_run(now));
-        if fiber.computes() {
-            self.me().load.set_computes_until(now + PRESSED);
-        }
-    }
-
-    /// The worker has nothing to do.
-    #[inline]
-    pub(super) fn end_turns(&self) {
-        if self.moves.pace.turns.end(sys::now, sys::thread_ran) {
-            self.note_heavy_turn(sys::now());
-        }
-    }
-
-    #[cold]
-    fn note_heavy_turn(&self, now: Instant) {
-        self.me().load.set_heavy_until(now + PRESSED);
-    }
-}
-
-// Taking.
-impl Worker {
-    /// Takes half of the fibers that another worker has offered, if that calls for help, or has not
-    /// come to them for long. False if there is none.
-    pub(super) fn take_offered(&self) -> bool {
-        if !self.moves.may_happen() || self.shared.holds_moves() {
-            return false;
-        }
-        let now = self.now();
-        let count = self.workers();
-        (1..count).any(|step| {
-            let number = (self.index as usize + step) % count;
-            let victim = &self.shared.peers[number];
-            let is_stuck =
-                victim.load.is_pressed(now) && self.moves.pace.is_stuck(number, victim, now);
-            (is_stuck || victim.needs_help())
-                && self.me().load.may_take_from(&victim.load, now)
-                && self.take_half_of(&victim.offered)
-        })
-    }
-
-    /// When to look again at workers that are pressed, though nothing wakes this one.
-    pub(super) fn next_look_at_others(&self) -> Option<Instant> {
-        if !self.moves.may_happen() {
-            return None;
-        }
-        let now = self.now();
-        let is_pressed = self.shared.peers.iter().any(|peer| peer.load.is_pressed(now));
-        is_pressed.then(|| now + STUCK_AFTER)
-    }
-
-    fn take_half_of(&self, offered: &Stealer<Traveller>) -> bool {
-        let mut left = offered.len().div_ceil(2);
-        let mut has_taken = false;
-        while left > 0 {
-            match offered.steal() {
-                Steal::Success(traveller) => {
-                    self.receive(traveller);
-                    has_taken = true;
-                    left -= 1;
-                }
-                Steal::Retry => {}
-                Steal::Empty => break,
-            }
-        }
-        has_taken
-    }
-}
-
-// Resting.
-impl Worker {
-    fn rests(&self) -> bool {
-        self.events.clock_ns() < self.moves.pace.rests_until_ns.get()
-    }
-
-    /// Measures this worker when a window ends, and lets it rest if it is one too many.
-    fn follow_pace(&self) {
-        let now_ns = self.events.clock_ns();
-        let before = self.moves.pace.window.get();
-        let length = before.map(|before| now_ns.saturating_sub(before.began_ns));
-        if length.is_some_and(|length| u128::from(length) < WINDOW.as_nanos()) {
-            return;
-        }
-        let Some((ran, waited)) = self.me().counters.processor_times() else { return };
-        self.moves.pace.window.set(Some(Window { began_ns: now_ns, ran, waited }));
-        let (Some(before), Some(length)) = (before, length) else { return };
-        let part = |time: Duration| (time.as_nanos() * 1000 / u128::from(length)) as u32;
-        let busy = part(ran.saturating_sub(before.ran));
-        let is_crowded = part(waited.saturating_sub(before.waited)) > CROWDED;
-        self.me().load.set_busy(busy);
-        if self.index > 0 && self.is_one_too_many(busy, is_crowded) {
-            let rest = REST.as_nanos() as u64;
-            self.moves.pace.rests_until_ns.set(now_ns + rest);
-        }
-    }
-
-    fn is_one_too_many(&self, busy: u32, is_crowded: bool) -> bool {
-        let (now, first) = (self.now(), &self.shared.peers[0]);
-        if first.load.has_heavy(now) || self.me().load.has_heavy(now) {
-            return false;
-        }
-        if is_crowded {
-            self.shared.cores().found_none(now);
-            return true;
-        }
-        if busy > SPARE / 2 {
-            self.shared.cores().found_one();
-        }
-        busy + first.load.busy() < SPARE
-            && !first.load.is_pressed(now)
-            && !self.me().load.is_pressed(now)
-    }
-}
-
-// Following a waker.
-impl Worker {
-    /// Whether a fiber that is woken from another worker continues on that worker.
-    #[inline]
-    pub(super) fn should_follow(&self, fiber: FiberRef, by: u32) -> bool {
-        by < self.index && self.moves.balance == Balance::Moving && self.is_better_at(fiber, by)
-    }
-
-    fn is_better_at(&self, fiber: FiberRef, other: u32) -> bool {
-        let ends_by_wake = match fiber.state() {
-            RunState::Waiting(wait) => !matches!(wait, Wait::Ops | Wait::Room),
-            RunState::Runnable | RunState::Vacant => false,
-        };
-        let now = self.now();
-        ends_by_wake
-            && self.is_streak(fiber.count_wakes_from(other, now, SOON))
-            && self.may_follow(fiber)
-            && !self.shared.holds_moves()
-            && !self.me().load.is_pressed(now)
-            && !self.shared.peers[other as usize].load.is_pressed(now)
-    }
-
-    fn is_streak(&self, wakes: u32) -> bool {
-        #[cfg(feature = "sim")]
-        if self.draws_move() {
-            return true;
-        }
-        wakes >= STREAK
-    }
-
-    /// Makes a waiting fiber ready on the worker that has woken it.
-    #[cold]
-    pub(super) fn send_after(&self, fiber: FiberRef, by: u32) {
-        fiber.set_state(RunState::Runnable);
-        self.events.made_ready(fiber, Cause::Wake);
-        let traveller = self.depart(fiber);
-        self.mail(&self.shared.peers[by as usize].mailbox, Mail::Arrive(traveller));
     }
 }

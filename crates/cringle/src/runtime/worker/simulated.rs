@@ -10,48 +10,23 @@
 //! If they still wait after that, the process aborts.
 
 use super::Worker;
-use super::sharing::{Leaving, collect};
+use super::moving::may_move;
 use crate::driver::sim::{self, Checker, HaltReason};
 use crate::runtime::fiber::{FiberRef, RunState};
-use crate::runtime::shared::Mail;
 
 /// The most fibers of a turn, if it does not have all.
 const SHORT_TURN: usize = 3;
-/// The most unstarted fibers that start in a turn: the others may be stolen.
-const FEW_STARTS: usize = 3;
 
 // The order of workers, and the moves of fibers.
 impl Worker {
-    fn simulation<R>(&self, f: impl FnOnce(&sim::Sim) -> R) -> Option<R> {
+    /// Calls `f` in a simulation.
+    pub(super) fn simulation<R>(&self, f: impl FnOnce(&sim::Sim) -> R) -> Option<R> {
         self.driver.borrow().simulation().map(f)
     }
 
-    pub(super) fn begin_simulation(&self) {
-        self.simulation(sim::Sim::wait_for_turn);
-    }
-
-    pub(super) fn leave_simulation(&self) {
-        self.simulation(sim::Sim::leave);
-    }
-
-    /// In a simulation, lets another worker run now, if the seed says so.
-    #[cold]
-    pub(super) fn let_others_run(&self) {
-        self.simulation(sim::Sim::hand_over);
-    }
-
-    /// Whether the seed lets a fiber move now.
-    pub(super) fn draws_move(&self) -> bool {
-        self.moves.are_drawn && self.simulation(sim::Sim::draw_move) == Some(true)
-    }
-
-    fn draw_below(&self, limit: usize) -> usize {
+    /// Draws a number for a decision of the scheduler.
+    pub(super) fn draw_below(&self, limit: usize) -> usize {
         self.simulation(|sim| sim.draw_below(limit)).expect("it is a simulation")
-    }
-
-    /// Draws how many unstarted fibers start in this turn, if a simulation decides.
-    pub(super) fn draw_starts(&self) -> Option<usize> {
-        self.moves.are_drawn.then(|| 1 + self.draw_below(FEW_STARTS))
     }
 
     /// Draws which ready fibers run in this turn, and which move: in a message, or offered to the
@@ -62,41 +37,34 @@ impl Worker {
             0 => usize::MAX,
             _ => 1 + self.draw_below(SHORT_TURN),
         };
-        let mut offers = false;
-        let (mut next, mut later, mut leaving) = (turn, Vec::new(), Leaving::new());
-        while let Some(fiber) = next {
-            next = fiber.unlink();
-            let goes = || self.may_move(fiber) && self.draws_move();
-            if self.moves.may_happen() && self.leaves(fiber, goes) {
-                collect(fiber, &mut leaving);
-            } else if left > 0 {
-                left -= 1;
-                self.schedule.ready().push(fiber);
-            } else {
-                later.push(fiber);
+        let (ready, mut later) = (self.schedule.ready(), Vec::new());
+        let leaves =
+            |fiber| self.moves.may_happen() && may_move(fiber) && self.driver.borrow().draws_move();
+        let stays = |fiber| match left.checked_sub(1) {
+            Some(less) => {
+                left = less;
+                ready.push(fiber);
             }
-        }
-        self.dispatch(leaving, |traveller| {
-            if self.draw_below(2) == 0 {
-                self.moves.offered.push(traveller);
-                offers = true;
-            } else {
-                let step = 1 + self.draw_below(self.workers() - 1);
-                let worker = (self.index as usize + step) % self.workers();
-                self.mail(&self.shared.peers[worker].mailbox, Mail::Arrive(traveller));
-            }
+            None => later.push(fiber),
+        };
+        let leaving = self.moves.part(turn, leaves, stays);
+        self.give_away(leaving, || {
+            let workers = self.shared.workers();
+            let step = || 1 + self.draw_below(workers - 1);
+            (self.draw_below(2) != 0).then(|| (self.index as usize + step()) % workers)
         });
-        let turn = self.schedule.ready().take_all();
-        later.into_iter().for_each(|fiber| self.schedule.ready().push(fiber));
-        if offers {
-            self.me().load.call_for_help(true);
-            if let Some(thief) = self.shared.thief_to_wake(self.index, |_| true) {
-                self.wake_peer(thief);
-            }
+        let turn = ready.take_all();
+        later.into_iter().for_each(|fiber| ready.push(fiber));
+        if !self.moves.has_offered() {
+            return turn;
         }
-        if turn.is_none() && offers {
-            self.let_others_run();
-            return self.take_back_offered();
+        self.me().load.call_for_help(true);
+        if let Some(thief) = self.shared.thief_to_wake(self.index, |_| true) {
+            self.wake_peer(thief);
+        }
+        if turn.is_none() {
+            self.simulation(sim::Sim::hand_over);
+            return self.moves.take_back().map(|traveller| self.arrive(traveller));
         }
         turn
     }
@@ -104,16 +72,9 @@ impl Worker {
 
 // The end.
 impl Worker {
-    /// Ends the run if the simulation has halted.
-    pub(super) fn heed_simulation(&self) {
-        let reason = self.driver.borrow_mut().take_halt();
-        if let Some(reason) = reason {
-            self.end_simulation(reason);
-        }
-    }
-
+    /// Ends the run, because the simulation has halted.
     #[cold]
-    fn end_simulation(&self, reason: HaltReason) {
+    pub(super) fn end_simulation(&self, reason: HaltReason) {
         let found = match reason {
             HaltReason::PowerLost => None,
             HaltReason::Deadlock => Some((Checker::Deadlock, "no fiber can continue")),
@@ -127,7 +88,7 @@ impl Worker {
             self.take_back_all();
             let driver = self.driver.borrow();
             let core = driver.simulation().expect("a simulation has halted").core();
-            let own = self.list_waits();
+            let own = list_waits(self.table.fibers());
             let Some(waits) = sim::lock(core).list_waits(self.index, own) else { return };
             let report = format!("{problem}:{waits}");
             if self.lifecycle.is_stopping() {
@@ -139,20 +100,20 @@ impl Worker {
         self.shared.stop();
         self.follow_state();
     }
+}
 
-    /// Writes a line for each fiber: its name, and what it waits for.
-    fn list_waits(&self) -> String {
-        let mut lines = String::new();
-        for fiber in self.fibers() {
-            let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
-            let index = fiber.id().index;
-            let target = match fiber.state() {
-                RunState::Waiting(wait) => fiber.op_name().unwrap_or(wait.describe()),
-                RunState::Runnable => "nothing: it is ready",
-                RunState::Vacant => continue,
-            };
-            lines.push_str(&format!("\n  fiber {index} '{name}' waits for: {target}"));
-        }
-        lines
+/// Writes a line for each fiber: its name, and what it waits for.
+fn list_waits(fibers: Vec<FiberRef>) -> String {
+    let mut lines = String::new();
+    for fiber in fibers {
+        let name = fiber.meta().and_then(|meta| meta.name()).unwrap_or("<unnamed>");
+        let index = fiber.id().index;
+        let target = match fiber.state() {
+            RunState::Waiting(wait) => fiber.op_name().unwrap_or(wait.describe()),
+            RunState::Runnable => "nothing: it is ready",
+            RunState::Vacant => continue,
+        };
+        lines.push_str(&format!("\n  fiber {index} '{name}' waits for: {target}"));
     }
+    lines
 }

@@ -5,17 +5,17 @@
 //! **I2**), or it is the one that asks. Other threads send a [`Question`] (**I3**).
 
 use super::Worker;
+use super::alarms::Alarms;
 use crate::driver::{Driver, OpDescription};
 use crate::runtime::fiber::{FiberId, FiberRef, RunState, Wait};
 use crate::runtime::label::Origins;
 use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::{FiberTag, ScopeOrigin, TargetInfo};
-use crate::sys::plainly;
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A question that a worker answers about its fibers. If the worker ends first, it drops the
 /// question.
@@ -72,21 +72,9 @@ impl Worker {
         if self.moves.has_offered() {
             self.take_back_all();
         }
-        let times = self.times();
+        let times = times(&self.alarms, self.now());
         self.events.read_clock(&self.driver);
-        // The snapshots allocate, and the allocator may be the program's: nothing is borrowed
-        // meanwhile (I13).
-        let snapshot = |fiber: FiberRef| {
-            let times = times.get(&fiber.tag()).copied().unwrap_or_default();
-            let mut snapshot = self.snapshot(fiber, times);
-            snapshot.backtrace = if backtraces { self.backtrace_of(fiber) } else { None };
-            snapshot
-        };
-        self.fibers().into_iter().map(snapshot).collect()
-    }
-
-    fn snapshot(&self, fiber: FiberRef, times: Times) -> FiberSnapshot {
-        let activity = match fiber.state() {
+        let activity = |fiber: FiberRef| match fiber.state() {
             RunState::Waiting(wait) => Activity::Waits {
                 wait,
                 target: fiber.target().map(|target| target.info()),
@@ -96,49 +84,47 @@ impl Worker {
             _ if self.foreground.get() == Some(fiber) => Activity::Runs,
             _ => Activity::Ready,
         };
-        FiberSnapshot {
-            tag: fiber.tag(),
-            id: fiber.id(),
-            worker: self.index,
-            origins: fiber.origins(),
-            scope: fiber.scope(),
-            activity,
-            is_cancelled: fiber.is_cancelled(),
-            timer: times.timer,
-            deadline: times.deadline,
-            backtrace: None,
-        }
-    }
-
-    fn times(&self) -> HashMap<FiberTag, Times> {
-        let now = self.now();
-        let mut times: HashMap<FiberTag, Times> = HashMap::new();
-        let shorten = |place: &mut Option<Duration>, time: Duration| {
-            *place = Some(place.map_or(time, |other| other.min(time)));
-        };
-        self.alarms.for_each_pending(|(at, alarm)| {
-            let left = at.saturating_duration_since(now);
-            match alarm {
-                Alarm::Wake(fiber) | Alarm::GiveUp(fiber) => {
-                    shorten(&mut times.entry(fiber.tag()).or_default().timer, left);
-                }
-                Alarm::Expire(fiber, _) => {
-                    shorten(&mut times.entry(fiber.tag()).or_default().deadline, left);
-                }
-                #[cfg(feature = "interpose")]
-                Alarm::Review(..) => {}
-                Alarm::ReportStubborn | Alarm::RetryStarts => {}
+        // The snapshots allocate, and the allocator may be the program's: nothing is borrowed
+        // meanwhile (I13).
+        let snapshot = |fiber: FiberRef| {
+            let times = times.get(&fiber.tag()).copied().unwrap_or_default();
+            FiberSnapshot {
+                tag: fiber.tag(),
+                id: fiber.id(),
+                worker: self.index,
+                origins: fiber.origins(),
+                scope: fiber.scope(),
+                activity: activity(fiber),
+                is_cancelled: fiber.is_cancelled(),
+                timer: times.timer,
+                deadline: times.deadline,
+                backtrace: if backtraces { self.foreground.backtrace_of(fiber) } else { None },
             }
-        });
-        times
+        };
+        self.table.fibers().into_iter().map(snapshot).collect()
     }
+}
 
-    pub(in crate::runtime) fn backtrace_of(&self, fiber: FiberRef) -> Option<Backtrace> {
-        if self.foreground.get() == Some(fiber) {
-            return Some(plainly(Backtrace::force_capture));
+fn times(alarms: &Alarms, now: Instant) -> HashMap<FiberTag, Times> {
+    let mut times: HashMap<FiberTag, Times> = HashMap::new();
+    let shorten = |place: &mut Option<Duration>, time: Duration| {
+        *place = Some(place.map_or(time, |other| other.min(time)));
+    };
+    alarms.for_each_pending(|(at, alarm)| {
+        let left = at.saturating_duration_since(now);
+        match alarm {
+            Alarm::Wake(fiber) | Alarm::GiveUp(fiber) => {
+                shorten(&mut times.entry(fiber.tag()).or_default().timer, left);
+            }
+            Alarm::Expire(fiber, _) => {
+                shorten(&mut times.entry(fiber.tag()).or_default().deadline, left);
+            }
+            #[cfg(feature = "interpose")]
+            Alarm::Review(..) => {}
+            Alarm::ReportStubborn | Alarm::RetryStarts => {}
         }
-        self.foreground.probe(fiber, |fiber| fiber.ask_backtrace())
-    }
+    });
+    times
 }
 
 fn ops_snapshot(driver: &Driver, fiber: FiberRef) -> Option<OpsSnapshot> {

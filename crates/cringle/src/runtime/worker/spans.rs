@@ -6,7 +6,7 @@
 //! instrumented future does at each poll. The spans of `run`'s caller belong to the main fiber
 //! during the run.
 
-use super::{Current, Worker};
+use super::Current;
 use crate::runtime::foreign;
 use std::cell::RefCell;
 use tracing::level_filters::LevelFilter;
@@ -21,7 +21,7 @@ pub(super) struct Spans(Vec<Id>);
 
 /// The spans of `run`'s caller.
 #[derive(Default)]
-pub(super) struct OuterSpans(RefCell<Vec<Id>>);
+pub(crate) struct OuterSpans(RefCell<Vec<Id>>);
 
 impl Spans {
     /// Leaves all spans of the thread.
@@ -76,20 +76,20 @@ fn subscriber() -> Dispatch {
     dispatcher::get_default(Dispatch::clone)
 }
 
-impl Worker {
+impl OuterSpans {
     /// Leaves the spans that the thread is in when the worker begins. They are for the main fiber.
-    pub(super) fn leave_outer_spans(&self) {
-        self.outer_spans.0.replace(Spans::leave().0);
+    pub(super) fn leave(&self) {
+        self.0.replace(Spans::leave().0);
     }
 
     /// Enters them again for the caller when the worker has ended.
-    pub(super) fn enter_outer_spans_again(&self) {
-        enter_all(&self.outer_spans.0.take());
+    pub(super) fn enter_again(&self) {
+        enter_all(&self.0.take());
     }
 
     /// Enters them for the main fiber when it begins.
-    pub(crate) fn enter_outer_spans(&self) {
-        let spans = self.outer_spans.0.borrow().clone();
+    pub(crate) fn enter(&self) {
+        let spans = self.0.borrow().clone();
         if !spans.is_empty() {
             enter_all(&spans);
         }
@@ -101,7 +101,7 @@ impl Current {
     /// them by thread: afterwards the fiber's thread-locals may end.
     pub(crate) fn leave_forgotten_spans(self) {
         // The caller's thread-locals have the spans of the caller, too.
-        if !self.worker.uses_callers_locals(self.fiber) {
+        if !self.worker.families.are_callers(self.fiber) {
             drop(Spans::leave());
         }
     }

@@ -8,7 +8,7 @@
 use super::Worker;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberRef, RunState};
-use crate::runtime::timers::{Alarm, TimerId};
+use crate::runtime::timers::Alarm;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -17,59 +17,34 @@ const REPORT_AFTER: Duration = Duration::from_secs(5);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-pub(super) struct StubbornWatch {
-    /// The alarm for the next report, if any fiber may become due.
-    alarm: Cell<Option<TimerId>>,
+pub(in crate::runtime) struct StubbornWatch {
+    /// An alarm is set for the next report.
+    has_alarm: Cell<bool>,
     is_off: Cell<bool>,
 }
 
 impl StubbornWatch {
-    fn begins(&self) -> bool {
-        self.alarm.get().is_none() && !self.is_off.get()
-    }
-}
-
-impl Worker {
     /// Reports no fibers.
     pub(in crate::runtime) fn keep_quiet(&self) {
-        self.stubborn.is_off.set(true);
+        self.is_off.set(true);
     }
 
-    /// Notes that this fiber was asked to end its wait now.
-    pub(super) fn watch_for_end(&self, fiber: FiberRef) {
-        let now = self.now();
-        fiber.set_asked_to_end(Some(now));
-        if self.stubborn.begins() {
-            self.watch_stubborn(now + REPORT_AFTER);
-        }
+    /// A fiber was asked to end its wait. Returns when to [report](Self::report) it, if no alarm is
+    /// set.
+    pub(super) fn begin(&self, now: Instant) -> Option<Instant> {
+        let begins = !self.is_off.get() && !self.has_alarm.replace(true);
+        begins.then(|| now + REPORT_AFTER)
     }
 
-    /// Watches a fiber that has moved here, and that was asked to end its wait elsewhere.
-    pub(super) fn follow_watch(&self, fiber: FiberRef) {
-        if fiber.was_asked_to_end() && self.stubborn.begins() {
-            self.watch_stubborn(self.now() + REPORT_AFTER);
-        }
-    }
-
-    fn watch_stubborn(&self, at: Instant) {
-        self.stubborn.alarm.set(Some(self.set_alarm(at, Alarm::ReportStubborn)));
-    }
-
-    /// Takes back the alarm.
-    pub(super) fn end_stubborn_watch(&self) {
-        if let Some(alarm) = self.stubborn.alarm.take() {
-            self.take_back_timer(alarm);
-        }
-    }
-
-    /// Is called by the alarm: reports the fibers that are due, each once.
+    /// Is called by the alarm: reports those of the fibers that are due, each once. Returns when to
+    /// do so again.
     #[cold]
-    pub(super) fn report_stubborn(&self) {
-        let now = self.now();
+    pub(super) fn report(&self, fibers: Vec<FiberRef>, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         let mut due = Vec::new();
-        for fiber in self.fibers() {
-            let Some(asked) = fiber.asked_to_end() else { continue };
+        for fiber in fibers {
+            let waits = matches!(fiber.state(), RunState::Waiting(_));
+            let Some(asked) = fiber.asked_to_end().filter(|_| waits) else { continue };
             match asked + REPORT_AFTER {
                 at if at <= now => due.push((asked, fiber)),
                 at => next = Some(next.map_or(at, |next| next.min(at))),
@@ -79,9 +54,23 @@ impl Worker {
         if let Some(&(_, first)) = due.iter().min_by_key(|(asked, _)| *asked) {
             report(first, due.len() - 1);
         }
-        self.end_stubborn_watch();
-        if let Some(next) = next {
-            self.watch_stubborn(next.max(now + REPORT_EVERY));
+        self.has_alarm.set(next.is_some());
+        next.map(|next| next.max(now + REPORT_EVERY))
+    }
+}
+
+impl Worker {
+    /// Notes that this fiber was asked to end its wait now.
+    pub(super) fn watch_for_end(&self, fiber: FiberRef) {
+        let now = self.now();
+        fiber.set_asked_to_end(Some(now));
+        self.watch_stubborn(now);
+    }
+
+    /// Sets the alarm of the watch, if none is set.
+    pub(super) fn watch_stubborn(&self, now: Instant) {
+        if let Some(at) = self.stubborn.begin(now) {
+            self.set_alarm(at, Alarm::ReportStubborn);
         }
     }
 }
@@ -118,9 +107,8 @@ mod tests {
                 fiber::yield_now();
                 s.cancel();
                 fiber::protect(fiber::yield_now);
-                let is_watched = Worker::with(|worker| {
-                    worker.expect("inside of run").stubborn.alarm.get().is_some()
-                });
+                let worker = Worker::here().expect("inside of run");
+                let is_watched = worker.stubborn.has_alarm.get();
                 drop(release);
                 is_watched
             })

@@ -60,7 +60,7 @@ impl Current {
     pub(crate) fn suspend_until(self, wait: Wait, until: Option<Instant>) {
         self.set_wait_alarm(until);
         self.suspend(wait);
-        self.worker.take_back_wait_alarm(self.fiber);
+        self.worker.alarms.end_wait(self.fiber);
     }
 
     /// [`suspend_on`](Self::suspend_on) until this time at most.
@@ -68,7 +68,7 @@ impl Current {
     pub(crate) fn suspend_on_until(self, wait: Wait, target: Target<'_>, until: Option<Instant>) {
         self.set_wait_alarm(until);
         self.suspend_on(wait, target);
-        self.worker.take_back_wait_alarm(self.fiber);
+        self.worker.alarms.end_wait(self.fiber);
     }
 
     fn set_wait_alarm(self, until: Option<Instant>) {
@@ -127,12 +127,5 @@ impl Worker {
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         !self.schedule.has_others() && !self.driver.borrow().has_queued()
-    }
-
-    /// Whether a read of a file is tried by a plain call first: no other work would share the trip
-    /// to the kernel, or the page cache has answered the last reads.
-    #[inline]
-    pub(crate) fn may_read_inline(&self) -> bool {
-        self.is_alone() || self.driver.borrow().page_cache_answers()
     }
 }

@@ -17,7 +17,9 @@
 //!
 //! [`ask_to_give_pages_back`]: crate::runtime::fiber::Fiber::ask_to_give_pages_back
 
-use super::Worker;
+use super::admission::Admission;
+use super::fiber_table::FiberTable;
+use super::foreground::Foreground;
 use crate::runtime::fiber::{FiberRef, RunState};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -32,6 +34,7 @@ const MOST_BLOCKS: usize = 1024;
 /// The worker's search for idle stacks.
 #[derive(Default)]
 pub(super) struct Trim {
+    is_off: bool,
     /// Fibers have run since the last search began.
     ran: Cell<bool>,
     /// When the next search begins, or its next slice is due.
@@ -43,84 +46,74 @@ pub(super) struct Trim {
 }
 
 impl Trim {
+    /// In a simulation nothing is to be saved, and time passes only when all fibers wait.
+    pub(super) fn new(is_simulated: bool) -> Trim {
+        Trim { is_off: is_simulated, ..Trim::default() }
+    }
+
     /// Fibers run in this turn.
     #[inline(always)]
     pub(super) fn note_run(&self) {
         self.ran.set(true);
     }
-}
 
-impl Worker {
-    /// Makes a slice of the search if one is due. For a worker that may never sleep.
-    #[cold]
-    pub(super) fn trim_beside_work(&self) {
-        if self.trim.ran.get() {
-            self.trim_idle_stacks(self.now());
-        }
+    /// Whether fibers have run since the last search.
+    pub(super) fn may_find_some(&self) -> bool {
+        self.ran.get()
     }
 
-    /// Searches for idle stacks if a search is due. For a worker that is about to sleep: returns
-    /// when it must be awake for the next one.
-    pub(super) fn trim_idle_stacks(&self, now: Instant) -> Option<Instant> {
-        let Trim { ran, due, next, found_young } = &self.trim;
-        if ran.get() && due.get().is_none() {
-            // In a simulation nothing is to be saved, and time passes only when all fibers wait.
-            due.set((!self.is_simulated()).then_some(now + IDLE));
+    /// Makes a slice of the search if one is due. `clock_ns` is the time by which fibers count as
+    /// suspended. Returns when the next one is due, for which the worker must be awake.
+    pub(super) fn search(
+        &self,
+        now: Instant,
+        clock_ns: u64,
+        table: &FiberTable,
+        foreground: &Foreground,
+        admission: &Admission,
+    ) -> Option<Instant> {
+        if self.ran.get() && self.due.get().is_none() {
+            self.due.set((!self.is_off).then_some(now + IDLE));
         }
-        let at = due.get()?;
+        let at = self.due.get()?;
         if now < at {
             return Some(at);
         }
-        if next.get().is_none() {
-            ran.set(false);
-            found_young.set(false);
-            self.events.read_clock(&self.driver);
-            next.set(Some((0, 0)));
+        if self.next.get().is_none() {
+            self.ran.set(false);
+            self.found_young.set(false);
         }
-        if self.trim_slice() {
-            return Some(now);
-        }
-        next.set(None);
-        self.admission.stacks.borrow_mut().give_idle_pages_back();
-        let again = ran.get() || found_young.get();
-        due.set(again.then_some(now + IDLE));
-        due.get()
-    }
-
-    /// Trims some fibers. Returns whether any are left.
-    fn trim_slice(&self) -> bool {
-        let (mut peer, mut position) = self.trim.next.get().unwrap_or_default();
+        let mut block = self.next.get().unwrap_or_default();
         let (mut stacks, mut blocks) = (0, 0);
         while stacks < MOST_STACKS && blocks < MOST_BLOCKS {
-            match self.hosted_at(peer, position) {
-                Some(Some(fiber)) => stacks += usize::from(self.trim_fiber(fiber)),
-                Some(None) => {}
-                None if peer + 1 < self.workers() => {
-                    (peer, position) = (peer + 1, 0);
-                    continue;
-                }
-                None => return false,
-            }
-            (position, blocks) = (position + 1, blocks + 1);
+            let Some(hosted) = table.next_block(&mut block) else {
+                self.next.set(None);
+                admission.stacks().give_idle_pages_back();
+                let again = self.ran.get() || self.found_young.get();
+                self.due.set(again.then_some(now + IDLE));
+                return self.due.get();
+            };
+            let trims = hosted.is_some_and(|fiber| self.trim(fiber, clock_ns, foreground));
+            stacks += usize::from(trims);
+            blocks += 1;
         }
-        self.trim.next.set(Some((peer, position)));
-        true
+        self.next.set(Some(block));
+        Some(now)
     }
 
     /// Makes a fiber give pages back, if it is idle and has not done so in this wait.
-    fn trim_fiber(&self, fiber: FiberRef) -> bool {
+    fn trim(&self, fiber: FiberRef, clock_ns: u64, foreground: &Foreground) -> bool {
         let RunState::Waiting(_) = fiber.state() else { return false };
         let since = fiber.since_ns();
         if fiber.trimmed_ns() == since {
             return false;
         }
-        let idle = Duration::from_nanos(self.events.clock_ns().saturating_sub(since));
-        if idle < IDLE {
-            self.trim.found_young.set(true);
+        if Duration::from_nanos(clock_ns.saturating_sub(since)) < IDLE {
+            self.found_young.set(true);
             return false;
         }
         fiber.set_trimmed_ns(since);
-        self.foreground.probe(fiber, |fiber| {
+        foreground.probe(fiber, |fiber| {
             fiber.ask_to_give_pages_back();
             Some(())
         });

@@ -2,20 +2,23 @@
 
 use super::{Worker, current::WORKER};
 use crate::driver;
+#[cfg(feature = "sim")]
+use crate::driver::sim::Sim;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::Mail;
+use std::time::Instant;
 
 impl Worker {
     /// Runs until the runtime has ended.
     pub(in crate::runtime) fn run(&self) {
         self.begin();
         while !self.lifecycle.is_stopped() {
-            self.record_turn();
+            self.begin_turn();
             let mut next = self.schedule.ready().take_all();
             if next.is_some() {
                 self.trim.note_run();
             }
-            if self.moves.may_happen() | self.moves.are_drawn {
+            if self.moves.may_happen() | self.moves.are_drawn() {
                 next = self.share(next);
             }
             while let Some(fiber) = next {
@@ -32,14 +35,14 @@ impl Worker {
                     // Unpacking is the scheduler's work, which must not find a fiber (I14).
                     self.foreground.set(None);
                     #[cfg(feature = "sim")]
-                    self.let_others_run();
-                    next = self.take_back_offered();
+                    self.simulation(Sim::hand_over);
+                    next = self.moves.take_back().map(|traveller| self.arrive(traveller));
                 }
             }
             self.foreground.set(None);
             if self.admission.has_unstarted() {
                 #[cfg(feature = "sim")]
-                self.let_others_run();
+                self.simulation(Sim::hand_over);
                 self.start_some();
             }
             self.look();
@@ -47,12 +50,32 @@ impl Worker {
         self.end();
     }
 
+    /// A turn begins with the fibers that are ready now.
+    #[inline(always)]
+    fn begin_turn(&self) {
+        if self.events.trace_has_changed() {
+            self.events.change_trace(self.index, &self.driver, || self.table.fibers());
+        }
+        if self.events.count_turn() {
+            self.events.read_clock(&self.driver);
+            if self.trim.may_find_some() {
+                self.search_idle_stacks(self.now());
+            }
+        }
+    }
+
+    /// Searches for stacks that give pages back. Returns when it is due again.
+    fn search_idle_stacks(&self, now: Instant) -> Option<Instant> {
+        let clock_ns = self.events.clock_ns();
+        self.trim.search(now, clock_ns, &self.table, &self.foreground, &self.admission)
+    }
+
     fn begin(&self) {
         debug_assert!(WORKER.get().is_none(), "a thread is one worker at a time");
         #[cfg(feature = "sim")]
-        self.begin_simulation();
+        self.simulation(Sim::wait_for_turn);
         #[cfg(feature = "tracing")]
-        self.leave_outer_spans();
+        self.outer_spans.leave();
         self.enter_block();
         self.events.began();
         self.me().roster.open(self.foreground.running());
@@ -63,22 +86,21 @@ impl Worker {
     fn end(&self) {
         self.driver.borrow_mut().flush();
         self.events.leave_trace();
-        Worker::leave_block();
+        Worker::leave_thread();
         self.me().roster.close();
         #[cfg(feature = "tracing")]
-        self.enter_outer_spans_again();
-        self.end_stubborn_watch();
-        self.end_retries();
+        self.outer_spans.enter_again();
         debug_assert_eq!(self.table.occupied(), 0, "I2: a fiber outlived its worker");
+        debug_assert!(self.postponed.is_empty(), "I2: a fiber was not started");
         debug_assert!(self.alarms.are_taken_back(), "a timer outlived its fiber");
         debug_assert!(self.room.is_empty(), "a fiber outlived its wait for room");
         #[cfg(feature = "sim")]
-        self.leave_simulation();
+        self.simulation(Sim::leave);
     }
 
     #[inline(always)]
     pub(super) fn resume(&self, fiber: FiberRef) {
-        if self.families.have_holders() && self.holds_back(fiber) {
+        if self.families.hold_back(fiber) {
             return;
         }
         self.foreground.set(Some(fiber));
@@ -86,8 +108,8 @@ impl Worker {
         let ended = fiber.resume();
         if let Some(stack) = ended {
             self.bury(fiber, stack);
-        } else if self.moves.pace.turns.measure_runs() {
-            self.note_run(fiber);
+        } else if self.moves.measure_runs() {
+            self.moves.note_run(fiber);
         }
     }
 
@@ -95,12 +117,7 @@ impl Worker {
     /// completions. Sleeps if nothing is left to do.
     #[inline]
     pub(super) fn look(&self) {
-        if self.alarms.may_be_set() {
-            self.fire_timers();
-        }
-        if self.mailbox.inbox.has_messages() {
-            self.read_mail();
-        }
+        self.look_for_cancel();
         let (reap, enter) = self.driver.borrow_mut().attention();
         if reap {
             self.reap();
@@ -122,11 +139,23 @@ impl Worker {
         }
     }
 
+    /// Handles due timers and received messages, which may cancel the caller. For a fiber that
+    /// computes for long and thereby keeps its worker from doing so.
+    #[inline]
+    pub(crate) fn look_for_cancel(&self) {
+        if self.alarms.may_be_set() {
+            self.fire_timers();
+        }
+        if self.mailbox.inbox.has_messages() {
+            self.read_mail();
+        }
+    }
+
     /// Does the rare work.
     #[inline]
     fn do_chores(&self) {
         if self.families.unwinding() > 0 {
-            self.check_era();
+            self.families.check_era();
         }
         if !self.room.is_empty() {
             self.grant_room();
@@ -142,7 +171,10 @@ impl Worker {
         self.enter_driver(wait);
         self.reap();
         #[cfg(feature = "sim")]
-        self.heed_simulation();
+        {
+            let halt = self.driver.borrow_mut().take_halt();
+            halt.into_iter().for_each(|reason| self.end_simulation(reason));
+        }
     }
 
     pub(super) fn enter_driver(&self, wait: driver::Wait) {
@@ -191,37 +223,46 @@ impl Worker {
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
-            Mail::TrimStacks => self.admission.trim_stacks(),
+            Mail::TrimStacks => _ = self.admission.stacks().trim(0),
             Mail::Ask(question) => question.answer(self),
             Mail::Arrive(traveller) => self.receive(traveller),
-            Mail::Bury(husk) => self.bury_husk(husk),
+            Mail::Bury(husk) => self.release(husk),
         }
     }
 
     /// Finds other work, or sleeps in the kernel until some arrives.
     fn idle(&self) {
         debug_assert!(self.foreground.get().is_none(), "the worker sleeps while a fiber runs");
-        self.end_turns();
+        self.moves.end_turns();
         if self.shared.try_finish() {
             return self.follow_state();
         }
-        if self.starts_are_hopeless() {
-            return self.fail_starts();
+        let has_others = self.shared.workers() > 1;
+        // Fibers wait for a stack, and none will become free.
+        if !has_others
+            && self.admission.waiting_for_fibers() == self.table.occupied()
+            && self.postponed.any_wait()
+        {
+            return self.start_postponed(true);
         }
-        if self.workers() > 1 && (self.steal() || self.take_offered()) {
+        if has_others && self.steal() {
             return;
         }
         let idle_since = self.now();
-        if self.workers() > 1 && !self.moves.are_drawn && self.spin(idle_since) {
+        let taken = self.moves.take_offered(idle_since);
+        if !taken.is_empty() {
+            return taken.into_iter().for_each(|traveller| self.receive(traveller));
+        }
+        if has_others && !self.moves.are_drawn() && self.spin(idle_since) {
             return;
         }
-        let trims_at = self.trim_idle_stacks(idle_since);
+        let trims_at = self.search_idle_stacks(idle_since);
         self.shared.count_idle();
         // From here on, a message and a fiber that is made elsewhere wake this worker.
         let is_asleep = self.mailbox().inbox.fall_asleep();
         if is_asleep && !self.shared.has_work_elsewhere(self.index) {
             self.events.slept();
-            let deadline = [self.alarms.next(), self.next_look_at_others(), trims_at];
+            let deadline = [self.alarms.next(), self.moves.next_look(idle_since), trims_at];
             let deadline = deadline.into_iter().flatten().min();
             self.enter(driver::Wait::Until(deadline));
             self.spin_policy.learn(self.now() - idle_since, self.mailbox().inbox.has_messages());

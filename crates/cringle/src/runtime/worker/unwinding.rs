@@ -7,12 +7,10 @@
 //! noted; then a new *era* begins, in which none is counted. (The worker looks at std's count, so
 //! it begins eras only where it shares the thread-locals of its fibers.)
 
-use super::{Current, Worker};
-use crate::runtime::fiber::FiberRef;
+use super::Current;
 use crate::runtime::unwind_count::Counted;
 use crate::runtime::unwinding::Unwinding;
 
-// About the running fiber.
 impl Current {
     /// Whether the running fiber unwinds.
     ///
@@ -98,22 +96,5 @@ impl Current {
     #[cold]
     pub(super) fn after_suspension(self, counted: Counted) {
         self.fiber.family().unwinding().remove(counted);
-    }
-}
-
-// About suspended fibers.
-impl Worker {
-    /// Whether a suspended fiber of this worker unwinds.
-    pub(super) fn unwinds_suspended(&self, fiber: FiberRef) -> bool {
-        fiber.unwinding() != Unwinding::No
-            && self.foreground.probe(fiber, |fiber| fiber.ask_unwinding()).unwrap_or(true)
-    }
-
-    /// Begins a new era if no fiber of this thread unwinds any more.
-    #[cold]
-    pub(super) fn check_era(&self) {
-        if !std::thread::panicking() {
-            self.families.begin_era();
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Ending a fiber's wait: here, or by message on another worker.
 
 use super::Worker;
+use super::fiber_table::Found;
 use crate::driver;
 use crate::runtime::fiber::{FiberId, FiberRef, RunState, Wait};
 use crate::runtime::inbox::Posted;
@@ -15,13 +16,37 @@ impl Worker {
         self.wake_from(id, Some(self.index));
     }
 
-    /// [`wake`](Self::wake) for a fiber of this worker, if a fiber wakes it.
+    /// [`wake`](Self::wake) by a fiber of the given worker, if by a fiber. The woken one may follow
+    /// it there.
     pub(super) fn wake_from(&self, id: FiberId, by: Option<u32>) {
         let Some(fiber) = self.find(id, || Mail::Wake(id, by)) else { return };
-        match by.filter(|&by| self.should_follow(fiber, by)) {
-            Some(by) => self.send_after(fiber, by),
+        let draws = || self.driver.borrow().draws_move();
+        match by.filter(|&by| self.moves.follows(fiber, by, || self.now(), draws)) {
+            Some(by) => {
+                fiber.set_state(RunState::Runnable);
+                self.events.made_ready(fiber, Cause::Wake);
+                let traveller = self.depart(fiber);
+                self.mail(&self.shared.peers[by as usize].mailbox, Mail::Arrive(traveller));
+            }
             None => self.make_ready(fiber, Cause::Wake),
         }
+    }
+
+    /// Finds a fiber that this worker hosts. A message for one that lives elsewhere is sent there;
+    /// then, and if the fiber has ended, there is nothing to do here.
+    #[inline]
+    pub(super) fn find(&self, id: FiberId, message: impl FnOnce() -> Mail) -> Option<FiberRef> {
+        match self.table.find(id)? {
+            Found::Here(fiber) => return Some(fiber),
+            Found::Away(transit) => {
+                let message = message();
+                let is_wake = matches!(message, Mail::Wake(..));
+                if let Some((host, message)) = transit.leave(message, is_wake) {
+                    self.mail(&self.shared.peers[host].mailbox, message);
+                }
+            }
+        }
+        None
     }
 
     /// Puts a waiting fiber into the ready queue. A fiber that waits for ops stays: only their last
@@ -29,13 +54,17 @@ impl Worker {
     pub(crate) fn make_ready(&self, fiber: FiberRef, cause: Cause) {
         match fiber.state() {
             RunState::Waiting(Wait::Ops | Wait::Room) => {}
-            RunState::Waiting(_) => {
-                fiber.set_state(RunState::Runnable);
-                self.schedule.ready().push(fiber);
-                self.events.made_ready(fiber, cause);
-            }
+            RunState::Waiting(_) => self.make_runnable(fiber, cause),
             RunState::Runnable | RunState::Vacant => {}
         }
+    }
+
+    /// Ends a fiber's wait, whatever it waits for.
+    #[inline]
+    pub(super) fn make_runnable(&self, fiber: FiberRef, cause: Cause) {
+        fiber.set_state(RunState::Runnable);
+        self.schedule.ready().push(fiber);
+        self.events.made_ready(fiber, cause);
     }
 
     /// Sends a message to another worker. If that worker has ended, so has the fiber that the

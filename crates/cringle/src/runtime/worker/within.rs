@@ -87,7 +87,7 @@ impl Drop for Deadline<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(alarm) = self.region.take_alarm() {
-            self.worker.take_back_timer(alarm);
+            self.worker.alarms.take_back(alarm);
         }
     }
 }

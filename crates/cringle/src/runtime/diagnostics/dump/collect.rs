@@ -187,7 +187,7 @@ pub(super) fn collect(shared: &Arc<Shared>, backtraces: bool) -> Dump {
     for (worker, peer) in shared.peers.iter().enumerate() {
         let question = Box::new(ForWorker { inquiry: Arc::clone(&inquiry), worker });
         match here {
-            Some(here) if here.lives_at(&peer.mailbox) => question.answer(&here),
+            Some(here) if Arc::ptr_eq(here.mailbox(), &peer.mailbox) => question.answer(&here),
             Some(here) => here.mail(&peer.mailbox, Mail::Ask(question)),
             None => drop(peer.mailbox.inbox.send(Mail::Ask(question))),
         }

@@ -51,7 +51,7 @@ use std::time::Duration;
 /// });
 /// ```
 pub fn dump() -> Option<Dump> {
-    let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
+    let shared = Worker::here()?.shared().clone();
     Some(collect::collect(&shared, false))
 }
 
@@ -74,7 +74,7 @@ pub fn dump() -> Option<Dump> {
 /// });
 /// ```
 pub fn dump_with_backtraces() -> Option<Dump> {
-    let shared = Worker::with(|worker| worker.map(|worker| worker.shared().clone()))?;
+    let shared = Worker::here()?.shared().clone();
     Some(collect::collect(&shared, true))
 }
 

@@ -6,7 +6,6 @@
 
 mod trace;
 
-use super::Worker;
 use crate::driver::{self, Driver};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::counters::Counters;
@@ -52,20 +51,14 @@ impl Events {
     }
 }
 
-impl Worker {
-    /// A turn begins with the fibers that are ready now.
-    #[inline(always)]
-    pub(super) fn record_turn(&self) {
-        self.follow_trace();
-        if self.events.counters.turns.bump().is_multiple_of(TURNS_PER_CLOCK) {
-            self.events.read_clock(&self.driver);
-            self.trim_beside_work();
-        }
-    }
-}
-
 // Workers.
 impl Events {
+    /// A turn begins. Returns whether it is time to read the clock.
+    #[inline(always)]
+    pub(super) fn count_turn(&self) -> bool {
+        self.counters.turns.bump().is_multiple_of(TURNS_PER_CLOCK)
+    }
+
     /// The worker begins, on its thread.
     pub(super) fn began(&self) {
         self.counters.set_thread();

@@ -8,7 +8,6 @@ use crate::runtime::cancelled::Reason;
 use crate::runtime::fiber::{FiberId, FiberRef, WAIT_WORDS, Wait};
 use crate::runtime::identity::Meta;
 use crate::runtime::shared::{MailBox, Unstarted};
-use crate::runtime::worker::Worker;
 use crate::trace::{self, Cause, EventNames, Kind, Recorder, RecorderPlace};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -37,32 +36,32 @@ pub(super) struct Trace {
     began: Cell<Option<Instant>>,
 }
 
-impl Worker {
-    /// Joins a trace that has begun, leaves one that has ended.
-    #[inline(always)]
-    pub(super) fn follow_trace(&self) {
-        if trace::epoch() != self.events.trace.epoch.get() {
-            self.change_trace();
-        }
-    }
-
-    #[cold]
-    fn change_trace(&self) {
-        let events = &self.events;
-        events.trace.epoch.set(trace::epoch());
-        events.leave_trace();
-        let Some(recorder) = trace::attach(self.index, &WORDS, self.is_simulated()) else { return };
-        events.trace.began.set(Some(self.now()));
-        events.trace.place.set(Some(events.trace.recorder.borrow_mut().insert(Box::new(recorder))));
-        events.trace.is_on.set(true);
-        // The trace begins with the fibers that exist.
-        for fiber in self.fibers() {
-            events.trace_present(fiber);
-        }
-    }
-}
-
 impl Events {
+    /// Whether a trace has begun or ended.
+    #[inline(always)]
+    pub(in crate::runtime::worker) fn trace_has_changed(&self) -> bool {
+        trace::epoch() != self.trace.epoch.get()
+    }
+
+    /// Joins a trace that has begun, leaves one that has ended.
+    #[cold]
+    pub(in crate::runtime::worker) fn change_trace(
+        &self,
+        worker: u32,
+        driver: &RefCell<Driver>,
+        fibers: impl FnOnce() -> Vec<FiberRef>,
+    ) {
+        self.trace.epoch.set(trace::epoch());
+        self.leave_trace();
+        let (is_simulated, now) = (driver.borrow().is_simulated(), driver.borrow().now());
+        let Some(recorder) = trace::attach(worker, &WORDS, is_simulated) else { return };
+        self.trace.began.set(Some(now));
+        self.trace.place.set(Some(self.trace.recorder.borrow_mut().insert(Box::new(recorder))));
+        self.trace.is_on.set(true);
+        // The trace begins with the fibers that exist.
+        fibers().into_iter().for_each(|fiber| self.trace_present(fiber));
+    }
+
     #[inline(always)]
     pub(super) fn is_traced(&self) -> bool {
         self.trace.is_on.get()
