@@ -7,12 +7,10 @@
 use super::call::OnFiber;
 use super::locks::{Limit, THREADS_IN_COND_WAIT, lock_contended, pthread_mutex_unlock};
 use super::next;
-use super::queue::{self, Until, Waited};
+use super::queue::{self, ANY, Until, Waited};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
-
-const ANY: u32 = u32::MAX;
 
 /// The word of a condition that has its attributes, as the number of an integer: the only one that
 /// differs between conditions of two clocks. Found before `main`, because libc's versions differ.

@@ -1,14 +1,12 @@
 //! Opening, closing, syncing and locking files.
 
-use super::call::{Call, OnFiber};
+use super::call::{Call, OnFiber, WOULD_WAIT};
 use crate::driver::Op;
 use crate::fs::{File, wait_for_fifo_writer};
 use crate::sys::{self, raw, syscall};
 use libc::{mode_t, size_t, ssize_t};
 use std::ffi::{c_char, c_int, c_long};
 use std::os::fd::{BorrowedFd, RawFd};
-
-const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
 
 /// # Safety
 ///

@@ -19,7 +19,7 @@
 use super::call::{Call, OnFiber};
 use super::futex::remaining;
 use super::next;
-use super::queue::{self, Until, Waited};
+use super::queue::{self, ANY, Until, Waited};
 use super::ready::duration;
 use crate::runtime::hazards::{self, owned_locks};
 use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, timespec};
@@ -27,7 +27,6 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const ANY: u32 = u32::MAX;
 /// The first and the longest time between two tries of a lock that may be released unseen.
 const FIRST_TRY: Duration = Duration::from_millis(1);
 const LONGEST_TRY: Duration = Duration::from_millis(10);

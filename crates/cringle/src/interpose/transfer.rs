@@ -5,7 +5,7 @@
 //! call or on the pool (**I11**), else through the driver. Before the first attempt nothing of the
 //! caller's memory is touched, so that the kernel reports a bad address.
 
-use super::call::{Call, OnFiber};
+use super::call::{BROKEN_PIPE, Call, OnFiber, WOULD_WAIT};
 use super::held::Held;
 use super::slices::Slices;
 use super::{modes, sockets};
@@ -15,9 +15,7 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 
-const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
 const NOWAIT_UNSUPPORTED: isize = -(libc::EOPNOTSUPP as isize);
-const BROKEN_PIPE: isize = -(libc::EPIPE as isize);
 /// The most bytes of a write that the worker's thread makes by the plain call.
 const SMALL: usize = 64 << 10;
 

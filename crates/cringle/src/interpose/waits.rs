@@ -1,19 +1,16 @@
 //! One-time initialisation, semaphores, barriers, spin locks, and C11's names for threads.
 
-use super::call::OnFiber;
+use super::call::{OnFiber, TIMED_OUT};
 use super::conditions::{
     pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait, pthread_cond_wait,
 };
 use super::locks::{self, Limit, pthread_mutex_unlock};
-use super::queue::{self, Until};
+use super::queue::{self, ANY, Until};
 use super::{next, sleep};
 use crate::sys::{self, syscall};
 use libc::{clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, sem_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
-
-const ANY: u32 = u32::MAX;
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// The states of a `pthread_once_t`, with libc's numbers. While the routine runs, the rest of the
 /// number counts the forks of the process before.

@@ -5,6 +5,7 @@
 //! live as long as their worker, and a [`Roster`] keeps readers away from a worker that has ended
 //! (**I2**).
 
+use super::diagnostics::Who;
 use super::fiber::Running;
 use super::identity::Meta;
 use super::spawn_place::SpawnPlace;
@@ -29,20 +30,7 @@ pub(crate) struct Origins {
 impl Origins {
     /// Describes the fiber with the place that spawned it.
     pub(super) fn in_full(&self) -> String {
-        match (&self.name, self.place()) {
-            (Some(name), Some(place)) => format!("fiber '{name}' (spawned at {place})"),
-            (None, Some(place)) => format!("a fiber (spawned at {place})"),
-            (Some(name), None) => format!("fiber '{name}'"),
-            (None, None) => "a fiber".to_owned(),
-        }
-    }
-
-    /// The place that spawned it, in the program.
-    fn place(&self) -> Option<String> {
-        match self.thread {
-            Some(thread) => Some(thread.text().to_owned()),
-            None => self.spawned.map(|spawned| spawned.to_string()),
-        }
+        Who::of(self).in_full()
     }
 }
 

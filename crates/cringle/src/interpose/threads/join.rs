@@ -3,7 +3,7 @@
 //! A fiber waits for a thread of the system on a thread of the pool, and until a time by trying.
 //! The wait for a thread that is a fiber is that of a futex. A cancel ends only waits with a time.
 
-use super::super::call::OnFiber;
+use super::super::call::{OnFiber, TIMED_OUT};
 use super::super::locks::Limit;
 use super::super::queue::{self, Until};
 use super::super::{next, waits};
@@ -14,8 +14,6 @@ use crate::sys;
 use libc::{clockid_t, pthread_t, timespec};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
-
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// How long a caller waits.
 #[derive(Clone, Copy)]

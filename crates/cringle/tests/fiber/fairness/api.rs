@@ -148,7 +148,8 @@ fn read(text: &str, module: &str, found: &mut BTreeMap<String, Found>) {
             }
             let function = Found { docs: std::mem::take(&mut docs), signature };
             let by_macro = BY_MACROS.iter().find(|(of, _)| *of == owner);
-            let owners = by_macro.map_or(&[&*owner][..], |(_, owners)| owners);
+            let itself = [&*owner];
+            let owners = by_macro.map_or(&itself[..], |(_, owners)| owners);
             found.extend(owners.iter().map(|of| (format!("{of}::{name}"), function.clone())));
         } else if !trimmed.starts_with("#[") {
             docs.clear();
