@@ -130,12 +130,6 @@ impl Roster {
         unsafe { running.as_ref().label() }.map(f)
     }
 
-    /// Calls `f` while the worker and its blocks exist; `None` if it has not begun, or has ended.
-    pub(super) fn while_open<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        let running = self.lock();
-        running.is_some().then(f)
-    }
-
     /// Returns a number that differs between the running fibers of a worker; 0 if none runs.
     pub(super) fn running_number(&self) -> usize {
         self.look(|label| std::ptr::from_ref(label) as usize).unwrap_or(0)

@@ -21,7 +21,6 @@ mod library_threads;
 pub(crate) mod lock;
 pub(crate) mod mapped_copy;
 pub(crate) mod mapping;
-mod memory;
 mod owned;
 mod plain;
 pub(crate) mod raw;
@@ -42,7 +41,6 @@ pub(crate) use file_kind::{
     file_kind, file_kind_of_described, file_kind_with, read_timing, refusals,
 };
 pub(crate) use library_threads::{LibraryThread, is_library_thread};
-pub(crate) use memory::read_own;
 pub(crate) use owned::Owned;
 #[cfg(feature = "interpose")]
 pub(crate) use plain::set_interposed;
