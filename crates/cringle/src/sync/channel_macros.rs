@@ -237,14 +237,6 @@ macro_rules! receives_many {
             }
 
             /// Returns an iterator that receives, and waits, until all senders were dropped.
-            ///
-            /// ```
-            #[doc = concat!("let (sender, receiver) = cringle::sync::", $channel, ";")]
-            /// sender.send(1).unwrap();
-            /// sender.send(2).unwrap();
-            /// drop(sender);
-            /// assert_eq!(receiver.iter().sum::<i32>(), 3);
-            /// ```
             pub fn iter(&self) -> Iter<'_, T> {
                 Iter { rx: self }
             }

@@ -80,11 +80,6 @@ impl<T> Receiver<T> {
     }
 
     /// Returns whether the buffer has no value.
-    ///
-    /// ```
-    /// let (_sender, receiver) = cringle::sync::mpmc::bounded::<u8>(2);
-    /// assert!(receiver.is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

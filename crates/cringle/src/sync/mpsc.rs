@@ -27,12 +27,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
 /// Creates a channel without a limit: its senders never wait.
-///
-/// ```
-/// let (sender, receiver) = cringle::sync::mpsc::channel();
-/// sender.send("hello").unwrap();
-/// assert_eq!(receiver.recv(), Ok("hello"));
-/// ```
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = ends(usize::MAX);
     (Sender { end: sender }, Receiver { end: receiver, not_sync: PhantomData })
@@ -40,16 +34,6 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 
 /// Creates a channel that buffers up to `bound` values; further senders wait. With 0 each sender
 /// waits until its value is received: a rendezvous.
-///
-/// ```
-/// use cringle::{fiber, sync::mpsc};
-///
-/// let (sender, receiver) = mpsc::sync_channel(0);
-/// cringle::run(|| {
-///     fiber::spawn(move || sender.send(1).unwrap());
-///     assert_eq!(receiver.recv(), Ok(1));
-/// });
-/// ```
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
     let (sender, receiver) = ends(bound);
     (SyncSender { end: sender }, Receiver { end: receiver, not_sync: PhantomData })
@@ -114,13 +98,6 @@ impl<T> Sender<T> {
     /// Sends a value. Never waits for room.
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// let (sender, receiver) = cringle::sync::mpsc::channel();
-    /// sender.send(1).unwrap();
-    /// drop(receiver);
-    /// assert_eq!(sender.send(2).unwrap_err().0, 2);
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the receiver was dropped. The error contains the value.
@@ -138,12 +115,6 @@ receives_many!("mpsc::channel()");
 
 impl<T> Receiver<T> {
     /// Returns an iterator over the values that the channel has now. It does not wait.
-    ///
-    /// ```
-    /// let (sender, receiver) = cringle::sync::mpsc::channel();
-    /// sender.send(1).unwrap();
-    /// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1]);
-    /// ```
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { rx: self }
     }

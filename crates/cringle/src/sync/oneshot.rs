@@ -83,16 +83,6 @@ impl<T> Receiver<T> {
     /// Waits for the value.
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// use cringle::{fiber, sync::oneshot};
-    ///
-    /// cringle::run(|| {
-    ///     let (sender, receiver) = oneshot::channel();
-    ///     fiber::spawn(move || sender.send(1).unwrap());
-    ///     assert_eq!(receiver.recv(), Ok(1));
-    /// });
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the sender was dropped without sending.
