@@ -45,7 +45,6 @@
 //! | a guard of [`RefCell`] or [`Mutex`] is held over a wait | at the wait, the first time | the fiber, the place where it was taken, the place of the wait |
 //! | a [`Mutex`] is locked that a suspended fiber of the same worker holds, or the same fiber | before it blocks the worker for ever | both fibers, where it was taken, where its holder waits, where it is locked |
 //! | a [`RefCell`] is borrowed that another fiber has borrowed | in the message of the panic | both fibers and all three places |
-//! | a `Mutex`, `RwLock`, `LazyLock` or `OnceLock` of std has blocked a worker for a second, and a suspended fiber of it probably holds it | by the [watchdog](crate::Builder::watchdog) | both fibers |
 //! | a recursive or error-checking pthread mutex is locked by a second fiber for which libc has the same owner | if libc's calls are interposed | both fibers, where they wait and lock |
 //! | a span of `tracing` stays entered over a wait | with the feature `detect`, without the feature `tracing` | the fiber, the span's name and place, the place of the wait |
 //!
@@ -54,16 +53,14 @@
 //!
 //! # What it does not report
 //!
-//! - std's own types, apart from a lock that blocks a worker. An uncontended lock of std, and every
-//!   borrow of a std `RefCell`, is inlined into the program, and nothing can see it. Nor does the
-//!   detector see locks of other crates.
-//! - A borrow that no other fiber can reach: with [private
-//!   thread-locals](crate::runtime::ThreadLocals::Private), a borrow of a fiber which shares its
-//!   thread-locals with no other. A report does not say that another fiber does borrow; it may.
+//! - std's own types. An uncontended lock of std, and every borrow of a std `RefCell`, is inlined
+//!   into the program, and nothing can see it. Nor does the detector see locks of other crates. The
+//!   [watchdog](crate::Builder::watchdog) names the fiber whose wait for such a lock blocks its
+//!   worker, but not the holder.
+//! - A borrow that no other fiber can reach: with
+//!   [private thread-locals](crate::runtime::ThreadLocals::Private), that of a fiber which shares
+//!   its thread-locals with no other. A report does not say that another fiber does borrow; it may.
 //! - What panic hooks and `tracing` subscribers take, which the library calls beside a fiber.
-//!
-//! The holder of a std lock is searched on the stacks of suspended fibers, and is marked as
-//! *probable*: a reference to the lock may look like its guard.
 //!
 //! # Cost
 //!

@@ -55,20 +55,11 @@ pub struct MutexGuard<'a, T: ?Sized + 'a> {
 
 impl<T> Mutex<T> {
     /// Creates an unlocked mutex.
-    ///
-    /// ```
-    /// static COUNT: cringle::detect::Mutex<u32> = cringle::detect::Mutex::new(0);
-    /// assert_eq!(*COUNT.lock().unwrap(), 0);
-    /// ```
     pub const fn new(value: T) -> Mutex<T> {
         Mutex { owner: Owner::new(), inner: Inner::new(value) }
     }
 
     /// Returns the value.
-    ///
-    /// ```
-    /// assert_eq!(cringle::detect::Mutex::new(7).into_inner().unwrap(), 7);
-    /// ```
     ///
     /// # Errors
     ///
@@ -81,12 +72,6 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Acquires the lock, and blocks the thread while another caller holds it. If its holder is a
     /// suspended fiber of the same worker, the detector reports that before.
-    ///
-    /// ```
-    /// let list = cringle::detect::Mutex::new(Vec::new());
-    /// list.lock().unwrap().push(1);
-    /// assert_eq!(*list.lock().unwrap(), [1]);
-    /// ```
     ///
     /// # Errors
     ///
@@ -110,14 +95,6 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Acquires the lock if it is free.
     ///
-    /// ```
-    /// let mutex = cringle::detect::Mutex::new(());
-    /// let guard = mutex.try_lock().unwrap();
-    /// assert!(mutex.try_lock().is_err());
-    /// drop(guard);
-    /// assert!(mutex.try_lock().is_ok());
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the lock is not free, or if it is poisoned. In that case the error contains the guard.
@@ -133,41 +110,17 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Returns whether a thread panicked while it held the lock.
-    ///
-    /// ```
-    /// let mutex = cringle::detect::Mutex::new(0);
-    /// let panicked = std::thread::scope(|s| {
-    ///     let holder = s.spawn(|| {
-    ///         let _guard = mutex.lock().unwrap();
-    ///         std::panic::resume_unwind(Box::new("while it holds the lock"));
-    ///     });
-    ///     holder.join().is_err()
-    /// });
-    /// assert!(panicked && mutex.is_poisoned());
-    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
     }
 
     /// Clears the poison, once the value is known to be consistent again.
-    ///
-    /// ```
-    /// let mutex = cringle::detect::Mutex::new(());
-    /// mutex.clear_poison();
-    /// assert!(!mutex.is_poisoned());
-    /// ```
     pub fn clear_poison(&self) {
         self.inner.clear_poison();
     }
 
     /// Returns the value. The exclusive borrow proves that no caller holds the lock.
-    ///
-    /// ```
-    /// let mut mutex = cringle::detect::Mutex::new(1);
-    /// *mutex.get_mut().unwrap() = 2;
-    /// assert_eq!(mutex.into_inner().unwrap(), 2);
-    /// ```
     ///
     /// # Errors
     ///

@@ -51,30 +51,16 @@ pub struct RefMut<'b, T: ?Sized + 'b> {
 
 impl<T> RefCell<T> {
     /// Creates a cell with this value.
-    ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// assert_eq!(*cell.borrow(), 5);
-    /// ```
     pub const fn new(value: T) -> RefCell<T> {
         RefCell(cell::RefCell::new(value))
     }
 
     /// Returns the value.
-    ///
-    /// ```
-    /// assert_eq!(cringle::detect::RefCell::new(5).into_inner(), 5);
-    /// ```
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
 
     /// Sets the value, and returns the one before.
-    ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// assert_eq!(cell.replace(6), 5);
-    /// ```
     ///
     /// # Panics
     ///
@@ -85,12 +71,6 @@ impl<T> RefCell<T> {
     }
 
     /// Sets the value to one that `f` makes of it, and returns the one before.
-    ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// assert_eq!(cell.replace_with(|old| *old + 1), 5);
-    /// assert_eq!(cell.into_inner(), 6);
-    /// ```
     ///
     /// # Panics
     ///
@@ -104,12 +84,6 @@ impl<T> RefCell<T> {
 
     /// Swaps the values of two cells.
     ///
-    /// ```
-    /// let (a, b) = (cringle::detect::RefCell::new(1), cringle::detect::RefCell::new(2));
-    /// a.swap(&b);
-    /// assert_eq!((a.into_inner(), b.into_inner()), (2, 1));
-    /// ```
-    ///
     /// # Panics
     ///
     /// If one of the values is borrowed, or if both cells are the same.
@@ -119,11 +93,6 @@ impl<T> RefCell<T> {
     }
 
     /// Takes the value, and leaves the default.
-    ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// assert_eq!((cell.take(), cell.into_inner()), (5, 0));
-    /// ```
     ///
     /// # Panics
     ///
@@ -140,12 +109,6 @@ impl<T> RefCell<T> {
 impl<T: ?Sized> RefCell<T> {
     /// Borrows the value.
     ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// let (first, second) = (cell.borrow(), cell.borrow());
-    /// assert_eq!(*first + *second, 10);
-    /// ```
-    ///
     /// # Panics
     ///
     /// If the value is mutably borrowed. The message names the fiber that has borrowed it.
@@ -160,14 +123,6 @@ impl<T: ?Sized> RefCell<T> {
 
     /// Borrows the value, if it is not mutably borrowed.
     ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// let value = cell.borrow_mut();
-    /// assert!(cell.try_borrow().is_err());
-    /// drop(value);
-    /// assert!(cell.try_borrow().is_ok());
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the value is mutably borrowed.
@@ -179,12 +134,6 @@ impl<T: ?Sized> RefCell<T> {
     }
 
     /// Borrows the value mutably.
-    ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(vec![1]);
-    /// cell.borrow_mut().push(2);
-    /// assert_eq!(cell.into_inner(), [1, 2]);
-    /// ```
     ///
     /// # Panics
     ///
@@ -200,14 +149,6 @@ impl<T: ?Sized> RefCell<T> {
 
     /// Borrows the value mutably, if it is not borrowed.
     ///
-    /// ```
-    /// let cell = cringle::detect::RefCell::new(5);
-    /// let value = cell.borrow();
-    /// assert!(cell.try_borrow_mut().is_err());
-    /// drop(value);
-    /// assert!(cell.try_borrow_mut().is_ok());
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the value is borrowed.
@@ -219,22 +160,11 @@ impl<T: ?Sized> RefCell<T> {
     }
 
     /// Returns a pointer to the value.
-    ///
-    /// ```
-    /// let mut cell = cringle::detect::RefCell::new(5);
-    /// assert!(std::ptr::eq(cell.as_ptr(), cell.get_mut()));
-    /// ```
     pub fn as_ptr(&self) -> *mut T {
         self.0.as_ptr()
     }
 
     /// Returns the value. The exclusive borrow proves that it is not borrowed.
-    ///
-    /// ```
-    /// let mut cell = cringle::detect::RefCell::new(5);
-    /// *cell.get_mut() += 1;
-    /// assert_eq!(cell.into_inner(), 6);
-    /// ```
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -258,14 +188,6 @@ impl<T: ?Sized> RefCell<T> {
 impl<'b, T: ?Sized> Ref<'b, T> {
     /// Returns another borrow of the same value. As of std's, this is no method, so that it does
     /// not hide the value's own.
-    ///
-    /// ```
-    /// use cringle::detect::{Ref, RefCell};
-    ///
-    /// let cell = RefCell::new(5);
-    /// let first = cell.borrow();
-    /// assert_eq!(*Ref::clone(&first), 5);
-    /// ```
     #[allow(clippy::should_implement_trait, reason = "std's is an associated function, too")]
     #[track_caller]
     pub fn clone(orig: &Ref<'b, T>) -> Ref<'b, T> {
@@ -273,14 +195,6 @@ impl<'b, T: ?Sized> Ref<'b, T> {
     }
 
     /// Returns a borrow of a part of the value.
-    ///
-    /// ```
-    /// use cringle::detect::{Ref, RefCell};
-    ///
-    /// let cell = RefCell::new((1, "one"));
-    /// let name = Ref::map(cell.borrow(), |pair| &pair.1);
-    /// assert_eq!(*name, "one");
-    /// ```
     pub fn map<U: ?Sized, F: FnOnce(&T) -> &U>(orig: Ref<'b, T>, f: F) -> Ref<'b, U> {
         Ref { inner: cell::Ref::map(orig.inner, f), record: orig.record }
     }
@@ -288,14 +202,6 @@ impl<'b, T: ?Sized> Ref<'b, T> {
 
 impl<'b, T: ?Sized> RefMut<'b, T> {
     /// Returns a mutable borrow of a part of the value.
-    ///
-    /// ```
-    /// use cringle::detect::{RefCell, RefMut};
-    ///
-    /// let cell = RefCell::new((1, "one"));
-    /// *RefMut::map(cell.borrow_mut(), |pair| &mut pair.1) = "eins";
-    /// assert_eq!(cell.into_inner(), (1, "eins"));
-    /// ```
     pub fn map<U: ?Sized, F: FnOnce(&mut T) -> &mut U>(orig: RefMut<'b, T>, f: F) -> RefMut<'b, U> {
         RefMut { inner: cell::RefMut::map(orig.inner, f), record: orig.record }
     }

@@ -99,33 +99,12 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the fiber, for its name or to unpark it.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     let parked = fiber::spawn(fiber::park);
-    ///     parked.thread().unpark();
-    ///     parked.join().unwrap();
-    /// });
-    /// ```
     pub fn thread(&self) -> &Thread {
         self.thread.get_or_init(|| Thread::fiber(self.packet.meta.identity()))
     }
 
     /// Returns whether the fiber has ended, so that [`join`](Self::join) returns at once.
     /// Suspends the calling fiber only after 128 failures in a row.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     let handle = fiber::spawn(|| ());
-    ///     while !handle.is_finished() {
-    ///         fiber::yield_now();
-    ///     }
-    /// });
-    /// ```
     pub fn is_finished(&self) -> bool {
         let finished = self.packet.is_finished();
         fairness::tried(finished);
@@ -182,15 +161,6 @@ impl Thread {
 
     /// Makes the fiber's token available, so that its current or next [`park`](super::park)
     /// returns. Can be called on any thread. Has no effect if the fiber or its runtime has ended.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     fiber::current().unpark();
-    ///     fiber::park(); // Returns at once: the token is available.
-    /// });
-    /// ```
     pub fn unpark(&self) {
         match &self.0 {
             Repr::Fiber(identity) => identity.unpark(),
@@ -199,13 +169,6 @@ impl Thread {
     }
 
     /// Returns the identifier.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// let thread = fiber::current();
-    /// assert_eq!(thread.id(), fiber::current().id());
-    /// ```
     pub fn id(&self) -> ThreadId {
         ThreadId(match &self.0 {
             Repr::Fiber(identity) => Id::Fiber(identity.number()),
@@ -214,15 +177,6 @@ impl Thread {
     }
 
     /// Returns the name, if one was set. The closure of `run` has the name `main`.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     let unnamed = fiber::spawn(|| fiber::current().name().is_none());
-    ///     assert!(unnamed.join().unwrap());
-    /// });
-    /// ```
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
             Repr::Fiber(identity) => identity.name(),

@@ -126,12 +126,6 @@ impl<T: 'static> LocalKey<T> {
 
     /// Like [`with`](Self::with), but returns failures as errors.
     ///
-    /// ```
-    /// cringle::fiber_local! { static LIMIT: u32 = 7; }
-    ///
-    /// assert_eq!(LIMIT.try_with(|limit| *limit), Ok(7));
-    /// ```
-    ///
     /// # Errors
     ///
     /// In a destructor, if this value is being destroyed or is gone, or if all locals of the thread
@@ -192,14 +186,6 @@ impl<T: 'static> LocalKey<Cell<T>> {
     }
 
     /// Returns a copy of the value.
-    ///
-    /// ```
-    /// use std::cell::Cell;
-    ///
-    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
-    ///
-    /// assert_eq!(COUNT.get(), 1);
-    /// ```
     pub fn get(&'static self) -> T
     where
         T: Copy,
@@ -208,14 +194,6 @@ impl<T: 'static> LocalKey<Cell<T>> {
     }
 
     /// Takes the value, and leaves the default.
-    ///
-    /// ```
-    /// use std::cell::Cell;
-    ///
-    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
-    ///
-    /// assert_eq!((COUNT.take(), COUNT.get()), (1, 0));
-    /// ```
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -224,14 +202,6 @@ impl<T: 'static> LocalKey<Cell<T>> {
     }
 
     /// Sets the value and returns the previous one.
-    ///
-    /// ```
-    /// use std::cell::Cell;
-    ///
-    /// cringle::fiber_local! { static COUNT: Cell<u32> = Cell::new(1); }
-    ///
-    /// assert_eq!((COUNT.replace(5), COUNT.get()), (1, 5));
-    /// ```
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
@@ -251,55 +221,21 @@ impl<T: 'static> LocalKey<Cell<T>> {
 /// ```
 impl<T: 'static> LocalKey<RefCell<T>> {
     /// Calls `f` with a borrow of the value.
-    ///
-    /// ```
-    /// use std::cell::RefCell;
-    ///
-    /// cringle::fiber_local! { static NAMES: RefCell<Vec<u8>> = RefCell::new(vec![7]); }
-    ///
-    /// assert_eq!(NAMES.with_borrow(|names| names.len()), 1);
-    /// ```
     pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.with(|cell| f(&cell.borrow()))
     }
 
     /// Calls `f` with a mutable borrow of the value.
-    ///
-    /// ```
-    /// use std::cell::RefCell;
-    ///
-    /// cringle::fiber_local! { static NAMES: RefCell<Vec<&'static str>> = RefCell::new(vec![]); }
-    ///
-    /// NAMES.with_borrow_mut(|names| names.push("rope"));
-    /// assert_eq!(NAMES.take(), ["rope"]);
-    /// ```
     pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }
 
     /// Sets the value. Unlike std's, it initialises the value first.
-    ///
-    /// ```
-    /// use std::cell::RefCell;
-    ///
-    /// cringle::fiber_local! { static NAME: RefCell<String> = RefCell::default(); }
-    ///
-    /// NAME.set("rope".into());
-    /// assert_eq!(NAME.take(), "rope");
-    /// ```
     pub fn set(&'static self, value: T) {
         drop(self.replace(value));
     }
 
     /// Takes the value, and leaves the default.
-    ///
-    /// ```
-    /// use std::cell::RefCell;
-    ///
-    /// cringle::fiber_local! { static NAME: RefCell<String> = RefCell::new("rope".into()); }
-    ///
-    /// assert_eq!((NAME.take(), NAME.take()), ("rope".into(), String::new()));
-    /// ```
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -308,14 +244,6 @@ impl<T: 'static> LocalKey<RefCell<T>> {
     }
 
     /// Sets the value and returns the previous one.
-    ///
-    /// ```
-    /// use std::cell::RefCell;
-    ///
-    /// cringle::fiber_local! { static NAME: RefCell<String> = RefCell::new("rope".into()); }
-    ///
-    /// assert_eq!(NAME.replace("sail".into()), "rope");
-    /// ```
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }

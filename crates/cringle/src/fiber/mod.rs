@@ -96,10 +96,6 @@ fn refusal() -> io::Error {
 /// a destructor.
 ///
 /// As std's, it returns true in a panic hook.
-///
-/// ```
-/// assert!(!cringle::run(cringle::fiber::panicking));
-/// ```
 pub fn panicking() -> bool {
     match Current::get() {
         Some(current) => current.surely_unwinds(),

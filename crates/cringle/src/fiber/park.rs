@@ -211,10 +211,6 @@ pub fn park_cancellable() -> io::Result<()> {
 /// Like [`park`], but waits at most `duration`.
 /// May suspend the calling fiber.
 ///
-/// ```
-/// cringle::run(|| cringle::fiber::park_timeout(std::time::Duration::from_millis(1)));
-/// ```
-///
 /// # Cancellation
 ///
 /// A cancelled fiber unwinds here.

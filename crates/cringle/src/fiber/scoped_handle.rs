@@ -39,18 +39,6 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// [`JoinHandle::join`](super::JoinHandle::join).
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         let panics = s.spawn(|| panic!("a payload"));
-    ///         let payload = panics.join().unwrap_err();
-    ///         assert_eq!(*payload.downcast::<&str>().unwrap(), "a payload");
-    ///     });
-    /// });
-    /// ```
-    ///
     /// # Errors
     ///
     /// The payload with which the fiber panicked; the scope does not panic because of it then. A
@@ -135,36 +123,12 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 
     /// Returns the fiber, for its name or to unpark it.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         let parked = s.spawn(fiber::park);
-    ///         parked.thread().unpark();
-    ///     });
-    /// });
-    /// ```
     pub fn thread(&self) -> &Thread {
         self.thread.get_or_init(|| Thread::fiber(self.packet.meta.identity()))
     }
 
     /// Returns whether the fiber has ended, so that [`join`](Self::join) returns at once.
     /// Suspends the calling fiber only after 128 failures in a row.
-    ///
-    /// ```
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         let handle = s.spawn(|| ());
-    ///         while !handle.is_finished() {
-    ///             fiber::yield_now();
-    ///         }
-    ///     });
-    /// });
-    /// ```
     pub fn is_finished(&self) -> bool {
         let finished = self.packet.is_finished();
         fairness::tried(finished);

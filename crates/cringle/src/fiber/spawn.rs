@@ -125,16 +125,6 @@ impl std::fmt::Debug for Builder {
 impl Builder {
     /// Creates a builder for a fiber without a name, on any worker, with a stack of 1 MiB or of
     /// `RUST_MIN_STACK` bytes, whichever is larger.
-    ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// cringle::run(|| {
-    ///     let handle = cringle::fiber::Builder::new().spawn(|| 1)?;
-    ///     assert_eq!(handle.join().unwrap(), 1);
-    ///     Ok(())
-    /// })
-    /// # }
-    /// ```
     pub fn new() -> Builder {
         Builder::default()
     }
@@ -276,21 +266,6 @@ impl Builder {
 
     /// Like [`Scope::spawn`], but returns failures as errors.
     /// Never suspends the calling fiber.
-    ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// use cringle::fiber;
-    ///
-    /// cringle::run(|| {
-    ///     let text = String::from("borrowed");
-    ///     fiber::scope(|s| {
-    ///         let named = fiber::Builder::new().name("reader".into());
-    ///         assert_eq!(named.spawn_scoped(s, || text.len())?.join().unwrap(), 8);
-    ///         Ok(())
-    ///     })
-    /// })
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///

@@ -20,19 +20,6 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The kernel copies the data (`copy_file_range`, 64 MiB at a time on a thread of the pool); some
 /// file systems share the blocks instead. Where the kernel cannot, the data is read and written.
 ///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let (from, to) = (directory.path().join("from"), directory.path().join("to"));
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::write(&from, "text")?;
-///     assert_eq!(fs::copy(&from, &to)?, 4);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::copy`; and [`Cancelled`](crate::Cancelled), which may leave a partial copy.

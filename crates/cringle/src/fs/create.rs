@@ -11,19 +11,6 @@ use std::path::Path;
 
 /// Creates a directory. Only the calling fiber waits.
 ///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("new");
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::create_dir(&path)?;
-///     assert_eq!(fs::read_dir(&path)?.count(), 0);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::create_dir`; and [`Cancelled`](crate::Cancelled).
@@ -32,14 +19,6 @@ pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 }
 
 /// Creates a directory and all of its missing parents.
-///
-/// ```
-/// # let directory = tempfile::tempdir()?;
-/// # let root = directory.path();
-/// cringle::fs::create_dir_all(root.join("a/b/c"))?;
-/// cringle::fs::create_dir_all(root.join("a/b"))?;
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///
@@ -74,38 +53,18 @@ impl std::fmt::Debug for DirBuilder {
 
 impl DirBuilder {
     /// Returns a builder that creates one directory with mode 0o777, minus the umask.
-    ///
-    /// ```
-    /// # let directory = tempfile::tempdir()?;
-    /// cringle::fs::DirBuilder::new().create(directory.path().join("new"))?;
-    /// # std::io::Result::Ok(())
-    /// ```
     #[allow(clippy::new_without_default, reason = "std's has no Default either")]
     pub fn new() -> DirBuilder {
         DirBuilder { mode: 0o777, recursive: false }
     }
 
     /// Sets whether missing parents are created too. If so, an existing directory is not an error.
-    ///
-    /// ```
-    /// # let directory = tempfile::tempdir()?;
-    /// cringle::fs::DirBuilder::new().recursive(true).create(directory.path())?;
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn recursive(&mut self, recursive: bool) -> &mut DirBuilder {
         self.recursive = recursive;
         self
     }
 
     /// Creates the directory.
-    ///
-    /// ```
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("a/b");
-    /// let builder = cringle::fs::DirBuilder::new();
-    /// assert_eq!(builder.create(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

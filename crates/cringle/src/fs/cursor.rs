@@ -209,10 +209,6 @@ impl File {
     }
 }
 
-fn slice_count(len: usize) -> u32 {
-    len.min(MAX_SLICES) as u32
-}
-
 /// Returns the number of bytes that one call transfers at most.
 fn len_of<S: Deref<Target = [u8]>>(bufs: &[S]) -> usize {
     bufs.iter().take(MAX_SLICES).map(|buf| buf.len()).sum()
@@ -268,7 +264,7 @@ impl Read for &File {
             return sys::readv(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         if self.uses_kernels_cursor() {
-            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
             let op = Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
             return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
         }
@@ -318,7 +314,7 @@ impl Write for &File {
             return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
-            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
             let op =
                 Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
             let write = || self.at_kernels_cursor(op);

@@ -4,7 +4,7 @@ use super::File;
 use crate::driver::Op;
 use crate::fiber::op::perform_on_pool;
 use crate::runtime::worker::{Current, Worker};
-use crate::sys::{self, MAX_SLICES};
+use crate::sys;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::BitOr;
@@ -177,7 +177,7 @@ impl File {
             return self.read_vectored_at(bufs, offset);
         }
         self.check_flagged(offset)?;
-        let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as u32);
+        let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
         let fd = self.fd();
         let op = Op::ReadVectored { fd, slices, count, offset, flags: flags.0 };
         let result = match How::of(flags.0) {
@@ -241,7 +241,7 @@ impl File {
             return self.write_vectored_at(bufs, offset);
         }
         self.check_flagged(offset)?;
-        let (slices, count) = (bufs.as_ptr().cast(), bufs.len().min(MAX_SLICES) as u32);
+        let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
         let fd = self.fd();
         let op = Op::WriteVectored { fd, slices, count, offset, flags: flags.0 };
         let write = || match How::of(flags.0) {

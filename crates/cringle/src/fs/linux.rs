@@ -17,163 +17,51 @@ use std::os::unix::fs::MetadataExt;
 /// ```
 pub trait LinuxMetadataExt: sealed::Sealed {
     /// The number of the device that contains the file.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_dev() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_dev(&self) -> u64;
 
     /// The inode number.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_ino() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_ino(&self) -> u64;
 
     /// The file type and permissions.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_mode() & libc::S_IFMT == libc::S_IFREG);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_mode(&self) -> u32;
 
     /// The number of hard links.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_nlink() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_nlink(&self) -> u64;
 
     /// The user ID of the owner.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// println!("owned by user {}", metadata.st_uid());
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_uid(&self) -> u32;
 
     /// The group ID of the owner.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// println!("owned by group {}", metadata.st_gid());
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_gid(&self) -> u32;
 
     /// The number of the device that the file represents, if it is a device.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert_eq!(metadata.st_rdev(), 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_rdev(&self) -> u64;
 
     /// The size in bytes.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert_eq!(metadata.st_size(), metadata.len());
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_size(&self) -> u64;
 
     /// The time of the last access, in seconds since 1970.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_atime() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_atime(&self) -> i64;
 
     /// The nanoseconds of [`st_atime`](Self::st_atime).
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_atime_nsec() < 1_000_000_000);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_atime_nsec(&self) -> i64;
 
     /// The time of the last change of the data, in seconds since 1970.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_mtime() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_mtime(&self) -> i64;
 
     /// The nanoseconds of [`st_mtime`](Self::st_mtime).
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_mtime_nsec() < 1_000_000_000);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_mtime_nsec(&self) -> i64;
 
     /// The time of the last change of the data or metadata, in seconds since 1970.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_ctime() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_ctime(&self) -> i64;
 
     /// The nanoseconds of [`st_ctime`](Self::st_ctime).
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_ctime_nsec() < 1_000_000_000);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_ctime_nsec(&self) -> i64;
 
     /// The preferred size of reads and writes, in bytes.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.st_blksize() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_blksize(&self) -> u64;
 
     /// The number of 512-byte blocks that the file occupies.
-    ///
-    /// ```
-    /// # use cringle::os::linux::fs::MetadataExt;
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// println!("{} KiB on disk", metadata.st_blocks() / 2);
-    /// # std::io::Result::Ok(())
-    /// ```
     fn st_blocks(&self) -> u64;
 }
 

@@ -32,22 +32,6 @@ impl File {
     /// Acquires the exclusive lock of the file. Only the calling fiber waits. The lock is released
     /// by [`unlock`](File::unlock), or when the last clone of the file is closed.
     ///
-    /// ```
-    /// use cringle::fs::{File, TryLockError};
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("file");
-    /// cringle::run(|| -> std::io::Result<()> {
-    ///     let file = File::create(&path)?;
-    ///     file.lock()?;
-    ///     let other = File::open(&path)?;
-    ///     assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
-    ///     file.unlock()?;
-    ///     Ok(other.try_lock()?)
-    /// })
-    /// # ?; std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As `std::fs::File::lock`; and [`Cancelled`](crate::Cancelled).
@@ -63,16 +47,6 @@ impl File {
     /// Acquires a shared lock. Any number of open files may hold one while none holds the exclusive
     /// lock.
     ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// let (one, other) = (File::open("/proc/self/exe")?, File::open("/proc/self/exe")?);
-    /// one.lock_shared()?;
-    /// other.lock_shared()?;
-    /// assert!(one.try_lock().is_err());
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`lock`](File::lock).
@@ -81,17 +55,6 @@ impl File {
     }
 
     /// Acquires the exclusive lock if it is free.
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("file");
-    /// let (file, other) = (File::create(&path)?, File::create(&path)?);
-    /// file.try_lock()?;
-    /// assert!(other.try_lock().is_err());
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -103,15 +66,6 @@ impl File {
 
     /// Acquires a shared lock if no other open file holds the exclusive one.
     ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// let (one, other) = (File::open("/proc/self/exe")?, File::open("/proc/self/exe")?);
-    /// one.try_lock_shared()?;
-    /// other.try_lock_shared()?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`try_lock`](File::try_lock).
@@ -120,18 +74,6 @@ impl File {
     }
 
     /// Releases the lock, of either kind.
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("file");
-    /// let (file, other) = (File::create(&path)?, File::create(&path)?);
-    /// file.lock()?;
-    /// file.unlock()?;
-    /// other.try_lock()?;
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

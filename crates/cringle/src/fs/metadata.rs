@@ -62,76 +62,37 @@ impl std::fmt::Debug for FileType {
 
 impl Metadata {
     /// Returns the file type.
-    ///
-    /// ```
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.file_type().is_file());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn file_type(&self) -> FileType {
         FileType { mode: u32::from(self.stat.stx_mode) & libc::S_IFMT }
     }
 
     /// Returns whether the file is a directory.
-    ///
-    /// ```
-    /// assert!(cringle::fs::metadata("/proc/self")?.is_dir());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn is_dir(&self) -> bool {
         self.file_type().is_dir()
     }
 
     /// Returns whether the file is a regular file.
-    ///
-    /// ```
-    /// assert!(cringle::fs::metadata("/proc/self/exe")?.is_file());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn is_file(&self) -> bool {
         self.file_type().is_file()
     }
 
     /// Returns whether the file is a symbolic link.
-    ///
-    /// ```
-    /// assert!(cringle::fs::symlink_metadata("/proc/self")?.is_symlink());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn is_symlink(&self) -> bool {
         self.file_type().is_symlink()
     }
 
     /// Returns the size in bytes.
-    ///
-    /// ```
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.len() > 0);
-    /// # std::io::Result::Ok(())
-    /// ```
     #[allow(clippy::len_without_is_empty, reason = "std's has none either")]
     pub fn len(&self) -> u64 {
         self.stat.stx_size
     }
 
     /// Returns the permissions.
-    ///
-    /// ```
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(!metadata.permissions().readonly() || metadata.is_file());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(u32::from(self.stat.stx_mode))
     }
 
     /// Returns the time of the last change of the file's data.
-    ///
-    /// ```
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.modified()? > std::time::UNIX_EPOCH);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -142,12 +103,6 @@ impl Metadata {
 
     /// Returns the time of the last access.
     ///
-    /// ```
-    /// let metadata = cringle::fs::metadata("/proc/self/exe")?;
-    /// assert!(metadata.accessed()? > std::time::UNIX_EPOCH);
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// Never on Linux; the signature is std's.
@@ -156,14 +111,6 @@ impl Metadata {
     }
 
     /// Returns the time of the file's creation.
-    ///
-    /// ```
-    /// match cringle::fs::metadata("/proc/self/exe")?.created() {
-    ///     Ok(created) => println!("created {created:?}"),
-    ///     Err(e) => println!("{e}"),
-    /// }
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -265,31 +212,16 @@ impl FileType {
     }
 
     /// Returns whether it is a directory.
-    ///
-    /// ```
-    /// assert!(cringle::fs::metadata("/proc/self")?.file_type().is_dir());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn is_dir(&self) -> bool {
         self.mode == libc::S_IFDIR
     }
 
     /// Returns whether it is a regular file.
-    ///
-    /// ```
-    /// assert!(cringle::fs::metadata("/proc/self/exe")?.file_type().is_file());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn is_file(&self) -> bool {
         self.mode == libc::S_IFREG
     }
 
     /// Returns whether it is a symbolic link.
-    ///
-    /// ```
-    /// assert!(cringle::fs::symlink_metadata("/proc/self")?.file_type().is_symlink());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn is_symlink(&self) -> bool {
         self.mode == libc::S_IFLNK
     }

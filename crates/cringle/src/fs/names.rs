@@ -13,20 +13,6 @@ const CWD: RawFd = libc::AT_FDCWD;
 
 /// Removes a name of a file. The file itself is removed with its last name and handle.
 ///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("file");
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::write(&path, "text")?;
-///     fs::remove_file(&path)?;
-///     assert!(!fs::exists(&path)?);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::remove_file`; and [`Cancelled`](crate::Cancelled).
@@ -41,16 +27,6 @@ pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
 
 /// Removes an empty directory.
 ///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("empty");
-/// fs::create_dir(&path)?;
-/// fs::remove_dir(&path)?;
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::remove_dir`; and [`Cancelled`](crate::Cancelled).
@@ -59,20 +35,6 @@ pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 }
 
 /// Renames a file or directory, and atomically replaces an existing file of the new name.
-///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let (draft, text) = (directory.path().join("draft"), directory.path().join("text"));
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::write(&draft, "all of it")?;
-///     fs::rename(&draft, &text)?;
-///     assert_eq!(fs::read(&text)?, b"all of it");
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///
@@ -127,18 +89,6 @@ pub fn rename_noreplace<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::R
 
 /// Creates a hard link: another name for the same file.
 ///
-/// ```
-/// use cringle::fs;
-/// use std::os::unix::fs::MetadataExt;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let (one, other) = (directory.path().join("one"), directory.path().join("other"));
-/// fs::write(&one, "text")?;
-/// fs::hard_link(&one, &other)?;
-/// assert_eq!(fs::metadata(&other)?.nlink(), 2);
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::hard_link`; and [`Cancelled`](crate::Cancelled).
@@ -148,13 +98,6 @@ pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 }
 
 /// Creates a symbolic link.
-///
-/// ```
-/// # #![allow(deprecated)]
-/// # let directory = tempfile::tempdir()?;
-/// cringle::fs::soft_link("target", directory.path().join("link"))?;
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///
@@ -166,17 +109,6 @@ pub fn soft_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 
 /// Creates a symbolic link, as `std::os::unix::fs::symlink`.
 ///
-/// ```
-/// use cringle::{fs, os::unix::fs::symlink};
-/// use std::path::Path;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let link = directory.path().join("link");
-/// symlink("target", &link)?;
-/// assert_eq!(fs::read_link(&link)?, Path::new("target"));
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As std's; and [`Cancelled`](crate::Cancelled).
@@ -186,11 +118,6 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 
 /// Returns the target of a symbolic link.
 ///
-/// ```
-/// assert!(cringle::fs::read_link("/proc/self/exe")?.is_absolute());
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::read_link`; and [`Cancelled`](crate::Cancelled).
@@ -199,14 +126,6 @@ pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
 }
 
 /// Returns the absolute path without symbolic links, `.` and `..`.
-///
-/// ```
-/// use cringle::fs;
-///
-/// let own = fs::canonicalize("/proc/self")?;
-/// assert_eq!(own, std::path::Path::new(&format!("/proc/{}", std::process::id())));
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///

@@ -55,13 +55,6 @@ macro_rules! option {
 
 impl OpenOptions {
     /// Returns options with no access mode and no flags.
-    ///
-    /// ```
-    /// use cringle::fs::OpenOptions;
-    ///
-    /// let file = OpenOptions::new().read(true).open("/proc/self/exe")?;
-    /// # std::io::Result::Ok(())
-    /// ```
     #[allow(clippy::new_without_default, reason = "std's has no Default either")]
     pub fn new() -> OpenOptions {
         OpenOptions {
@@ -172,13 +165,6 @@ impl OpenOptions {
     /// Opens the file. Only the calling fiber waits.
     ///
     /// Opening a FIFO waits for its other end, as std's does.
-    ///
-    /// ```
-    /// use cringle::fs::OpenOptions;
-    ///
-    /// let result = OpenOptions::new().read(true).open("/no/such/file");
-    /// assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::NotFound);
-    /// ```
     ///
     /// # Errors
     ///

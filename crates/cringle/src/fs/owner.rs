@@ -12,17 +12,6 @@ use std::path::Path;
 /// Sets the owner and the group of a file. `None` leaves the value unchanged. Symbolic links are
 /// followed.
 ///
-/// ```
-/// use cringle::{fs, os::unix::fs::{chown, MetadataExt}};
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("file");
-/// fs::write(&path, "text")?;
-/// let owner = fs::metadata(&path)?.uid();
-/// chown(&path, Some(owner), None)?;
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As std's, usually `PermissionDenied`; and [`Cancelled`](crate::Cancelled).
@@ -32,15 +21,6 @@ pub fn chown<P: AsRef<Path>>(dir: P, uid: Option<u32>, gid: Option<u32>) -> io::
 
 /// Sets the owner and the group of an open file, as [`chown`].
 ///
-/// ```
-/// use cringle::{fs::File, os::unix::fs::fchown};
-///
-/// # let directory = tempfile::tempdir()?;
-/// let file = File::create(directory.path().join("file"))?;
-/// fchown(&file, None, None)?;
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As [`chown`].
@@ -49,16 +29,6 @@ pub fn fchown<F: AsFd>(fd: F, uid: Option<u32>, gid: Option<u32>) -> io::Result<
 }
 
 /// Sets the owner and the group of a file, as [`chown`], without following symbolic links.
-///
-/// ```
-/// use cringle::os::unix::fs::{lchown, symlink};
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let link = directory.path().join("link");
-/// symlink("nowhere", &link)?;
-/// lchown(&link, None, None)?;
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///
@@ -84,12 +54,6 @@ fn set_owner(
 
 /// Changes the root directory of the process, for all of its threads. The working directory does
 /// not change.
-///
-/// ```no_run
-/// cringle::os::unix::fs::chroot("/var/empty")?;
-/// std::env::set_current_dir("/")?;
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///

@@ -12,21 +12,6 @@ use std::path::Path;
 
 /// Sets the permissions of a file. Symbolic links are followed.
 ///
-/// ```
-/// use cringle::fs::{self, Permissions};
-/// use std::os::unix::fs::PermissionsExt;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("file");
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::write(&path, "secret")?;
-///     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-///     assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::set_permissions`; and [`Cancelled`](crate::Cancelled).
@@ -39,16 +24,6 @@ pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io:
 
 impl File {
     /// Sets the file's permissions.
-    ///
-    /// ```
-    /// use cringle::fs::{File, Permissions};
-    /// use std::os::unix::fs::PermissionsExt;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// let file = File::create(directory.path().join("file"))?;
-    /// file.set_permissions(Permissions::from_mode(0o600))?;
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

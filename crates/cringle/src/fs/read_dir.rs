@@ -17,23 +17,6 @@ use std::sync::Arc;
 
 /// Returns an iterator over the entries of a directory. Only the calling fiber waits.
 ///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let directory = directory.path();
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::write(directory.join("file"), "text")?;
-///     for entry in fs::read_dir(directory)? {
-///         let entry = entry?;
-///         assert_eq!(entry.file_name(), "file");
-///         assert!(entry.file_type()?.is_file());
-///     }
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::read_dir`; and [`Cancelled`](crate::Cancelled).
@@ -118,35 +101,17 @@ pub struct DirEntry {
 
 impl DirEntry {
     /// Returns the path of the entry: the path given to [`read_dir`], joined with the name.
-    ///
-    /// ```
-    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
-    /// assert!(entries.next().unwrap()?.path().starts_with("/proc/self/task"));
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn path(&self) -> PathBuf {
         self.directory.path.join(self.name())
     }
 
     /// Returns the name of the entry.
-    ///
-    /// ```
-    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
-    /// assert!(!entries.next().unwrap()?.file_name().is_empty());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn file_name(&self) -> OsString {
         self.name().to_owned()
     }
 
     /// Returns the file type. Symbolic links are not followed. It makes no system call if the file
     /// system stores the type in the directory, as most do.
-    ///
-    /// ```
-    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
-    /// assert!(entries.next().unwrap()?.file_type()?.is_dir());
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -160,12 +125,6 @@ impl DirEntry {
 
     /// Returns the entry's metadata. Symbolic links are not followed. The name is looked up in the
     /// open directory, so it is found even if the directory has been renamed.
-    ///
-    /// ```
-    /// let mut entries = cringle::fs::read_dir("/proc/self/task")?;
-    /// assert!(entries.next().unwrap()?.metadata()?.is_dir());
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -32,21 +32,6 @@ const MOST_STUBBORN: usize = 16;
 /// Links are not followed, also if another process replaces a directory by one meanwhile. At most
 /// 16 descriptors are open at once, however deep the tree is.
 ///
-/// ```
-/// use cringle::fs;
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let root = directory.path().join("tree");
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::create_dir_all(root.join("branch"))?;
-///     fs::write(root.join("branch/leaf"), "green")?;
-///     fs::remove_dir_all(&root)?;
-///     assert!(!fs::exists(&root)?);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::remove_dir_all`; and [`Cancelled`](crate::Cancelled). After an error, a part of the

@@ -15,11 +15,6 @@ pub(super) const ALL: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 
 /// Returns the metadata of a file. Symbolic links are followed. Only the calling fiber waits.
 ///
-/// ```
-/// assert!(cringle::fs::metadata("/proc/self")?.is_dir());
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::metadata`; and [`Cancelled`](crate::Cancelled).
@@ -28,11 +23,6 @@ pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
 }
 
 /// Returns the metadata of a file. If the path is a symbolic link, the metadata is the link's own.
-///
-/// ```
-/// assert!(cringle::fs::symlink_metadata("/proc/self")?.is_symlink());
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///
@@ -43,12 +33,6 @@ pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
 
 /// Returns whether the path leads to an existing file. For a broken symbolic link it returns
 /// `false`.
-///
-/// ```
-/// assert!(cringle::fs::exists("/proc/self")?);
-/// assert!(!cringle::fs::exists("/proc/no such file")?);
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///

@@ -37,20 +37,11 @@ impl std::fmt::Debug for FileTimes {
 
 impl FileTimes {
     /// Returns a value that sets no time.
-    ///
-    /// ```
-    /// let times = cringle::fs::FileTimes::new();
-    /// ```
     pub fn new() -> FileTimes {
         FileTimes::default()
     }
 
     /// Sets the time of the last access.
-    ///
-    /// ```
-    /// let now = std::time::SystemTime::now();
-    /// let times = cringle::fs::FileTimes::new().set_accessed(now);
-    /// ```
     #[must_use]
     pub fn set_accessed(mut self, at: SystemTime) -> FileTimes {
         self.accessed = Some(at);
@@ -58,11 +49,6 @@ impl FileTimes {
     }
 
     /// Sets the time of the last modification.
-    ///
-    /// ```
-    /// let now = std::time::SystemTime::now();
-    /// let times = cringle::fs::FileTimes::new().set_modified(now);
-    /// ```
     #[must_use]
     pub fn set_modified(mut self, at: SystemTime) -> FileTimes {
         self.modified = Some(at);
@@ -73,22 +59,6 @@ impl FileTimes {
 impl File {
     /// Sets the file's access and modification times.
     ///
-    /// ```
-    /// use cringle::fs::{File, FileTimes};
-    /// use std::time::{Duration, SystemTime};
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("file");
-    /// cringle::run(|| -> std::io::Result<()> {
-    ///     let file = File::create(&path)?;
-    ///     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
-    ///     file.set_times(FileTimes::new().set_modified(then))?;
-    ///     assert_eq!(file.metadata()?.modified()?, then);
-    ///     Ok(())
-    /// })
-    /// # ?; std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As `std::fs::File::set_times`; and [`Cancelled`](crate::Cancelled).
@@ -97,14 +67,6 @@ impl File {
     }
 
     /// Sets the file's modification time.
-    ///
-    /// ```
-    /// # let directory = tempfile::tempdir()?;
-    /// # let file = cringle::fs::File::create(directory.path().join("file"))?;
-    /// file.set_modified(std::time::SystemTime::UNIX_EPOCH)?;
-    /// assert_eq!(file.metadata()?.modified()?, std::time::SystemTime::UNIX_EPOCH);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -116,22 +78,6 @@ impl File {
 
 /// Sets the access and modification times of a file. Symbolic links are followed.
 ///
-/// ```
-/// use cringle::fs::{self, FileTimes};
-/// use std::time::{Duration, SystemTime};
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("file");
-/// cringle::run(|| -> std::io::Result<()> {
-///     fs::write(&path, "text")?;
-///     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
-///     fs::set_times(&path, FileTimes::new().set_modified(then))?;
-///     assert_eq!(fs::metadata(&path)?.modified()?, then);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As [`File::set_times`]; and the errors of resolving the path.
@@ -140,22 +86,6 @@ pub fn set_times<P: AsRef<Path>>(path: P, times: FileTimes) -> io::Result<()> {
 }
 
 /// Sets the access and modification times of a file without following symbolic links.
-///
-/// ```
-/// use cringle::fs::{self, FileTimes};
-/// use std::time::{Duration, SystemTime};
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("link");
-/// cringle::run(|| -> std::io::Result<()> {
-///     cringle::os::unix::fs::symlink("nowhere", &path)?;
-///     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
-///     fs::set_times_nofollow(&path, FileTimes::new().set_modified(then))?;
-///     assert_eq!(fs::symlink_metadata(&path)?.modified()?, then);
-///     Ok(())
-/// })
-/// # ?; std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///

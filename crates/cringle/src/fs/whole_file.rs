@@ -6,11 +6,6 @@ use std::path::Path;
 
 /// Reads the whole file into a `Vec`.
 ///
-/// ```
-/// assert!(cringle::fs::read("/proc/self/exe")?.starts_with(b"\x7fELF"));
-/// # std::io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// As `std::fs::read`; and [`Cancelled`](crate::Cancelled).
@@ -23,11 +18,6 @@ pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the whole file into a `String`.
-///
-/// ```
-/// assert!(cringle::fs::read_to_string("/proc/version")?.starts_with("Linux"));
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///
@@ -43,13 +33,6 @@ pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
 
 /// Writes `contents` to a file: creates it if it does not exist, and replaces its contents if it
 /// does.
-///
-/// ```
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("file");
-/// cringle::fs::write(&path, "text")?;
-/// # std::io::Result::Ok(())
-/// ```
 ///
 /// # Errors
 ///

@@ -35,7 +35,10 @@ use std::time::Instant;
 
 /// The refused calls after which timed waits of a cancelled fiber last for their whole time.
 const MOST_ENDED: u32 = 1000;
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
+
+pub(super) const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
+pub(super) const BROKEN_PIPE: isize = -(libc::EPIPE as isize);
+pub(super) const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// The proof that a fiber makes an interposed call.
 #[derive(Clone, Copy)]
@@ -152,7 +155,7 @@ impl Call {
     #[cold]
     fn cancel_code(self) -> isize {
         match self.current.fiber.cause() {
-            Some(Reason::Elapsed(_)) => -(libc::ETIMEDOUT as isize),
+            Some(Reason::Elapsed(_)) => TIMED_OUT,
             _ => -(libc::ECANCELED as isize),
         }
     }
@@ -204,7 +207,7 @@ impl Call {
     /// Counts a call that never waits: a loop of failures lets other fibers run. Returns its
     /// result.
     pub(super) fn at_once(self, result: isize) -> isize {
-        self.current.tried(result != -(libc::EAGAIN as isize));
+        self.current.tried(result != WOULD_WAIT);
         result
     }
 

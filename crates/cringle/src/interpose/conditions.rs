@@ -7,12 +7,10 @@
 use super::call::OnFiber;
 use super::locks::{Limit, THREADS_IN_COND_WAIT, lock_contended, pthread_mutex_unlock};
 use super::next;
-use super::queue::{self, Until, Waited};
+use super::queue::{self, ANY, Until, Waited};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
-
-const ANY: u32 = u32::MAX;
 
 /// The word of a condition that has its attributes, as the number of an integer: the only one that
 /// differs between conditions of two clocks. Found before `main`, because libc's versions differ.
@@ -126,60 +124,30 @@ unsafe fn on_thread(mutex: *mut pthread_mutex_t, wait: impl FnOnce() -> c_int) -
     result
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_cond_wait(
-    on: Option<OnFiber>,
-    condition: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match on {
-            Some(on) => wait(on, condition, mutex, |_| Limit::NONE),
-            None => on_thread(mutex, || next::pthread_cond_wait(condition, mutex)),
-        }
-    }
-}
+calls! {
+    Option<OnFiber>:
+    fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
+    |on| match on {
+        Some(on) => wait(on, condition, mutex, |_| Limit::NONE),
+        None => on_thread(mutex, || next::pthread_cond_wait(condition, mutex)),
+    };
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_cond_timedwait(
-    on: Option<OnFiber>,
-    condition: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match on {
-            Some(on) => wait(on, condition, mutex, |clock| Limit::at(clock, time)),
-            None => on_thread(mutex, || next::pthread_cond_timedwait(condition, mutex, time)),
-        }
-    }
-}
+    fn pthread_cond_timedwait(
+        condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec,
+    ) -> c_int;
+    |on| match on {
+        Some(on) => wait(on, condition, mutex, |clock| Limit::at(clock, time)),
+        None => on_thread(mutex, || next::pthread_cond_timedwait(condition, mutex, time)),
+    };
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_cond_clockwait(
-    on: Option<OnFiber>,
-    condition: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-    clock: clockid_t,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match on {
-            Some(on) => wait(on, condition, mutex, |_| Limit::at(clock, time)),
-            None => {
-                on_thread(mutex, || next::pthread_cond_clockwait(condition, mutex, clock, time))
-            }
-        }
-    }
+    fn pthread_cond_clockwait(
+        condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t,
+        time: *const timespec,
+    ) -> c_int;
+    |on| match on {
+        Some(on) => wait(on, condition, mutex, |_| Limit::at(clock, time)),
+        None => on_thread(mutex, || next::pthread_cond_clockwait(condition, mutex, clock, time)),
+    };
 }
 
 /// # Safety

@@ -1,8 +1,8 @@
 //! Accepting and making connections.
 
-use super::call::{Call, OnFiber};
+use super::call::{Call, OnFiber, WOULD_WAIT};
 use super::held::Held;
-use super::sockets::{WOULD_WAIT, deadline, is_nonblocking};
+use super::sockets::{deadline, is_nonblocking};
 use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
 use crate::sys::{self, syscall};

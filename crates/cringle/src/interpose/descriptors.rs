@@ -24,20 +24,13 @@ pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
     })
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn dup2(_on: Option<OnFiber>, from: c_int, to: c_int) -> c_int {
-    // SAFETY: by the contract.
-    replacing(from, to, || unsafe { next::dup2(from, to) })
-}
+calls! {
+    Option<OnFiber>:
+    fn dup2(from: c_int, to: c_int) -> c_int;
+    |_| replacing(from, to, || next::dup2(from, to));
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn dup3(_on: Option<OnFiber>, from: c_int, to: c_int, flags: c_int) -> c_int {
-    // SAFETY: by the contract.
-    replacing(from, to, || unsafe { next::dup3(from, to, flags) })
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    |_| replacing(from, to, || next::dup3(from, to, flags));
 }
 
 fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {

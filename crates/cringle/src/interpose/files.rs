@@ -1,14 +1,12 @@
 //! Opening, closing, syncing and locking files.
 
-use super::call::{Call, OnFiber};
+use super::call::{Call, OnFiber, WOULD_WAIT};
 use crate::driver::Op;
 use crate::fs::{File, wait_for_fifo_writer};
 use crate::sys::{self, raw, syscall};
 use libc::{mode_t, size_t, ssize_t};
 use std::ffi::{c_char, c_int, c_long};
 use std::os::fd::{BorrowedFd, RawFd};
-
-const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
 
 /// # Safety
 ///
@@ -205,53 +203,31 @@ unsafe fn copy<const N: usize>(
     })
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn sendfile(
-    on: OnFiber,
-    to: c_int,
-    from: c_int,
-    offset: *mut libc::off_t,
-    count: size_t,
-) -> ssize_t {
-    let arguments = [to as usize, from as usize, offset as usize, count];
-    // SAFETY: by the contract.
-    unsafe { copy(on, from, to, libc::SYS_sendfile, arguments) }
-}
+calls! {
+    OnFiber:
+    fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, count: size_t) -> ssize_t;
+    |on| {
+        let arguments = [to as usize, from as usize, offset as usize, count];
+        copy(on, from, to, libc::SYS_sendfile, arguments)
+    };
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn splice(
-    on: OnFiber,
-    from: c_int,
-    from_offset: *mut libc::loff_t,
-    to: c_int,
-    to_offset: *mut libc::loff_t,
-    len: size_t,
-    flags: libc::c_uint,
-) -> ssize_t {
-    let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
-    let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-    // SAFETY: by the contract.
-    unsafe { copy(on, from, to, libc::SYS_splice, arguments) }
-}
+    fn splice(
+        from: c_int, from_offset: *mut libc::loff_t, to: c_int, to_offset: *mut libc::loff_t,
+        len: size_t, flags: libc::c_uint,
+    ) -> ssize_t;
+    |on| {
+        let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
+        let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
+        copy(on, from, to, libc::SYS_splice, arguments)
+    };
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn copy_file_range(
-    on: OnFiber,
-    from: c_int,
-    from_offset: *mut libc::off64_t,
-    to: c_int,
-    to_offset: *mut libc::off64_t,
-    len: size_t,
-    flags: libc::c_uint,
-) -> ssize_t {
-    let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
-    let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-    // SAFETY: by the contract.
-    unsafe { copy(on, from, to, libc::SYS_copy_file_range, arguments) }
+    fn copy_file_range(
+        from: c_int, from_offset: *mut libc::off64_t, to: c_int, to_offset: *mut libc::off64_t,
+        len: size_t, flags: libc::c_uint,
+    ) -> ssize_t;
+    |on| {
+        let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
+        let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
+        copy(on, from, to, libc::SYS_copy_file_range, arguments)
+    };
 }

@@ -23,7 +23,7 @@
 //! No cancel ends a wait without a time: the locks that are built on it would only wait again. A
 //! wait with a time ends as timed out.
 
-use super::call::{Call, OnFiber};
+use super::call::{Call, OnFiber, TIMED_OUT};
 use super::next;
 use super::queue::{self, Until, Waited};
 use super::ready::duration;
@@ -53,7 +53,6 @@ const SHORT: Duration = Duration::from_millis(1);
 /// The longest call of a thread for a wait with a time.
 const SLICE: Duration = Duration::from_millis(50);
 
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 /// The futex had another value when the wait began.
 const CHANGED: isize = -(libc::EAGAIN as isize);
 

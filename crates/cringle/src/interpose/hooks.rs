@@ -33,7 +33,7 @@ pub use super::waits::{
     thrd_yield,
 };
 
-use super::{OnFiber, files, next, ready};
+use super::{OnFiber, files, ready};
 use libc::{
     epoll_event, fd_set, mode_t, nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, size_t,
     sockaddr, socklen_t, ssize_t, timespec,
@@ -41,32 +41,8 @@ use libc::{
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 
-/// Defines calls by calls of other functions. Where a condition is given and holds, the next
-/// definition is called instead: it reports a buffer that is too small, and aborts.
-macro_rules! calls {
-    ($(
-        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
-            $(, next if $condition:expr)?;
-        $call:expr;
-    )*) => {
-        $(
-            /// # Safety
-            ///
-            /// As libc's.
-            #[allow(clippy::too_many_arguments, reason = "they are libc's")]
-            pub unsafe fn $name(on: OnFiber, $($argument: $type),*) -> $result {
-                if false $(|| $condition)? {
-                    // SAFETY: by the contract.
-                    return unsafe { next::$name($($argument),*) };
-                }
-                // SAFETY: by the contract.
-                unsafe { ($call)(on) }
-            }
-        )*
-    };
-}
-
 calls! {
+    OnFiber:
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t,
         next if len > room;
     |on| read(on, fd, buf, len);

@@ -19,7 +19,7 @@
 use super::call::{Call, OnFiber};
 use super::futex::remaining;
 use super::next;
-use super::queue::{self, Until, Waited};
+use super::queue::{self, ANY, Until, Waited};
 use super::ready::duration;
 use crate::runtime::hazards::{self, owned_locks};
 use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, timespec};
@@ -27,7 +27,6 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const ANY: u32 = u32::MAX;
 /// The first and the longest time between two tries of a lock that may be released unseen.
 const FIRST_TRY: Duration = Duration::from_millis(1);
 const LONGEST_TRY: Duration = Duration::from_millis(10);
@@ -136,37 +135,18 @@ impl Kind {
     }
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_mutex_lock(on: OnFiber, mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: by the contract.
-    unsafe { lock(on, mutex, Limit::NONE) }
-}
+calls! {
+    OnFiber:
+    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    |on| lock(on, mutex, Limit::NONE);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_mutex_timedlock(
-    on: OnFiber,
-    mutex: *mut pthread_mutex_t,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe { lock(on, mutex, Limit::at(libc::CLOCK_REALTIME, time)) }
-}
+    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    |on| lock(on, mutex, Limit::at(libc::CLOCK_REALTIME, time));
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_mutex_clocklock(
-    on: OnFiber,
-    mutex: *mut pthread_mutex_t,
-    clock: clockid_t,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe { lock(on, mutex, Limit::at(clock, time)) }
+    fn pthread_mutex_clocklock(
+        mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec,
+    ) -> c_int;
+    |on| lock(on, mutex, Limit::at(clock, time));
 }
 
 /// # Safety
@@ -178,8 +158,7 @@ pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) ->
         if Kind::of(mutex).is_unsupported() {
             return libc::ENOTSUP;
         }
-        let result = next::pthread_mutex_trylock(mutex);
-        tried(on, result);
+        let result = tried(on, next::pthread_mutex_trylock(mutex));
         detect(on, mutex, result);
         result
     }
@@ -208,14 +187,15 @@ unsafe fn detect(on: OnFiber, mutex: *const pthread_mutex_t, result: c_int) {
     }
 }
 
-/// Counts a try: a loop of failures lets other fibers run.
-pub(super) fn tried(on: OnFiber, result: c_int) {
+/// Counts a try, and returns its result: a loop of failures lets other fibers run.
+pub(super) fn tried(on: OnFiber, result: c_int) -> c_int {
     if result == libc::EBUSY {
         on.call_for_code(|call| {
             call.current.tried(false);
             0
         });
     }
+    result
 }
 
 /// # Safety
@@ -351,53 +331,22 @@ unsafe fn lock_rwlock(
 }
 
 macro_rules! rwlocks {
-    ($($name:ident, $timed:ident, $clocked:ident, $tried:ident;)*) => {
-        $(
-            /// # Safety
-            ///
-            /// As libc's.
-            pub unsafe fn $name(on: OnFiber, lock: *mut pthread_rwlock_t) -> c_int {
-                // SAFETY: by the contract.
-                unsafe { lock_rwlock(on, lock, Limit::NONE, next::$tried) }
-            }
+    ($($name:ident, $timed:ident, $clocked:ident, $tried:ident;)*) => {$(calls! {
+        OnFiber:
+        fn $name(lock: *mut pthread_rwlock_t) -> c_int;
+        |on| lock_rwlock(on, lock, Limit::NONE, next::$tried);
 
-            /// # Safety
-            ///
-            /// As libc's.
-            pub unsafe fn $timed(
-                on: OnFiber,
-                lock: *mut pthread_rwlock_t,
-                time: *const timespec,
-            ) -> c_int {
-                let limit = Limit::at(libc::CLOCK_REALTIME, time);
-                // SAFETY: by the contract.
-                unsafe { lock_rwlock(on, lock, limit, next::$tried) }
-            }
+        fn $timed(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int;
+        |on| lock_rwlock(on, lock, Limit::at(libc::CLOCK_REALTIME, time), next::$tried);
 
-            /// # Safety
-            ///
-            /// As libc's.
-            pub unsafe fn $clocked(
-                on: OnFiber,
-                lock: *mut pthread_rwlock_t,
-                clock: clockid_t,
-                time: *const timespec,
-            ) -> c_int {
-                // SAFETY: by the contract.
-                unsafe { lock_rwlock(on, lock, Limit::at(clock, time), next::$tried) }
-            }
+        fn $clocked(
+            lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec,
+        ) -> c_int;
+        |on| lock_rwlock(on, lock, Limit::at(clock, time), next::$tried);
 
-            /// # Safety
-            ///
-            /// As libc's.
-            pub unsafe fn $tried(on: OnFiber, lock: *mut pthread_rwlock_t) -> c_int {
-                // SAFETY: by the contract.
-                let result = unsafe { next::$tried(lock) };
-                tried(on, result);
-                result
-            }
-        )*
-    };
+        fn $tried(lock: *mut pthread_rwlock_t) -> c_int;
+        |on| tried(on, next::$tried(lock));
+    })*};
 }
 
 rwlocks! {

@@ -1,9 +1,9 @@
 //! Several messages by one call.
 
-use super::call::{Call, OnFiber, Readiness};
+use super::call::{Call, OnFiber, Readiness, WOULD_WAIT};
 use super::held::Held;
 use super::ready::duration;
-use super::sockets::{AT_ONCE, WOULD_WAIT, deadline, is_nonblocking};
+use super::sockets::{AT_ONCE, deadline, is_nonblocking};
 use crate::fiber::backoff::Backoff;
 use crate::sys::syscall;
 use libc::{mmsghdr, timespec};

@@ -21,11 +21,38 @@
 //! The system calls here are raw (**I14**). No unwinding leaves a call (**I12**). Memory of the
 //! caller is lent to an op until the call returns (**I1**): C code lends it as Rust code does.
 
+/// Defines calls by other functions: where the arguments are those of the next definition, which
+/// reports a buffer that is too small and aborts, it is called. The first line is the type of the
+/// first argument.
+macro_rules! calls {
+    ($on:ty: $(
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+            $(, next if $condition:expr)?;
+        $call:expr;
+    )*) => {
+        $(
+            /// # Safety
+            ///
+            /// As libc's.
+            #[allow(clippy::too_many_arguments, reason = "they are libc's")]
+            #[allow(unused_unsafe, reason = "some calls have no contract")]
+            pub unsafe fn $name(on: $on, $($argument: $type),*) -> $result {
+                // SAFETY: by the contract.
+                unsafe {
+                    if false $(|| $condition)? {
+                        return $crate::interpose::next::$name($($argument),*);
+                    }
+                    ($call)(on)
+                }
+            }
+        )*
+    };
+}
+
 mod call;
 mod conditions;
 mod connections;
 mod descriptors;
-
 mod files;
 pub mod for_all;
 mod futex;

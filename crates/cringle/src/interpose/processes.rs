@@ -1,6 +1,6 @@
 //! Starting children, and waiting for children, for signals and for threads.
 
-use super::call::{Call, OnFiber, Readiness};
+use super::call::{Call, OnFiber, Readiness, WOULD_WAIT};
 use super::next;
 use super::ready::duration;
 use crate::process::{repeat_while_busy, wait_for_end};
@@ -12,7 +12,6 @@ use libc::{
 use std::ffi::{c_char, c_int};
 
 const NO_CHILD: isize = -(libc::ECHILD as isize);
-const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
 
 macro_rules! spawns {
     ($($name:ident),*) => {$(

@@ -18,14 +18,16 @@ use super::call::Call;
 use crate::runtime::fiber::Wait;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::wait_target::Target;
+use crate::runtime::waiter_list::{Linked, Links, WaiterList};
 use crate::runtime::waker::Waker;
 use crate::sys::lock::Mutex;
 use std::cell::{Cell, UnsafeCell};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::Instant;
 
 const QUEUES: usize = 256;
+/// The mask of a wait that any wake-up ends, or of a wake-up of any waiter.
+pub(super) const ANY: u32 = u32::MAX;
 
 /// The waiters in all queues.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
@@ -73,16 +75,19 @@ struct Waiter {
     waker: UnsafeCell<Option<Waker>>,
     /// Its number among the waiters that have joined the queue.
     arrival: Cell<u64>,
-    queued: Cell<bool>,
-    previous: Cell<Option<NonNull<Waiter>>>,
-    next: Cell<Option<NonNull<Waiter>>>,
+    links: Links<Waiter>,
+}
+
+impl Linked for Waiter {
+    fn links(&self) -> &Links<Waiter> {
+        &self.links
+    }
 }
 
 /// The waiters of the addresses that share it, in the order of their arrival.
 struct Queue {
-    first: Option<NonNull<Waiter>>,
-    last: Option<NonNull<Waiter>>,
-    /// The number of waiters that have joined the queue.
+    waiters: WaiterList<Waiter>,
+    /// The number of those that have joined it.
     arrivals: u64,
 }
 
@@ -111,9 +116,7 @@ pub(super) fn wait(
         woken: AtomicBool::new(false),
         waker: UnsafeCell::new(Some(call.current.waker())),
         arrival: Cell::new(0),
-        queued: Cell::new(false),
-        previous: Cell::new(None),
-        next: Cell::new(None),
+        links: Links::default(),
     };
     WAITERS.fetch_add(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
@@ -159,7 +162,7 @@ fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
 
 /// Removes a waiter from its queue. If the waiter was woken meanwhile, the wait counts as woken.
 fn withdraw(waiter: &Waiter, otherwise: Waited) -> Waited {
-    let was_queued = queue_of(waiter.address).lock().remove(waiter);
+    let was_queued = queue_of(waiter.address).lock().waiters.remove(waiter);
     if was_queued { otherwise } else { Waited::Woken }
 }
 
@@ -183,7 +186,7 @@ pub(super) fn wake_after_release(address: usize, most: usize) {
         fence(Ordering::SeqCst);
     }
     if WAITERS.load(Ordering::Relaxed) > 0 {
-        wake_some(address, u32::MAX, most);
+        wake_some(address, ANY, most);
     }
 }
 
@@ -212,63 +215,30 @@ pub(super) fn forget_all() {
 
 impl Queue {
     const fn new() -> Queue {
-        Queue { first: None, last: None, arrivals: 0 }
+        Queue { waiters: WaiterList::new(), arrivals: 0 }
     }
 
     /// # Safety
     ///
     /// I12: the waiter stays in place until it has left the queue.
     unsafe fn push(&mut self, waiter: &Waiter) {
-        let node = NonNull::from(waiter);
         self.arrivals += 1;
         waiter.arrival.set(self.arrivals);
-        waiter.queued.set(true);
-        waiter.previous.set(self.last);
-        match self.last.replace(node) {
-            // SAFETY: I10. A queued waiter stays.
-            Some(last) => unsafe { last.as_ref() }.next.set(Some(node)),
-            None => self.first = Some(node),
-        }
-    }
-
-    /// Returns whether it was queued.
-    fn remove(&mut self, waiter: &Waiter) -> bool {
-        if !waiter.queued.replace(false) {
-            return false;
-        }
-        let (previous, next) = (waiter.previous.take(), waiter.next.take());
-        match previous {
-            // SAFETY: I10. Its neighbours are queued, so they stay.
-            Some(previous) => unsafe { previous.as_ref() }.next.set(next),
-            None => self.first = next,
-        }
-        match next {
-            // SAFETY: I10. As above.
-            Some(next) => unsafe { next.as_ref() }.previous.set(previous),
-            None => self.last = previous,
-        }
-        true
+        // SAFETY: by the contract.
+        unsafe { self.waiters.push(waiter) };
     }
 
     /// Removes the first waiter of the address that the mask does not pass over, if it was among
     /// the first `arrivals` to join.
     fn pop(&mut self, address: usize, mask: u32, arrivals: u64) -> Option<Waker> {
-        let mut node = self.first;
-        while let Some(found) = node {
-            // SAFETY: I10. It is queued, so it stays until `woken` is stored, the last touch.
-            let waiter = unsafe { found.as_ref() };
-            if waiter.arrival.get() > arrivals {
-                return None;
-            }
-            if waiter.address == address && waiter.mask & mask != 0 {
-                self.remove(waiter);
-                // SAFETY: I10. Only the one that dequeues the waiter takes its waker.
-                let waker = unsafe { (*waiter.waker.get()).take() };
-                waiter.woken.store(true, Ordering::Release);
-                return waker;
-            }
-            node = waiter.next.get();
-        }
-        None
+        let matches = |waiter: &&Waiter| waiter.address == address && waiter.mask & mask != 0;
+        // SAFETY: I10. It is queued, so it stays until `woken` is stored, the last touch.
+        let waiters = self.waiters.iter().map(|waiter| unsafe { waiter.as_ref() });
+        let waiter = waiters.take_while(|waiter| waiter.arrival.get() <= arrivals).find(matches)?;
+        self.waiters.remove(waiter);
+        // SAFETY: I10. Only the one that dequeues the waiter takes its waker.
+        let waker = unsafe { (*waiter.waker.get()).take() };
+        waiter.woken.store(true, Ordering::Release);
+        waker
     }
 }

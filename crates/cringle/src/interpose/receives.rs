@@ -3,10 +3,10 @@
 //! A call holds its [file](Held) from its first wait: what it does with the number afterwards
 //! concerns the file, also if the program has closed the number meanwhile.
 
-use super::call::{Call, OnFiber, Readiness};
+use super::call::{Call, OnFiber, Readiness, WOULD_WAIT};
 use super::held::Held;
 use super::slices::Slices;
-use super::sockets::{AT_ONCE, WOULD_WAIT, deadline, header, is_nonblocking, timeout};
+use super::sockets::{AT_ONCE, deadline, header, is_nonblocking, timeout};
 use crate::driver::Op;
 use crate::fiber::backoff::Backoff;
 use crate::sys::{self, MAX_RW_BYTES, syscall};

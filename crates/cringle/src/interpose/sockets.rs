@@ -3,7 +3,7 @@
 //! Each is attempted by the same call with `MSG_DONTWAIT`. Then the socket's modes decide, which a
 //! driver does not know: `O_NONBLOCK`, and the timeouts `SO_RCVTIMEO` and `SO_SNDTIMEO`.
 
-use super::call::{Call, OnFiber, Readiness};
+use super::call::{BROKEN_PIPE, Call, OnFiber, Readiness, WOULD_WAIT};
 use super::held::Held;
 use super::receives::receive;
 use super::slices::Slices;
@@ -15,8 +15,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-pub(super) const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
-const BROKEN_PIPE: isize = -(libc::EPIPE as isize);
 /// Calls that never wait.
 pub(super) const AT_ONCE: c_int = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB;
 

@@ -5,7 +5,7 @@
 //! call or on the pool (**I11**), else through the driver. Before the first attempt nothing of the
 //! caller's memory is touched, so that the kernel reports a bad address.
 
-use super::call::{Call, OnFiber};
+use super::call::{BROKEN_PIPE, Call, OnFiber, WOULD_WAIT};
 use super::held::Held;
 use super::slices::Slices;
 use super::{modes, sockets};
@@ -15,9 +15,7 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 
-const WOULD_WAIT: isize = -(libc::EAGAIN as isize);
 const NOWAIT_UNSUPPORTED: isize = -(libc::EOPNOTSUPP as isize);
-const BROKEN_PIPE: isize = -(libc::EPIPE as isize);
 /// The most bytes of a write that the worker's thread makes by the plain call.
 const SMALL: usize = 64 << 10;
 
@@ -38,122 +36,41 @@ enum Attempt {
     Rest(usize),
 }
 
-/// # Safety
-///
-/// Each function has the contract of libc's function of the same name.
-pub unsafe fn read(on: OnFiber, fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::one(buf, len), -1, false) }
-}
+calls! {
+    OnFiber:
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
+    |on| transfer(on, fd, Slices::one(buf, len), -1, false);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn write(on: OnFiber, fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::one(buf.cast_mut(), len), -1, true) }
-}
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
+    |on| transfer(on, fd, Slices::one(buf.cast_mut(), len), -1, true);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn readv(on: OnFiber, fd: c_int, slices: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::many(slices, count), -1, false) }
-}
+    fn readv(fd: c_int, slices: *const iovec, count: c_int) -> ssize_t;
+    |on| transfer(on, fd, Slices::many(slices, count), -1, false);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn writev(on: OnFiber, fd: c_int, slices: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::many(slices, count), -1, true) }
-}
+    fn writev(fd: c_int, slices: *const iovec, count: c_int) -> ssize_t;
+    |on| transfer(on, fd, Slices::many(slices, count), -1, true);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pread(
-    on: OnFiber,
-    fd: c_int,
-    buf: *mut c_void,
-    len: size_t,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::one(buf, len), checked(offset), false) }
-}
+    fn pread(fd: c_int, buf: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    |on| transfer(on, fd, Slices::one(buf, len), checked(offset), false);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pwrite(
-    on: OnFiber,
-    fd: c_int,
-    buf: *const c_void,
-    len: size_t,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::one(buf.cast_mut(), len), checked(offset), true) }
-}
+    fn pwrite(fd: c_int, buf: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+    |on| transfer(on, fd, Slices::one(buf.cast_mut(), len), checked(offset), true);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn preadv(
-    on: OnFiber,
-    fd: c_int,
-    slices: *const iovec,
-    count: c_int,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::many(slices, count), checked(offset), false) }
-}
+    fn preadv(fd: c_int, slices: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    |on| transfer(on, fd, Slices::many(slices, count), checked(offset), false);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pwritev(
-    on: OnFiber,
-    fd: c_int,
-    slices: *const iovec,
-    count: c_int,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer(on, fd, Slices::many(slices, count), checked(offset), true) }
-}
+    fn pwritev(fd: c_int, slices: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    |on| transfer(on, fd, Slices::many(slices, count), checked(offset), true);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn preadv2(
-    on: OnFiber,
-    fd: c_int,
-    slices: *const iovec,
-    count: c_int,
-    offset: off_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer_with(on, fd, Slices::many(slices, count), offset, flags, false) }
-}
+    fn preadv2(
+        fd: c_int, slices: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t;
+    |on| transfer_with(on, fd, Slices::many(slices, count), offset, flags, false);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pwritev2(
-    on: OnFiber,
-    fd: c_int,
-    slices: *const iovec,
-    count: c_int,
-    offset: off_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: by the contract.
-    unsafe { transfer_with(on, fd, Slices::many(slices, count), offset, flags, true) }
+    fn pwritev2(
+        fd: c_int, slices: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t;
+    |on| transfer_with(on, fd, Slices::many(slices, count), offset, flags, true);
 }
 
 /// An offset that is not mistaken for the cursor: `preadv2` takes −1 for it, and `pread` refuses

@@ -1,19 +1,16 @@
 //! One-time initialisation, semaphores, barriers, spin locks, and C11's names for threads.
 
-use super::call::OnFiber;
+use super::call::{OnFiber, TIMED_OUT};
 use super::conditions::{
     pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait, pthread_cond_wait,
 };
 use super::locks::{self, Limit, pthread_mutex_unlock};
-use super::queue::{self, Until};
+use super::queue::{self, ANY, Until};
 use super::{next, sleep};
 use crate::sys::{self, syscall};
 use libc::{clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, sem_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
-
-const ANY: u32 = u32::MAX;
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 
 /// The states of a `pthread_once_t`, with libc's numbers. While the routine runs, the rest of the
 /// number counts the forks of the process before.
@@ -139,33 +136,19 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
     result as c_int
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn sem_wait(on: OnFiber, semaphore: *mut sem_t) -> c_int {
-    // SAFETY: by the contract.
-    unsafe { wait_for_permit(on, semaphore, Limit::NONE) }
-}
+calls! {
+    OnFiber:
+    fn sem_wait(semaphore: *mut sem_t) -> c_int;
+    |on| wait_for_permit(on, semaphore, Limit::NONE);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn sem_timedwait(on: OnFiber, semaphore: *mut sem_t, time: *const timespec) -> c_int {
-    // SAFETY: by the contract.
-    unsafe { wait_for_permit(on, semaphore, Limit::at(libc::CLOCK_REALTIME, time)) }
-}
+    fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int;
+    |on| wait_for_permit(on, semaphore, Limit::at(libc::CLOCK_REALTIME, time));
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn sem_clockwait(
-    on: OnFiber,
-    semaphore: *mut sem_t,
-    clock: clockid_t,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe { wait_for_permit(on, semaphore, Limit::at(clock, time)) }
+    fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
+    |on| wait_for_permit(on, semaphore, Limit::at(clock, time));
+
+    fn pthread_spin_trylock(lock: *mut c_int) -> c_int;
+    |on| locks::tried(on, next::pthread_spin_trylock(lock));
 }
 
 /// # Safety
@@ -206,16 +189,6 @@ pub unsafe fn pthread_spin_lock(on: OnFiber, lock: *mut c_int) -> c_int {
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn pthread_spin_trylock(on: OnFiber, lock: *mut c_int) -> c_int {
-    // SAFETY: by the contract.
-    let result = unsafe { next::pthread_spin_trylock(lock) };
-    locks::tried(on, result);
-    result
-}
-
-/// # Safety
-///
-/// As libc's.
 pub unsafe fn pthread_barrier_wait(on: OnFiber, barrier: *mut pthread_barrier_t) -> c_int {
     let barrier = barrier as usize;
     // SAFETY: by the contract; the caller's memory is lent until this returns.
@@ -238,43 +211,43 @@ pub(super) fn c11(result: c_int) -> c_int {
     }
 }
 
-macro_rules! c11 {
-    ($($name:ident($on:ident: $caller:ty $(, $argument:ident: $type:ty)*) = $pthread:expr;)*) => {
-        $(
-            /// # Safety
-            ///
-            /// As libc's.
-            pub unsafe fn $name($on: $caller $(, $argument: $type)*) -> c_int {
-                // SAFETY: by the contract. libc's types are pthread's by other names.
-                c11(unsafe { $pthread($on $(, $argument)*) })
-            }
-        )*
-    };
+// libc's types are pthread's by other names.
+calls! {
+    OnFiber:
+    fn mtx_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    |on| c11(locks::pthread_mutex_lock(on, mutex));
+
+    fn mtx_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+    |on| c11(locks::pthread_mutex_trylock(on, mutex));
+
+    fn mtx_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    |on| c11(locks::pthread_mutex_timedlock(on, mutex, time));
+
+    fn thrd_yield() -> ();
+    |on| { sleep::sched_yield(on); };
 }
 
-c11! {
-    mtx_lock(on: OnFiber, mutex: *mut pthread_mutex_t) = locks::pthread_mutex_lock;
-    mtx_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) = locks::pthread_mutex_trylock;
-    mtx_timedlock(on: OnFiber, mutex: *mut pthread_mutex_t, time: *const timespec)
-        = locks::pthread_mutex_timedlock;
-    mtx_unlock(on: Option<OnFiber>, mutex: *mut pthread_mutex_t) = pthread_mutex_unlock;
-    cnd_wait(
-        on: Option<OnFiber>, condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t
-    ) = pthread_cond_wait;
-    cnd_timedwait(
-        on: Option<OnFiber>, condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t,
-        time: *const timespec
-    ) = pthread_cond_timedwait;
-    cnd_signal(on: Option<OnFiber>, condition: *mut pthread_cond_t) = pthread_cond_signal;
-    cnd_broadcast(on: Option<OnFiber>, condition: *mut pthread_cond_t) = pthread_cond_broadcast;
-}
+calls! {
+    Option<OnFiber>:
+    fn mtx_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+    |on| c11(pthread_mutex_unlock(on, mutex));
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn call_once(on: Option<OnFiber>, control: *mut c_int, routine: Routine) {
-    // SAFETY: by the contract.
-    unsafe { pthread_once(on, control, routine) };
+    fn cnd_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
+    |on| c11(pthread_cond_wait(on, condition, mutex));
+
+    fn cnd_timedwait(
+        condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec,
+    ) -> c_int;
+    |on| c11(pthread_cond_timedwait(on, condition, mutex, time));
+
+    fn cnd_signal(condition: *mut pthread_cond_t) -> c_int;
+    |on| c11(pthread_cond_signal(on, condition));
+
+    fn cnd_broadcast(condition: *mut pthread_cond_t) -> c_int;
+    |on| c11(pthread_cond_broadcast(on, condition));
+
+    fn call_once(control: *mut c_int, routine: Routine) -> ();
+    |on| { pthread_once(on, control, routine); };
 }
 
 /// # Safety
@@ -287,13 +260,4 @@ pub unsafe fn thrd_sleep(on: OnFiber, time: *const timespec, left: *mut timespec
         0 => 0,
         _ => INVALID,
     }
-}
-
-/// `thrd_yield`.
-///
-/// # Safety
-///
-/// As libc's, which has no contract.
-pub unsafe fn thrd_yield(on: OnFiber) {
-    sleep::sched_yield(on);
 }

@@ -21,20 +21,6 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// such as data of sockets and pipes, goes through a buffer of 64 KiB, which costs less than
 /// splicing through the ring.
 ///
-/// ```
-/// use cringle::{fs::File, io};
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("copy");
-/// cringle::run(|| -> io::Result<()> {
-///     let copied = io::copy(&mut File::open("/proc/self/exe")?, &mut File::create(&path)?)?;
-///     assert_eq!(copied, std::fs::metadata(&path)?.len());
-///     assert_eq!(io::copy(&mut "strands".as_bytes(), &mut io::sink())?, 7);
-///     Ok(())
-/// })
-/// # ?; io::Result::Ok(())
-/// ```
-///
 /// # Errors
 ///
 /// The errors of the reader and the writer, including [`Cancelled`](crate::Cancelled), except

@@ -67,12 +67,6 @@ pub struct PipeWriter(File);
 impl PipeReader {
     /// Returns another handle to the same end.
     ///
-    /// ```
-    /// let (reader, _writer) = cringle::io::pipe()?;
-    /// let clone = reader.try_clone()?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's: no descriptor is free.
@@ -84,21 +78,6 @@ impl PipeReader {
 impl PipeWriter {
     /// Returns another handle to the same end. The reader finds the end of the data when all
     /// handles are dropped.
-    ///
-    /// ```
-    /// use std::io::{Read, Write};
-    ///
-    /// cringle::run(|| -> std::io::Result<()> {
-    ///     let (mut reader, mut first) = cringle::io::pipe()?;
-    ///     let mut second = first.try_clone()?;
-    ///     first.write_all(b"a ")?;
-    ///     second.write_all(b"rope")?;
-    ///     drop((first, second));
-    ///     assert_eq!(std::io::read_to_string(&mut reader)?, "a rope");
-    ///     Ok(())
-    /// })
-    /// # ?; std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -35,13 +35,6 @@ pub trait ToSocketAddrs {
 
     /// Returns the addresses.
     ///
-    /// ```
-    /// use cringle::net::ToSocketAddrs;
-    ///
-    /// assert_eq!(("127.0.0.1", 80).to_socket_addrs()?.count(), 1);
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).

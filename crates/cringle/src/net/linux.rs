@@ -20,27 +20,12 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// Sets whether received data is acknowledged at once (`TCP_QUICKACK`). The kernel may change
     /// the option later.
     ///
-    /// ```
-    /// # use cringle::{net::{TcpListener, TcpStream}, os::linux::net::TcpStreamExt};
-    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// TcpStream::connect(listener.local_addr()?)?.set_quickack(true)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// The errors of `setsockopt(2)`.
     fn set_quickack(&self, quickack: bool) -> io::Result<()>;
 
     /// Returns whether received data is acknowledged at once.
-    ///
-    /// ```
-    /// # use cringle::{net::{TcpListener, TcpStream}, os::linux::net::TcpStreamExt};
-    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// let stream = TcpStream::connect(listener.local_addr()?)?;
-    /// println!("acknowledges at once: {}", stream.quickack()?);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

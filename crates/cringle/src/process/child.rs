@@ -58,36 +58,12 @@ impl Child {
     }
 
     /// Returns the process id, which is the child's own until it has been waited for.
-    ///
-    /// ```
-    /// use cringle::process::Command;
-    ///
-    /// cringle::run(|| {
-    ///     let mut child = Command::new("true").spawn()?;
-    ///     println!("started process {}", child.id());
-    ///     child.wait().map(drop)
-    /// })?;
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn id(&self) -> u32 {
         self.std.id()
     }
 
     /// Kills the child with SIGKILL. It still has to be waited for. Does nothing if it has been
     /// waited for.
-    ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// use cringle::process::Command;
-    ///
-    /// cringle::run(|| {
-    ///     let mut child = Command::new("sleep").arg("3600").spawn()?;
-    ///     child.kill()?;
-    ///     assert!(!child.wait()?.success());
-    ///     Ok(())
-    /// })
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///
@@ -145,20 +121,6 @@ impl Child {
     /// Returns the child's status if it has ended. Does not wait.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// use cringle::{fiber, process::Command};
-    ///
-    /// cringle::run(|| {
-    ///     let mut child = Command::new("true").spawn()?;
-    ///     while child.try_wait()?.is_none() {
-    ///         fiber::yield_now();
-    ///     }
-    ///     Ok(())
-    /// })
-    /// # }
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's.
@@ -177,18 +139,6 @@ impl Child {
     /// Reads everything that the child writes to its two pipes, concurrently, and waits for its
     /// end. The pipe to its standard input is closed first.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// use cringle::process::{Command, Stdio};
-    ///
-    /// cringle::run(|| {
-    ///     let child = Command::new("echo").arg("rope").stdout(Stdio::piped()).spawn()?;
-    ///     assert_eq!(child.wait_with_output()?.stdout, b"rope\n");
-    ///     Ok(())
-    /// })
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///

@@ -48,35 +48,18 @@ struct Streams {
 impl Command {
     /// Creates a command for a program, given by its path or by a name that is looked up in `PATH`,
     /// without arguments and with this process's environment, directory and streams.
-    ///
-    /// ```
-    /// let command = cringle::process::Command::new("ls");
-    /// assert_eq!(command.get_program(), "ls");
-    /// ```
     pub fn new<S: AsRef<OsStr>>(program: S) -> Command {
         let std = std::process::Command::new(program);
         Command { std, streams: Streams::default() }
     }
 
     /// Adds an argument. No shell interprets it.
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("ls");
-    /// command.arg("-l").arg("a file");
-    /// assert_eq!(command.get_args().len(), 2);
-    /// ```
     pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Command {
         self.std.arg(arg);
         self
     }
 
     /// Adds arguments.
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("ls");
-    /// command.args(["-l", "-a"]);
-    /// assert_eq!(command.get_args().len(), 2);
-    /// ```
     pub fn args<I, S>(&mut self, args: I) -> &mut Command
     where
         I: IntoIterator<Item = S>,
@@ -87,14 +70,6 @@ impl Command {
     }
 
     /// Sets a variable of the child's environment.
-    ///
-    /// ```
-    /// use cringle::process::Command;
-    ///
-    /// let date = cringle::run(|| Command::new("date").env("TZ", "UTC").arg("+%Z").output())?;
-    /// assert_eq!(date.stdout, b"UTC\n");
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn env<K, V>(&mut self, key: K, val: V) -> &mut Command
     where
         K: AsRef<OsStr>,
@@ -105,12 +80,6 @@ impl Command {
     }
 
     /// Sets variables of the child's environment.
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("date");
-    /// command.envs([("TZ", "UTC"), ("LC_ALL", "C")]);
-    /// assert_eq!(command.get_envs().len(), 2);
-    /// ```
     pub fn envs<I, K, V>(&mut self, vars: I) -> &mut Command
     where
         I: IntoIterator<Item = (K, V)>,
@@ -122,40 +91,18 @@ impl Command {
     }
 
     /// Removes a variable from the child's environment.
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("date");
-    /// command.env_remove("TZ");
-    /// assert!(command.get_envs().all(|(_, value)| value.is_none()));
-    /// ```
     pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Command {
         self.std.env_remove(key);
         self
     }
 
-    /// Removes all variables from the child's environment, also the inherited ones.
-    ///
-    /// ```
-    /// use cringle::process::Command;
-    ///
-    /// let output = cringle::run(|| Command::new("/usr/bin/env").env_clear().output())?;
-    /// assert!(output.stdout.is_empty());
-    /// # std::io::Result::Ok(())
-    /// ```
+    /// Removes all variables from the child's environment, including those of this process.
     pub fn env_clear(&mut self) -> &mut Command {
         self.std.env_clear();
         self
     }
 
     /// Sets the child's working directory.
-    ///
-    /// ```
-    /// use cringle::process::Command;
-    ///
-    /// let output = cringle::run(|| Command::new("pwd").current_dir("/").output())?;
-    /// assert_eq!(output.stdout, b"/\n");
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn current_dir<P: AsRef<Path>>(&mut self, dir: P) -> &mut Command {
         self.std.current_dir(dir);
         self
@@ -163,14 +110,6 @@ impl Command {
 
     /// Sets the child's standard input. By default it is this process's, and for
     /// [`output`](Self::output) `/dev/null`.
-    ///
-    /// ```
-    /// use cringle::process::{Command, Stdio};
-    ///
-    /// let status = cringle::run(|| Command::new("cat").stdin(Stdio::null()).status())?;
-    /// assert!(status.success());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn stdin<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stdin(cfg);
         self.streams.stdin = true;
@@ -179,30 +118,13 @@ impl Command {
 
     /// Sets the child's standard output. By default it is this process's, and for
     /// [`output`](Self::output) a pipe.
-    ///
-    /// ```
-    /// use cringle::process::{Command, Stdio};
-    ///
-    /// let status = cringle::run(|| Command::new("echo").stdout(Stdio::null()).status())?;
-    /// assert!(status.success());
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn stdout<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stdout(cfg);
         self.streams.stdout = true;
         self
     }
 
-    /// Sets the child's standard error. The defaults are as for [`stdout`](Self::stdout).
-    ///
-    /// ```
-    /// use cringle::process::{Command, Stdio};
-    ///
-    /// let mut ls = Command::new("ls");
-    /// let status = cringle::run(|| ls.arg("/no/such/file").stderr(Stdio::null()).status())?;
-    /// assert!(!status.success());
-    /// # std::io::Result::Ok(())
-    /// ```
+    /// Sets the child's standard error. The defaults are those of [`stdout`](Self::stdout).
     pub fn stderr<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stderr(cfg);
         self.streams.stderr = true;
@@ -222,18 +144,6 @@ impl Command {
     /// While the program is open for writing (`ETXTBSY`), it is started again up to 20 times, for
     /// 63 ms and the worker's other work: a child that was forked while a fiber wrote the program
     /// has it open for a moment after the fiber has closed it.
-    ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// use cringle::process::Command;
-    ///
-    /// cringle::run(|| {
-    ///     let mut child = Command::new("true").spawn()?;
-    ///     assert!(child.wait()?.success());
-    ///     Ok(())
-    /// })
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///
@@ -261,14 +171,6 @@ impl Command {
     /// Starts the program, waits for its end, and returns its status and its output. An output
     /// stream that the caller has configured is not collected.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::process::Command;
-    ///
-    /// let output = cringle::run(|| Command::new("echo").arg("rope").output())?;
-    /// assert_eq!(output.stdout, b"rope\n");
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -307,13 +209,6 @@ impl Command {
     /// Starts the program, waits for its end, and returns its status.
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// use cringle::process::Command;
-    ///
-    /// assert!(cringle::run(|| Command::new("true").status())?.success());
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`spawn`](Self::spawn), and errors of waiting.
@@ -328,42 +223,21 @@ impl Command {
     }
 
     /// Returns the program.
-    ///
-    /// ```
-    /// assert_eq!(cringle::process::Command::new("ls").get_program(), "ls");
-    /// ```
     pub fn get_program(&self) -> &OsStr {
         self.std.get_program()
     }
 
     /// Returns the arguments.
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("ls");
-    /// command.arg("-l");
-    /// assert_eq!(command.get_args().collect::<Vec<_>>(), ["-l"]);
-    /// ```
     pub fn get_args(&self) -> CommandArgs<'_> {
         self.std.get_args()
     }
 
-    /// Returns the variables that were set or removed (`None`).
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("ls");
-    /// command.env("LC_ALL", "C");
-    /// assert_eq!(command.get_envs().count(), 1);
-    /// ```
+    /// Returns the variables that were set, and those that were removed (`None`).
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         self.std.get_envs()
     }
 
     /// Returns the child's working directory, if it was set.
-    ///
-    /// ```
-    /// let mut command = cringle::process::Command::new("ls");
-    /// assert_eq!(command.get_current_dir(), None);
-    /// ```
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.std.get_current_dir()
     }

@@ -21,42 +21,13 @@ use std::os::unix::process::CommandExt as _;
 /// ```
 pub trait CommandExt: sealed::Sealed {
     /// Sets the child's user id (`setuid(2)`).
-    ///
-    /// ```no_run
-    /// use cringle::{os::unix::process::CommandExt, process::Command};
-    ///
-    /// cringle::run(|| Command::new("id").uid(1000).status())?;
-    /// # std::io::Result::Ok(())
-    /// ```
     fn uid(&mut self, id: u32) -> &mut Command;
 
     /// Sets the child's group id (`setgid(2)`).
-    ///
-    /// ```no_run
-    /// use cringle::{os::unix::process::CommandExt, process::Command};
-    ///
-    /// cringle::run(|| Command::new("id").gid(1000).status())?;
-    /// # std::io::Result::Ok(())
-    /// ```
     fn gid(&mut self, id: u32) -> &mut Command;
 
     /// Registers a function that runs in the child between `fork` and `exec`, after those
     /// registered before.
-    ///
-    /// ```
-    /// use cringle::{os::unix::process::CommandExt, process::Command};
-    ///
-    /// let mut command = Command::new("true");
-    /// // SAFETY: `umask` takes no pointer, and a signal handler may call it, too.
-    /// unsafe {
-    ///     command.pre_exec(|| {
-    ///         libc::umask(0o077);
-    ///         Ok(())
-    ///     });
-    /// }
-    /// assert!(cringle::run(|| command.status())?.success());
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Safety
     ///
@@ -68,37 +39,14 @@ pub trait CommandExt: sealed::Sealed {
 
     /// Replaces this process with the program. Returns only if that fails, with the error. No
     /// destructor runs, and the other fibers stop where they are.
-    ///
-    /// ```no_run
-    /// use cringle::{os::unix::process::CommandExt, process::Command};
-    ///
-    /// let error = Command::new("true").exec();
-    /// eprintln!("cannot start the program: {error}");
-    /// ```
     fn exec(&mut self) -> io::Error;
 
     /// Sets the first argument of the child, which is by convention the program's name.
-    ///
-    /// ```
-    /// use cringle::{os::unix::process::CommandExt, process::Command};
-    ///
-    /// let mut shell = Command::new("sh");
-    /// let output = cringle::run(|| shell.arg0("rope").args(["-c", "echo $0"]).output())?;
-    /// assert_eq!(output.stdout, b"rope\n");
-    /// # std::io::Result::Ok(())
-    /// ```
     fn arg0<S>(&mut self, arg: S) -> &mut Command
     where
         S: AsRef<OsStr>;
 
     /// Sets the child's process group; 0 creates one for it.
-    ///
-    /// ```
-    /// use cringle::{os::unix::process::CommandExt, process::Command};
-    ///
-    /// assert!(cringle::run(|| Command::new("true").process_group(0).status())?.success());
-    /// # std::io::Result::Ok(())
-    /// ```
     fn process_group(&mut self, pgroup: i32) -> &mut Command;
 }
 

@@ -55,11 +55,6 @@ impl BlockIndex {
         // SAFETY: I2. As in `add`; a chunk is freed with the index.
         NonNull::new(unsafe { entries.add(at).as_ref() }.load(Ordering::Acquire))
     }
-
-    /// All blocks that were added.
-    pub(super) fn all(&self) -> impl Iterator<Item = NonNull<Fiber>> {
-        (0..).map_while(|position| self.get(position))
-    }
 }
 
 impl Drop for BlockIndex {

@@ -82,12 +82,10 @@ impl Counters {
             words.map(|word| usize::from_str_radix(word.trim_start_matches("0x"), 16).ok());
         match number {
             libc::SYS_futex | NEWER => {
-                let address = arguments.next()??;
-                // The second address follows the operation, the value and the limit.
-                let is_librarys = arguments.nth(3)?? == OF_THE_LIBRARY;
-                Some(FutexWait { address, is_librarys })
+                // The second address follows the first, the operation, the value and the limit.
+                Some(FutexWait { is_librarys: arguments.nth(4)?? == OF_THE_LIBRARY })
             }
-            SEVERAL => Some(FutexWait { address: 0, is_librarys: false }),
+            SEVERAL => Some(FutexWait { is_librarys: false }),
             _ => None,
         }
     }
@@ -107,9 +105,7 @@ impl Counters {
 /// A futex that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FutexWait {
-    /// 0 if there are several.
-    pub(super) address: usize,
-    /// The futex belongs to a lock of this library.
+    /// It is that of a lock of this library.
     pub(super) is_librarys: bool,
 }
 
@@ -190,6 +186,5 @@ mod tests {
             return println!("skipped: /proc/thread-self/syscall cannot be read");
         };
         assert!(of_own.is_librarys && !of_std.is_librarys);
-        assert_eq!(of_std.address, word.as_ptr().addr());
     }
 }

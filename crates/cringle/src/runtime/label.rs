@@ -5,6 +5,7 @@
 //! live as long as their worker, and a [`Roster`] keeps readers away from a worker that has ended
 //! (**I2**).
 
+use super::diagnostics::Who;
 use super::fiber::Running;
 use super::identity::Meta;
 use super::spawn_place::SpawnPlace;
@@ -29,20 +30,7 @@ pub(crate) struct Origins {
 impl Origins {
     /// Describes the fiber with the place that spawned it.
     pub(super) fn in_full(&self) -> String {
-        match (&self.name, self.place()) {
-            (Some(name), Some(place)) => format!("fiber '{name}' (spawned at {place})"),
-            (None, Some(place)) => format!("a fiber (spawned at {place})"),
-            (Some(name), None) => format!("fiber '{name}'"),
-            (None, None) => "a fiber".to_owned(),
-        }
-    }
-
-    /// The place that spawned it, in the program.
-    fn place(&self) -> Option<String> {
-        match self.thread {
-            Some(thread) => Some(thread.text().to_owned()),
-            None => self.spawned.map(|spawned| spawned.to_string()),
-        }
+        Who::of(self).in_full()
     }
 }
 
@@ -140,12 +128,6 @@ impl Roster {
         // SAFETY: I2. The worker frees `running` and its blocks after `close`, which waits for this
         // lock.
         unsafe { running.as_ref().label() }.map(f)
-    }
-
-    /// Calls `f` while the worker and its blocks exist; `None` if it has not begun, or has ended.
-    pub(super) fn while_open<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        let running = self.lock();
-        running.is_some().then(f)
     }
 
     /// Returns a number that differs between the running fibers of a worker; 0 if none runs.

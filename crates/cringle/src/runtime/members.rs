@@ -11,6 +11,7 @@ use super::label::Origin;
 use super::shared::{Mail, MailBox};
 use super::wait_target::ScopeOrigin;
 use super::worker::Worker;
+use crate::sys::Slots;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::panic::Location;
 use std::sync::Arc;
@@ -35,8 +36,7 @@ struct MemberList {
     /// Why all of them are cancelled, if they are.
     cause: Option<Reason>,
     daemons_cancelled: bool,
-    slots: Vec<Option<Member>>,
-    vacant: Vec<usize>,
+    slots: Slots<Member>,
 }
 
 struct Member {
@@ -76,25 +76,11 @@ impl Members {
         } else {
             list.cause
         };
-        let member = Some(Member { address, daemon });
-        let slot = match list.vacant.pop() {
-            Some(slot) => {
-                list.slots[slot] = member;
-                slot
-            }
-            None => {
-                list.slots.push(member);
-                list.slots.len() - 1
-            }
-        };
-        (MemberSlot(slot), cause)
+        (MemberSlot(list.slots.insert(Member { address, daemon })), cause)
     }
 
     pub(crate) fn strike_out(&self, slot: MemberSlot) {
-        let mut list = self.lock();
-        let member = list.slots[slot.0].take();
-        debug_assert!(member.is_some(), "a fiber strikes itself out once");
-        list.vacant.push(slot.0);
+        self.lock().slots.remove(slot.0);
     }
 
     /// Why the scope is cancelled, if it is.
@@ -109,7 +95,7 @@ impl Members {
             return Vec::new();
         }
         list.cause = Some(reason);
-        list.slots.iter().flatten().map(|member| member.address.clone()).collect()
+        list.slots.iter().map(|member| member.address.clone()).collect()
     }
 
     /// Cancels the scope: its fibers, and the part of its owner that lies within it. For any
@@ -134,7 +120,7 @@ impl Members {
         let daemons: Vec<Address> = {
             let mut list = self.lock();
             list.daemons_cancelled = true;
-            let daemons = list.slots.iter().flatten().filter(|member| member.daemon);
+            let daemons = list.slots.iter().filter(|member| member.daemon);
             daemons.map(|member| member.address.clone()).collect()
         };
         for daemon in daemons {

@@ -60,6 +60,7 @@ pub(crate) mod timers;
 mod unwind_count;
 pub(crate) mod unwinding;
 pub(crate) mod wait_target;
+pub(crate) mod waiter_list;
 pub(crate) mod waiting_runtime;
 pub(crate) mod waker;
 mod word_choice;

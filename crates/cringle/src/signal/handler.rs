@@ -21,6 +21,7 @@
 use super::Signal;
 use crate::sys;
 use crate::sys::fork::{ForkGuard, ForkLock};
+use crate::sys::signal_chain::{action, call_handler, set_action, set_default};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -95,15 +96,11 @@ impl PreviousHandler {
 
     fn call(&self, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         let (plain, with_info) = (self.plain.load(SeqCst), self.with_info.load(SeqCst));
-        // SAFETY: the contract of `sigaction`: the program installed handlers of these signatures
-        // at these addresses. They are called as the kernel would call them, with its arguments.
-        unsafe {
-            if with_info != 0 {
-                type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                std::mem::transmute::<usize, Handler>(with_info)(signal, info, context);
-            } else if plain != 0 {
-                std::mem::transmute::<usize, extern "C" fn(c_int)>(plain)(signal);
-            }
+        let address = if with_info != 0 { with_info } else { plain };
+        if address != 0 {
+            // SAFETY: the contract of `sigaction`: the program installed handlers of these
+            // signatures at these addresses.
+            unsafe { call_handler(address, with_info != 0, signal, info, context) };
         }
     }
 }
@@ -157,12 +154,10 @@ impl Node {
 
 /// Performs the signal's default action, which ends the process for most signals.
 fn die_of(signal: c_int) {
-    // SAFETY: all of these functions may be called in a handler. The structures are borrowed for
-    // the calls, and all-zero is a valid action and a valid set.
+    set_default(signal);
+    // SAFETY: all of these functions may be called in a handler. The set is borrowed for the call,
+    // and all-zero is a valid one.
     unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(signal, &action, std::ptr::null_mut());
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, signal);
         // The signal is blocked in its own handler, and is delivered when it is unblocked.
@@ -189,29 +184,9 @@ fn address_of_handler() -> usize {
     on_signal as *const () as usize
 }
 
-fn action_of(signal: c_int) -> io::Result<libc::sigaction> {
-    // SAFETY: the call fills the structure, of which all-zero is a valid value.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        match libc::sigaction(signal, std::ptr::null(), &mut action) {
-            0 => Ok(action),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-fn set_action(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: the contract of `sigaction`: the action is our handler, which may interrupt any code,
-    // or one that the program had installed.
-    match unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Counts a listener of the signal, and installs our handler for the first one.
 fn install(slot: &mut Option<Installed>, signal: c_int) -> io::Result<()> {
-    let current = action_of(signal)?;
+    let current = action(signal)?;
     let has_handler = !matches!(current.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
     if let Some(installed) = slot
         && has_handler
@@ -222,10 +197,10 @@ fn install(slot: &mut Option<Installed>, signal: c_int) -> io::Result<()> {
     }
     PREVIOUS[signal as usize].set(&current);
     // SAFETY: all-zero is a valid action, which blocks no signal but its own.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = address_of_handler();
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    set_action(signal, &action)?;
+    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+    ours.sa_sigaction = address_of_handler();
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    set_action(signal, &ours)?;
     let listeners = slot.map_or(0, |installed| installed.listeners) + 1;
     *slot = Some(Installed { listeners, previous: current });
     Ok(())
@@ -236,8 +211,7 @@ fn install(slot: &mut Option<Installed>, signal: c_int) -> io::Result<()> {
 fn uninstall(slot: &mut Option<Installed>, signal: c_int) {
     let Some(installed) = slot else { return };
     installed.listeners -= 1;
-    let is_ours =
-        || action_of(signal).is_ok_and(|action| action.sa_sigaction == address_of_handler());
+    let is_ours = || action(signal).is_ok_and(|action| action.sa_sigaction == address_of_handler());
     if installed.listeners == 0 && is_ours() && set_action(signal, &installed.previous).is_ok() {
         *slot = None;
     }
@@ -259,7 +233,7 @@ impl Listener {
         for signal in signals.iter().map(|signal| signal.number()) {
             let previous = match &slots[signal as usize] {
                 Some(installed) => installed.previous.sa_sigaction,
-                None => action_of(signal)?.sa_sigaction,
+                None => action(signal)?.sa_sigaction,
             };
             if purpose == Purpose::Notify || previous != libc::SIG_IGN {
                 wanted |= 1 << signal;

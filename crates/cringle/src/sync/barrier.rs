@@ -42,10 +42,6 @@ pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
     /// Returns whether this caller arrived last.
-    ///
-    /// ```
-    /// assert!(cringle::sync::Barrier::new(1).wait().is_leader());
-    /// ```
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0
@@ -55,14 +51,6 @@ impl BarrierWaitResult {
 impl Barrier {
     constructor! {
         /// Creates a barrier for `count` callers; 0 means 1.
-        ///
-        /// ```
-        /// static START: cringle::sync::Barrier = cringle::sync::Barrier::new(2);
-        /// std::thread::scope(|s| {
-        ///     s.spawn(|| START.wait());
-        ///     START.wait();
-        /// });
-        /// ```
         #[must_use]
         pub const fn new(count: usize) -> Barrier {
             Barrier { count, state: ShortLock::new(State { arrived: 0, queue: Queue::new() }) }
@@ -71,18 +59,6 @@ impl Barrier {
 
     /// Waits until all callers have arrived. The barrier can then be used again.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::Barrier};
-    ///
-    /// let barrier = Barrier::new(2);
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         s.spawn(|| barrier.wait());
-    ///         barrier.wait();
-    ///     });
-    /// });
-    /// ```
     ///
     /// # Cancellation
     ///

@@ -48,17 +48,6 @@ pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
     /// Returns whether the time had passed.
-    ///
-    /// ```
-    /// use cringle::sync::{Condvar, Mutex};
-    /// use std::time::Duration;
-    ///
-    /// let (done, condvar) = (Mutex::new(false), Condvar::new());
-    /// let guard = done.lock().unwrap();
-    /// let limit = Duration::from_millis(1);
-    /// let (_guard, result) = condvar.wait_timeout_while(guard, limit, |done| !*done).unwrap();
-    /// assert!(result.timed_out());
-    /// ```
     pub fn timed_out(&self) -> bool {
         self.0
     }
@@ -70,11 +59,6 @@ type WaitedFor<'a, T> = LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>;
 impl Condvar {
     constructor! {
         /// Creates a condition variable without waiters.
-        ///
-        /// ```
-        /// static CHANGED: cringle::sync::Condvar = cringle::sync::Condvar::new();
-        /// CHANGED.notify_all();
-        /// ```
         pub const fn new() -> Condvar {
             Condvar { queue: ShortLock::new(Queue::new()) }
         }
@@ -83,24 +67,6 @@ impl Condvar {
     /// Releases the mutex, waits for a notification, and acquires the mutex again. As std's, it may
     /// also wake spuriously.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::{Condvar, Mutex}};
-    ///
-    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         s.spawn(|| {
-    ///             *ready.lock().unwrap() = true;
-    ///             changed.notify_one();
-    ///         });
-    ///         let mut guard = ready.lock().unwrap();
-    ///         while !*guard {
-    ///             guard = changed.wait(guard).unwrap();
-    ///         }
-    ///     });
-    /// });
-    /// ```
     ///
     /// # Errors
     ///
@@ -142,23 +108,6 @@ impl Condvar {
 
     /// Waits while the condition holds.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::{Condvar, Mutex}};
-    ///
-    /// let (left, changed) = (Mutex::new(3), Condvar::new());
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         for _ in 0..3 {
-    ///             s.spawn(|| {
-    ///                 *left.lock().unwrap() -= 1;
-    ///                 changed.notify_one();
-    ///             });
-    ///         }
-    ///         drop(changed.wait_while(left.lock().unwrap(), |left| *left > 0));
-    ///     });
-    /// });
-    /// ```
     ///
     /// # Errors
     ///
@@ -218,16 +167,6 @@ impl Condvar {
     /// longer.
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// use cringle::sync::{Condvar, Mutex};
-    /// use std::time::Duration;
-    ///
-    /// let (count, condvar) = (Mutex::new(1), Condvar::new());
-    /// let guard = count.lock().unwrap();
-    /// let (guard, _) = condvar.wait_timeout(guard, Duration::from_millis(1)).unwrap();
-    /// assert_eq!(*guard, 1);
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
@@ -274,17 +213,6 @@ impl Condvar {
     /// Like [`wait_while`](Self::wait_while), but waits at most `timeout`. If the condition still
     /// holds then, the result says that the time has passed.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::sync::{Condvar, Mutex};
-    /// use std::time::Duration;
-    ///
-    /// let (done, condvar) = (Mutex::new(false), Condvar::new());
-    /// let guard = done.lock().unwrap();
-    /// let limit = Duration::from_millis(1);
-    /// let (guard, result) = condvar.wait_timeout_while(guard, limit, |done| !*done).unwrap();
-    /// assert!(!*guard && result.timed_out());
-    /// ```
     ///
     /// # Errors
     ///
@@ -339,11 +267,6 @@ impl Condvar {
     }
 
     /// Wakes the first waiter, if there is one.
-    ///
-    /// ```
-    /// let changed = cringle::sync::Condvar::new();
-    /// changed.notify_one(); // No caller waits, so this has no effect.
-    /// ```
     pub fn notify_one(&self) {
         let woken = self.queue.lock().pop().map(|waiter| waiter.grant());
         if let Some(waker) = woken {
@@ -352,11 +275,6 @@ impl Condvar {
     }
 
     /// Wakes all waiters.
-    ///
-    /// ```
-    /// let changed = cringle::sync::Condvar::new();
-    /// changed.notify_all(); // No caller waits, so this has no effect.
-    /// ```
     pub fn notify_all(&self) {
         let mut woken = WakeList::default();
         self.queue.lock().grant_all(&mut woken);

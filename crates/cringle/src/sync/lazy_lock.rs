@@ -93,27 +93,12 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 impl<T, F> LazyLock<T, F> {
     /// Returns the value, if it is initialised. Never waits.
     /// Suspends the calling fiber only after 128 failures in a row.
-    ///
-    /// ```
-    /// use cringle::sync::LazyLock;
-    ///
-    /// let lazy = LazyLock::new(|| 92);
-    /// assert_eq!(LazyLock::get(&lazy), None);
-    /// assert_eq!((*lazy, LazyLock::get(&lazy)), (92, Some(&92)));
-    /// ```
     #[inline]
     pub fn get(this: &LazyLock<T, F>) -> Option<&T> {
         this.value.get()
     }
 
     /// Returns the value for a change, if it is initialised.
-    ///
-    /// ```
-    /// use cringle::sync::LazyLock;
-    ///
-    /// let mut lazy = LazyLock::new(|| 92);
-    /// assert_eq!(LazyLock::get_mut(&mut lazy), None);
-    /// ```
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
         this.value.get_mut()

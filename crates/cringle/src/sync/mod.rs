@@ -47,6 +47,7 @@ macro_rules! constructor {
 mod barrier;
 mod caller;
 mod channel;
+mod channel_macros;
 mod condvar;
 mod endpoint;
 pub(crate) mod fair_lock;

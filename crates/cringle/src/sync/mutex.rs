@@ -79,21 +79,12 @@ unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 impl<T> Mutex<T> {
     constructor! {
         /// Creates an unlocked mutex.
-        ///
-        /// ```
-        /// static COUNT: cringle::sync::Mutex<u32> = cringle::sync::Mutex::new(0);
-        /// assert_eq!(*COUNT.lock().unwrap(), 0);
-        /// ```
         pub const fn new(value: T) -> Mutex<T> {
             Mutex { gate: Gate::new(1), poison: Poison::new(), value: UnsafeCell::new(value) }
         }
     }
 
     /// Returns the value.
-    ///
-    /// ```
-    /// assert_eq!(cringle::sync::Mutex::new(7).into_inner().unwrap(), 7);
-    /// ```
     ///
     /// # Errors
     ///
@@ -107,19 +98,6 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Acquires the lock, and waits while another caller holds it.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::Mutex};
-    ///
-    /// let list = Mutex::new(Vec::new());
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         s.spawn(|| list.lock().unwrap().push(1));
-    ///         s.spawn(|| list.lock().unwrap().push(2));
-    ///     });
-    /// });
-    /// assert_eq!(list.lock().unwrap().len(), 2);
-    /// ```
     ///
     /// # Errors
     ///
@@ -177,14 +155,6 @@ impl<T: ?Sized> Mutex<T> {
     /// Acquires the lock if it is free and no caller waits for it.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
-    /// ```
-    /// let mutex = cringle::sync::Mutex::new(());
-    /// let guard = mutex.try_lock().unwrap();
-    /// assert!(mutex.try_lock().is_err());
-    /// drop(guard);
-    /// assert!(mutex.try_lock().is_ok());
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the lock is not free, or if it is poisoned. In that case the error contains the guard.
@@ -202,45 +172,17 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Returns whether a fiber or thread panicked while it held the lock.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::Mutex};
-    /// use std::sync::Arc;
-    ///
-    /// let mutex = Arc::new(Mutex::new(()));
-    /// let theirs = Arc::clone(&mutex);
-    /// cringle::run(|| {
-    ///     let fiber = fiber::spawn(move || {
-    ///         let _guard = theirs.lock().unwrap();
-    ///         panic!("while it holds the lock");
-    ///     });
-    ///     assert!(fiber.join().is_err());
-    /// });
-    /// assert!(mutex.is_poisoned());
-    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
     }
 
     /// Clears the poison, once the value is known to be consistent again.
-    ///
-    /// ```
-    /// let mutex = cringle::sync::Mutex::new(());
-    /// mutex.clear_poison();
-    /// assert!(!mutex.is_poisoned());
-    /// ```
     pub fn clear_poison(&self) {
         self.poison.clear();
     }
 
     /// Returns the value. The exclusive borrow proves that no caller holds the lock.
-    ///
-    /// ```
-    /// let mut mutex = cringle::sync::Mutex::new(1);
-    /// *mutex.get_mut().unwrap() = 2;
-    /// assert_eq!(mutex.into_inner().unwrap(), 2);
-    /// ```
     ///
     /// # Errors
     ///

@@ -51,15 +51,6 @@ pub struct OnceState {
 
 impl OnceState {
     /// Returns whether an earlier closure panicked.
-    ///
-    /// ```
-    /// use cringle::sync::Once;
-    ///
-    /// let once = Once::new();
-    /// let panics = std::panic::AssertUnwindSafe(|| once.call_once(|| panic!("poisons")));
-    /// assert!(std::panic::catch_unwind(panics).is_err());
-    /// once.call_once_force(|state| assert!(state.is_poisoned()));
-    /// ```
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
@@ -68,11 +59,6 @@ impl OnceState {
 impl Once {
     constructor! {
         /// Creates a `Once` whose closure has not run.
-        ///
-        /// ```
-        /// static INIT: cringle::sync::Once = cringle::sync::Once::new();
-        /// assert!(!INIT.is_completed());
-        /// ```
         #[must_use]
         pub const fn new() -> Once {
             Once { state: AtomicU8::new(INCOMPLETE), queue: ShortLock::new(Queue::new()) }
@@ -82,15 +68,6 @@ impl Once {
     /// Runs `f` if no closure has completed, and waits for a closure that another caller runs. The
     /// effects of the completed closure happen before this call returns.
     /// Suspends the calling fiber only while another one initialises.
-    ///
-    /// ```
-    /// use cringle::sync::Once;
-    ///
-    /// let (once, mut calls) = (Once::new(), 0);
-    /// once.call_once(|| calls += 1);
-    /// once.call_once(|| calls += 1);
-    /// assert_eq!(calls, 1);
-    /// ```
     ///
     /// # Panics
     ///
@@ -113,12 +90,6 @@ impl Once {
     /// Like [`call_once`](Self::call_once), but also runs `f` after an earlier closure panicked.
     /// Suspends the calling fiber only while another one initialises.
     ///
-    /// ```
-    /// let once = cringle::sync::Once::new();
-    /// once.call_once_force(|_| ());
-    /// assert!(once.is_completed());
-    /// ```
-    ///
     /// # Cancellation
     ///
     /// As [`call_once`](Self::call_once).
@@ -133,13 +104,6 @@ impl Once {
 
     /// Returns whether a closure has completed. If so, its effects happen before this call returns.
     /// Suspends the calling fiber only after 128 failures in a row.
-    ///
-    /// ```
-    /// let once = cringle::sync::Once::new();
-    /// assert!(!once.is_completed());
-    /// once.call_once(|| ());
-    /// assert!(once.is_completed());
-    /// ```
     #[inline]
     pub fn is_completed(&self) -> bool {
         let is_done = self.is_done();
@@ -157,19 +121,6 @@ impl Once {
     /// Waits until another caller's closure has completed.
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// use cringle::{fiber, sync::Once};
-    ///
-    /// let once = Once::new();
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         s.spawn(|| once.call_once(|| ()));
-    ///         once.wait();
-    ///     });
-    /// });
-    /// assert!(once.is_completed());
-    /// ```
-    ///
     /// # Panics
     ///
     /// If a closure panicked.
@@ -185,14 +136,6 @@ impl Once {
 
     /// Like [`wait`](Self::wait), but continues to wait after a closure panicked.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// let once = cringle::sync::Once::new();
-    /// std::thread::scope(|s| {
-    ///     s.spawn(|| once.call_once(|| ()));
-    ///     once.wait_force();
-    /// });
-    /// ```
     ///
     /// # Cancellation
     ///

@@ -42,11 +42,6 @@ impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 impl<T> OnceLock<T> {
     constructor! {
         /// Creates an empty cell.
-        ///
-        /// ```
-        /// static CELL: cringle::sync::OnceLock<u8> = cringle::sync::OnceLock::new();
-        /// assert_eq!(CELL.get(), None);
-        /// ```
         #[must_use]
         pub const fn new() -> OnceLock<T> {
             OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
@@ -56,13 +51,6 @@ impl<T> OnceLock<T> {
     /// Returns the value, if it is set. Never waits.
     /// Suspends the calling fiber only after 128 failures in a row.
     /// A call that finds the value counts as nothing.
-    ///
-    /// ```
-    /// let cell = cringle::sync::OnceLock::new();
-    /// assert_eq!(cell.get(), None);
-    /// cell.set(1).unwrap();
-    /// assert_eq!(cell.get(), Some(&1));
-    /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
         let value = self.peek();
@@ -81,12 +69,6 @@ impl<T> OnceLock<T> {
     }
 
     /// Returns the value, if it is set.
-    ///
-    /// ```
-    /// let mut cell = cringle::sync::OnceLock::from(1);
-    /// *cell.get_mut().unwrap() += 1;
-    /// assert_eq!(cell.get(), Some(&2));
-    /// ```
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut().as_mut()
@@ -94,18 +76,6 @@ impl<T> OnceLock<T> {
 
     /// Waits until the value is set, and returns it.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::OnceLock};
-    ///
-    /// let cell = OnceLock::new();
-    /// cringle::run(|| {
-    ///     fiber::scope(|s| {
-    ///         s.spawn(|| cell.set("ready"));
-    ///         assert_eq!(*cell.wait(), "ready");
-    ///     });
-    /// });
-    /// ```
     ///
     /// # Cancellation
     ///
@@ -142,12 +112,6 @@ impl<T> OnceLock<T> {
     /// Sets the value if the cell is empty. Waits for a caller that initialises it.
     /// Suspends the calling fiber only while another one initialises.
     ///
-    /// ```
-    /// let cell = cringle::sync::OnceLock::new();
-    /// assert_eq!(cell.set(1), Ok(()));
-    /// assert_eq!(cell.set(2), Err(2));
-    /// ```
-    ///
     /// # Errors
     ///
     /// The value, if the cell is already set.
@@ -164,12 +128,6 @@ impl<T> OnceLock<T> {
     /// Returns the value. If the cell is empty, one caller sets it to the result of its `f`, and
     /// the others wait.
     /// Suspends the calling fiber only while another one initialises.
-    ///
-    /// ```
-    /// let cell = cringle::sync::OnceLock::new();
-    /// assert_eq!(*cell.get_or_init(|| 1), 1);
-    /// assert_eq!(*cell.get_or_init(|| unreachable!()), 1);
-    /// ```
     ///
     /// # Panics
     ///
@@ -191,21 +149,11 @@ impl<T> OnceLock<T> {
     }
 
     /// Returns the value, if it is set.
-    ///
-    /// ```
-    /// assert_eq!(cringle::sync::OnceLock::from(1).into_inner(), Some(1));
-    /// ```
     pub fn into_inner(mut self) -> Option<T> {
         self.take()
     }
 
     /// Takes the value out, if it is set, and leaves the cell empty.
-    ///
-    /// ```
-    /// let mut cell = cringle::sync::OnceLock::from(1);
-    /// assert_eq!(cell.take(), Some(1));
-    /// assert_eq!(cell.set(2), Ok(()));
-    /// ```
     pub fn take(&mut self) -> Option<T> {
         self.once.reset();
         self.value.get_mut().take()

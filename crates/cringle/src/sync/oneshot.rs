@@ -10,9 +10,8 @@
 //! });
 //! ```
 
-use super::endpoint::{ReceiveEnd, SendEnd, ends, opaque_debug};
-use std::io;
-use std::time::Duration;
+use super::channel_macros::{opaque_debug, receives};
+use super::endpoint::{ReceiveEnd, SendEnd, ends};
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 
@@ -84,16 +83,6 @@ impl<T> Receiver<T> {
     /// Waits for the value.
     /// May suspend the calling fiber.
     ///
-    /// ```
-    /// use cringle::{fiber, sync::oneshot};
-    ///
-    /// cringle::run(|| {
-    ///     let (sender, receiver) = oneshot::channel();
-    ///     fiber::spawn(move || sender.send(1).unwrap());
-    ///     assert_eq!(receiver.recv(), Ok(1));
-    /// });
-    /// ```
-    ///
     /// # Errors
     ///
     /// If the sender was dropped without sending.
@@ -105,99 +94,7 @@ impl<T> Receiver<T> {
         self.end.recv()
     }
 
-    /// Like [`recv`](Self::recv), but returns an error if the calling fiber is cancelled. The
-    /// receiver can be used again.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::{fiber, sync::oneshot};
-    ///
-    /// cringle::run(|| {
-    ///     let (sender, receiver) = oneshot::channel();
-    ///     fiber::scope(|s| {
-    ///         s.cancel();
-    ///         assert!(receiver.recv_cancellable().is_err());
-    ///     });
-    ///     sender.send(1).unwrap();
-    ///     assert_eq!(receiver.recv_cancellable().unwrap(), Ok(1));
-    /// });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what `recv`
-    /// returns.
-    pub fn recv_cancellable(&self) -> io::Result<Result<T, RecvError>> {
-        self.end.recv_cancellable()
-    }
-
-    /// Returns the value if it was sent.
-    /// Suspends the calling fiber only after 128 failures in a row.
-    ///
-    /// ```
-    /// use cringle::sync::oneshot::{self, TryRecvError};
-    ///
-    /// let (sender, receiver) = oneshot::channel();
-    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
-    /// sender.send(1).unwrap();
-    /// assert_eq!(receiver.try_recv(), Ok(1));
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If no value was sent. The error says whether the sender is left.
-    pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        self.end.try_recv()
-    }
-
-    /// Waits for the value for at most `timeout`.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::sync::oneshot::{self, RecvTimeoutError};
-    /// use std::time::Duration;
-    ///
-    /// let (_sender, receiver) = oneshot::channel::<u8>();
-    /// let received = receiver.recv_timeout(Duration::from_millis(1));
-    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If no value arrived in time, or if the sender was dropped without sending.
-    ///
-    /// # Cancellation
-    ///
-    /// As [`recv`](Self::recv).
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.end.recv_timeout(timeout)
-    }
-
-    /// Like [`recv_timeout`](Self::recv_timeout), but returns an error if the calling fiber is
-    /// cancelled.
-    /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// use cringle::sync::oneshot::{self, RecvTimeoutError};
-    /// use std::time::Duration;
-    ///
-    /// let (sender, receiver) = oneshot::channel::<u8>();
-    /// drop(sender);
-    /// let received = receiver.recv_timeout_cancellable(Duration::from_millis(1))?;
-    /// assert_eq!(received, Err(RecvTimeoutError::Disconnected));
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is what
-    /// `recv_timeout` returns.
-    pub fn recv_timeout_cancellable(
-        &self,
-        timeout: Duration,
-    ) -> io::Result<Result<T, RecvTimeoutError>> {
-        self.end.recv_timeout_cancellable(timeout)
-    }
+    receives!("oneshot::channel()");
 }
 
 opaque_debug!(Sender, Receiver);

@@ -88,13 +88,6 @@ unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 impl<T> RwLock<T> {
     constructor! {
         /// Creates an unlocked lock.
-        ///
-        /// ```
-        /// use cringle::sync::RwLock;
-        ///
-        /// static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
-        /// assert!(NAMES.read().unwrap().is_empty());
-        /// ```
         pub const fn new(value: T) -> RwLock<T> {
             let gate = Gate::new(Gate::MAX);
             RwLock { gate, poison: Poison::new(), value: UnsafeCell::new(value) }
@@ -102,10 +95,6 @@ impl<T> RwLock<T> {
     }
 
     /// Returns the value.
-    ///
-    /// ```
-    /// assert_eq!(cringle::sync::RwLock::new(7).into_inner().unwrap(), 7);
-    /// ```
     ///
     /// # Errors
     ///
@@ -119,11 +108,6 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Acquires the lock for reading, and waits while a writer holds it or waits for it.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// let lock = cringle::sync::RwLock::new("value");
-    /// assert_eq!(*lock.read().unwrap(), "value");
-    /// ```
     ///
     /// # Errors
     ///
@@ -142,12 +126,6 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Acquires the lock for writing, and waits while another caller holds it.
     /// May suspend the calling fiber.
-    ///
-    /// ```
-    /// let lock = cringle::sync::RwLock::new(vec![1]);
-    /// lock.write().unwrap().push(2);
-    /// assert_eq!(lock.read().unwrap().len(), 2);
-    /// ```
     ///
     /// # Errors
     ///
@@ -233,14 +211,6 @@ impl<T: ?Sized> RwLock<T> {
     /// Acquires the lock for reading if no writer holds it or waits for it.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
-    /// ```
-    /// let lock = cringle::sync::RwLock::new(());
-    /// let writer = lock.write().unwrap();
-    /// assert!(lock.try_read().is_err());
-    /// drop(writer);
-    /// assert!(lock.try_read().is_ok());
-    /// ```
-    ///
     /// # Errors
     ///
     /// If a writer holds the lock or waits for it, or if the lock is poisoned. In that case the
@@ -261,14 +231,6 @@ impl<T: ?Sized> RwLock<T> {
     /// Acquires the lock for writing if no caller holds it or waits for it.
     /// Suspends the calling fiber only after 128 failures in a row.
     ///
-    /// ```
-    /// let lock = cringle::sync::RwLock::new(());
-    /// let reader = lock.read().unwrap();
-    /// assert!(lock.try_write().is_err());
-    /// drop(reader);
-    /// assert!(lock.try_write().is_ok());
-    /// ```
-    ///
     /// # Errors
     ///
     /// If another caller holds the lock or waits for it, or if the lock is poisoned. In that case
@@ -281,33 +243,17 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Returns whether a fiber or thread panicked while it held the lock for writing.
-    ///
-    /// ```
-    /// assert!(!cringle::sync::RwLock::new(()).is_poisoned());
-    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poison.get()
     }
 
     /// Clears the poison, once the value is known to be consistent again.
-    ///
-    /// ```
-    /// let lock = cringle::sync::RwLock::new(());
-    /// lock.clear_poison();
-    /// assert!(lock.write().is_ok());
-    /// ```
     pub fn clear_poison(&self) {
         self.poison.clear();
     }
 
     /// Returns the value. The exclusive borrow proves that no caller holds the lock.
-    ///
-    /// ```
-    /// let mut lock = cringle::sync::RwLock::new(1);
-    /// *lock.get_mut().unwrap() += 1;
-    /// assert_eq!(*lock.read().unwrap(), 2);
-    /// ```
     ///
     /// # Errors
     ///
@@ -338,16 +284,6 @@ impl<T: ?Sized> RwLock<T> {
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// Turns a write guard into a read guard. No other writer holds the lock in between.
-    ///
-    /// ```
-    /// use cringle::sync::{RwLock, RwLockWriteGuard};
-    ///
-    /// let lock = RwLock::new(1);
-    /// let mut writer = lock.write().unwrap();
-    /// *writer = 2;
-    /// let reader = RwLockWriteGuard::downgrade(writer);
-    /// assert_eq!((*reader, *lock.read().unwrap()), (2, 2));
-    /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
         let lock = guard.lock;
         // The holder does not unwind here, so no poison is recorded.

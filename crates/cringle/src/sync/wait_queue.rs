@@ -23,7 +23,8 @@ use super::caller::{BorrowedWaker, Caller, WaitError, WaitOptions, Waker};
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
 use crate::runtime::wait_target::Target;
-use std::cell::{Cell, UnsafeCell};
+use crate::runtime::waiter_list::{Linked, Links, WaiterList};
+use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
 const WAITING: u8 = 0;
@@ -40,9 +41,14 @@ pub(super) struct Waiter {
     /// The place in its frame where a value is left for it or taken from it.
     slot: *mut (),
     waker: UnsafeCell<Option<BorrowedWaker>>,
-    queued: Cell<bool>,
-    previous: Cell<Option<NonNull<Waiter>>>,
-    next: Cell<Option<NonNull<Waiter>>>,
+    links: Links<Waiter>,
+}
+
+impl Linked for Waiter {
+    #[inline]
+    fn links(&self) -> &Links<Waiter> {
+        &self.links
+    }
 }
 
 /// How a wait ended.
@@ -61,9 +67,7 @@ impl Waiter {
             need,
             slot,
             waker: UnsafeCell::new(Some(caller.lend_waker())),
-            queued: Cell::new(false),
-            previous: Cell::new(None),
-            next: Cell::new(None),
+            links: Links::default(),
         }
     }
 
@@ -106,10 +110,7 @@ impl Waiter {
 }
 
 /// Waiters in the order of their arrival.
-pub(super) struct Queue {
-    first: Option<NonNull<Waiter>>,
-    last: Option<NonNull<Waiter>>,
-}
+pub(super) struct Queue(WaiterList<Waiter>);
 
 // SAFETY: I10. The waiters lie in frames of other threads, which stay while the waiters are queued.
 // Their fields are touched only through exclusive access to the queue, except for the outcome,
@@ -118,12 +119,12 @@ unsafe impl Send for Queue {}
 
 impl Queue {
     pub(super) const fn new() -> Queue {
-        Queue { first: None, last: None }
+        Queue(WaiterList::new())
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none()
+        self.0.first().is_none()
     }
 
     /// Appends a waiter.
@@ -132,49 +133,29 @@ impl Queue {
     ///
     /// The waiter is in no queue, and does not move before it has left this one by
     /// [`pop`](Self::pop) or [`remove`](Self::remove).
+    #[inline]
     pub(super) unsafe fn push(&mut self, waiter: &Waiter) {
-        debug_assert!(!waiter.queued.get());
-        let node = NonNull::from(waiter);
-        waiter.queued.set(true);
-        waiter.previous.set(self.last);
-        match self.last.replace(node) {
-            // SAFETY: I10. A queued waiter's frame stays, by the contract of `push`.
-            Some(last) => unsafe { last.as_ref() }.next.set(Some(node)),
-            None => self.first = Some(node),
-        }
+        // SAFETY: by the contract.
+        unsafe { self.0.push(waiter) };
     }
 
     /// Removes a waiter, which must belong to this queue or to none. Returns whether it was queued.
     pub(super) fn remove(&mut self, waiter: &Waiter) -> bool {
-        if !waiter.queued.replace(false) {
-            return false;
-        }
-        let (previous, next) = (waiter.previous.take(), waiter.next.take());
-        match previous {
-            // SAFETY: I10. Its neighbours are queued, so their frames stay.
-            Some(previous) => unsafe { previous.as_ref() }.next.set(next),
-            None => self.first = next,
-        }
-        match next {
-            // SAFETY: I10. As above.
-            Some(next) => unsafe { next.as_ref() }.previous.set(previous),
-            None => self.last = previous,
-        }
-        true
+        self.0.remove(waiter)
     }
 
     /// Returns the need of the first waiter.
     pub(super) fn first_need(&self) -> Option<usize> {
         // SAFETY: I10. It is queued, so its frame stays.
-        self.first.map(|first| unsafe { first.as_ref() }.need)
+        self.0.first().map(|first| unsafe { first.as_ref() }.need)
     }
 
     /// Dequeues the first waiter. The caller stores its outcome before it releases the lock.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Dequeued<'_>> {
-        let first = self.first?;
+        let first = self.0.first()?;
         // SAFETY: I10. It is queued, so its frame stays.
-        self.remove(unsafe { first.as_ref() });
+        self.0.remove(unsafe { first.as_ref() });
         Some(Dequeued { waiter: first, queue: std::marker::PhantomData })
     }
 

@@ -275,12 +275,8 @@ pub(crate) fn install_handler() -> io::Result<()> {
     action.sa_sigaction = on_bus_error as *const () as usize;
     action.sa_flags &= libc::SA_RESTART | libc::SA_NODEFER;
     action.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the contract of `sigaction`: the handler may interrupt any code, and the action
-    // before it is stored. The structure is borrowed for the call.
-    match unsafe { libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) } {
-        0 => *is_installed = true,
-        _ => return Err(io::Error::last_os_error()),
-    }
+    signal_chain::set_action(libc::SIGBUS, &action)?;
+    *is_installed = true;
     Ok(())
 }
 

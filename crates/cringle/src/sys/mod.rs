@@ -29,12 +29,12 @@ mod library_threads;
 pub(crate) mod lock;
 pub(crate) mod mapped_copy;
 pub(crate) mod mapping;
-mod memory;
 mod owned;
 mod plain;
 pub(crate) mod raw;
 mod report;
 pub(crate) mod signal_chain;
+mod slots;
 mod slow_close;
 mod socket;
 mod transfer;
@@ -49,7 +49,6 @@ pub(crate) use file_kind::{
     file_kind, file_kind_of_described, file_kind_with, read_timing, refusals,
 };
 pub(crate) use library_threads::{LibraryThread, is_library_thread};
-pub(crate) use memory::read_own;
 pub(crate) use owned::Owned;
 #[cfg(feature = "interpose")]
 pub(crate) use plain::set_interposed;
@@ -58,6 +57,7 @@ pub(crate) use raw::syscall;
 #[cfg(feature = "sim")]
 pub(crate) use report::set_simulation_seed;
 pub(crate) use report::{report, with_process_number, write_to_stderr};
+pub(crate) use slots::Slots;
 #[cfg(feature = "interpose")]
 pub(crate) use slow_close::file_system;
 pub(crate) use slow_close::{close_slowly, close_waits};
@@ -81,6 +81,11 @@ pub(crate) const MAX_RW_BYTES: usize = 0x7fff_f000;
 
 /// The number of slices in one call at most (the kernel's `IOV_MAX`).
 pub(crate) const MAX_SLICES: usize = 1024;
+
+/// The number of slices of a call that has `len`.
+pub(crate) fn slice_count(len: usize) -> u32 {
+    len.min(MAX_SLICES) as u32
+}
 
 /// Converts an op's result: `-errno` to an `io::Error`, and a count to itself.
 #[inline]

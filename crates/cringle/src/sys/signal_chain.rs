@@ -58,17 +58,38 @@ impl SignalChain {
                 libc::SIG_IGN if !is_fault(signal, info) => return Fate::Continues,
                 // The kernel ends the process for a fault even if the signal is ignored.
                 libc::SIG_DFL | libc::SIG_IGN => set_default(signal),
-                handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-                    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                    std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
-                }
                 handler => {
-                    std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
+                    let has_info = before.sa_flags & libc::SA_SIGINFO != 0;
+                    call_handler(handler, has_info, signal, info, context);
                 }
             }
         }
         let is_default = action(signal).is_ok_and(|now| now.sa_sigaction == libc::SIG_DFL);
         if is_default { Fate::Dies } else { Fate::Continues }
+    }
+}
+
+/// Calls a handler as the kernel would, with its arguments. Without `has_info`, it takes only the
+/// number.
+///
+/// # Safety
+///
+/// The address is that of a handler of this kind. The arguments are those of ours.
+pub(crate) unsafe fn call_handler(
+    address: usize,
+    has_info: bool,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    // SAFETY: by the contract.
+    unsafe {
+        if has_info {
+            std::mem::transmute::<usize, Handler>(address)(signal, info, context);
+        } else {
+            std::mem::transmute::<usize, extern "C" fn(c_int)>(address)(signal);
+        }
     }
 }
 
@@ -141,5 +162,15 @@ pub(crate) fn action(signal: c_int) -> io::Result<libc::sigaction> {
             0 => Ok(action),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+}
+
+/// Installs an action: that of a handler of ours, which may interrupt any code, or one that was in
+/// force before.
+pub(crate) fn set_action(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
+    // SAFETY: the contract of `sigaction`, as this function is called. The structure is borrowed.
+    match unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -3,82 +3,46 @@
 //! A table is created, sparse, when the first file or buffer is registered. It belongs to this ring
 //! alone: on another ring the same index means another file.
 
-use crate::sys::{self, Owned};
+use crate::driver::registered::{BUFFER_SLOTS, FILE_SLOTS, insert};
+use crate::sys::{self, Owned, Slots};
 use io_uring::Submitter;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-const FILE_SLOTS: u32 = 1024;
-const BUFFER_SLOTS: u32 = 4096;
-
-/// The free slots of a table. The kernel owns the table itself.
-#[derive(Debug, Default)]
-struct Slots {
-    size: u32,
-    used: u32,
-    free: Vec<u32>,
-}
-
-impl Slots {
-    fn take(&mut self, what: &str) -> io::Result<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Ok(slot);
-        }
-        if self.used == self.size {
-            let size = self.size;
-            return Err(io::Error::other(format!(
-                "all {size} slots for registered {what} of this worker's ring are taken: drop \
-                 some, or use plain {what} for the rest"
-            )));
-        }
-        self.used += 1;
-        Ok(self.used - 1)
-    }
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Fixed {
-    files: Slots,
-    /// Duplicates of the regular files, by slot: for the blocking call after an `EAGAIN` of the
-    /// ring.
-    regular: Vec<Option<Owned>>,
-    buffers: Slots,
+    /// Of a regular file a duplicate: for the blocking call after an `EAGAIN` of the ring.
+    files: Slots<Option<Owned>>,
+    buffers: Slots<()>,
 }
 
 impl Fixed {
     pub(super) fn add_file(&mut self, ring: &Submitter<'_>, fd: RawFd) -> io::Result<u32> {
         let is_regular = sys::file_kind(fd).regular;
         let regular = is_regular.then(|| sys::duplicate(fd)).transpose()?;
-        if self.files.size == 0 {
-            ring.register_files_sparse(FILE_SLOTS).map_err(|e| explain(e, "file"))?;
-            self.files.size = FILE_SLOTS;
+        if self.files.are_new() {
+            ring.register_files_sparse(FILE_SLOTS as u32).map_err(|e| explain(e, "file"))?;
         }
-        let slot = self.files.take("files")?;
-        match ring.register_files_update(slot, &[fd]) {
-            Ok(_) => {
-                let len = self.regular.len().max(slot as usize + 1);
-                self.regular.resize_with(len, || None);
-                self.regular[slot as usize] = regular;
-                Ok(slot)
-            }
+        let slot = insert(&mut self.files, FILE_SLOTS, "files", regular)?;
+        match ring.register_files_update(slot as u32, &[fd]) {
+            Ok(_) => Ok(slot as u32),
             Err(e) => {
-                self.files.free.push(slot);
+                self.files.remove(slot);
                 Err(explain(e, "file"))
             }
         }
     }
 
     pub(super) fn remove_file(&mut self, ring: &Submitter<'_>, slot: u32) {
-        self.regular[slot as usize] = None;
         // A slot that cannot be emptied stays taken, so that it never means two files (I9).
         if ring.register_files_update(slot, &[-1]).is_ok() {
-            self.files.free.push(slot);
+            self.files.remove(slot as usize);
         }
     }
 
     /// The descriptor of the file in a slot, if it is a regular file.
     pub(super) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.regular.get(slot as usize)?.as_ref().map(AsRawFd::as_raw_fd)
+        self.files.get(slot as usize)?.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// # Safety
@@ -89,16 +53,16 @@ impl Fixed {
         ring: &Submitter<'_>,
         buf: libc::iovec,
     ) -> io::Result<u16> {
-        if self.buffers.size == 0 {
-            ring.register_buffers_sparse(BUFFER_SLOTS).map_err(|e| explain(e, "buffer"))?;
-            self.buffers.size = BUFFER_SLOTS;
+        if self.buffers.are_new() {
+            let slots = BUFFER_SLOTS as u32;
+            ring.register_buffers_sparse(slots).map_err(|e| explain(e, "buffer"))?;
         }
-        let slot = self.buffers.take("buffers")?;
+        let slot = insert(&mut self.buffers, BUFFER_SLOTS, "buffers", ())?;
         // SAFETY: I4, by this function's contract: the memory outlives its slot.
-        match unsafe { ring.register_buffers_update(slot, &[buf], None) } {
+        match unsafe { ring.register_buffers_update(slot as u32, &[buf], None) } {
             Ok(()) => Ok(slot as u16),
             Err(e) => {
-                self.buffers.free.push(slot);
+                self.buffers.remove(slot);
                 Err(explain(e, "buffer"))
             }
         }
@@ -108,7 +72,7 @@ impl Fixed {
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         // SAFETY: no memory is registered: an empty vector empties the slot.
         if unsafe { ring.register_buffers_update(slot.into(), &[nothing], None) }.is_ok() {
-            self.buffers.free.push(slot.into());
+            self.buffers.remove(slot.into());
         }
     }
 }

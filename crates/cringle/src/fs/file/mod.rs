@@ -96,16 +96,6 @@ pub struct File {
 impl File {
     /// Opens a file for reading.
     ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::Read;
-    ///
-    /// let mut magic = [0; 4];
-    /// File::open("/proc/self/exe")?.read_exact(&mut magic)?;
-    /// assert_eq!(&magic, b"\x7fELF");
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`OpenOptions::open`].
@@ -114,16 +104,6 @@ impl File {
     }
 
     /// Opens a file for writing: creates it if it does not exist, and truncates it if it does.
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::Write;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("log");
-    /// File::create(&path)?.write_all(b"first line\n")?;
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -134,17 +114,6 @@ impl File {
 
     /// Creates a file and opens it for reading and writing.
     ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::ErrorKind;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("lock");
-    /// File::create_new(&path)?;
-    /// assert_eq!(File::create_new(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// `AlreadyExists` if the path exists; otherwise as [`OpenOptions::open`].
@@ -153,32 +122,12 @@ impl File {
     }
 
     /// Returns new [`OpenOptions`].
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("log");
-    /// let log = File::options().append(true).create(true).open(&path)?;
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
 
     /// Truncates or extends the file to `size` bytes. The ring performs it on Linux 6.9 and later,
     /// a thread of the pool before.
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("file");
-    /// let file = File::create(&path)?;
-    /// file.set_len(4096)?;
-    /// assert_eq!(file.metadata()?.len(), 4096);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -195,13 +144,6 @@ impl File {
 
     /// Returns the file's metadata (`statx`).
     ///
-    /// ```
-    /// use cringle::fs::File;
-    ///
-    /// assert!(File::open("/proc/self/exe")?.metadata()?.is_file());
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
@@ -210,17 +152,6 @@ impl File {
     }
 
     /// Returns another handle to the same open file. Both share the cursor.
-    ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::{Seek, SeekFrom};
-    ///
-    /// let mut file = File::open("/proc/self/exe")?;
-    /// let mut clone = file.try_clone()?;
-    /// file.seek(SeekFrom::Start(4))?;
-    /// assert_eq!(clone.stream_position()?, 4);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -67,20 +67,6 @@ impl File {
     /// was opened twice share nothing, because the kernel keeps their errors apart. Code that runs
     /// beside a fiber, as a panic hook does, shares nothing either.
     ///
-    /// ```
-    /// use cringle::fs::File;
-    /// use std::io::Write;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("log");
-    /// cringle::run(|| {
-    ///     let mut log = File::create(&path)?;
-    ///     log.write_all(b"committed")?;
-    ///     log.sync_all()
-    /// })?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's, and [`Cancelled`](crate::Cancelled), after which it is unknown whether the data is

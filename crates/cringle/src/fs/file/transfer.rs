@@ -184,7 +184,7 @@ impl File {
         flags: i32,
     ) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
-        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
         let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset, flags };
         let Some(current) = self.ring() else {
             return match (offset, flags) {
@@ -253,7 +253,7 @@ impl File {
         let bufs = &bufs[..bufs.len().min(sys::MAX_SLICES)];
         let len = bufs.iter().map(|buf| buf.len()).sum();
         let op = |bufs: &[IoSlice<'_>]| {
-            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
             Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
         };
         let Some(current) = self.ring() else {
@@ -284,8 +284,4 @@ impl File {
             && self.properties() & WRITES_ALL != 0
             && !self.is_nonblocking()
     }
-}
-
-fn slice_count(len: usize) -> u32 {
-    len.min(sys::MAX_SLICES) as u32
 }

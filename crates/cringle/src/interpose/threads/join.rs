@@ -4,7 +4,7 @@
 //! The wait for a thread that is a fiber is a wait for a futex. A cancel ends only waits with a
 //! time.
 
-use super::super::call::OnFiber;
+use super::super::call::{OnFiber, TIMED_OUT};
 use super::super::locks::Limit;
 use super::super::queue::{self, Until};
 use super::super::{next, waits};
@@ -16,8 +16,6 @@ use libc::{clockid_t, pthread_t, timespec};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
-
 /// How long a caller waits.
 #[derive(Clone, Copy)]
 enum Patience {
@@ -25,83 +23,42 @@ enum Patience {
     Until(Limit),
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_join(
-    on: Option<OnFiber>,
-    thread: pthread_t,
-    result: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
+calls! {
+    Option<OnFiber>:
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    |on| {
         if is_fibers(thread) {
             return join(on, thread, result, Patience::Until(Limit::NONE));
         }
         let result = result as usize;
         let call = move || next::pthread_join(thread, result as *mut *mut c_void);
         wait_for_system(on, thread, call)
-    }
-}
+    };
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_tryjoin_np(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    result: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match is_fibers(thread) {
-            true => join(None, thread, result, Patience::None),
-            false => next::pthread_tryjoin_np(thread, result),
-        }
-    }
-}
+    fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int,
+        next if !is_fibers(thread);
+    |_| join(None, thread, result, Patience::None);
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_timedjoin_np(
-    on: Option<OnFiber>,
-    thread: pthread_t,
-    result: *mut *mut c_void,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if is_fibers(thread) {
-            return join(on, thread, result, until(libc::CLOCK_REALTIME, time));
-        }
-        match on {
-            Some(on) => try_until(on, thread, result, libc::CLOCK_REALTIME, time),
-            None => next::pthread_timedjoin_np(thread, result, time),
-        }
-    }
-}
+    fn pthread_timedjoin_np(
+        thread: pthread_t, result: *mut *mut c_void, time: *const timespec,
+    ) -> c_int;
+    |on| match on {
+        _ if is_fibers(thread) => join(on, thread, result, until(libc::CLOCK_REALTIME, time)),
+        Some(on) => try_until(on, thread, result, libc::CLOCK_REALTIME, time),
+        None => next::pthread_timedjoin_np(thread, result, time),
+    };
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_clockjoin_np(
-    on: Option<OnFiber>,
-    thread: pthread_t,
-    result: *mut *mut c_void,
-    clock: clockid_t,
-    time: *const timespec,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if is_fibers(thread) {
-            return join(on, thread, result, until(clock, time));
-        }
-        match on {
-            Some(on) => try_until(on, thread, result, clock, time),
-            None => next::pthread_clockjoin_np(thread, result, clock, time),
-        }
-    }
+    fn pthread_clockjoin_np(
+        thread: pthread_t, result: *mut *mut c_void, clock: clockid_t, time: *const timespec,
+    ) -> c_int;
+    |on| match on {
+        _ if is_fibers(thread) => join(on, thread, result, until(clock, time)),
+        Some(on) => try_until(on, thread, result, clock, time),
+        None => next::pthread_clockjoin_np(thread, result, clock, time),
+    };
+
+    fn thrd_detach(thread: pthread_t) -> c_int;
+    |on| waits::c11(pthread_detach(on, thread));
 }
 
 fn until(clock: clockid_t, time: *const timespec) -> Patience {
@@ -306,12 +263,4 @@ pub unsafe fn pthread_detach(_: Option<OnFiber>, handle: pthread_t) -> c_int {
         release(&thread);
     }
     0
-}
-
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn thrd_detach(on: Option<OnFiber>, thread: pthread_t) -> c_int {
-    // SAFETY: by the contract.
-    waits::c11(unsafe { pthread_detach(on, thread) })
 }

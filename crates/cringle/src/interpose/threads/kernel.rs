@@ -32,25 +32,24 @@ thread_local! {
     static NAME: Cell<Option<Name>> = const { Cell::new(None) };
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_setname_np(
-    on: Option<OnFiber>,
-    thread: pthread_t,
-    name: *const c_char,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_setname_np(thread, name);
-        }
-        let text = CStr::from_ptr(name).to_bytes();
-        if text.len() >= NAME_BYTES {
-            return libc::ERANGE;
-        }
-        set_name(on, thread, text)
-    }
+calls! {
+    Option<OnFiber>:
+    fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int,
+        next if !is_fibers(thread);
+    |on| match CStr::from_ptr(name).to_bytes() {
+        text if text.len() < NAME_BYTES => set_name(on, thread, text),
+        _ => libc::ERANGE,
+    };
+
+    // A signal to the calling fiber itself reaches its worker's thread, on which it runs. Others
+    // cannot be signalled.
+    fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int,
+        next if thread == own() || !is_fibers(thread);
+    |_| signal_to_other(thread, signal);
+
+    // Fibers are not cancelled as libc cancels threads.
+    fn pthread_cancel(thread: pthread_t) -> c_int, next if !is_fibers(thread);
+    |_| libc::ENOTSUP;
 }
 
 /// Names a fiber. `text` is short enough.
@@ -216,22 +215,6 @@ fn refusal(new: &stack_t, current: &stack_t) -> c_int {
     }
 }
 
-/// A signal to the calling fiber itself reaches its worker's thread, on which it runs. Others
-/// cannot be signalled.
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_kill(_: Option<OnFiber>, thread: pthread_t, signal: c_int) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match thread == own() || !is_fibers(thread) {
-            true => next::pthread_kill(thread, signal),
-            false => signal_to_other(thread, signal),
-        }
-    }
-}
-
 /// As [`pthread_kill`].
 ///
 /// # Safety
@@ -302,20 +285,5 @@ fn signal_to_other(thread: pthread_t, signal: c_int) -> c_int {
         0 => 0,
         _ if has_ended() => 0,
         _ => libc::ENOTSUP,
-    }
-}
-
-/// Fibers are not cancelled as libc cancels threads.
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_cancel(_: Option<OnFiber>, thread: pthread_t) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match is_fibers(thread) {
-            true => libc::ENOTSUP,
-            false => next::pthread_cancel(thread),
-        }
     }
 }

@@ -3,7 +3,7 @@
 //! A list of the registry is used within a [`Section`], so that a `fork` finds no list locked.
 //! Nothing is allocated or freed under its lock.
 
-use super::super::queue;
+use super::super::queue::{self, ANY};
 use crate::runtime::family::Keeper;
 use crate::runtime::thread_locals::Block;
 use crate::sys::fork::Section;
@@ -12,7 +12,6 @@ use libc::pthread_t;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-const ANY: u32 = u32::MAX;
 const LISTS: usize = 64;
 
 type List = Option<Arc<Thread>>;

@@ -47,66 +47,40 @@ fn in_force(worker: pid_t) -> Result<(c_int, sched_param), c_int> {
     }
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_getschedparam(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    policy: *mut c_int,
-    parameters: *mut sched_param,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_getschedparam(thread, policy, parameters);
-        }
-        match worker_of(thread).and_then(in_force) {
-            Ok(found) => {
-                (*policy, *parameters) = found;
-                0
-            }
-            Err(code) => code,
-        }
-    }
+calls! {
+    Option<OnFiber>:
+    fn pthread_getschedparam(
+        thread: pthread_t, policy: *mut c_int, parameters: *mut sched_param,
+    ) -> c_int, next if !is_fibers(thread);
+    |_| code(worker_of(thread).and_then(in_force).map(|found| (*policy, *parameters) = found));
+
+    fn pthread_setschedparam(
+        thread: pthread_t, policy: c_int, parameters: *const sched_param,
+    ) -> c_int, next if !is_fibers(thread);
+    |_| match parameters.as_ref() {
+        Some(parameters) => set(thread, Some(policy), parameters.sched_priority),
+        None => libc::EINVAL,
+    };
+
+    fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int,
+        next if !is_fibers(thread);
+    |_| set(thread, None, priority);
+
+    fn pthread_getaffinity_np(thread: pthread_t, bytes: size_t, cores: *mut cpu_set_t) -> c_int,
+        next if !is_fibers(thread);
+    |_| code(worker_of(thread).and_then(|worker| read_cores(worker, cores.cast(), bytes)));
+
+    // The clock of the worker that runs the fiber now.
+    fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int,
+        next if !is_fibers(thread);
+    |_| code(worker_of(thread).map(|worker| {
+        *clock = clock_of(if worker == 0 { sys::thread_number() } else { worker });
+    }));
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_setschedparam(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    policy: c_int,
-    parameters: *const sched_param,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_setschedparam(thread, policy, parameters);
-        }
-        match parameters.as_ref() {
-            Some(parameters) => set(thread, Some(policy), parameters.sched_priority),
-            None => libc::EINVAL,
-        }
-    }
-}
-
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_setschedprio(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    priority: c_int,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        match is_fibers(thread) {
-            true => set(thread, None, priority),
-            false => next::pthread_setschedprio(thread, priority),
-        }
-    }
+/// The code that libc's function returns.
+fn code(result: Result<(), c_int>) -> c_int {
+    result.err().unwrap_or(0)
 }
 
 /// Returns the result of setting a policy, `None` for the policy in force, and a priority.
@@ -128,27 +102,6 @@ fn set(thread: pthread_t, policy: Option<c_int>, priority: c_int) -> c_int {
     let is_valid = least >= 0 && (least..=most).contains(&(priority as isize));
     // This call cannot set the parameters of a deadline.
     if is_valid && plain != libc::SCHED_DEADLINE { libc::ENOTSUP } else { libc::EINVAL }
-}
-
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_getaffinity_np(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    bytes: size_t,
-    cores: *mut cpu_set_t,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_getaffinity_np(thread, bytes, cores);
-        }
-        match worker_of(thread).and_then(|worker| read_cores(worker, cores.cast(), bytes)) {
-            Ok(()) => 0,
-            Err(code) => code,
-        }
-    }
 }
 
 /// Writes the cores of a kernel's thread.
@@ -204,33 +157,8 @@ pub unsafe fn pthread_setaffinity_np(
     if has_any { libc::ENOTSUP } else { libc::EINVAL }
 }
 
-/// The clock of the worker that runs the fiber now.
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_getcpuclockid(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    clock: *mut clockid_t,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_getcpuclockid(thread, clock);
-        }
-        match worker_of(thread) {
-            Ok(worker) => {
-                *clock = clock_of(if worker == 0 { sys::thread_number() } else { worker });
-                0
-            }
-            Err(code) => code,
-        }
-    }
-}
-
-/// Returns the clock of a kernel's thread, by the kernel's encoding: the clock of one thread, in
-/// the unit of the scheduler.
+/// Returns the clock of a kernel's thread, by the kernel's encoding: that of one thread, in the
+/// unit of the scheduler.
 fn clock_of(thread: pid_t) -> clockid_t {
     const OF_A_THREAD: clockid_t = 4;
     const SCHEDULED: clockid_t = 2;

@@ -70,10 +70,6 @@ pub fn stdin() -> Stdin {
 
 impl Stdin {
     /// Acquires the lock. May suspend the calling fiber.
-    ///
-    /// ```
-    /// let stdin = cringle::io::stdin().lock();
-    /// ```
     pub fn lock(&self) -> StdinLock<'static> {
         // A panic of the holder leaves the buffer consistent, so poisoning is ignored.
         StdinLock(buffer().lock().unwrap_or_else(PoisonError::into_inner))
@@ -81,12 +77,6 @@ impl Stdin {
 
     /// Appends a line, including its newline, to `buf`, and returns the number of bytes, 0 at the
     /// end of the input. May suspend the calling fiber.
-    ///
-    /// ```no_run
-    /// let mut answer = String::new();
-    /// cringle::io::stdin().read_line(&mut answer)?;
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -97,13 +87,6 @@ impl Stdin {
 
     /// Acquires the lock, and returns an iterator over the lines without their newlines.
     /// May suspend the calling fiber.
-    ///
-    /// ```no_run
-    /// for line in cringle::io::stdin().lines() {
-    ///     println!("{}", line?);
-    /// }
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn lines(self) -> Lines<StdinLock<'static>> {
         self.lock().lines()
     }

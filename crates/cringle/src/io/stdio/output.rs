@@ -110,13 +110,6 @@ pub fn stdout() -> Stdout {
 
 /// Returns a handle to the process's standard error.
 ///
-/// ```
-/// use cringle::io::{self, Write};
-///
-/// cringle::run(|| writeln!(io::stderr(), "something is wrong"))?;
-/// # io::Result::Ok(())
-/// ```
-///
 /// # Cancellation
 ///
 /// As for [`stdout`].
@@ -126,10 +119,6 @@ pub fn stderr() -> Stderr {
 
 impl Stdout {
     /// Acquires the lock, which its holder may acquire again. May suspend the calling fiber.
-    ///
-    /// ```
-    /// let out = cringle::io::stdout().lock();
-    /// ```
     pub fn lock(&self) -> StdoutLock<'static> {
         StdoutLock(out().lock())
     }
@@ -137,10 +126,6 @@ impl Stdout {
 
 impl Stderr {
     /// Acquires the lock, which its holder may acquire again. May suspend the calling fiber.
-    ///
-    /// ```
-    /// let err = cringle::io::stderr().lock();
-    /// ```
     pub fn lock(&self) -> StderrLock<'static> {
         StderrLock(err().lock())
     }

@@ -97,10 +97,6 @@ fn ignore_closed(result: io::Result<usize>, count: usize) -> io::Result<usize> {
     }
 }
 
-fn slice_count(len: usize) -> u32 {
-    len.min(MAX_SLICES) as u32
-}
-
 impl Read for Raw {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
@@ -111,7 +107,7 @@ impl Read for Raw {
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
-        let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+        let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
         let op = Op::ReadVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
         // SAFETY: I1. The buffers are borrowed until this returns.
         ignore_closed(unsafe { self.perform(op) }, 0)
@@ -136,7 +132,7 @@ impl Write for Raw {
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let bytes_of = |bufs: &[IoSlice<'_>]| bufs.iter().map(|buf| buf.len()).sum();
         let write = |bufs: &[IoSlice<'_>]| {
-            let (slices, count) = (bufs.as_ptr().cast(), slice_count(bufs.len()));
+            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
             let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
             // SAFETY: I1. The buffers are borrowed until this returns.
             ignore_closed(unsafe { self.perform(op) }, bytes_of(bufs))

@@ -12,6 +12,7 @@ use crate::runtime::members::Members;
 use crate::runtime::region::Region;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Current, Within};
+use crate::sys::Slots;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
@@ -23,8 +24,7 @@ pub(super) struct StoppableCalls(Mutex<CallList>);
 #[derive(Default)]
 struct CallList {
     stopped: bool,
-    calls: Vec<Option<Arc<Members>>>,
-    vacant: Vec<usize>,
+    calls: Slots<Arc<Members>>,
 }
 
 impl StoppableCalls {
@@ -35,7 +35,7 @@ impl StoppableCalls {
             list.stopped = true;
             std::mem::take(&mut list.calls)
         };
-        for call in calls.into_iter().flatten() {
+        for call in calls.iter() {
             call.cancel(Reason::Cancelled);
         }
     }
@@ -85,18 +85,7 @@ impl<'a> Listed<'a> {
         if list.stopped {
             return None;
         }
-        let call = Some(Arc::clone(members));
-        let index = match list.vacant.pop() {
-            Some(index) => {
-                list.calls[index] = call;
-                index
-            }
-            None => {
-                list.calls.push(call);
-                list.calls.len() - 1
-            }
-        };
-        Some(Listed { calls, index })
+        Some(Listed { calls, index: list.calls.insert(Arc::clone(members)) })
     }
 }
 
@@ -104,8 +93,7 @@ impl Drop for Listed<'_> {
     fn drop(&mut self) {
         let mut list = self.calls.list();
         if !list.stopped {
-            list.calls[self.index] = None;
-            list.vacant.push(self.index);
+            list.calls.remove(self.index);
         }
     }
 }

@@ -43,15 +43,6 @@ all_sockets!(UnixListener);
 impl UnixListener {
     /// Listens on a path, which must not exist.
     ///
-    /// ```
-    /// use cringle::os::unix::net::UnixListener;
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("socket");
-    /// let listener = UnixListener::bind(&path)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's.
@@ -63,15 +54,6 @@ impl UnixListener {
 
     /// Listens on an address, which may be abstract.
     ///
-    /// ```
-    /// use cringle::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
-    /// use cringle::os::unix::net::UnixListener;
-    ///
-    /// let name = format!("cringle-listener-{}", std::process::id());
-    /// let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's.
@@ -80,18 +62,6 @@ impl UnixListener {
     }
 
     /// Waits for the next connection, and returns it with the peer's address.
-    ///
-    /// ```
-    /// use cringle::os::unix::net::{UnixListener, UnixStream};
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("socket");
-    /// let listener = UnixListener::bind(&path)?;
-    /// let _client = UnixStream::connect(&path)?;
-    /// let (_stream, peer) = listener.accept()?;
-    /// assert!(peer.is_unnamed());
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -117,26 +87,13 @@ impl UnixListener {
 
     /// Returns an endless iterator over the connections. Each item is the stream of an
     /// [`accept`](Self::accept).
-    ///
-    /// ```
-    /// use cringle::os::unix::net::{UnixListener, UnixStream};
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("socket");
-    /// let listener = UnixListener::bind(&path)?;
-    /// let _client = UnixStream::connect(&path)?;
-    /// let stream = listener.incoming().next().expect("the iterator is endless")?;
-    /// # std::io::Result::Ok(())
-    /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
     std_calls! {
-        UnixListener:
         /// Returns the address that the listener is bound to.
-        fn local_addr() -> SocketAddr,
-            "assert_eq!(socket.local_addr()?.as_pathname(), Some(&*path));";
+        fn local_addr() -> SocketAddr;
     }
 }
 

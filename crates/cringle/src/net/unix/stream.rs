@@ -72,16 +72,6 @@ pub struct UCred {
 impl UnixStream {
     /// Connects to the listener at a path.
     ///
-    /// ```
-    /// use cringle::os::unix::net::{UnixListener, UnixStream};
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("socket");
-    /// let _listener = UnixListener::bind(&path)?;
-    /// let stream = UnixStream::connect(&path)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
@@ -92,16 +82,6 @@ impl UnixStream {
 
     /// Connects to the listener at an address, which may be abstract.
     ///
-    /// ```
-    /// use cringle::os::unix::net::{UnixListener, UnixStream};
-    ///
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("socket");
-    /// let listener = UnixListener::bind(&path)?;
-    /// let stream = UnixStream::connect_addr(&listener.local_addr()?)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As std's; and [`Cancelled`](crate::Cancelled).
@@ -110,11 +90,6 @@ impl UnixStream {
     }
 
     /// Creates two streams that are connected to each other.
-    ///
-    /// ```
-    /// let (ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -126,15 +101,6 @@ impl UnixStream {
     }
 
     /// Reads without removing the data from the queue, so that the next read returns it again.
-    ///
-    /// ```
-    /// use std::io::Write;
-    ///
-    /// let (mut ours, theirs) = cringle::os::unix::net::UnixStream::pair()?;
-    /// ours.write_all(b"ahoy")?;
-    /// assert_eq!(theirs.peek(&mut [0; 16])?, 4);
-    /// # std::io::Result::Ok(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -161,14 +127,13 @@ impl UnixStream {
     }
 
     std_calls! {
-        UnixStream:
         /// Returns the local address of the connection.
-        fn local_addr() -> SocketAddr, "assert!(socket.local_addr()?.is_unnamed());";
+        fn local_addr() -> SocketAddr;
         /// Returns the address of the peer.
-        fn peer_addr() -> SocketAddr, "assert!(socket.peer_addr()?.is_unnamed());";
+        fn peer_addr() -> SocketAddr;
         /// Shuts down reading, writing or both. A fiber that waits in a read, also of a clone, is
         /// woken and reads 0 bytes.
-        fn shutdown(how: Shutdown) -> (), "socket.shutdown(std::net::Shutdown::Both)?;";
+        fn shutdown(how: Shutdown) -> ();
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod debugger;
 pub(super) mod dump;
-mod lock_holders;
 mod stall;
 mod stats;
 pub(super) mod watchdog;

@@ -12,10 +12,8 @@
 //! seconds may be a deadlock. There the watchdog looks once a second, only for that.
 
 use super::dump::Who;
-use super::lock_holders::{self, Found, Object, Suspect};
 use super::stall::Stall;
-use crate::runtime::counters::{FutexWait, ThreadTimes};
-use crate::runtime::hazards::{self, Site};
+use crate::runtime::counters::ThreadTimes;
 use crate::runtime::label::Label;
 use crate::runtime::shared::{Peer, Shared};
 use crate::runtime::spawn_place;
@@ -39,9 +37,8 @@ const LOCK_PAUSE: Duration = Duration::from_secs(1);
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
 /// The age of a runtime from which the places of its threads are looked up.
 const LOOKUP_AFTER: Duration = Duration::from_secs(1);
-/// How long it must have been blocked before the fiber that holds the lock is searched: threads
-/// release their locks sooner.
-const HOLDER_LIMIT: Duration = Duration::from_secs(1);
+/// How long one of the library's own locks must have blocked it: threads release them sooner.
+const OWN_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The fibers that a watchdog reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +86,6 @@ struct Observed {
     last: Option<(Instant, ThreadTimes)>,
     /// The time for which that fiber certainly ran, or slept in a system call.
     ran: Duration,
-    /// The holder of the lock that it waits for was searched.
-    has_searched: bool,
 }
 
 impl Watchdog {
@@ -137,9 +132,6 @@ fn watch(shared: &Arc<Shared>, limit: Duration, stop: &Signal) {
         let mut any_runs = false;
         for (observed, peer) in observed.iter_mut().zip(&shared.peers) {
             any_runs |= observed.look(peer, limit);
-            if !observed.has_searched && observed.ran >= limit.max(HOLDER_LIMIT) {
-                observed.has_searched = report_holder(shared, peer, observed.running);
-            }
         }
         if cfg!(debug_assertions) {
             stall.look(shared);
@@ -185,8 +177,6 @@ struct Blocked {
     running: usize,
     /// Since when the thread has hardly run, and the time for which it had run by then.
     since: Option<(Instant, Duration)>,
-    /// The holder of the lock was searched.
-    has_searched: bool,
 }
 
 /// Looks once a second for workers that a lock blocks.
@@ -202,30 +192,26 @@ fn watch_locks(shared: &Shared, stop: &Signal) {
             all.fill_with(Blocked::default);
         }
         for (blocked, peer) in all.iter_mut().zip(&shared.peers) {
-            if blocked.look(peer) && !blocked.has_searched {
-                blocked.has_searched = report_holder(shared, peer, blocked.running);
-            }
+            blocked.look(peer);
         }
     }
 }
 
 impl Blocked {
-    /// Looks at a worker, and reports its fiber if it has been blocked for the limit. Returns
-    /// whether its holder is to be searched. While no fiber runs, this is two loads.
-    fn look(&mut self, peer: &Peer) -> bool {
+    /// Looks at a worker, and reports its fiber if it has been blocked for the limit. While no
+    /// fiber runs, this is two loads.
+    fn look(&mut self, peer: &Peer) {
         let turns = peer.counters.turns.get();
         let running = peer.roster.running_number();
         let times = if running == 0 { None } else { peer.counters.processor_times() };
         let Some((ran, _)) = times else {
             *self = Blocked { turns, ..Blocked::default() };
-            return false;
+            return;
         };
         let blocked = self.observe((turns, running), ran, sys::now());
-        let waits = blocked >= HOLDER_LIMIT && peer.counters.futex().is_some();
-        if waits && blocked >= LOCK_LIMIT {
+        if blocked >= LOCK_LIMIT && peer.counters.futex().is_some() {
             report(peer, running, blocked);
         }
-        waits
     }
 
     /// Records an observation: the turn and its fiber, and the time for which the thread has run.
@@ -239,8 +225,6 @@ impl Blocked {
             if ran.saturating_sub(before) <= blocked / 20 {
                 return blocked;
             }
-        } else {
-            self.has_searched = false;
         }
         (self.turns, self.running) = turn;
         self.since = Some((now, ran));
@@ -255,7 +239,7 @@ fn report(peer: &Peer, running: usize, ran: Duration) {
         (same && label.report_once()).then(|| label.read())
     };
     let futex = peer.counters.futex();
-    if futex.is_some_and(|futex| futex.is_librarys) && ran < HOLDER_LIMIT {
+    if futex.is_some_and(|futex| futex.is_librarys) && ran < OWN_LOCK_LIMIT {
         // It is held for short, but its holder may get no processor.
         return;
     }
@@ -298,82 +282,11 @@ fn of_lock(is_librarys: bool, is_interposed: bool) -> (&'static str, &'static st
     }
 }
 
-/// Reports the suspended fibers that probably hold the lock which blocks their worker. They cannot
-/// release it, because the worker cannot run them. Returns false if there may be an answer later.
-fn report_holder(shared: &Shared, peer: &Peer, running: usize) -> bool {
-    if !hazards::is_active() {
-        return true;
-    }
-    let futex = peer.counters.futex().filter(|futex| !futex.is_librarys);
-    let Some(FutexWait { address: futex, .. }) = futex else { return false };
-    let worker = peer.mailbox.worker;
-    let Some(found) = lock_holders::find(shared, worker, running, futex) else { return true };
-    let read = |label: &Label| {
-        (std::ptr::from_ref(label) as usize == running).then(|| label.read().in_full())
-    };
-    let Some(Some(blocked)) = peer.roster.look(read) else { return false };
-    if !hazards::is_first("std lock", Site::Number(futex)) {
-        return true;
-    }
-    let (what, remedy) = match found.object {
-        Object::Mutex | Object::RwLock => {
-            ("held", "drop the guard before the wait, or use the lock of `cringle::sync`")
-        }
-        Object::Once => (
-            "initialised",
-            "do not wait in an initialiser, or use `OnceLock` or `LazyLock` of `cringle::sync`",
-        ),
-    };
-    let text = format!(
-        "{blocked} blocks worker {worker}: what it waits for (at {futex:#x}) {}, and cannot run \
-         meanwhile; {remedy}",
-        holders(what, &found),
-    );
-    // Of several, no one is probable enough for an abort.
-    if found.is_probable && found.fibers.len() == 1 {
-        hazards::report(format_args!("{text}"));
-    } else {
-        crate::sys::report(format_args!("{text}"));
-    }
-    true
-}
-
-/// Says which fibers hold what another one waits for.
-fn holders(what: &str, found: &Found) -> String {
-    const MOST_NAMES: usize = 3;
-    let describe = |suspect: &Suspect| match suspect.wait {
-        Some(wait) => format!("{}, which waits for {wait}", suspect.origins.in_full()),
-        None => format!("{}, which is ready to run", suspect.origins.in_full()),
-    };
-    let names: Vec<String> = found.fibers.iter().take(MOST_NAMES).map(describe).collect();
-    let names = names.join("; or ");
-    match found.fibers.len() {
-        1 if found.is_probable => format!("is probably {what} by {names}"),
-        1 => format!("may be {what} by {names}"),
-        count => format!("may be {what} by one of {count} fibers, such as {names}"),
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::runtime::label::Origins;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn report_names_few_of_many_holders() {
-        let text = |count, is_probable| {
-            let suspect = |_| Suspect { origins: Origins::default(), wait: Some("a timer") };
-            let fibers = (0..count).map(suspect).collect();
-            holders("held", &Found { object: Object::Mutex, is_probable, fibers })
-        };
-        assert!(text(1, true).starts_with("is probably held by "));
-        assert!(text(1, false).starts_with("may be held by "));
-        let many = text(1000, true);
-        assert!(many.starts_with("may be held by one of 1000 fibers, such as "), "{many}");
-        assert_eq!(many.matches("a timer").count(), 3, "{many}");
-    }
 
     #[test]
     fn remedy_is_none_that_hooks_make_needless() {

@@ -1,18 +1,11 @@
-//! Where a debugger finds the parts of a fiber's block; and a copy of a block for other threads,
-//! which read its parts there, too.
+//! Where a debugger finds the parts of a fiber's block.
 
-use super::{Cold, Fiber, FiberCoroutine, RunState, Transit, WAIT_PHRASES, Wait, ops};
-use crate::runtime::label::Label;
+use super::{Cold, Fiber, FiberCoroutine, RunState, Transit, Wait, ops};
 use crate::runtime::shared::Mail;
 use crate::runtime::stack::{GUARD_BYTES, PAGE_BYTES, StackBounds};
 use crate::runtime::wait_target::Target;
-use crate::sys;
 use crate::sys::debug_info::{Field, Table};
 use std::mem::offset_of;
-use std::ops::Range;
-use std::ptr::NonNull;
-
-const WORD: usize = size_of::<usize>();
 
 const STACK: usize = offset_of!(Fiber, cold) + offset_of!(Cold, stack);
 const TRANSIT: usize = offset_of!(Fiber, cold) + offset_of!(Cold, transit);
@@ -58,57 +51,3 @@ const _: () = assert!(byte(RunState::Waiting(Wait::Ops)) == Wait::Ops as usize);
 const _: () = assert!(byte(RunState::Waiting(Wait::Answers)) == Wait::Answers as usize);
 // No target is a null form.
 const _: () = assert!(size_of::<Option<Target<'static>>>() == size_of::<Target<'static>>());
-
-/// A copy of a block that another worker's thread may change meanwhile.
-pub(in crate::runtime) struct RemoteFiber([u8; size_of::<Fiber>()]);
-
-impl RemoteFiber {
-    /// Has the kernel copy the block; `None` if it is gone.
-    pub(in crate::runtime) fn read(block: NonNull<Fiber>) -> Option<RemoteFiber> {
-        let mut copy = [0; size_of::<Fiber>()];
-        sys::read_own(block.as_ptr().addr(), &mut copy).then_some(RemoteFiber(copy))
-    }
-
-    /// What other threads may read in the block itself.
-    ///
-    /// # Safety
-    ///
-    /// I2: the block exists until the label is no longer used.
-    pub(in crate::runtime) unsafe fn label<'a>(block: NonNull<Fiber>) -> &'a Label {
-        // SAFETY: I2, by the contract. Only the label is touched, which any thread may read.
-        unsafe { &(*block.as_ptr()).cold.label }
-    }
-
-    /// The number of the worker that hosts it.
-    pub(in crate::runtime) fn host(&self) -> usize {
-        self.word(TRANSIT + Transit::<Mail>::HOST)
-    }
-
-    /// The object of its wait; `None` if it is ready to run.
-    pub(in crate::runtime) fn wait(&self) -> Option<&'static str> {
-        WAIT_PHRASES.get(usize::from(self.0[offset_of!(Fiber, state)])).copied()
-    }
-
-    /// The part of its stack that it uses, if it has begun and is suspended. (Of the running fiber
-    /// it is the part that it used before.)
-    pub(in crate::runtime) fn suspended_stack(&self) -> Option<Range<usize>> {
-        let state = usize::from(self.0[offset_of!(Fiber, state)]);
-        if state == byte(RunState::Vacant) || self.word(offset_of!(Fiber, yielder)) == 0 {
-            return None;
-        }
-        let low = self.word(STACK + StackBounds::GUARD).checked_add(GUARD_BYTES)?;
-        let high =
-            low.checked_add(self.word(STACK + StackBounds::BYTES))?.checked_add(PAGE_BYTES)?;
-        // The coroutine holds the saved stack pointer, the initial one, and the top of the stack.
-        let words = (0..size_of::<Option<FiberCoroutine>>() / WORD)
-            .map(|at| self.word(offset_of!(Fiber, coroutine) + at * WORD));
-        let pointers = words.filter(|&word| low < word && word <= high);
-        (pointers.clone().count() == 3).then(|| pointers.min())?.map(|pointer| pointer..high)
-    }
-
-    fn word(&self, at: usize) -> usize {
-        let mut word = [0; WORD];
-        word.copy_from_slice(&self.0[at..at + WORD]);
-        usize::from_ne_bytes(word)
-    }
-}

@@ -18,7 +18,7 @@ mod transit;
 mod unwind;
 mod wait;
 
-pub(super) use debug_info::{FIELDS, RemoteFiber};
+pub(super) use debug_info::FIELDS;
 pub(super) use ops::WaitedOps;
 pub(super) use ready_queue::ReadyQueue;
 pub(super) use siblings::Siblings;

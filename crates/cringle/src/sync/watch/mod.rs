@@ -15,7 +15,7 @@
 mod receiver;
 
 use super::caller::{Caller, WaitError, WaitOptions};
-use super::endpoint::opaque_debug;
+use super::channel_macros::opaque_debug;
 use super::mutex::ignore_poison;
 use super::rwlock::RwLock;
 use super::unsent::Unsent;

@@ -3,7 +3,7 @@
 use super::{RecvError, Shared};
 use crate::runtime::fiber::Wait;
 use crate::sync::caller::{Caller, WaitError, WaitOptions};
-use crate::sync::endpoint::opaque_debug;
+use crate::sync::channel_macros::opaque_debug;
 use crate::sync::rwlock::RwLockReadGuard;
 use std::io;
 use std::ops::Deref;

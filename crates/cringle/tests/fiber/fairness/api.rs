@@ -46,6 +46,16 @@ impl Kind {
 pub(crate) const TRAIT_METHODS: &[&str] =
     &["sync::mpsc::Iter::next", "sync::mpsc::TryIter::next", "sync::mpmc::Iter::next"];
 
+/// The types that a macro defines methods of.
+const BY_MACROS: &[(&str, &[&str])] = &[
+    ("sync::channel_macros::sends", &["sync::mpsc::SyncSender", "sync::mpmc::Sender"]),
+    ("sync::channel_macros::receives_many", &["sync::mpsc::Receiver", "sync::mpmc::Receiver"]),
+    (
+        "sync::channel_macros::receives",
+        &["sync::mpsc::Receiver", "sync::mpmc::Receiver", "sync::oneshot::Receiver"],
+    ),
+];
+
 /// The modules with calls that may wait.
 const PLACES: &[&str] = &["sync", "fiber", "time", "process", "io", "signal", "cancel.rs"];
 /// Modules without public items.
@@ -66,6 +76,7 @@ pub(crate) fn kind_of(name: &str) -> Kind {
 }
 
 /// A public function of the source.
+#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) docs: String,
     /// From the name to the body, on one line.
@@ -122,19 +133,24 @@ fn read(text: &str, module: &str, found: &mut BTreeMap<String, Found>) {
             docs.push('\n');
         } else if let Some(header) = line.strip_prefix("impl") {
             owner = owner_of(header);
+        } else if let Some(header) = line.strip_prefix("macro_rules! ") {
+            owner = header.split(' ').next();
         } else if let Some(rest) = trimmed.strip_prefix("pub fn ") {
             let name = rest.split(['(', '<']).next().unwrap();
-            let name = match line.starts_with(' ') {
-                // A macro defines it for several types.
-                true => format!("{module}::{}::{name}", owner.unwrap_or("macro")),
-                false => format!("{module}::{name}"),
+            let owner = match line.starts_with(' ') {
+                true => format!("{module}::{}", owner.expect("the type of a method")),
+                false => module.to_owned(),
             };
             let mut signature = rest.to_owned();
             while !signature.ends_with('{') {
                 signature.push(' ');
                 signature.push_str(lines.next().expect("a body").trim());
             }
-            found.insert(name, Found { docs: std::mem::take(&mut docs), signature });
+            let function = Found { docs: std::mem::take(&mut docs), signature };
+            let by_macro = BY_MACROS.iter().find(|(of, _)| *of == owner);
+            let itself = [&*owner];
+            let owners = by_macro.map_or(&itself[..], |(_, owners)| owners);
+            found.extend(owners.iter().map(|of| (format!("{of}::{name}"), function.clone())));
         } else if !trimmed.starts_with("#[") {
             docs.clear();
         }

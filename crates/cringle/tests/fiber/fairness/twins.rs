@@ -162,7 +162,7 @@ const IMMEDIATE: &[&str] = &[
     "block::mapped::batch::Batch::read_exact_mapped",
     "block::mapped::batch::Batch::read_mapped",
     "fs::file::File::options",
-    "fs::open::macro::$name",
+    "fs::open::option::$name",
     "net::builder::TcpListener::builder",
     // Iterators, whose items are results.
     "net::tcp_listener::TcpListener::incoming",

@@ -1,0 +1,82 @@
+//! A list of waiters, in the order of their arrival. A waiter lies in the frame of its caller, so
+//! joining and leaving allocate nothing.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// A waiter's place in its list.
+pub(crate) struct Links<W> {
+    queued: Cell<bool>,
+    previous: Cell<Option<NonNull<W>>>,
+    next: Cell<Option<NonNull<W>>>,
+}
+
+impl<W> Default for Links<W> {
+    fn default() -> Links<W> {
+        Links { queued: Cell::new(false), previous: Cell::new(None), next: Cell::new(None) }
+    }
+}
+
+pub(crate) trait Linked: Sized {
+    fn links(&self) -> &Links<Self>;
+}
+
+/// See the module. It is under a lock, under which alone the links are touched (**I10**).
+pub(crate) struct WaiterList<W> {
+    first: Option<NonNull<W>>,
+    last: Option<NonNull<W>>,
+}
+
+impl<W: Linked> WaiterList<W> {
+    pub(crate) const fn new() -> WaiterList<W> {
+        WaiterList { first: None, last: None }
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<NonNull<W>> {
+        self.first
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<W>> {
+        // SAFETY: I10. It is queued, so its frame stays.
+        std::iter::successors(self.first, |waiter| unsafe { waiter.as_ref() }.links().next.get())
+    }
+
+    /// Appends a waiter.
+    ///
+    /// # Safety
+    ///
+    /// The waiter is in no list, and does not move before it has left this one by
+    /// [`remove`](Self::remove).
+    pub(crate) unsafe fn push(&mut self, waiter: &W) {
+        let (node, links) = (NonNull::from(waiter), waiter.links());
+        debug_assert!(!links.queued.get());
+        links.queued.set(true);
+        links.previous.set(self.last);
+        match self.last.replace(node) {
+            // SAFETY: I10. A queued waiter's frame stays, by the contract of `push`.
+            Some(last) => unsafe { last.as_ref() }.links().next.set(Some(node)),
+            None => self.first = Some(node),
+        }
+    }
+
+    /// Removes a waiter, which must belong to this list or to none. Returns whether it was queued.
+    pub(crate) fn remove(&mut self, waiter: &W) -> bool {
+        let links = waiter.links();
+        if !links.queued.replace(false) {
+            return false;
+        }
+        let (previous, next) = (links.previous.take(), links.next.take());
+        match previous {
+            // SAFETY: I10. Its neighbours are queued, so their frames stay.
+            Some(previous) => unsafe { previous.as_ref() }.links().next.set(next),
+            None => self.first = next,
+        }
+        match next {
+            // SAFETY: I10. As above.
+            Some(next) => unsafe { next.as_ref() }.links().previous.set(previous),
+            None => self.last = previous,
+        }
+        true
+    }
+}
