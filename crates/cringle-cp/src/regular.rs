@@ -70,6 +70,7 @@ impl CopyError {
 }
 
 /// The result of the last step of a copy.
+#[derive(PartialEq)]
 enum Completed {
     Good,
     Failed,
@@ -165,9 +166,8 @@ impl Worker<'_> {
                 good = false;
             }
         }
-        let made = destination.made;
+        let (source, target, made, resumed) = (from, to, destination.made, false);
         let may_have_acl = !made || item.dir.is_none_or(|dir| dir.gives_default_acl);
-        let (source, target, resumed) = (from, to, false);
         let copied = Copied { item, source, target, stat, made, may_have_acl, resumed };
         match attributes::apply(&self.shared.options, &copied) {
             Applied::Good => {}
@@ -182,13 +182,12 @@ impl Worker<'_> {
             Applied::Failed => good = false,
         }
         let recorded = if good { self.describe_source(item, stat) } else { None };
-        match self.complete(item, destination, stat, recorded) {
-            Completed::Good => {}
-            Completed::Failed => good = false,
-            Completed::NotReplaced => return Completed::NotReplaced,
+        let completed = self.complete(item, destination, stat, recorded);
+        if completed == Completed::NotReplaced {
+            return completed;
         }
         Counters::add(&self.shared.counters.bytes, bytes);
-        if !good {
+        if !good || completed == Completed::Failed {
             return Completed::Failed;
         }
         Counters::add(&self.shared.counters.files, 1);

@@ -94,7 +94,9 @@ mod tests {
             assert_eq!(index.get(n), None);
             index.add(n, block(n));
         }
-        assert!(index.all().eq((0..1000).map(block)));
+        assert!(
+            (0..1001).map(|at| index.get(at)).eq((0..1000).map(|at| Some(block(at))).chain([None]))
+        );
         assert_eq!(index.get(1000), None);
         assert_eq!(index.get(u32::MAX as usize), None);
     }
