@@ -37,6 +37,7 @@ impl<W: Linked> WaiterList<W> {
         self.first
     }
 
+    #[cfg(feature = "interpose")]
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<W>> {
         // SAFETY: I10. It is queued, so its frame stays.
         std::iter::successors(self.first, |waiter| unsafe { waiter.as_ref() }.links().next.get())
