@@ -127,7 +127,7 @@ impl Walk<'_> {
             source_dir: source.as_fd(),
             source: &entry.name,
             // No name is looked up in a directory that does not exist.
-            target_dir: target.as_ref().map_or(sys::CWD, |target| target.as_fd()),
+            target_dir: sys::or_cwd(&target),
             target: &entry.name,
         };
         self.visit(&item, onto);

@@ -251,7 +251,7 @@ impl Worker<'_> {
             Some(dir) => dir.fd(Side::Target, &self.shared.open).map(Some),
         };
         let linked = from.and_then(|dir| {
-            let fd = dir.as_ref().map_or(sys::CWD, |dir| dir.as_fd());
+            let fd = sys::or_cwd(&dir);
             let link = NewLink::Hard { to: (fd, &made.name), follow };
             self.make_link(item, link, (exists, true))
         });

@@ -296,7 +296,7 @@ impl Worker<'_> {
         }
         let parent = self.parent_fd(unsynced)?;
         let written = unsynced.rename.as_ref().map_or(&unsynced.name, |rename| &rename.temporary);
-        let parent = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        let parent = sys::or_cwd(&parent);
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
         sys::open_at(parent, written, flags, 0).map(Arc::new)
     }
@@ -318,7 +318,7 @@ impl Worker<'_> {
             && unsynced.directory.is_none()
             && let Ok(parent) = self.parent_fd(&unsynced)
         {
-            self.forget_times(parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd()), &unsynced.name);
+            self.forget_times(sys::or_cwd(&parent), &unsynced.name);
         }
         if let Some(rename) = &unsynced.rename {
             unsynced.recorded = self.before_naming(&unsynced, rename);
@@ -351,7 +351,7 @@ impl Worker<'_> {
     /// Records a file that is on the disk under its name.
     fn record_synced(&mut self, unsynced: &Unsynced, recorded: Recorded) {
         let Ok(parent) = self.parent_fd(unsynced) else { return };
-        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        let fd = sys::or_cwd(&parent);
         let follow = unsynced.rename.is_none();
         if let Some(recorded) = self.record_at((fd, &unsynced.name), recorded, follow) {
             self.recorded = Some(recorded);
@@ -362,7 +362,7 @@ impl Worker<'_> {
     fn before_naming(&self, unsynced: &Unsynced, rename: &Rename) -> Option<Recorded> {
         let recorded = Some(unsynced.recorded?);
         let parent = self.parent_fd(unsynced).ok()?;
-        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        let fd = sys::or_cwd(&parent);
         self.before_rename((fd, &rename.temporary), recorded)
     }
 
@@ -375,7 +375,7 @@ impl Worker<'_> {
     /// Renames the backup to its original name.
     fn restore_backup(&self, unsynced: &Unsynced, backup: &CStr) -> io::Result<()> {
         let parent = self.parent_fd(unsynced)?;
-        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        let fd = sys::or_cwd(&parent);
         sys::rename_new((fd, backup), (fd, &unsynced.name))
     }
 
@@ -387,7 +387,7 @@ impl Worker<'_> {
         remove: bool,
     ) -> io::Result<()> {
         let parent = self.parent_fd(unsynced)?;
-        let fd = parent.as_ref().map_or(sys::CWD, |fd| fd.as_fd());
+        let fd = sys::or_cwd(&parent);
         if remove {
             rename.remove(fd, self.reporter());
             return Ok(());

@@ -174,6 +174,11 @@ pub(crate) fn set_times_fd(fd: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
     })
 }
 
+/// A directory to which names are relative: the current one, unless another is given.
+pub(crate) fn or_cwd(dir: &Option<impl AsFd>) -> BorrowedFd<'_> {
+    dir.as_ref().map_or(CWD, AsFd::as_fd)
+}
+
 /// Sets the times of the file that the name leads to, to now.
 pub(crate) fn set_times_to_now(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let now = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW };

@@ -155,7 +155,7 @@ impl<'a> Worker<'a> {
             dir.fd(Side::Target, &self.shared.open)
         });
         let Ok(dir) = dir.transpose() else { return false };
-        let dir = dir.as_ref().map_or(sys::CWD, |dir| dir.as_fd());
+        let dir = sys::or_cwd(&dir);
         let id = |dir, name| sys::stat_at(dir, name, false).map(|stat| sys::id(&stat));
         matches!(
             (id(dir, &made.name), id(item.target_dir, item.target)),

@@ -28,8 +28,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Performs the plain operations by the driver, while other fibers perform those that are kept
-    /// apart.
+    /// Performs the plain operations by the driver, while other fibers perform the ones that are
+    /// kept apart.
     #[cold]
     fn perform_beside(&self, current: Current) {
         let is_apart = |slot: &OpSlot| slot.completion.state() == OpState::Apart;

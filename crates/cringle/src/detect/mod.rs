@@ -58,8 +58,9 @@
 //!   [watchdog](crate::Builder::watchdog) names the fiber whose wait for such a lock blocks its
 //!   worker, but not the holder.
 //! - A borrow that no other fiber can reach: with
-//!   [private thread-locals](crate::runtime::ThreadLocals::Private), that of a fiber which shares
-//!   its thread-locals with no other. A report does not say that another fiber does borrow; it may.
+//!   [private thread-locals](crate::runtime::ThreadLocals::Private), a borrow of a fiber which
+//!   shares its thread-locals with no other. A report does not say that another fiber does borrow;
+//!   it may.
 //! - What panic hooks and `tracing` subscribers take, which the library calls beside a fiber.
 //!
 //! # Cost

@@ -1,7 +1,8 @@
 //! Registered files and buffers of the drivers without a ring. A file's slot owns a duplicate of
 //! its descriptor. A buffer's slot holds nothing, because ops carry the buffer's address.
 
-use crate::sys::{self, Owned, Slots};
+use crate::sys::{self, Owned};
+use slab::Slab;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -11,8 +12,8 @@ pub(super) const BUFFER_SLOTS: usize = 4096;
 
 #[derive(Default)]
 pub(super) struct Registered {
-    files: Slots<Owned>,
-    buffers: Slots<()>,
+    files: Slab<Owned>,
+    buffers: Slab<()>,
 }
 
 impl Registered {
@@ -40,12 +41,12 @@ impl Registered {
 
 /// Takes a slot, if one of the limited number is free.
 pub(super) fn insert<T>(
-    slots: &mut Slots<T>,
+    slots: &mut Slab<T>,
     limit: usize,
     what: &str,
     value: T,
 ) -> io::Result<usize> {
-    if slots.taken() == limit {
+    if slots.len() == limit {
         let text = format!(
             "all {limit} slots for registered {what} of this worker are taken: drop some, or use \
              plain {what} for the rest"

@@ -179,7 +179,7 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
     (!op.waits_for_peer() || is_file()).then_some(op)
 }
 
-/// The op on a descriptor: that of its file, if it is on a registered one that is regular.
+/// The op on a plain descriptor. Of a registered file, the ring has one if the file is regular.
 pub(crate) fn on_descriptor(worker: Here, op: Op) -> Option<Op> {
     let Some(slot) = op.describe().fixed() else { return Some(op) };
     Some(op.on_descriptor(worker.driver().borrow().regular_file(slot)?))

@@ -87,7 +87,7 @@ impl Linked for Waiter {
 /// The waiters of the addresses that share it, in the order of their arrival.
 struct Queue {
     waiters: WaiterList<Waiter>,
-    /// The number of those that have joined it.
+    /// The number of waiters that have joined the queue.
     arrivals: u64,
 }
 

@@ -96,7 +96,7 @@ impl Command {
         self
     }
 
-    /// Removes all variables from the child's environment, including those of this process.
+    /// Removes all variables from the child's environment, also the inherited ones.
     pub fn env_clear(&mut self) -> &mut Command {
         self.std.env_clear();
         self
@@ -124,7 +124,7 @@ impl Command {
         self
     }
 
-    /// Sets the child's standard error. The defaults are those of [`stdout`](Self::stdout).
+    /// Sets the child's standard error. The defaults are as for [`stdout`](Self::stdout).
     pub fn stderr<T: Into<Stdio>>(&mut self, cfg: T) -> &mut Command {
         self.std.stderr(cfg);
         self.streams.stderr = true;
@@ -232,7 +232,7 @@ impl Command {
         self.std.get_args()
     }
 
-    /// Returns the variables that were set, and those that were removed (`None`).
+    /// Returns the variables that were set or removed (`None`).
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         self.std.get_envs()
     }

@@ -105,7 +105,7 @@ impl Counters {
 /// A futex that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FutexWait {
-    /// It is that of a lock of this library.
+    /// The futex belongs to a lock of this library.
     pub(super) is_librarys: bool,
 }
 

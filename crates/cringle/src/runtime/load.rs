@@ -55,8 +55,8 @@ impl Load {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Whether this worker takes fibers of another one. Light fibers stay away from those that
-    /// compute for long.
+    /// Whether this worker takes fibers of another one. Light fibers stay away from fibers
+    /// that compute for long.
     pub(super) fn may_take_from(&self, other: &Load, now: Instant) -> bool {
         other.shows(Sign::Computes, now) || !self.shows(Sign::Computes, now)
     }

@@ -11,8 +11,8 @@ use super::label::Origin;
 use super::shared::{Mail, MailBox};
 use super::wait_target::ScopeOrigin;
 use super::worker::Worker;
-use crate::sys::Slots;
 use crate::sys::lock::{Mutex, MutexGuard};
+use slab::Slab;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ struct MemberList {
     /// Why all of them are cancelled, if they are.
     cause: Option<Reason>,
     daemons_cancelled: bool,
-    slots: Slots<Member>,
+    slots: Slab<Member>,
 }
 
 struct Member {
@@ -95,7 +95,7 @@ impl Members {
             return Vec::new();
         }
         list.cause = Some(reason);
-        list.slots.iter().map(|member| member.address.clone()).collect()
+        list.slots.iter().map(|(_, member)| member.address.clone()).collect()
     }
 
     /// Cancels the scope: its fibers, and the part of its owner that lies within it. For any
@@ -120,8 +120,8 @@ impl Members {
         let daemons: Vec<Address> = {
             let mut list = self.lock();
             list.daemons_cancelled = true;
-            let daemons = list.slots.iter().filter(|member| member.daemon);
-            daemons.map(|member| member.address.clone()).collect()
+            let daemons = list.slots.iter().filter(|(_, member)| member.daemon);
+            daemons.map(|(_, member)| member.address.clone()).collect()
         };
         for daemon in daemons {
             daemon.cancel(Reason::Cancelled);

@@ -73,7 +73,7 @@ macro_rules! sends {
         /// # Errors
         ///
         /// The value and a [`Cancelled`](crate::Cancelled), if the fiber is cancelled. The inner
-        /// result is that of `send`.
+        /// result is as of `send`.
         pub fn send_cancellable(
             &self,
             value: T,
@@ -128,7 +128,7 @@ macro_rules! receives {
         ///
         /// # Errors
         ///
-        /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+        /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is as of
         /// `recv`.
         pub fn recv_cancellable(&self) -> std::io::Result<Result<T, RecvError>> {
             self.end.recv_cancellable()
@@ -195,7 +195,7 @@ macro_rules! receives {
         ///
         /// # Errors
         ///
-        /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is that of
+        /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled. The inner result is as of
         /// `recv_timeout`.
         pub fn recv_timeout_cancellable(
             &self,

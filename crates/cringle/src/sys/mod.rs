@@ -34,7 +34,6 @@ mod plain;
 pub(crate) mod raw;
 mod report;
 pub(crate) mod signal_chain;
-mod slots;
 mod slow_close;
 mod socket;
 mod transfer;
@@ -57,7 +56,6 @@ pub(crate) use raw::syscall;
 #[cfg(feature = "sim")]
 pub(crate) use report::set_simulation_seed;
 pub(crate) use report::{report, with_process_number, write_to_stderr};
-pub(crate) use slots::Slots;
 #[cfg(feature = "interpose")]
 pub(crate) use slow_close::file_system;
 pub(crate) use slow_close::{close_slowly, close_waits};

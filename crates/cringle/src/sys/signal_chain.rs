@@ -74,7 +74,7 @@ impl SignalChain {
 ///
 /// # Safety
 ///
-/// The address is that of a handler of this kind. The arguments are those of ours.
+/// A handler of this kind is at the address. The arguments are as our handler got them.
 pub(crate) unsafe fn call_handler(
     address: usize,
     has_info: bool,
@@ -165,8 +165,8 @@ pub(crate) fn action(signal: c_int) -> io::Result<libc::sigaction> {
     }
 }
 
-/// Installs an action: that of a handler of ours, which may interrupt any code, or one that was in
-/// force before.
+/// Installs an action: our handler, which may interrupt any code, or an action that was in force
+/// before.
 pub(crate) fn set_action(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
     // SAFETY: the contract of `sigaction`, as this function is called. The structure is borrowed.
     match unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) } {

@@ -4,23 +4,24 @@
 //! alone: on another ring the same index means another file.
 
 use crate::driver::registered::{BUFFER_SLOTS, FILE_SLOTS, insert};
-use crate::sys::{self, Owned, Slots};
+use crate::sys::{self, Owned};
 use io_uring::Submitter;
+use slab::Slab;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 #[derive(Debug, Default)]
 pub(super) struct Fixed {
     /// Of a regular file a duplicate: for the blocking call after an `EAGAIN` of the ring.
-    files: Slots<Option<Owned>>,
-    buffers: Slots<()>,
+    files: Slab<Option<Owned>>,
+    buffers: Slab<()>,
 }
 
 impl Fixed {
     pub(super) fn add_file(&mut self, ring: &Submitter<'_>, fd: RawFd) -> io::Result<u32> {
         let is_regular = sys::file_kind(fd).regular;
         let regular = is_regular.then(|| sys::duplicate(fd)).transpose()?;
-        if self.files.are_new() {
+        if is_new(&self.files) {
             ring.register_files_sparse(FILE_SLOTS as u32).map_err(|e| explain(e, "file"))?;
         }
         let slot = insert(&mut self.files, FILE_SLOTS, "files", regular)?;
@@ -53,7 +54,7 @@ impl Fixed {
         ring: &Submitter<'_>,
         buf: libc::iovec,
     ) -> io::Result<u16> {
-        if self.buffers.are_new() {
+        if is_new(&self.buffers) {
             let slots = BUFFER_SLOTS as u32;
             ring.register_buffers_sparse(slots).map_err(|e| explain(e, "buffer"))?;
         }
@@ -78,6 +79,11 @@ impl Fixed {
 }
 
 const _: () = assert!(BUFFER_SLOTS <= 1 << 16, "a buffer's index has 16 bits");
+
+/// Whether no slot was ever taken: a slab keeps its memory.
+fn is_new<T>(slots: &Slab<T>) -> bool {
+    slots.capacity() == 0
+}
 
 fn explain(error: io::Error, what: &str) -> io::Error {
     let remedy = match error.raw_os_error() {

@@ -157,8 +157,8 @@ pub unsafe fn pthread_setaffinity_np(
     if has_any { libc::ENOTSUP } else { libc::EINVAL }
 }
 
-/// Returns the clock of a kernel's thread, by the kernel's encoding: that of one thread, in the
-/// unit of the scheduler.
+/// Returns the clock of a kernel's thread, by the kernel's encoding: the clock of one thread, in
+/// the unit of the scheduler.
 fn clock_of(thread: pid_t) -> clockid_t {
     const OF_A_THREAD: clockid_t = 4;
     const SCHEDULED: clockid_t = 2;

@@ -12,8 +12,8 @@ use crate::runtime::members::Members;
 use crate::runtime::region::Region;
 use crate::runtime::unwinding;
 use crate::runtime::worker::{Current, Within};
-use crate::sys::Slots;
 use crate::sys::lock::{Mutex, MutexGuard};
+use slab::Slab;
 use std::io;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct StoppableCalls(Mutex<CallList>);
 #[derive(Default)]
 struct CallList {
     stopped: bool,
-    calls: Slots<Arc<Members>>,
+    calls: Slab<Arc<Members>>,
 }
 
 impl StoppableCalls {
@@ -35,7 +35,7 @@ impl StoppableCalls {
             list.stopped = true;
             std::mem::take(&mut list.calls)
         };
-        for call in calls.iter() {
+        for (_, call) in &calls {
             call.cancel(Reason::Cancelled);
         }
     }

@@ -16,7 +16,7 @@
 //! # The parts
 //!
 //! Each part owns its state, and the methods on that: the blocks of fibers ([`fiber_table`]), the
-//! fiber that runs ([`foreground`]) and those that are ready ([`schedule`]), fibers on the way to
+//! fiber that runs ([`foreground`]) and the ready ones ([`schedule`]), fibers on the way to
 //! their start ([`admission`], [`postponed`]), families ([`families`]) and which of them move
 //! ([`sharing`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on their
 //! way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks ([`trim`]), records

@@ -64,7 +64,7 @@ const SPARE: u32 = 600;
 const CROWDED: u32 = 100;
 
 /// The part of a worker that decides which fibers move. It offers families to others, and measures
-/// its own pace and that of the others.
+/// its own pace and the pace of the others.
 pub(crate) struct Moves {
     index: u32,
     shared: Arc<Shared>,
@@ -439,7 +439,7 @@ impl Worker {
         match self.moves.plan(turn, self.events.clock_ns()) {
             Plan::Keep => return turn,
             Plan::Send(worker) => {
-                // But for those that have just arrived.
+                // But for families that have just arrived.
                 let leaves = |fiber: FiberRef| {
                     may_move(fiber)
                         && !fiber.family().siblings().iter().any(|it| it.awaits_first_run())
