@@ -172,8 +172,13 @@ impl Parent {
         {
             let _ = sys::chmod_fd(target.as_fd(), mode);
         }
+        // One that may not be read was opened by its path, and cannot be synced.
+        let unreadable = |e: io::Error| match e.raw_os_error() {
+            Some(libc::EBADF) => io::Error::from_raw_os_error(libc::EACCES),
+            _ => e,
+        };
         if options.fsync
-            && let Err(e) = sys::sync_fd(&target)
+            && let Err(e) = sys::sync_fd(&target).map_err(unreadable)
         {
             options.reporter.fail_with(&format!("error syncing {}", quote(&self.target)), &e);
             good = false;

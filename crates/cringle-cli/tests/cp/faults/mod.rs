@@ -19,8 +19,9 @@ use cringle_testing::fuse::{Faulty, InitFlags};
 
 use judge::{Cell, judge};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use table::{FAULTS, Fault, Side, WAYS};
 
 /// 300,000 bytes are more than two blocks of 128 KiB; 131,072 bytes are exactly one.
@@ -75,7 +76,12 @@ impl Place<'_> {
     fn put(&self, name: &str, bytes: &[u8]) {
         match self {
             Place::Faulty(faulty) => faulty.put(name, bytes),
-            Place::Plain(path) => fs::write(path.join(name), bytes).unwrap(),
+            Place::Plain(path) => {
+                // Within a tick of the clock, a partial copy would get the same time.
+                let mut file = fs::File::create(path.join(name)).unwrap();
+                file.write_all(bytes).unwrap();
+                file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+            }
         }
     }
 
