@@ -29,9 +29,29 @@ use std::time::Duration;
 #[inline(always)]
 pub(crate) fn perform(current: Current, op: Op) -> io::Result<usize> {
     current.admit()?;
+    #[cfg(debug_assertions)]
+    check(current, &op);
     let result = perform_to_the_end(current, op);
     crate::tracing_events::trace!(op = op.name().as_str(), result, "an operation has ended");
     outcome(current, result)
+}
+
+/// Asserts that a regular file is accessed as **I8** and **I11** say. A simulation's files have
+/// numbers of their own.
+#[cfg(debug_assertions)]
+fn check(current: Current, op: &Op) {
+    let unwinds = std::thread::panicking() && current.is_unwinding();
+    let at_cursor = op.is_stream_transfer();
+    let file = op.describe().file;
+    let is_transfer = op.is_read() || op.is_write();
+    if !(is_transfer && (unwinds || at_cursor)) || file < 0 || current.worker.is_simulated() {
+        return;
+    }
+    if sys::mode(file) & libc::S_IFMT == libc::S_IFREG {
+        assert!(!unwinds, "I8: an unwinding fiber makes the plain call");
+        let appends = op.is_write() && sys::status_flags(file) & libc::O_APPEND != 0;
+        assert!(!at_cursor || appends, "I11: an op at the cursor of a seekable file");
+    }
 }
 
 /// Performs an op that waits for a peer, for at most `limit`. Returns `None` if the time has

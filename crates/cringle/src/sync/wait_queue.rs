@@ -204,6 +204,7 @@ impl Dequeued<'_> {
         // it.
         unsafe {
             let waiter = self.waiter.as_ref();
+            debug_assert!(!waiter.links.is_queued(), "I10: a waiter is dequeued, then granted");
             let lent = (*waiter.waker.get()).take();
             let waker = lent.expect("a waiter gets one outcome").upgrade();
             waiter.outcome.store(outcome, Ordering::Release);

@@ -313,6 +313,7 @@ impl Fiber {
         // SAFETY: I14. `resume` switches stacks, and touches no thread-local on this one.
         unsafe { thread_locals::point_to(own) };
         let result = body.resume(());
+        debug_assert_eq!(thread_locals::current(), own, "I14: the fiber's block is in use");
         // SAFETY: I14. This frame runs on the worker's block, before and after.
         unsafe { thread_locals::point_back(workers) };
         result
@@ -432,7 +433,8 @@ impl Fiber {
     }
 
     pub(super) fn grant(&self) {
-        self.granted.set(true);
+        let before = self.granted.replace(true);
+        debug_assert!(!before, "I7: a fiber gets one place");
     }
 
     pub(super) fn take_grant(&self) -> bool {

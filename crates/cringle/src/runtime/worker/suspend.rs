@@ -11,6 +11,8 @@ use crate::runtime::hazards;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::Target;
+#[cfg(debug_assertions)]
+use crate::sys;
 use std::time::Instant;
 
 impl Current {
@@ -32,11 +34,6 @@ impl Current {
     /// Suspends the running fiber until it is made ready.
     #[inline(always)]
     pub(crate) fn suspend(self, wait: Wait) {
-        debug_assert_eq!(
-            self.worker.foreground.get(),
-            Some(self.fiber),
-            "only the running fiber suspends itself"
-        );
         self.fiber.set_state(RunState::Waiting(wait));
         self.worker.events.suspended(self.fiber, wait);
         self.switch_out();
@@ -98,6 +95,13 @@ impl Current {
     /// Switches to the scheduler, and returns when the fiber is resumed.
     #[inline(always)]
     pub(super) fn switch_out(self) {
+        debug_assert_eq!(
+            self.worker.foreground.get(),
+            Some(self.fiber),
+            "I3, I13: only the running fiber suspends itself"
+        );
+        #[cfg(debug_assertions)]
+        assert_eq!(sys::lock::held::count(), 0, "I6: a fiber suspends itself under a lock");
         self.fiber.budget().refill();
         let lent = LentFrame::begin();
         if hazards::COMPILED && self.fiber.holds_guards() {

@@ -103,6 +103,8 @@ impl Worker {
         if self.families.hold_back(fiber) {
             return;
         }
+        let is_host = || fiber.as_transit().is_at(self.index as usize);
+        debug_assert!(is_host(), "I3: only its host resumes a fiber");
         self.foreground.set(Some(fiber));
         self.events.resumed(fiber);
         let ended = fiber.resume();

@@ -62,6 +62,7 @@ impl Worker {
     /// Ends a fiber's wait, whatever it waits for.
     #[inline]
     pub(super) fn make_runnable(&self, fiber: FiberRef, cause: Cause) {
+        debug_assert!(matches!(fiber.state(), RunState::Waiting(_)), "I3: its wait is over");
         fiber.set_state(RunState::Runnable);
         self.schedule.ready().push(fiber);
         self.events.made_ready(fiber, cause);
