@@ -1,7 +1,7 @@
 //! The maintenance tasks of this repository: `cargo xtask --help`.
 
 #[cfg(test)]
-mod book;
+mod book_tests;
 mod checks;
 mod counts;
 mod kernels;
