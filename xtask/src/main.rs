@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod book_tests;
 mod checks;
+mod commands;
 mod counts;
 mod kernels;
 mod land;
