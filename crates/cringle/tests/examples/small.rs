@@ -33,16 +33,6 @@ fn hello_counts_lines() {
 }
 
 #[test]
-fn commits_measures_three_ways_and_removes_its_files() {
-    let directory = directory();
-    let out = out("commits", &[&directory.path(), &"8", &"5", &"2"]);
-    let names = ["one fiber ", "8 fibers, shared syncs ", "8 fibers, log "];
-    assert_eq!(out.lines().count(), names.len(), "{out}");
-    assert!(names.iter().all(|name| number_after(&out, name) > 0.0), "{out}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-}
-
-#[test]
 fn copy_tree_copies_with_any_block_size() {
     let directory = directory();
     let (from, mut bytes) = (directory.path().join("from"), 0);
