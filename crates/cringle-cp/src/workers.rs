@@ -9,10 +9,10 @@
 //!
 //! The workers are threads that make plain calls: through a ring, the kernel would pass `openat`
 //! with `O_CREAT`, `mkdirat` and buffered writes on ext4 to threads of its own, which costs more
-//! (`micro -- copy` in benches/ measures it). There are more workers than cores, because creating a
-//! file waits for the disk when it needs a new block of inodes, and so does reading a cold
-//! directory or inode. Cold files are read ahead (see [`read_ahead`](crate::read_ahead)), and the
-//! syncs of `--fsync` run on fibers (see [`fsync`](crate::fsync)).
+//! (`benches/RESULTS.md`). There are more workers than cores, because creating a file waits for the
+//! disk when it needs a new block of inodes, and so does reading a cold directory or inode. Cold
+//! files are read ahead (see [`read_ahead`](crate::read_ahead)), and the syncs of `--fsync` run on
+//! fibers (see [`fsync`](crate::fsync)).
 
 use crate::descriptors::{self, Budget};
 use crate::file_locks::FileLocks;

@@ -2,8 +2,9 @@
 //! and ends it with all its processes if it takes too long.
 
 use super::Check;
+use crate::Result;
 use crate::counts::Counts;
-use crate::{Result, processes};
+use crate::processes::{self, Leash};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -15,12 +16,6 @@ use std::time::{Duration, Instant};
 
 /// The status of a command that could not check anything, by the convention of automake.
 const SKIPPED: i32 = 77;
-
-/// Ends all processes of the group when the other side of standard input is closed: by the runner
-/// when the command has ended or takes too long, and by the kernel if the runner is interrupted.
-const LEASH: &str = "exec 3<&0 </dev/null\n\
-                     { cat <&3; kill -KILL 0; } >/dev/null 2>&1 &\n\
-                     exec 3<&-\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -60,14 +55,14 @@ pub(crate) fn run(
     let (output, input) = io::pipe()?;
     let started = Instant::now();
     let mut command = Command::new("sh");
-    command.args(["-ec", &format!("{LEASH}{}", check.command)]).current_dir(root).process_group(0);
+    command.args(["-ec", check.command]).current_dir(root).process_group(0);
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.envs(check.environment.iter().copied());
-    command.stdin(Stdio::piped()).stdout(input.try_clone()?).stderr(input);
+    command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn()?;
     // Holds the other side of the pipe: without this, the output would never end.
     drop(command);
-    let leash = child.stdin.take();
+    let leash = Leash::of(child.id())?;
     let (sender, read) = mpsc::channel();
     thread::spawn(move || sender.send(copy(output, &mut log)));
     let status = wait(&mut child, started + limit)?;
