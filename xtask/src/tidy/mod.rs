@@ -24,7 +24,7 @@ use sources::Source;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also print the lines of code of each room, and names with several meanings
+    /// Also print lines of code by room, names with several meanings, files with several subjects
     #[arg(long)]
     ledger: bool,
     /// Also require an example on what the libraries have and std does not, and on types (builds
