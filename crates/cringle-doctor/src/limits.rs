@@ -6,8 +6,8 @@ use super::raw::{self, Params};
 use cringle_report::machine::cache::page_bytes;
 use cringle_report::machine::{cpus, read};
 use cringle_report::units::{count, size};
+use rlimit::Resource;
 use serde::Serialize;
-use std::io;
 use std::path::Path;
 
 /// One limit.
@@ -68,7 +68,7 @@ const FEW_FILES: u64 = 1024;
 
 fn open_files() -> Limit {
     let name = "open files";
-    let Ok((soft, hard)) = limit(libc::RLIMIT_NOFILE) else { return unknown(name) };
+    let Ok((soft, hard)) = Resource::NOFILE.get() else { return unknown(name) };
     let enough = soft >= FEW_FILES;
     let command = format!("ulimit -n {}", if hard == u64::MAX { FEW_FILES << 6 } else { hard });
     let remedy = if soft < hard {
@@ -89,7 +89,7 @@ fn open_files() -> Limit {
 
 fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
     let name = "locked memory";
-    let Ok((soft, hard)) = limit(libc::RLIMIT_MEMLOCK) else { return unknown(name) };
+    let Ok((soft, hard)) = Resource::MEMLOCK.get() else { return unknown(name) };
     let exempt = match permissions.can(CAP_IPC_LOCK) {
         Some(true) => "; CAP_IPC_LOCK exempts this process",
         _ => "",
@@ -182,7 +182,7 @@ fn user_threads() -> Option<u64> {
     if rustix::process::geteuid().is_root() {
         return None;
     }
-    limit(libc::RLIMIT_NPROC).ok().map(|(soft, _)| soft).filter(|soft| *soft != u64::MAX)
+    Resource::NPROC.get().ok().map(|(soft, _)| soft).filter(|soft| *soft != u64::MAX)
 }
 
 /// Returns `pids.max` of this process's control group. Groups above it may have lower limits.
@@ -228,21 +228,6 @@ fn unknown(name: &'static str) -> Limit {
 
 fn setting(path: impl AsRef<Path>) -> Option<u64> {
     read(path)?.parse().ok()
-}
-
-// The C libraries name the type differently.
-#[cfg(target_env = "musl")]
-type Resource = libc::c_int;
-#[cfg(not(target_env = "musl"))]
-type Resource = libc::__rlimit_resource_t;
-
-fn limit(which: Resource) -> io::Result<(u64, u64)> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes only `limit`, which outlives it.
-    match unsafe { libc::getrlimit(which, &mut limit) } {
-        0 => Ok((limit.rlim_cur, limit.rlim_max)),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 fn number_or_unlimited(limit: u64) -> String {
