@@ -5,8 +5,8 @@
 //! refers to its file by the number, also after the wait has begun: an interposed call looks a
 //! timeout up and repeats its attempt, and [`epoll`](super::epoll) attempts each op again and arms
 //! the number. (A ring holds the files of its ops by itself.) So each such wait enters its number
-//! in a table, as a [`KeptFile`]. The promise: from then on the wait uses the file that the number
-//! named, or fails with `EBADF`; and it never uses the next file of the number.
+//! in a table, as a [`KeptFile`]. The promise: a wait that has entered the table uses the file that
+//! the number named then, or fails with `EBADF`, whatever the program does with the number later.
 //!
 //! 1. A thread that is about to close a number in the table, by [`closing`], duplicates the file.
 //!    The entries of the number refer to the duplicate from then on, which the last of them closes.
@@ -16,9 +16,10 @@
 //!    number names. So step 1 posts the number to the drivers whose ops are in the table. They move
 //!    these ops to the duplicate.
 //!
-//! An op may enter the table after step 1, and arm its number before the close. So the closing
-//! thread looks at the table once more after the close, and posts the number again: its driver arms
-//! it, which fails, as if the op had begun after the close; or it finds the next file.
+//! A wait that enters the table between step 1 and the close begins, in effect, after the close. An
+//! op may have armed its number before the close. So the closing thread looks at the table once
+//! more afterwards, and posts the number again: the driver arms it, which fails, or finds the next
+//! file.
 
 use super::epoll::Results;
 use crate::sys::lock::{Mutex, MutexGuard};
