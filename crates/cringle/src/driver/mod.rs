@@ -16,6 +16,8 @@ pub(crate) mod epoll;
 mod features;
 mod interface;
 pub(crate) mod iopoll;
+#[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "only interposed calls close so"))]
+pub(crate) mod kept;
 pub(crate) mod nonblocking;
 pub(crate) mod op;
 pub(crate) mod pool;
@@ -29,8 +31,6 @@ pub(crate) use completion::{Completion, FIELDS, OpSlot, Token, Waiter, prefetch}
 pub(crate) use counters::{BUCKETS, Counter, Counts};
 pub(crate) use dispatch::Driver;
 pub(crate) use epoll::Epoll;
-#[cfg(feature = "interpose")]
-pub(crate) use epoll::closing;
 pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{

@@ -68,6 +68,12 @@ impl OnFiber {
         result
     }
 
+    /// [`call`](Self::call) for an `int`. The body returns early with an error.
+    #[inline(always)]
+    pub(super) fn call_int(self, body: impl FnOnce(Call) -> Result<isize, isize>) -> c_int {
+        self.call(|call| either(body(call))) as c_int
+    }
+
     /// Performs the call, and returns its error as libc's `pthread_…` functions do: as a positive
     /// number, with `errno` left alone.
     pub(super) fn call_for_code(self, body: impl FnOnce(Call) -> isize) -> c_int {
@@ -131,6 +137,11 @@ impl OnFiber {
     }
 }
 
+/// Returns a result, or its error, as the result of a call.
+pub(super) fn either(result: Result<isize, isize>) -> isize {
+    result.unwrap_or_else(|code| code)
+}
+
 /// An interposed call in progress.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
@@ -150,6 +161,11 @@ impl Call {
     #[inline]
     pub(super) fn refusal(self) -> Option<isize> {
         self.current.refuses().then(|| self.cancel_code())
+    }
+
+    /// [`refusal`](Self::refusal) as an error.
+    pub(super) fn admit(self) -> Result<(), isize> {
+        self.refusal().map_or(Ok(()), Err)
     }
 
     #[cold]
