@@ -39,8 +39,8 @@ impl File {
             // SAFETY: by the contract.
             return sys::result_of(unsafe { blocking::perform(&op) });
         };
-        if !writes && !current.worker.is_simulated() && sys::is_named_fifo(self.fd()) {
-            return fifo::read_until_end(current.fiber, self, || self.transfer(current, || op));
+        if !writes && sys::is_named_fifo(self.fd()) {
+            return fifo::read_until_end(current, self, || self.transfer(current, || op));
         }
         self.transfer(current, || op)
     }

@@ -3,7 +3,8 @@
 use super::File;
 use crate::driver::Op;
 use crate::fiber::op::perform_on_pool;
-use crate::runtime::worker::{Current, Worker};
+use crate::runtime;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -349,7 +350,7 @@ enum How {
 
 impl How {
     fn of(flags: i32) -> How {
-        if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+        if !runtime::may_bypass() {
             // The simulation decides what waits.
             return How::Ring(flags & !(libc::RWF_NOWAIT | libc::RWF_HIPRI));
         }

@@ -51,7 +51,7 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     };
-    if current.worker.is_simulated() {
+    if !current.worker.may_bypass() {
         return retry(current, op);
     }
     if current.is_unwinding() || is_solitary(current) {
@@ -79,8 +79,7 @@ fn retry(current: Current, op: Op) -> io::Result<usize> {
 /// Whether the fiber may make a plain call that does not wait, before it performs an op. Spends one
 /// of the fiber's inline calls, and yields if none is left.
 pub(super) fn may_try_inline(current: Current) -> bool {
-    // The faults of a simulation could not reach the call.
-    if current.worker.is_simulated() {
+    if !current.worker.may_bypass() {
         return false;
     }
     if !current.fiber.spend_inline() {

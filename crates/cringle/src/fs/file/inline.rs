@@ -67,8 +67,7 @@ impl File {
             0.. => {
                 current.worker.is_alone() || current.worker.driver().borrow().page_cache_answers()
             }
-            // The faults of a simulation could not reach an inline call.
-            _ => current.worker.is_alone() || !current.worker.is_simulated(),
+            _ => current.worker.may_bypass(),
         };
         if !self.tries_inline(current, NO_INLINE_READ, pays) {
             return Inline::Rest(0);

@@ -187,9 +187,7 @@ impl File {
                 return self.retry(op).map(drop);
             }
             // SAFETY: the op has no pointers.
-            let result = sys::result_of(unsafe { blocking::perform(&op) });
-            // The simulation sees no op for it.
-            result.and_then(|_| crate::driver::sync_in_simulation(self.fd()))
+            sys::result_of(unsafe { blocking::perform(&op) }).map(drop)
         });
         match result {
             Ok(()) => RunEnd::Done,

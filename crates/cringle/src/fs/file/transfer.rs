@@ -202,9 +202,7 @@ impl File {
 
     fn read_or_poll_fifo(&self, current: Current, op: impl Fn() -> Op) -> io::Result<usize> {
         match self.properties() & FIFO {
-            FIFO if !current.worker.is_simulated() => {
-                fifo::read_until_end(current.fiber, self, || self.transfer(current, &op))
-            }
+            FIFO => fifo::read_until_end(current, self, || self.transfer(current, &op)),
             _ => self.transfer(current, op),
         }
     }

@@ -49,7 +49,7 @@ impl Raw {
         current.admit()?;
         let flags = sys::status_flags(self.0);
         let kind = sys::file_kind_with(self.0, flags);
-        if current.worker.is_simulated() || flags & libc::O_NONBLOCK != 0 {
+        if !current.worker.may_bypass() || flags & libc::O_NONBLOCK != 0 {
             return plain();
         }
         if kind.seekable {

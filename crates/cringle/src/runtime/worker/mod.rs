@@ -44,7 +44,6 @@ mod review;
 mod room;
 mod schedule;
 mod sharing;
-#[cfg(feature = "sim")]
 mod simulated;
 mod snapshot;
 #[cfg(feature = "tracing")]
@@ -67,7 +66,7 @@ pub(crate) use within::Within;
 
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use crate::driver::Driver;
+use crate::driver::{Driver, sim};
 use crate::sys::debug_info::Field;
 use admission::Admission;
 use alarms::Alarms;
@@ -163,7 +162,7 @@ impl Worker {
             moves,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
-            trim: Trim::new(driver.is_simulated()),
+            trim: Trim::new(driver.is_in_real_time()),
             thread_lack: ThreadLack::new(&driver),
             driver: RefCell::new(driver),
             #[cfg(feature = "tracing")]
@@ -190,10 +189,10 @@ impl Worker {
         self.driver.borrow().now()
     }
 
-    /// Whether time, files and faults are simulated.
+    /// See [`Driver::may_bypass`].
     #[inline]
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.driver.borrow().is_simulated()
+    pub(crate) fn may_bypass(&self) -> bool {
+        !sim::EXISTS || self.driver.borrow().may_bypass()
     }
 
     /// The records of this worker.
