@@ -16,6 +16,17 @@ pub(crate) unsafe fn perform(op: &Op) -> i32 {
     sim::note_plain(op, result)
 }
 
+/// [`perform`], but `EINTR` is a result, as std's calls on a file return it.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+pub(crate) unsafe fn perform_once(op: &Op) -> i32 {
+    // SAFETY: by the contract.
+    let result = unsafe { call(op) };
+    sim::note_plain(op, result)
+}
+
 /// [`perform`] without a note for the simulation of this thread.
 ///
 /// # Safety

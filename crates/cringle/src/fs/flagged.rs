@@ -182,7 +182,7 @@ impl File {
         let fd = self.fd();
         let op = Op::ReadVectored { fd, slices, count, offset, flags: flags.0 };
         let result = match How::of(flags.0) {
-            How::Ring(flags) => self.read_vectored_flagged(bufs, offset, flags),
+            How::Ring(flags) => self.read_vectored_through(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.
             how => unsafe { how.perform(op) },
         };

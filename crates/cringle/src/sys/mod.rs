@@ -64,9 +64,7 @@ pub(crate) use socket::{
     recv_nowait, send_nowait, socket_number,
 };
 
-pub(crate) use transfer::{
-    pread, preadv, pwrite, pwritev, read, read_nowait, readv, write, write_nowait, writev,
-};
+pub(crate) use transfer::{pread, pwrite, read_nowait, write_nowait};
 
 use std::ffi::c_int;
 use std::io;
