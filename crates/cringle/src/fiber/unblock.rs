@@ -90,8 +90,8 @@ where
 }
 
 /// Runs `f`, which uses nothing of its caller, on a thread of the growing pool. A cancel ends the
-/// wait, and not the call: then the value is dropped when the call has ended. `otherwise` gets the job if
-/// the pool has no thread for it.
+/// wait, and not the call: then the value is dropped when the call has ended. `otherwise` gets the
+/// job if the pool has no thread for it.
 pub(crate) fn call_detached<T: Send + 'static>(
     current: Current,
     f: impl FnOnce() -> T + Send + 'static,

@@ -6,8 +6,8 @@
 use crate::sys::{MAX_RW_BYTES, MAX_SLICES};
 use std::io::{self, IoSlice};
 
-/// Writes `len` bytes, by `write` from one of them on, as one call: further ops write what the first
-/// one has left, if the file `waits_for_room`.
+/// Writes `len` bytes, by `write` from one of them on, as one call: further ops write what the
+/// first one has left, if the file `waits_for_room`.
 #[inline(always)]
 pub(crate) fn write_fully(
     len: usize,
