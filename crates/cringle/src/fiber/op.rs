@@ -139,7 +139,9 @@ pub(crate) fn was_dropped(current: Current, result: i32) -> bool {
 #[cold]
 fn repeat(current: Current, op: Op) -> i32 {
     let mut tries = 1;
-    while tries < MOST_TRIES || current.worker.is_simulated() {
+    // A simulation drops ops, but lacks no threads.
+    let may_lack_threads = current.worker.may_bypass();
+    while tries < MOST_TRIES || !may_lack_threads {
         if current.worker.thread_lack.lasts()
             && let Some(result) = perform_plainly(current, op)
         {
@@ -150,7 +152,7 @@ fn repeat(current: Current, op: Op) -> i32 {
         if !was_dropped(current, result) {
             return result;
         }
-        if !current.worker.is_simulated() {
+        if may_lack_threads {
             current.worker.thread_lack.note();
         }
         tries += 1;
@@ -188,9 +190,6 @@ fn perform_plainly(current: Current, op: Op) -> Option<i32> {
 /// The op as the plain call may perform it: it has a descriptor, and waits for no peer or only for
 /// a device. (A write at the cursor of a regular file appends.)
 fn plain_of(worker: Here, op: Op) -> Option<Op> {
-    if worker.is_simulated() {
-        return None;
-    }
     let op = on_descriptor(worker, op)?;
     let is_file = || {
         let kind = sys::mode(op.describe().file) & libc::S_IFMT;

@@ -26,9 +26,7 @@ pub unsafe fn accept4(
         let is_odd = flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0;
         if is_odd || is_nonblocking(fd) {
             // The flags are refused, or the call does not wait.
-            if !call.current.worker.is_simulated() {
-                call.current.spend();
-            }
+            call.current.spend();
             // SAFETY: by the contract.
             return Ok(unsafe { syscall!(SYS_accept4, fd, addr, addr_len, flags) });
         }

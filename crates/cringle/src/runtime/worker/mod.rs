@@ -69,7 +69,6 @@ mod review;
 mod room;
 mod schedule;
 mod sharing;
-#[cfg(feature = "sim")]
 mod simulated;
 mod snapshot;
 #[cfg(feature = "tracing")]
@@ -92,7 +91,7 @@ pub(crate) use within::Within;
 
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use crate::driver::Driver;
+use crate::driver::{Driver, sim};
 use crate::sys::debug_info::Field;
 use admission::Admission;
 use alarms::Alarms;
@@ -188,7 +187,7 @@ impl Worker {
             moves,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
-            trim: Trim::new(driver.is_simulated()),
+            trim: Trim::new(driver.is_in_real_time()),
             thread_lack: ThreadLack::new(&driver),
             driver: RefCell::new(driver),
             #[cfg(feature = "tracing")]
@@ -215,10 +214,10 @@ impl Worker {
         self.driver.borrow().now()
     }
 
-    /// Whether time, files and faults are simulated.
+    /// See [`Driver::may_bypass`].
     #[inline]
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.driver.borrow().is_simulated()
+    pub(crate) fn may_bypass(&self) -> bool {
+        !sim::EXISTS || self.driver.borrow().may_bypass()
     }
 
     /// The records of this worker.

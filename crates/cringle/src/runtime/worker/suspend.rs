@@ -31,6 +31,20 @@ impl Current {
             && !self.fiber.is_cancelled()
     }
 
+    /// Spends one of a solitary fiber's plain calls. When none is left, the worker looks for
+    /// completions and messages first. Returns whether the fiber is solitary still.
+    #[inline]
+    pub(crate) fn spends_solitary(self) -> bool {
+        if !self.fiber.spend_inline() {
+            self.refresh_budget();
+            if !self.is_solitary() {
+                return false;
+            }
+        }
+        self.worker.events().tried_inline(true);
+        true
+    }
+
     /// Suspends the running fiber until it is made ready.
     #[inline(always)]
     pub(crate) fn suspend(self, wait: Wait) {

@@ -20,7 +20,7 @@ impl Worker {
     /// it there.
     pub(super) fn wake_from(&self, id: FiberId, by: Option<u32>) {
         let Some(fiber) = self.find(id, || Mail::Wake(id, by)) else { return };
-        let draws = || self.driver.borrow().draws_move();
+        let draws = || self.draws_move();
         match by.filter(|&by| self.moves.follows(fiber, by, || self.now(), draws)) {
             Some(by) => {
                 fiber.set_state(RunState::Runnable);
