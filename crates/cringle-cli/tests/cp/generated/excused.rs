@@ -65,6 +65,24 @@ pub(crate) fn excused(
     None
 }
 
+/// Whether files are copied at the same time, or get their names last, and a link of the target
+/// leads to a source or to another target: which is written before the other may differ then.
+/// Each file is whole.
+pub(super) fn may_be_written_twice(case: &Case, before: &Tree, mine: &Outcome) -> bool {
+    let leads_there = |made: &Made| {
+        let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+        let is_target = |text: &str| case.made.iter().any(|other| last(&other.path) == last(text));
+        made.path.starts_with('d') && matches!(&made.what, What::Link(text) if is_target(text))
+    };
+    // After the mode and the owner: the length and the sum.
+    let bytes = |text: &String| text.split(' ').skip(2).take(3).collect::<Vec<_>>().join(" ");
+    let is_file = |text: &&String| text.starts_with("10");
+    let had: BTreeSet<_> = before.values().filter(is_file).map(bytes).collect();
+    (case.fsync || case.jobs > 1)
+        && case.made.iter().any(leads_there)
+        && mine.tree.values().filter(is_file).all(|text| had.contains(&bytes(text)))
+}
+
 /// Removes the messages about attributes that only one of the programs prints.
 fn excuse_attributes(case: &Case, mine: &mut Outcome, theirs: &mut Outcome) {
     let unreadable =
@@ -195,9 +213,6 @@ fn excused_parts(
     if is_dir {
         text = with_time_of(case, name, &text, theirs);
     }
-    if is_written_twice(case, before, name, mine) && theirs.starts_with("10") {
-        return theirs.to_owned();
-    }
     if is_dir && (flag("-u") || flag("--update=older")) && !theirs.contains(" mtime ") {
         // GNU's replaced a name in it that it had kept before.
         text = text.split_once(" mtime ").map_or(text.clone(), |(rest, _)| rest.to_owned());
@@ -246,25 +261,6 @@ fn with_old_attributes(before: &Tree, name: &OsStr, mine: &str, theirs: &str) ->
         }
         _ => mine.to_owned(),
     }
-}
-
-/// Recognises a file to which, or to whose source, another source is copied through a link of the
-/// target. Files are copied at the same time, and with `--fsync` a file gets its name last: so it
-/// may have the bytes of another source than with GNU's, but of one.
-fn is_written_twice(case: &Case, before: &Tree, name: &OsStr, mine: &str) -> bool {
-    let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
-    let name_of_it = name.to_str().and_then(last);
-    let leads_here = |made: &Made| match &made.what {
-        What::Link(text) => made.path.starts_with('d') && last(text) == name_of_it,
-        _ => false,
-    };
-    // After the mode and the owner: the length and the sum.
-    let bytes = |text: &str| text.split(' ').skip(2).take(3).collect::<Vec<_>>().join(" ");
-    let has_bytes = |had: &String| had.starts_with("10") && bytes(had) == bytes(mine);
-    (case.fsync || case.jobs > 1)
-        && mine.starts_with("10")
-        && case.made.iter().any(leads_here)
-        && before.values().any(has_bytes)
 }
 
 /// Recognises a directory with the current time, because files in it were replaced that GNU's
