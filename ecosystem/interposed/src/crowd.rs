@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(2);
 /// A crowd that takes longer hangs, unless it computes: a thousand TLS connections take a busy
 /// machine many minutes.
 const LIVENESS_LIMIT_S: usize = 240;
-/// The part of a processor, in percent, that a hanging crowd does not use. The tickers use 1 % each.
+/// The part of a processor, in percent, that a crowd which hangs does not use. A ticker uses 1 %.
 const COMPUTES_PERCENT: u32 = 5;
 
 /// The number of jobs for a server that accepts this many connections.

@@ -84,7 +84,7 @@ fn curl_waits_only_its_fiber() {
     curl::init();
     let server = HttpServer::encrypted();
     let (url, certificate) = (server.url(), server.certificate().to_owned());
-    // curl refuses descriptors from `FD_SETSIZE`, 1024, on. A job has up to eight with its server's.
+    // curl refuses descriptors from `FD_SETSIZE`, 1024, on. A job and its server have up to eight.
     crowd("curl", at_most(100), move |n, waits| {
         let (path, body, answer) = exchange(n);
         let mut easy = Easy::new();

@@ -290,8 +290,7 @@ impl Fiber {
     #[inline(always)]
     pub(super) fn resume(&self) -> Option<Stack> {
         debug_assert_eq!(self.state.get(), RunState::Runnable, "I3");
-        // SAFETY: I3. Only the scheduler takes this reference, and not twice: the fiber does not
-        // run now.
+        // SAFETY: I3. Only the scheduler takes this reference, and not twice: it does not run now.
         let coroutine = unsafe { &mut *self.coroutine.get() };
         let body = coroutine.as_mut().expect("a started fiber");
         match self.switch_in(body) {
@@ -433,8 +432,7 @@ impl Fiber {
     }
 
     pub(super) fn grant(&self) {
-        let before = self.granted.replace(true);
-        debug_assert!(!before, "I7: a fiber gets one place");
+        self.granted.set(true);
     }
 
     pub(super) fn take_grant(&self) -> bool {
