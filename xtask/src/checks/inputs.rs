@@ -197,8 +197,11 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     let objects = scratch.0.join("objects");
     std::fs::create_dir(&objects)?;
     let known = place("objects")?;
+    // No rule of the user hides a file.
     let aside = |arguments: &[&str]| {
         let mut git = git(root, arguments);
+        git.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_VALUE_0", "");
+        git.env("GIT_CONFIG_KEY_0", "core.excludesFile");
         git.env("GIT_INDEX_FILE", &index).env("GIT_OBJECT_DIRECTORY", &objects);
         git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &known);
         output(&mut git)
