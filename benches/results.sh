@@ -44,7 +44,7 @@ figures mean, and what to know before trusting them. The parts [The command's be
 - Machine: $(nproc) × $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), Linux $(uname -r),
   file system $(stat -f -c %T "$directory" | sed 's/ext2.ext3/ext4/'), $(rustc --version | cut -d' ' -f1-2)
 - Versions: $(for name in corosensei tokio tokio-uring monoio compio glommio io-uring; do
-    version $name; done | paste -sd ',' | sed 's/,/, /g')$(command -v fio >/dev/null && printf ', %s' "$(fio --version)")
+    version $name; done | paste -sd ',' | sed 's/,/, /g')
 
 ## Micro-benchmarks
 

@@ -144,7 +144,7 @@ fn fits(job: &Job, elapsed: Duration, bound: Option<Duration>) -> bool {
 /// Prints a line for each job. Returns whether none is due.
 fn status(repository: &Repository, jobs: &[Job]) -> Result<bool> {
     let inputs = repository.inputs()?;
-    let (mut due, mut seconds) = (0, 0);
+    let (mut due, mut seconds) = (0, 0_u64);
     for job in jobs {
         let has_passed = repository.has_passed(job.check, &inputs)?;
         let known = repository.passed.seconds(job.check.name);
@@ -157,7 +157,7 @@ fn status(repository: &Repository, jobs: &[Job]) -> Result<bool> {
         println!("{:<21} {what:<28} {took:>16}", job.check.name);
         if !has_passed {
             due += 1;
-            seconds += job.seconds;
+            seconds = seconds.saturating_add(job.seconds);
         }
     }
     println!("{due} of {} jobs are due, about {} minutes", jobs.len(), seconds.div_ceil(60));

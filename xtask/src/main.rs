@@ -1,8 +1,9 @@
 //! The maintenance tasks of this repository: `cargo xtask --help`.
 
 #[cfg(test)]
-mod book;
+mod book_tests;
 mod checks;
+mod commands;
 mod counts;
 mod kernels;
 mod land;

@@ -1,7 +1,6 @@
 //! The parts that the benchmarks share: clocks, statistics, the bare ring that they compare with,
 //! the plan of reads, and the file.
 
-pub mod buffer;
 pub mod busy;
 pub mod clock;
 pub mod file;

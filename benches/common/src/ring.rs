@@ -5,21 +5,12 @@
 //! slot numbers as `user_data`. Each round is one system call, which submits a read for each free
 //! slot and waits for one completion; then the loop takes all completions in the queue.
 
-use crate::buffer::AlignedBuf;
 use crate::plan::head;
+use cringle::block::AlignedBuf;
 use io_uring::{IoUring, opcode, squeue, types};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-
-/// How the reader uses the ring.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Register the file and the buffers.
-    pub fixed: bool,
-    /// Submit in one call, and wait in another if no completion has arrived, as fio does.
-    pub split: bool,
-}
 
 /// Reads blocks of one file at a queue depth.
 pub struct Reader {
@@ -29,38 +20,40 @@ pub struct Reader {
     area: AlignedBuf,
     block: usize,
     depth: usize,
-    options: Options,
+    /// The file and the buffers are registered.
+    fixed: bool,
 }
 
 impl Reader {
-    pub fn new(file: File, depth: usize, block: usize, options: Options) -> io::Result<Reader> {
+    pub fn new(file: File, depth: usize, block: usize, fixed: bool) -> io::Result<Reader> {
         let ring = IoUring::<squeue::Entry>::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_submit_all()
             .setup_no_sqarray()
             .build(depth.next_power_of_two() as u32)?;
-        let area = AlignedBuf::new(depth * block);
-        if options.fixed {
+        let mut area = AlignedBuf::new(depth * block);
+        if fixed {
             ring.submitter().register_files(&[file.as_raw_fd()])?;
-            let whole = libc::iovec { iov_base: area.as_ptr().cast(), iov_len: depth * block };
+            let whole = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: depth * block };
             // SAFETY: the memory outlives the ring, because `area` is the later field.
             unsafe { ring.submitter().register_buffers(&[whole]) }?;
         }
-        Ok(Reader { ring, file, area, block, depth, options })
+        Ok(Reader { ring, file, area, block, depth, fixed })
     }
 
     /// Reads the block at each offset, and returns the sum of their heads.
     pub fn read(&mut self, offsets: &[u64]) -> io::Result<u64> {
-        let Reader { ring, file, area, block, depth, options } = self;
+        let Reader { ring, file, area, block, depth, fixed } = self;
         let (mut submitter, mut queue, mut completions) = ring.split();
         // Saves a lookup in each call. Without it the ring works, too.
         let _ = submitter.register_ring_fd();
         let (file, block) = (types::Fd(file.as_raw_fd()), *block);
-        let address = |slot: usize| area.as_ptr().wrapping_add(slot * block);
+        let start = area.as_mut_ptr();
+        let address = |slot: usize| start.wrapping_add(slot * block);
         let entry = |slot: usize, offset: u64| {
             let (buf, len) = (address(slot), block as u32);
-            let entry = if options.fixed {
+            let entry = if *fixed {
                 opcode::ReadFixed::new(types::Fixed(0), buf, len, 0).offset(offset).build()
             } else {
                 opcode::Read::new(file, buf, len).offset(offset).build()
@@ -79,16 +72,8 @@ impl Reader {
                 next += 1;
             }
             queue.sync();
-            if options.split {
-                submitter.submit()?
-            } else {
-                submitter.submit_and_wait(1)?
-            };
+            submitter.submit_and_wait(1)?;
             completions.sync();
-            if completions.is_empty() {
-                submitter.submit_and_wait(1)?;
-                completions.sync();
-            }
             queue.sync();
             for completion in &mut completions {
                 assert_eq!(completion.result(), block as i32, "a short or failed read");

@@ -29,7 +29,7 @@ pub(crate) fn run(rounds: usize) -> Report {
     let on_tokio = "tokio: mpsc, tasks of a current-thread runtime";
     let unbounded = "tokio: unbounded mpsc, tasks of a current-thread runtime";
     Contest::new("channel, round trip")
-        .side(on_fibers, || crate::on_one_worker(|| fibers(0, ROUND_TRIPS, cpu_per_op)))
+        .side(on_fibers, || crate::on_one_worker(|| fibers(Some(0), ROUND_TRIPS, cpu_per_op)))
         .side(on_tokio, || tasks(Kind::Bounded))
         .side(unbounded, || tasks(Kind::Unbounded))
         .run(rounds)
@@ -46,12 +46,12 @@ fn round_trip(rounds: usize) -> Report {
     let one = "tokio: mpsc, one runtime with two workers";
     let two = "tokio: mpsc, two single-threaded runtimes";
     let on_two = || {
-        let body = || fibers(1, ROUND_TRIPS_ACROSS, wall_per_op);
+        let body = || fibers(Some(1), ROUND_TRIPS_ACROSS, wall_per_op);
         Builder::new().workers(2).run(body).expect("a runtime")
     };
     Contest::new("channel across workers, round trip")
         .side(on_fibers, on_two)
-        .side(MOVING, || on_moving(moving_round_trips))
+        .side(MOVING, || on_moving(|| fibers(None, ROUND_TRIPS_ACROSS, wall_per_op)))
         .side(one, one_runtime)
         .side(two, two_runtimes)
         .side(threads, threads_round_trip)
@@ -65,50 +65,35 @@ fn round_trip(rounds: usize) -> Report {
 fn stream(rounds: usize) -> Report {
     let on_fibers = "cringle: sync_channel, fibers of two workers";
     let on_tokio = "tokio: mpsc, one runtime with two workers";
+    let on_two = || Builder::new().workers(2).run(|| fibers_streaming(Some(1)));
     Contest::new("channel across workers, a stream")
-        .side(on_fibers, fibers_streaming)
-        .side(MOVING, || on_moving(moving_stream))
+        .side(on_fibers, || on_two().expect("a runtime"))
+        .side(MOVING, || on_moving(|| fibers_streaming(None)))
         .side(on_tokio, tasks_streaming)
         .run(rounds)
         .ratio(on_fibers, &[on_tokio], None)
         .ratio(MOVING, &[on_tokio], Some(BAR_ACROSS))
 }
 
+/// Runs `body` on a fiber that may move, as those may that it spawns.
 fn on_moving(body: fn() -> f64) -> f64 {
     let builder = Builder::new().workers(2).thread_locals(ThreadLocals::Private);
-    builder.balance(Balance::Moving).run(body).expect("fibers can have thread-locals of their own")
+    let ran = builder.balance(Balance::Moving).run(|| fiber::spawn(body).join());
+    ran.expect("fibers can have thread-locals of their own").expect("no panic")
 }
 
-fn moving_round_trips() -> f64 {
-    let (request, requests) = mpsc::sync_channel(1);
-    let (reply, replies) = mpsc::sync_channel(1);
-    fiber::spawn(move || requests.iter().for_each(|n: u64| reply.send(n).expect("a client")));
-    let client = fiber::spawn(move || {
-        wall_ns_per_op(ROUND_TRIPS_ACROSS, || {
-            for n in 0..ROUND_TRIPS_ACROSS {
-                request.send(n).expect("the server receives");
-                assert_eq!(replies.recv(), Ok(n));
-            }
-        })
-    });
-    client.join().expect("no panic")
+/// A fiber of this worker, or one that may move.
+fn placed(worker: Option<usize>) -> fiber::Builder {
+    let builder = fiber::Builder::new();
+    worker.into_iter().fold(builder, fiber::Builder::worker)
 }
 
-fn moving_stream() -> f64 {
-    let (sender, receiver) = mpsc::sync_channel(DEPTH);
-    fiber::spawn(move || (0..STREAMED).for_each(|n| sender.send(n).expect("a receiver")));
-    let receiver = fiber::spawn(move || {
-        wall_ns_per_op(STREAMED, || assert_eq!(receiver.iter().count() as u64, STREAMED))
-    });
-    receiver.join().expect("no panic")
-}
-
-/// Returns the nanoseconds per round trip between a fiber on worker 0 and one on `worker`.
-fn fibers(worker: usize, round_trips: u64, per_op: fn(u64, &mut dyn FnMut()) -> f64) -> f64 {
+/// Returns the nanoseconds per round trip between this fiber and one that is placed so.
+fn fibers(worker: Option<usize>, round_trips: u64, per_op: PerOp) -> f64 {
     let (request, requests) = mpsc::sync_channel(1);
     let (reply, replies) = mpsc::sync_channel(1);
     let server = move || requests.iter().for_each(|n: u64| reply.send(n).expect("a client"));
-    let other = fiber::Builder::new().worker(worker).spawn(server).expect("a worker");
+    let other = placed(worker).spawn(server).expect("a worker");
     let call = |round_trips: u64| {
         for n in 0..round_trips {
             request.send(n).expect("the server receives");
@@ -232,19 +217,16 @@ fn two_runtimes() -> f64 {
     elapsed.as_secs_f64() * 1e9 / ROUND_TRIPS_ACROSS as f64
 }
 
-/// Returns the nanoseconds per value, sent on worker 1 and received on worker 0.
-fn fibers_streaming() -> f64 {
-    let body = || {
-        let (sender, receiver) = mpsc::sync_channel(DEPTH);
-        let sends =
-            move || (0..STREAMED).for_each(|n| sender.send(n).expect("the other side receives"));
-        let other = fiber::Builder::new().worker(1).spawn(sends).expect("a worker");
-        let nanoseconds =
-            wall_ns_per_op(STREAMED, || assert_eq!(receiver.iter().count() as u64, STREAMED));
-        other.join().expect("no panic");
-        nanoseconds
-    };
-    Builder::new().workers(2).run(body).expect("a runtime")
+/// Returns the nanoseconds per value, sent by a fiber that is placed so.
+fn fibers_streaming(worker: Option<usize>) -> f64 {
+    let (sender, receiver) = mpsc::sync_channel(DEPTH);
+    let sends =
+        move || (0..STREAMED).for_each(|n| sender.send(n).expect("the other side receives"));
+    let other = placed(worker).spawn(sends).expect("a worker");
+    let nanoseconds =
+        wall_ns_per_op(STREAMED, || assert_eq!(receiver.iter().count() as u64, STREAMED));
+    other.join().expect("no panic");
+    nanoseconds
 }
 
 fn tasks_streaming() -> f64 {
@@ -268,6 +250,8 @@ fn tasks_streaming() -> f64 {
         elapsed.as_secs_f64() * 1e9 / STREAMED as f64
     })
 }
+
+type PerOp = fn(u64, &mut dyn FnMut()) -> f64;
 
 fn cpu_per_op(operations: u64, work: &mut dyn FnMut()) -> f64 {
     cpu_ns_per_op(operations, work)

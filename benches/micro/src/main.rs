@@ -1,21 +1,16 @@
 //! Micro-benchmarks of single operations of fibers. Each prints the ratio to the fastest simpler
 //! alternative; the sides alternate in one run.
 
-mod batches;
 mod bounces;
 mod channels;
-mod copies;
 mod cores;
-mod deep;
 mod hashes;
 mod mapped;
 mod memory;
 mod moving;
 mod mutexes;
-mod parks;
 mod private;
 mod report;
-mod sends;
 mod spawns;
 mod timeouts;
 mod yields;
@@ -38,8 +33,7 @@ struct Options {
     /// Number of fibers that `million` parks
     #[arg(long, default_value_t = 1_000_000)]
     million: u64,
-    /// Directory for the files of `batch`, `bounce`, `mapped`, `copy`, `hash`, `send`, `timeout`
-    /// and `moving`; not on tmpfs
+    /// Directory for the files of `bounce`, `mapped`, `hash`, `timeout` and `moving`; not on tmpfs
     #[arg(long, default_value = ".")]
     directory: PathBuf,
     /// Print JSON, with all samples
@@ -49,8 +43,6 @@ struct Options {
     count_memory: Option<u64>,
     #[arg(long, hide = true)]
     count_private_memory: Option<u64>,
-    #[arg(long, hide = true)]
-    count_deep_memory: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,32 +51,22 @@ enum Benchmark {
     Yield,
     /// Spawn and join fibers
     Spawn,
-    /// Park and unpark two fibers on two workers
-    Park,
     /// Lock and unlock an uncontended mutex
     Mutex,
     /// Send values between two fibers of one worker
     Channel,
     /// Send values between fibers of two workers
     ChannelAcross,
-    /// Read cached blocks in batches
-    Batch,
     /// Read and write ranges that are not aligned, past the page cache
     Bounce,
     /// Read blocks of a file that fits the page cache
     Mapped,
-    /// Copy small files, with the ring and without
-    Copy,
     /// Hash a tree of small files, and the same with rayon
     Hash,
-    /// Send a file to a connection, through a buffer and without
-    Send,
     /// Read cached blocks under a deadline
     Timeout,
     /// Count the memory of idle fibers
     Memory,
-    /// Count the memory of fibers that were deep once, after a second
-    Deep,
     /// Yield, spawn and idle with thread-locals of the fibers' own
     Private,
     /// Serve an uneven load with two workers
@@ -97,9 +79,6 @@ enum Benchmark {
 
 fn main() {
     let options = Options::parse();
-    if options.count_deep_memory {
-        return deep::count();
-    }
     if let Some(fibers) = options.count_memory {
         return memory::count(fibers, memory::Locals::Shared);
     }
@@ -122,18 +101,13 @@ fn run(benchmark: Benchmark, options: &Options) -> Vec<Report> {
     let reports = match benchmark {
         Benchmark::Yield => vec![yields::run(rounds)],
         Benchmark::Spawn => spawns::run(rounds),
-        Benchmark::Park => vec![parks::run(rounds)],
         Benchmark::Mutex => vec![mutexes::run(rounds)],
         Benchmark::Channel => vec![channels::run(rounds)],
         Benchmark::ChannelAcross => channels::run_across(rounds),
-        Benchmark::Batch => vec![batches::run(rounds, &options.directory)],
         Benchmark::Bounce => bounces::run(rounds.min(7), &options.directory),
         Benchmark::Mapped => mapped::run(rounds, &options.directory),
-        Benchmark::Copy => vec![copies::run(rounds, &options.directory)],
         Benchmark::Hash => hashes::run(rounds, &options.directory),
-        Benchmark::Send => sends::run(rounds, &options.directory),
         Benchmark::Timeout => vec![timeouts::run(rounds, &options.directory)],
-        Benchmark::Deep => vec![deep::run()],
         Benchmark::Memory => vec![memory::run_shared("memory of idle fibers", options.fibers)],
         Benchmark::Private => private::run(rounds, options.fibers),
         Benchmark::Cores => cores::run(rounds.min(7)),

@@ -3,9 +3,9 @@
 
 use crate::report::{Contest, Report};
 use common::clock::{Meter, cpu_ns_per_op, wall_ns_per_op};
+use common::file;
 use common::plan::{head, offsets};
-use common::{buffer::AlignedBuf, file};
-use cringle::block::{Batch, MappedFile, OpId, SigbusHandler};
+use cringle::block::{AlignedBuf, Batch, MappedFile, OpId, SigbusHandler};
 use cringle::fs::File;
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsRawFd;
@@ -47,7 +47,7 @@ struct Plans {
 impl Plans {
     fn new(sides: u64) -> Plans {
         let mut area = AlignedBuf::new(READS * BLOCK);
-        area.bytes_mut().fill(1);
+        area.fill(1);
         Plans { turn: Cell::new(0), sides, area: RefCell::new(area) }
     }
 
@@ -66,7 +66,7 @@ fn warm(rounds: usize, path: &Path) -> Report {
     let timed = |read: &dyn Fn(&mut [u8], &[u64])| {
         let (offsets, mut area) = (plans.next(), plans.area.borrow_mut());
         cpu_ns_per_op((BATCHES * READS) as u64, || {
-            offsets.chunks(READS).for_each(|offsets| read(area.bytes_mut(), offsets));
+            offsets.chunks(READS).for_each(|offsets| read(&mut area, offsets));
         })
     };
     Contest::new("4,096 random reads of 4 KiB of 2 GiB in memory")
@@ -108,7 +108,7 @@ fn cold(rounds: usize, path: &Path, title: &'static str, clock: Clock) -> Report
         let mut once = |nanoseconds: Clock| {
             evict(path);
             crate::on_one_worker(|| {
-                nanoseconds(READS as u64, &mut || read(area.bytes_mut(), &offsets[..READS]))
+                nanoseconds(READS as u64, &mut || read(&mut area, &offsets[..READS]))
             })
         };
         once(clock);

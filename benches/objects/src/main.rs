@@ -1,7 +1,6 @@
 //! Many ranges of one object by `get_ranges`: Cringle's store and `object_store`'s own, by turns.
 
 mod cache;
-mod fio;
 
 use bytes::Bytes;
 use clap::{Parser, ValueEnum};
@@ -97,24 +96,10 @@ fn compare(options: &Options, state: State, path: &Path, runtime: &Runtime) -> R
         Box::new(|| timed(options, state, path, runtime, &ours, our_checks)),
         Box::new(|| timed(options, state, path, runtime, &theirs, their_checks)),
     ];
-    let mut names = vec![OURS, THEIRS];
-    if state == State::Cold && !options.cpu && !fio::is_missing() {
-        let engines = [("fio: from the page cache", false), ("fio: past it", true)];
-        // Direct reads are aligned.
-        let is_possible = |direct: bool| !direct || options.bytes.is_multiple_of(4096);
-        for (name, direct) in engines.into_iter().filter(|&(_, direct)| is_possible(direct)) {
-            names.push(name);
-            let (ranges, bytes) = (options.ranges, options.bytes);
-            sides.push(Box::new(move || {
-                cache::evict(path);
-                fio::milliseconds(path, ranges, bytes, direct)
-            }));
-        }
-    }
     let samples = alternate(options.rounds.max(1), &mut sides);
     drop(sides);
     assert_eq!(checks[0], checks[1], "both stores return the same bytes");
-    Report { state, sides: names.into_iter().zip(samples).collect() }
+    Report { state, sides: [OURS, THEIRS].into_iter().zip(samples).collect() }
 }
 
 /// Calls `get_ranges` once, and returns its milliseconds.
@@ -190,15 +175,13 @@ impl Report {
         let rows: Vec<_> = self.sides.iter().map(row).collect();
         table::print(&["", "ms", "range", "ranges/s"], &rows);
         println!();
-        for (name, samples) in &self.sides[1..] {
-            let ratio = self.sides[0].1.over(samples);
-            let (median, least, most) = (ratio.median(), ratio.min(), ratio.max());
-            let verdict = match bar.filter(|_| *name == THEIRS) {
-                Some(bar) if median <= bar => format!("; the bar is {bar}: met"),
-                Some(bar) => format!("; the bar is {bar}: MISSED"),
-                None => String::new(),
-            };
-            println!("{OURS} / {name}: {median:.2} ({least:.2} – {most:.2}){verdict}");
-        }
+        let ratio = self.sides[0].1.over(&self.sides[1].1);
+        let (median, least, most) = (ratio.median(), ratio.min(), ratio.max());
+        let verdict = match bar {
+            Some(bar) if median <= bar => format!("; the bar is {bar}: met"),
+            Some(bar) => format!("; the bar is {bar}: MISSED"),
+            None => String::new(),
+        };
+        println!("{OURS} / {THEIRS}: {median:.2} ({least:.2} – {most:.2}){verdict}");
     }
 }

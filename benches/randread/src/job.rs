@@ -2,7 +2,8 @@
 
 use crate::piece::Piece;
 use common::clock::{Meter, Usage};
-use common::{buffer::AlignedBuf, file, plan};
+use common::{file, plan};
+use cringle::block::AlignedBuf;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ pub(crate) struct Outcome {
     pub(crate) user_us_per_op: f64,
     pub(crate) system_us_per_op: f64,
     pub(crate) context_switches_per_op: f64,
-    /// The sum of the blocks' first words. fio has none.
-    pub(crate) checksum: Option<u64>,
+    /// The sum of the blocks' first words.
+    pub(crate) checksum: u64,
 }
 
 /// A task with its offsets.
@@ -109,7 +110,7 @@ impl Outcome {
             user_us_per_op: each(usage.user_seconds * 1e6),
             system_us_per_op: each(usage.system_seconds * 1e6),
             context_switches_per_op: each(usage.context_switches as f64),
-            checksum: Some(checksum),
+            checksum,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Random reads of one file at a queue depth: by Cringle, other runtimes, the bare ring, and fio.
+//! Random reads of one file at a queue depth: by Cringle, other runtimes, and the bare ring.
 //!
 //! Each run is a process, so that no engine inherits another's heap, threads or rings. In each
 //! round every engine runs once, in changing order.
@@ -46,7 +46,7 @@ struct Options {
     /// Runs of each engine
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Engines, separated by commas; `all` for all
+    /// Engines, separated by commas [default: all]
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// Engine that the others are compared with
@@ -124,11 +124,9 @@ fn parent(options: &Options) -> Result<(), String> {
 
 /// Returns the selected engines that can perform this task, and prints why others cannot.
 fn chosen(options: &Options, task: &Task) -> Result<Vec<String>, String> {
-    let usual = || engines::USUAL.iter().map(|&name| name.to_owned()).collect();
-    let all = || engines::ALL.iter().map(|&(name, _)| name).chain(["fio", "fio-fixed"]);
+    let all = || engines::ALL.iter().map(|&(name, _)| name);
     let selected: Vec<String> = match options.engines.as_slice() {
-        [] => usual(),
-        [one] if one == "all" => all().map(str::to_owned).collect(),
+        [] => all().map(str::to_owned).collect(),
         some => some.to_vec(),
     };
     if let Some(unknown) = selected.iter().find(|name| !all().any(|known| known == **name)) {
@@ -157,11 +155,7 @@ fn alternate(task: &Task, names: Vec<String>, options: &Options) -> Result<Resul
             eprint!("\rround {}: {name:<24}", round + 1);
             let operations = engines::operations_for(&name, task.operations);
             let task = Task { operations, ..task.clone() };
-            let outcome = match name.as_str() {
-                "fio" => engines::fio::run(&task, false),
-                "fio-fixed" => engines::fio::run(&task, true),
-                name => in_child(name, &task),
-            };
+            let outcome = in_child(&name, &task);
             results.engines[index].runs.push(outcome.map_err(|e| format!("{name}: {e}"))?);
         }
     }

@@ -2,11 +2,13 @@
 
 use crate::meter::Usage;
 use cringle_report::interrupt;
+use rustix::fs::syncfs;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 /// A child's standard error, in a file: with a pipe, this process would have to read while the
@@ -48,7 +50,7 @@ pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Usage, 
     let started = Instant::now();
     let child = command.spawn().map_err(cannot)?;
     interrupt::kill_group_on_interrupt(child.id());
-    let (status, usage) = wait(child.id() as libc::pid_t).map_err(cannot)?;
+    let (status, usage) = wait(&child).map_err(cannot)?;
     if let Some(directory) = sync.filter(|_| status.success()) {
         sync_filesystem(directory).map_err(|error| format!("cannot sync: {error}"))?;
     }
@@ -64,36 +66,24 @@ pub(crate) fn time(command: &mut Command, sync: Option<&File>) -> Result<Usage, 
 /// This takes two steps, so that an interruption never signals a number that is no longer the
 /// child's: the first call waits without reaping, the second one reaps, and the child is forgotten
 /// in between.
-pub(crate) fn wait(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
-    let mut ended = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOWAIT;
-    // SAFETY: the call writes to `ended`, a whole `siginfo_t`.
-    retried(|| unsafe { libc::waitid(libc::P_PID, pid as u32, ended.as_mut_ptr(), flags) })?;
+pub(crate) fn wait(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
+    let pid = Pid::from_child(child);
+    let flags = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| waitid(WaitId::Pid(pid), flags))?;
     interrupt::forget_child();
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // No signal interrupts the call: the child has ended.
     // SAFETY: the call writes to `status` and `usage`, both whole values of their types.
-    retried(|| unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) })?;
+    if unsafe { libc::wait4(pid.as_raw_pid(), &raw mut status, 0, usage.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
     // SAFETY: the call has filled `usage`; all zeroes is a valid one, too.
     Ok((ExitStatus::from_raw(status), unsafe { usage.assume_init() }))
 }
 
-/// Repeats a system call that a signal interrupts.
-fn retried(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
-    loop {
-        if call() >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-}
-
 /// Writes out the file system that holds the file.
 pub(crate) fn sync_filesystem(file: &File) -> io::Result<()> {
-    // SAFETY: `syncfs` takes no pointer.
-    retried(|| unsafe { libc::syncfs(file.as_raw_fd()) })
+    Ok(retry_on_intr(|| syncfs(file))?)
 }
 
 #[cfg(test)]

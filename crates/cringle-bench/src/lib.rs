@@ -126,7 +126,7 @@ impl Bench {
 /// Returns the storage that holds `path`; the failure names the path.
 fn storage_under(path: &Path) -> Result<Storage, Failure> {
     Storage::under(path)
-        .map_err(|error| Failure::failed(format!("{}: cannot examine: {error}", path.display())))
+        .map_err(Failure::because(format_args!("{}: cannot examine", path.display())))
 }
 
 /// Returns the report of an experiment that removes its files when a signal interrupts it.

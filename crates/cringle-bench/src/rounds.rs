@@ -5,14 +5,30 @@ use crate::latency::Latencies;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use cringle_report::failure::Failure;
+use cringle_report::units;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The most rounds.
 pub(crate) const MOST_ROUNDS: u64 = 1_000_000;
 
-/// Parses a number that is at most `most`.
-pub(crate) fn at_most(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(..=most)
+/// Parses a number from 1 to `most`.
+pub(crate) fn up_to(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+/// Parses the length of a run.
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds =
+        text.parse().ok().filter(|seconds| (f64::MIN_POSITIVE..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "it must be more than 0 and at most a day, in seconds".into())
+}
+
+/// Parses a size that is not 0.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    match units::parse_size(text)? {
+        0 => Err("it must be more than 0".into()),
+        bytes => Ok(bytes),
+    }
 }
 
 // No doc comment on the type: clap would use it as the description of the whole command.
@@ -23,7 +39,7 @@ pub struct Rounds<const REPEAT: usize, const WARMUP: usize> {
         long,
         alias = "runs",
         default_value_t = REPEAT,
-        value_parser = at_most(MOST_ROUNDS),
+        value_parser = up_to(MOST_ROUNDS),
         value_name = "N"
     )]
     pub repeat: usize,
@@ -32,7 +48,7 @@ pub struct Rounds<const REPEAT: usize, const WARMUP: usize> {
     #[arg(
         long,
         default_value_t = WARMUP,
-        value_parser = at_most(MOST_ROUNDS),
+        value_parser = RangedU64ValueParser::<usize>::new().range(..=MOST_ROUNDS),
         value_name = "N"
     )]
     pub warmup: usize,
@@ -98,12 +114,12 @@ pub(crate) fn selected<T: Copy + PartialEq>(all: &[T], named: &[T]) -> Vec<T> {
 ///
 /// It is drawn between the runs only: a thread that redraws it would take CPU time and context
 /// switches from the measured work.
-pub(crate) struct Progress {
+pub struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    pub(crate) fn new(shown: bool) -> Progress {
+    pub fn new(shown: bool) -> Progress {
         Progress { shown }
     }
 
@@ -112,7 +128,7 @@ impl Progress {
         self.bar(total, template).with_message(what)
     }
 
-    pub(crate) fn runs(&self, total: usize) -> ProgressBar {
+    pub fn runs(&self, total: usize) -> ProgressBar {
         self.bar(total as u64, "[{bar:30}] {pos}/{len} runs, {eta} left  {msg}")
     }
 

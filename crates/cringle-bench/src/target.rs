@@ -153,7 +153,7 @@ impl Target {
             .read(true)
             .write(spec.writes)
             .open(&spec.path)
-            .map_err(|error| Failure::failed(format!("{path}: cannot open: {error}")))?;
+            .map_err(Failure::because(format_args!("{path}: cannot open")))?;
         let present = if device { end_of(&file)? } else { file.metadata()?.len() };
         let requested = match spec.size {
             None if device && spec.writes => DEFAULT_BYTES,
@@ -229,7 +229,7 @@ pub(crate) fn require_space(
 ) -> Result<(), Failure> {
     let shown = directory.display();
     let free = storage::free_bytes(directory)
-        .map_err(|error| Failure::failed(format!("{shown}: cannot examine: {error}")))?;
+        .map_err(Failure::because(format_args!("{shown}: cannot examine")))?;
     if bytes <= free {
         return Ok(());
     }

@@ -26,6 +26,11 @@ impl Failure {
         Failure { status: FAILED, message: message.into() }
     }
 
+    /// Returns what explains an error by the operation that failed.
+    pub fn because(what: impl fmt::Display) -> impl Fn(io::Error) -> Failure {
+        move |error| Failure::failed(format!("{what}: {error}"))
+    }
+
     /// A failure with status 2: the command line is contradictory or unsafe.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { status: USAGE, message: message.into() }

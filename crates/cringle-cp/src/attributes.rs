@@ -87,7 +87,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
     if keeps.timestamps
         && let Err(e) = noted(sys::set_times_fd(target, stat))
     {
-        options.reporter.fail_with(&format!("preserving times for {}", name()), &e);
+        options.reporter.fail_on("preserving times for", name(), &e);
         if options.must_preserve {
             return false;
         }
@@ -113,7 +113,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
             (false, _) => stat.st_mode & !set_ids_of_others(target, stat) & 0o7777,
         };
         if let Err(e) = noted(set_mode(copied, mode, has_acl)) {
-            options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
+            options.reporter.fail_on("preserving permissions for", name(), &e);
             good &= !options.must_preserve;
         }
     } else if made && options.no_preserve_mode && may_have_acl {
@@ -127,7 +127,7 @@ fn apply_each(options: &Options, copied: &Copied<'_>, lost: &Cell<bool>) -> bool
         if (keeps.ownership && mode & 0o077 != 0 || is_for_xattr())
             && let Err(e) = sys::chmod_fd(target, mode)
         {
-            options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
+            options.reporter.fail_on("preserving permissions for", name(), &e);
             good = false;
         }
     }
@@ -170,7 +170,7 @@ fn set_owner(
         let _ = chown(u32::MAX, stat.st_gid);
         return Some(false);
     }
-    options.reporter.fail_with(&format!("failed to preserve ownership for {}", name()), &e);
+    options.reporter.fail_on("failed to preserve ownership for", name(), &e);
     if options.must_preserve { None } else { Some(false) }
 }
 
@@ -220,9 +220,7 @@ fn plain_mode(options: &Options, copied: &Copied<'_>) -> bool {
         .and_then(|()| sys::stat_of(target))
         .and_then(|made| sys::chmod_fd(target, usual_mode(options, stat, made.st_mode)));
     if let Err(e) = &done {
-        options
-            .reporter
-            .fail_with(&format!("preserving permissions for {}", item.quoted(Side::Target)), e);
+        options.reporter.fail_on("preserving permissions for", item.quoted(Side::Target), e);
     }
     done.is_ok()
 }
@@ -236,7 +234,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
     if keeps.timestamps
         && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
     {
-        options.reporter.fail_with(&format!("preserving times for {}", name()), &e);
+        options.reporter.fail_on("preserving times for", name(), &e);
         if options.must_preserve {
             return false;
         }
@@ -268,7 +266,7 @@ pub(crate) fn apply_by_name(options: &Options, item: &Item<'_>, stat: &Stat, mad
         let is_inherited = is_file(stat) || !keeps.mode;
         let names: &[&CStr] = if is_inherited { &[ACCESS] } else { &[ACCESS, DEFAULT] };
         if let Err(e) = if acl { with_acls(keeps.mode, names, item, chmod) } else { chmod() } {
-            options.reporter.fail_with(&format!("preserving permissions for {}", name()), &e);
+            options.reporter.fail_on("preserving permissions for", name(), &e);
             good &= !options.must_preserve;
         }
     }

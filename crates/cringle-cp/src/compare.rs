@@ -4,7 +4,7 @@ use crate::decide::{Comparison, Decision, Kind, Names, Node, Rules, decide};
 use crate::options::Options;
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 impl Node {
@@ -46,21 +46,10 @@ fn time_step(options: &Options, item: &Item<'_>, existing: &Stat) -> i64 {
     if is_coarse && sys::is_fat(item.target_dir, item.target) { 2 * step } else { step }
 }
 
-impl Rules {
+impl Rules<'_> {
     /// `top`: the name is on the command line.
-    fn of(options: &Options, top: bool) -> Rules {
-        Rules {
-            follow: options.follows(top),
-            replace: options.replace,
-            only_newer: options.only_newer,
-            backup: options.backup,
-            remove_first: options.remove_first,
-            hard_link: options.hard_link,
-            symbolic_link: options.symbolic_link,
-            attributes_only: options.attributes_only,
-            keep_links: options.preserve.links,
-            as_regular: options.as_regular,
-        }
+    fn of(options: &Options, top: bool) -> Rules<'_> {
+        Rules { options, follow: options.follows(top) }
     }
 }
 
@@ -119,14 +108,14 @@ pub(crate) fn stat_source(options: &Options, item: &Item<'_>) -> Option<Stat> {
         }
         Ok(stat) => Some(stat),
         Err(e) => {
-            options.reporter.fail_with(&format!("cannot stat {}", name()), &e);
+            options.reporter.fail_on("cannot stat", name(), &e);
             None
         }
     }
 }
 
 /// Returns the status of the two names themselves, if the decision depends on them.
-fn names(rules: &Rules, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
+fn names(rules: &Rules<'_>, item: &Item<'_>, source: &Node, target: &Node) -> Option<Names> {
     if !rules.wants_names(source, target) {
         return None;
     }
@@ -147,28 +136,30 @@ fn same_entry(item: &Item<'_>) -> bool {
         return entry(&item.path(Side::Source)) == entry(&item.path(Side::Target));
     }
     // A name below two open directories, whose paths may be longer than the kernel accepts.
-    let id = |dir| sys::stat_of(dir).map(|stat| sys::id(&stat));
     item.source == item.target
-        && matches!((id(item.source_dir), id(item.target_dir)), (Ok(a), Ok(b)) if a == b)
+        && sys::same(sys::stat_of(item.source_dir), sys::stat_of(item.target_dir))
 }
 
 /// A directory entry, independent of its spelling: its name and the directory's identity.
 pub(crate) type Entry = (Vec<u8>, Option<(u64, u64)>);
 
 pub(crate) fn entry(path: &OsStr) -> Entry {
-    let bytes = path.as_bytes();
-    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
-    let start = bytes[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-    let parent: CString = sys::c_string(if start == 0 { b"." } else { &bytes[..start] });
+    let (above, name) = split(path.as_bytes());
+    let parent = sys::c_string(if above.is_empty() { b"." } else { above });
     let parent = sys::stat_at(sys::CWD, &parent, true).ok().map(|stat| sys::id(&stat));
-    (bytes[start..end].to_vec(), parent)
+    (name.to_vec(), parent)
+}
+
+/// Splits a path before its last component, whose trailing slashes are in neither part.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    (&path[..start], &path[start..end])
 }
 
 /// Returns the last component of a path, without slashes.
 pub(crate) fn last_part(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
-    let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-    &path[start..end]
+    split(path).1
 }
 
 /// Returns whether a simple backup of the target would replace the source, or the file to which it

@@ -35,9 +35,9 @@ impl Total {
     }
 
     /// Counts what a copy of these sources would read.
-    pub(crate) fn count(&self, rules: Rules, sources: Vec<OsString>) {
-        let mut walk =
-            Walk { total: self, rules, is_exact: true, seen: HashSet::new(), below: Vec::new() };
+    pub(crate) fn count(&self, options: &Options, sources: Vec<OsString>) {
+        let (seen, below) = (HashSet::new(), Vec::new());
+        let mut walk = Walk { total: self, options, is_exact: true, seen, below };
         for source in sources {
             walk.source(source.into());
         }
@@ -47,33 +47,9 @@ impl Total {
     }
 }
 
-/// The options on which the count depends.
-#[derive(Clone, Copy)]
-pub(crate) struct Rules {
-    recursive: bool,
-    follow: Follow,
-    /// A file with several names is copied once.
-    once: bool,
-    one_file_system: bool,
-    /// Special files are read.
-    as_regular: bool,
-}
-
-impl Rules {
-    pub(crate) fn of(options: &Options) -> Rules {
-        Rules {
-            recursive: options.recursive,
-            follow: options.follow,
-            once: options.preserve.links,
-            one_file_system: options.one_file_system,
-            as_regular: options.as_regular,
-        }
-    }
-}
-
 struct Walk<'a> {
     total: &'a Total,
-    rules: Rules,
+    options: &'a Options,
     is_exact: bool,
     /// Files with several names; where links are followed, also directories.
     seen: HashSet<(u64, u64)>,
@@ -84,7 +60,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Counts one name of the command line, with everything below it.
     fn source(&mut self, path: PathBuf) {
-        let follow = self.rules.follow != Follow::Never;
+        let follow = self.options.follow != Follow::Never;
         let Ok(metadata) = look(&path, follow) else {
             self.is_exact = false;
             return;
@@ -99,7 +75,7 @@ impl Walk<'_> {
     }
 
     fn entries(&mut self, directory: &PathBuf, device: u64) -> io::Result<()> {
-        let follow = self.rules.follow == Follow::Always;
+        let follow = self.options.follow == Follow::Always;
         for entry in fs::read_dir(directory)? {
             if self.total.stop.load(Relaxed) {
                 self.below.clear();
@@ -119,24 +95,24 @@ impl Walk<'_> {
         let kind = metadata.file_type();
         let id = (metadata.dev(), metadata.ino());
         if kind.is_dir() {
-            let elsewhere = self.rules.one_file_system && metadata.dev() != device;
-            if !self.rules.recursive || elsewhere {
+            let elsewhere = self.options.one_file_system && metadata.dev() != device;
+            if !self.options.recursive || elsewhere {
                 return;
             }
             // A link may lead back up, or to a directory that is copied a second time.
-            if self.rules.follow == Follow::Always && !self.seen.insert(id) {
+            if self.options.follow == Follow::Always && !self.seen.insert(id) {
                 self.is_exact = false;
                 return;
             }
             self.below.push(path);
         } else if kind.is_file() {
             let has_names = metadata.nlink() > 1 || follow;
-            if self.rules.once && has_names && !self.seen.insert(id) {
+            if self.options.preserve.links && has_names && !self.seen.insert(id) {
                 return;
             }
             self.total.files.fetch_add(1, Relaxed);
             self.total.bytes.fetch_add(metadata.len(), Relaxed);
-        } else if self.rules.as_regular && !kind.is_symlink() && !kind.is_socket() {
+        } else if self.options.as_regular && !kind.is_symlink() && !kind.is_socket() {
             // The size of a device or a pipe is not known.
             self.is_exact = false;
         }
@@ -155,7 +131,7 @@ mod tests {
 
     fn counted(options: &Options, source: &Path) -> (u64, u64, bool) {
         let total = Total::default();
-        total.count(Rules::of(options), vec![source.into()]);
+        total.count(options, vec![source.into()]);
         (total.files.load(Relaxed), total.bytes.load(Relaxed), total.is_exact())
     }
 

@@ -7,6 +7,7 @@
 
 use crate::backup;
 use crate::choices::Replace;
+use crate::options::Options;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -26,37 +27,28 @@ pub(crate) struct Node {
     pub(crate) modified: (i64, i64),
 }
 
-/// The options that the decision depends on, for one name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+/// The options, for one name.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'a> {
+    pub(crate) options: &'a Options,
     /// Links of the source are followed (with `-H`, on the command line only).
     pub(crate) follow: bool,
-    pub(crate) replace: Replace,
-    pub(crate) only_newer: bool,
-    pub(crate) backup: Option<backup::Kind>,
-    pub(crate) remove_first: bool,
-    pub(crate) hard_link: bool,
-    pub(crate) symbolic_link: bool,
-    pub(crate) attributes_only: bool,
-    pub(crate) keep_links: bool,
-    /// Special files are read as regular ones.
-    pub(crate) as_regular: bool,
 }
 
-impl Rules {
+impl Rules<'_> {
     /// Returns whether the target is the file that a link under its name leads to: only a regular
     /// file is written through a link, and only if the name is not removed or renamed first.
     pub(crate) fn looks_through(&self, source: Kind) -> bool {
         let regular = match source {
             Kind::Regular => true,
-            Kind::Special => self.as_regular,
+            Kind::Special => self.options.as_regular,
             Kind::Directory | Kind::Link => false,
         };
         regular
-            && !self.symbolic_link
-            && !self.hard_link
-            && self.backup.is_none()
-            && !self.remove_first
+            && !self.options.symbolic_link
+            && !self.options.hard_link
+            && self.options.backup.is_none()
+            && !self.options.remove_first
     }
 
     /// Returns whether the decision depends on [`Comparison::names`].
@@ -67,7 +59,7 @@ impl Rules {
 
     /// No target is replaced, so that it may even be the source.
     fn keeps_every_target(&self) -> bool {
-        matches!(self.replace, Replace::Skip | Replace::Refuse)
+        matches!(self.options.replace, Replace::Skip | Replace::Refuse)
     }
 }
 
@@ -136,7 +128,7 @@ pub(crate) enum Decision {
 }
 
 /// Decides what happens to the target.
-pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
+pub(crate) fn decide(rules: &Rules<'_>, comparison: &Comparison) -> Decision {
     let Comparison { source, target, .. } = comparison;
     let is_dir = source.kind == Kind::Directory;
     let onto_dir = target.kind == Kind::Directory;
@@ -160,10 +152,10 @@ pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
     if onto_dir {
         return Decision::Overwrite;
     }
-    if comparison.just_made && rules.backup != Some(backup::Kind::Numbered) {
+    if comparison.just_made && rules.options.backup != Some(backup::Kind::Numbered) {
         return Decision::Refuse(Refusal::JustMade);
     }
-    match rules.backup {
+    match rules.options.backup {
         Some(kind) if !comparison.is_dots => {
             let destroys = comparison.backup_is_source && kind != backup::Kind::Numbered;
             if destroys {
@@ -178,11 +170,11 @@ pub(crate) fn decide(rules: &Rules, comparison: &Comparison) -> Decision {
 }
 
 /// Decides whether a target that no directory is copied onto stays as it is.
-fn keeps_target(rules: &Rules, comparison: &Comparison) -> Option<Decision> {
-    if rules.only_newer && !is_newer(comparison) {
+fn keeps_target(rules: &Rules<'_>, comparison: &Comparison) -> Option<Decision> {
+    if rules.options.only_newer && !is_newer(comparison) {
         return Some(Decision::KeepNewer);
     }
-    match (rules.replace, comparison.answer) {
+    match (rules.options.replace, comparison.answer) {
         (Replace::Always, _) | (Replace::Ask, Some(true)) => None,
         (Replace::Skip, _) => Some(Decision::Keep),
         (Replace::Refuse, _) => Some(Decision::Refuse(Refusal::NotReplacing)),
@@ -204,10 +196,10 @@ fn is_newer(comparison: &Comparison) -> bool {
 
 /// Returns whether the target is removed: its other names must keep their content, or it is a link
 /// that must not be written through.
-fn removes(rules: &Rules, comparison: &Comparison) -> bool {
-    let shared = rules.keep_links && comparison.target.links > 1;
+fn removes(rules: &Rules<'_>, comparison: &Comparison) -> bool {
+    let shared = rules.options.preserve.links && comparison.target.links > 1;
     let not_written_to = !rules.follow && comparison.source.kind != Kind::Regular;
-    rules.remove_first || !rules.attributes_only && (shared || not_written_to)
+    rules.options.remove_first || !rules.options.attributes_only && (shared || not_written_to)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,9 +216,9 @@ fn refuse_if(refused: bool) -> Same {
 }
 
 /// Compares the files, as GNU's does, to protect the source from its own copy.
-fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
+fn same_file(rules: &Rules<'_>, comparison: &Comparison) -> Same {
     let same = comparison.source.id == comparison.target.id;
-    if same && rules.hard_link {
+    if same && rules.options.hard_link {
         return Same::Identical;
     }
     if rules.follow && !same {
@@ -242,16 +234,16 @@ fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
     let same_itself = source.id == target.id;
     let both_links = is_link(&source) && is_link(&target);
     if both_links && !rules.follow {
-        return match (names.same_entry, same && rules.backup.is_none()) {
+        return match (names.same_entry, same && rules.options.backup.is_none()) {
             (true, _) => Same::Refuse,
             (false, true) => Same::Identical,
             (false, false) => Same::No,
         };
     }
-    if both_links && rules.remove_first {
+    if both_links && rules.options.remove_first {
         return Same::No;
     }
-    if rules.backup.is_some() {
+    if rules.options.backup.is_some() {
         // Renaming the target would rename the source's data, or the file that the source leads to.
         return refuse_if(if same_itself {
             names.same_entry
@@ -261,13 +253,13 @@ fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
     }
     let is_removed_anyway =
         is_link(&target) || same_itself && target.links > 1 && !names.same_entry;
-    if rules.remove_first && is_removed_anyway {
+    if rules.options.remove_first && is_removed_anyway {
         return Same::No;
     }
     if !is_link(&source) && !is_link(&target) && !same_itself {
         return Same::No;
     }
-    if rules.symbolic_link && is_link(&target) {
+    if rules.options.symbolic_link && is_link(&target) {
         return Same::No;
     }
     if !rules.follow {
@@ -276,7 +268,7 @@ fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
             (Some(from), Some(to)) if from == to => {}
             _ => return Same::No,
         }
-        if rules.hard_link {
+        if rules.options.hard_link {
             return if is_link(&target) { Same::No } else { Same::Identical };
         }
     }
@@ -286,19 +278,16 @@ fn same_file(rules: &Rules, comparison: &Comparison) -> Same {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choices::Preserve;
 
-    const RULES: Rules = Rules {
-        follow: false,
-        replace: Replace::Always,
-        only_newer: false,
-        backup: None,
-        remove_first: false,
-        hard_link: false,
-        symbolic_link: false,
-        attributes_only: false,
-        keep_links: false,
-        as_regular: false,
-    };
+    /// As `cp -r`.
+    fn plain() -> Options {
+        Options::new().recursive(true)
+    }
+
+    fn decided(options: &Options, comparison: &Comparison) -> Decision {
+        decide(&Rules { options, follow: false }, comparison)
+    }
 
     fn node(kind: Kind, inode: u64) -> Node {
         Node { kind, id: (1, inode), links: 1, modified: (100, 0) }
@@ -336,56 +325,65 @@ mod tests {
         for kind in [Regular, Link, Special] {
             let onto_dir = comparison(node(kind, 1), node(Directory, 2));
             let dir_onto = comparison(node(Directory, 1), node(kind, 2));
-            assert_eq!(decide(&RULES, &onto_dir), Refuse(Refusal::OtherOntoDirectory));
-            assert_eq!(decide(&RULES, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
-            let backup = Rules { backup: Some(backup::Kind::Simple), ..RULES };
-            assert_eq!(decide(&backup, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
+            assert_eq!(decided(&plain(), &onto_dir), Refuse(Refusal::OtherOntoDirectory));
+            assert_eq!(decided(&plain(), &dir_onto), Refuse(Refusal::DirectoryOntoOther));
+            let backup = Options { backup: Some(backup::Kind::Simple), ..plain() };
+            assert_eq!(decided(&backup, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
             // `-n` is checked first: a target that is kept cannot have the wrong type.
-            let keep = Rules { replace: Replace::Skip, ..RULES };
-            assert_eq!(decide(&keep, &onto_dir), Keep);
-            assert_eq!(decide(&keep, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
+            let keep = Options { replace: Replace::Skip, ..plain() };
+            assert_eq!(decided(&keep, &onto_dir), Keep);
+            assert_eq!(decided(&keep, &dir_onto), Refuse(Refusal::DirectoryOntoOther));
         }
-        assert_eq!(decide(&RULES, &comparison(node(Directory, 1), node(Directory, 2))), Overwrite);
+        assert_eq!(
+            decided(&plain(), &comparison(node(Directory, 1), node(Directory, 2))),
+            Overwrite
+        );
     }
 
     #[test]
     fn update_keeps_a_target_that_is_not_older() {
-        let rules = Rules { only_newer: true, ..RULES };
+        let rules = Options { only_newer: true, ..plain() };
         let mut case = comparison(node(Regular, 1), node(Regular, 2));
-        assert_eq!(decide(&rules, &case), KeepNewer);
+        assert_eq!(decided(&rules, &case), KeepNewer);
         case.source.modified = (100, 1);
-        assert_eq!(decide(&rules, &case), Overwrite);
+        assert_eq!(decided(&rules, &case), Overwrite);
         case.target.kind = Directory;
         case.target.modified = (200, 0);
-        assert_eq!(decide(&rules, &case), KeepNewer);
+        assert_eq!(decided(&rules, &case), KeepNewer);
     }
 
     #[test]
     fn the_user_is_asked_before_a_refusal() {
-        let rules = Rules { replace: Replace::Ask, ..RULES };
+        let rules = Options { replace: Replace::Ask, ..plain() };
         let mut case = comparison(node(Regular, 1), node(Directory, 2));
-        assert_eq!(decide(&rules, &case), Ask);
+        assert_eq!(decided(&rules, &case), Ask);
         case.answer = Some(false);
-        assert_eq!(decide(&rules, &case), Declined);
+        assert_eq!(decided(&rules, &case), Declined);
         case.answer = Some(true);
-        assert_eq!(decide(&rules, &case), Refuse(Refusal::OtherOntoDirectory));
-        assert_eq!(decide(&rules, &comparison(node(Directory, 1), node(Directory, 2))), Overwrite);
+        assert_eq!(decided(&rules, &case), Refuse(Refusal::OtherOntoDirectory));
+        assert_eq!(decided(&rules, &comparison(node(Directory, 1), node(Directory, 2))), Overwrite);
     }
 
     #[test]
     fn links_and_special_files_are_removed_first() {
         for kind in [Link, Special] {
             let case = comparison(node(kind, 1), node(Regular, 2));
-            assert_eq!(decide(&RULES, &case), RemoveFirst);
-            assert_eq!(decide(&Rules { follow: true, ..RULES }, &case), Overwrite);
-            assert_eq!(decide(&Rules { attributes_only: true, ..RULES }, &case), Overwrite);
+            assert_eq!(decided(&plain(), &case), RemoveFirst);
+            assert_eq!(decide(&Rules { options: &plain(), follow: true }, &case), Overwrite);
+            assert_eq!(decided(&Options { attributes_only: true, ..plain() }, &case), Overwrite);
         }
         let mut case = comparison(node(Regular, 1), node(Regular, 2));
-        assert_eq!(decide(&RULES, &case), Overwrite);
-        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &case), RemoveFirst);
+        assert_eq!(decided(&plain(), &case), Overwrite);
+        assert_eq!(decided(&Options { remove_first: true, ..plain() }, &case), RemoveFirst);
         case.target.links = 2;
-        assert_eq!(decide(&RULES, &case), Overwrite);
-        assert_eq!(decide(&Rules { keep_links: true, ..RULES }, &case), RemoveFirst);
+        assert_eq!(decided(&plain(), &case), Overwrite);
+        assert_eq!(
+            decided(
+                &Options { preserve: Preserve { links: true, ..Preserve::default() }, ..plain() },
+                &case
+            ),
+            RemoveFirst
+        );
     }
 
     #[test]
@@ -393,15 +391,15 @@ mod tests {
         let file = Node { links: 2, ..node(Regular, 1) };
         for same_entry in [true, false] {
             let case = named(file, file, (1, 1), same_entry);
-            assert_eq!(decide(&RULES, &case), Refuse(Refusal::SameFile));
-            let backup = Rules { backup: Some(backup::Kind::Simple), ..RULES };
-            let remove = Rules { remove_first: true, ..RULES };
+            assert_eq!(decided(&plain(), &case), Refuse(Refusal::SameFile));
+            let backup = Options { backup: Some(backup::Kind::Simple), ..plain() };
+            let remove = Options { remove_first: true, ..plain() };
             let expected = if same_entry { Refuse(Refusal::SameFile) } else { BackUp };
-            assert_eq!(decide(&backup, &case), expected);
+            assert_eq!(decided(&backup, &case), expected);
             let expected = if same_entry { Refuse(Refusal::SameFile) } else { RemoveFirst };
-            assert_eq!(decide(&remove, &case), expected);
-            assert_eq!(decide(&Rules { hard_link: true, ..RULES }, &case), AlreadySame);
-            assert_eq!(decide(&Rules { replace: Replace::Skip, ..RULES }, &case), Keep);
+            assert_eq!(decided(&remove, &case), expected);
+            assert_eq!(decided(&Options { hard_link: true, ..plain() }, &case), AlreadySame);
+            assert_eq!(decided(&Options { replace: Replace::Skip, ..plain() }, &case), Keep);
         }
     }
 
@@ -409,31 +407,31 @@ mod tests {
     fn a_link_to_the_source_is_only_replaced() {
         let (file, link) = (node(Regular, 1), node(Link, 2));
         let onto_link = named(file, link, (1, 1), false);
-        assert_eq!(decide(&RULES, &onto_link), Refuse(Refusal::SameFile));
-        assert_eq!(decide(&Rules { remove_first: true, ..RULES }, &onto_link), RemoveFirst);
-        assert_eq!(decide(&Rules { symbolic_link: true, ..RULES }, &onto_link), Overwrite);
+        assert_eq!(decided(&plain(), &onto_link), Refuse(Refusal::SameFile));
+        assert_eq!(decided(&Options { remove_first: true, ..plain() }, &onto_link), RemoveFirst);
+        assert_eq!(decided(&Options { symbolic_link: true, ..plain() }, &onto_link), Overwrite);
         let elsewhere = named(file, link, (1, 3), false);
-        assert_eq!(decide(&RULES, &elsewhere), Overwrite);
+        assert_eq!(decided(&plain(), &elsewhere), Overwrite);
         let links = named(link, link, (1, 1), true);
-        assert_eq!(decide(&RULES, &links), Refuse(Refusal::SameFile));
-        assert_eq!(decide(&RULES, &named(link, node(Link, 3), (1, 1), false)), RemoveFirst);
+        assert_eq!(decided(&plain(), &links), Refuse(Refusal::SameFile));
+        assert_eq!(decided(&plain(), &named(link, node(Link, 3), (1, 1), false)), RemoveFirst);
     }
 
     #[test]
     fn a_backup_does_not_replace_the_source() {
         let mut case = comparison(node(Regular, 1), node(Regular, 2));
         case.backup_is_source = true;
-        let with = |kind| Rules { backup: Some(kind), ..RULES };
+        let with = |kind| Options { backup: Some(kind), ..plain() };
         let refused = Refuse(Refusal::BackupDestroysSource);
-        assert_eq!(decide(&with(backup::Kind::Simple), &case), refused);
-        assert_eq!(decide(&with(backup::Kind::Existing), &case), refused);
-        assert_eq!(decide(&with(backup::Kind::Numbered), &case), BackUp);
+        assert_eq!(decided(&with(backup::Kind::Simple), &case), refused);
+        assert_eq!(decided(&with(backup::Kind::Existing), &case), refused);
+        assert_eq!(decided(&with(backup::Kind::Numbered), &case), BackUp);
         case.is_dots = true;
-        assert_eq!(decide(&with(backup::Kind::Simple), &case), Overwrite);
+        assert_eq!(decided(&with(backup::Kind::Simple), &case), Overwrite);
         case.just_made = true;
         let refused = Refuse(Refusal::JustMade);
-        assert_eq!(decide(&with(backup::Kind::Simple), &case), refused);
-        assert_eq!(decide(&RULES, &case), refused);
+        assert_eq!(decided(&with(backup::Kind::Simple), &case), refused);
+        assert_eq!(decided(&plain(), &case), refused);
     }
 
     /// A file system with whole seconds (or FAT's two) must not make a copied time look older than

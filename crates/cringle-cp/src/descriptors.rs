@@ -8,7 +8,8 @@
 
 use crate::sys;
 use crate::tree::OpenDirs;
-use std::sync::{Mutex, PoisonError, Weak};
+use crate::workers::lock;
+use std::sync::{Mutex, Weak};
 
 /// The descriptors that one worker holds at most while it copies one name: directories, files, and
 /// those through which it reopens directories.
@@ -78,14 +79,14 @@ static OPEN: Mutex<Vec<Weak<OpenDirs>>> = Mutex::new(Vec::new());
 
 /// Allows [`make_room`] to close these directories until they are dropped.
 pub(crate) fn may_close(directories: Weak<OpenDirs>) {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = lock(&OPEN);
     open.retain(|directories| directories.strong_count() > 0);
     open.push(directories);
 }
 
 /// Closes directories that no worker uses; returns false if none was closed.
 pub(crate) fn make_room() -> bool {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let open = lock(&OPEN).clone();
     let directories = open.iter().filter_map(Weak::upgrade);
     directories.filter(|directories| directories.close_unused()).count() > 0
 }

@@ -37,15 +37,12 @@ impl Worker<'_> {
             rename.remove(item.target_dir, self.reporter());
         } else if destination.made {
             // Another process may have replaced the file: then it is not ours to remove.
-            let existing =
-                sys::stat_at(item.target_dir, item.target, false).map(|stat| sys::id(&stat));
-            let made = sys::stat_of(&destination.file).map(|stat| sys::id(&stat));
-            if !matches!((existing, made), (Ok(existing), Ok(made)) if existing == made) {
+            let existing = sys::stat_at(item.target_dir, item.target, false);
+            if !sys::same(existing, sys::stat_of(&destination.file)) {
                 return;
             }
             if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
-                self.reporter()
-                    .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                self.reporter().fail_on("cannot remove", item.quoted(Side::Target), &e);
             }
         } else if self.shared.stopped() {
             self.reporter().fail(&format!("{} is incomplete", item.quoted(Side::Target)));
@@ -177,8 +174,7 @@ impl Worker<'_> {
             Ok(file) => file,
             Err(_) if options.force || self.is_own_copy => {
                 if let Err(e) = sys::unlink_at(item.target_dir, item.target) {
-                    self.reporter()
-                        .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                    self.reporter().fail_on("cannot remove", item.quoted(Side::Target), &e);
                     return Err(());
                 }
                 if options.verbose {
@@ -239,8 +235,7 @@ impl Worker<'_> {
     }
 
     fn cannot_create(&self, item: &Item<'_>, error: &io::Error) {
-        let target = item.quoted(Side::Target);
-        self.reporter().fail_with(&format!("cannot create regular file {target}"), error);
+        self.reporter().fail_on("cannot create regular file", item.quoted(Side::Target), error);
     }
 }
 

@@ -6,10 +6,10 @@ use crate::messages::quote;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Dir, Item, Opened, Root, Side};
-use crate::workers::{Task, Worker};
+use crate::workers::{Task, Worker, lock};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 impl Worker<'_> {
     /// Creates the directory if `new`, and starts the copy of its entries.
@@ -31,9 +31,7 @@ impl Worker<'_> {
         let key = self.key_of(item);
         if new && !(self.announce(key, libc::S_IFDIR) && self.make_dir(item, stat)) {
             if item.is_top() {
-                let directories = &self.shared.directories;
-                let mut made = directories.lock().unwrap_or_else(PoisonError::into_inner);
-                made.remove(&sys::id(stat));
+                lock(&self.shared.directories).remove(&sys::id(stat));
             }
             return false;
         }
@@ -99,8 +97,7 @@ impl Worker<'_> {
     /// hard link and refuses to make. Returns `None` for the first copy, or where links are
     /// followed.
     fn is_copied_elsewhere(&self, item: &Item<'_>, stat: &Stat) -> Option<bool> {
-        let directories = &self.shared.directories;
-        let mut directories = directories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directories = lock(&self.shared.directories);
         let Some(earlier) = directories.get(&sys::id(stat)) else {
             if item.is_top() {
                 directories.insert(sys::id(stat), item.path(Side::Target));
@@ -146,12 +143,10 @@ impl Worker<'_> {
             let omitted = if keeps.ownership { 0o077 } else { options.umask & 0o022 };
             stat.st_mode & 0o1777 & !omitted
         };
-        if let Err(e) = sys::mkdir_at(item.target_dir, item.target, mode) {
-            self.reporter()
-                .fail_with(&format!("cannot create directory {}", item.quoted(Side::Target)), &e);
-            return false;
-        }
-        true
+        let failed = |e: &_| {
+            self.reporter().fail_on("cannot create directory", item.quoted(Side::Target), e);
+        };
+        sys::mkdir_at(item.target_dir, item.target, mode).inspect_err(failed).is_ok()
     }
 
     /// Returns the mode that a directory of an earlier run would get if it were created now; `None`

@@ -90,7 +90,7 @@ impl Walk<'_> {
             let more = next_entries(handle, &mut self.buffer, LISTING_BYTES / 2, &mut entries)
                 .unwrap_or_else(|e| {
                     let path = quote(dir.path(Side::Source));
-                    self.options.reporter.fail_with(&format!("error reading {path}"), &e);
+                    self.options.reporter.fail_on("error reading", path, &e);
                     false
                 });
             let rest = if more { self.listings.wait_with(handle) } else { None };
@@ -112,9 +112,7 @@ impl Walk<'_> {
     fn visit_in(&mut self, dir: &Arc<Dir>, onto: bool, entry: &Entry) {
         let fd = |side| {
             dir.fd(side, &self.open).inspect_err(|e| {
-                self.options
-                    .reporter
-                    .fail_with(&format!("cannot access {}", quote(dir.path(side))), e);
+                self.options.reporter.fail_on("cannot access", quote(dir.path(side)), e);
             })
         };
         let (Ok(source), Ok(target)) =
@@ -234,7 +232,7 @@ fn outcome(
     let Some(existing) = existing else {
         if may_exist && let Err(e) = may_create(options, item) {
             let what = if is_dir { "directory" } else { "regular file" };
-            options.reporter.fail_with(&format!("cannot create {what} {target}"), &e);
+            options.reporter.fail_on(&format!("cannot create {what}"), target, &e);
             return false;
         }
         options.reporter.print(&format!("{source} -> {target}"));

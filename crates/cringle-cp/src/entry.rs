@@ -7,15 +7,14 @@ use crate::hard_links::Made;
 use crate::messages::quote;
 use crate::new_link::NewLink;
 use crate::regular::{Outcome, Target, open_source};
+use crate::replace::directory_of;
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::target::{Step, backup_path};
 use crate::tree::{Item, Side};
-use crate::workers::{Worker, now};
+use crate::workers::{Worker, lock, now};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::PoisonError;
 
 impl Worker<'_> {
     /// Copies one name. `kind` is the type that the directory gives (`DT_REG` and others). Returns
@@ -81,8 +80,8 @@ impl Worker<'_> {
 
     /// Reports whether a file was named before on the command line. It is copied once.
     fn is_repeated(&self, item: &Item<'_>, stat: &Stat) -> bool {
-        let mut sources = self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = sources.insert((entry(&item.path(Side::Source)), sys::id(stat)));
+        let first =
+            lock(&self.shared.sources).insert((entry(&item.path(Side::Source)), sys::id(stat)));
         let repeated = !first && self.shared.options.backup.is_none();
         if !repeated {
             return false;
@@ -95,8 +94,7 @@ impl Worker<'_> {
     /// Remembers the target: a later source of the command line must not replace it.
     pub(crate) fn remember_target(&self, item: &Item<'_>) {
         if let Ok(made) = sys::stat_at(item.target_dir, item.target, false) {
-            let mut targets = self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner);
-            targets.insert((item.path(Side::Target), sys::id(&made)));
+            lock(&self.shared.targets).insert((item.path(Side::Target), sys::id(&made)));
         }
     }
 
@@ -213,28 +211,16 @@ impl Worker<'_> {
             let flags = libc::O_RDONLY | if follow { 0 } else { libc::O_NOFOLLOW };
             sys::open_at(item.source_dir, item.source, flags, 0)
         };
-        let source = match opened {
-            Ok(source) => source,
-            Err(e) => {
-                self.reporter().fail_with(
-                    &format!("cannot open {} for reading", item.quoted(Side::Source)),
-                    &e,
-                );
-                return false;
-            }
+        let name = || item.quoted(Side::Source);
+        let unopened = |e: &_| {
+            self.reporter().fail_with(&format!("cannot open {} for reading", name()), e);
         };
-        let now = match sys::stat_of(source.as_fd()) {
-            Ok(now) => now,
-            Err(e) => {
-                self.reporter()
-                    .fail_with(&format!("cannot fstat {}", item.quoted(Side::Source)), &e);
-                return false;
-            }
-        };
+        let Ok(source) = opened.inspect_err(unopened) else { return false };
+        let unknown = |e: &_| self.reporter().fail_on("cannot fstat", name(), e);
+        let Ok(now) = sys::stat_of(&source).inspect_err(unknown) else { return false };
         if sys::id(&now) != sys::id(stat) {
-            let name = item.quoted(Side::Source);
-            self.reporter()
-                .fail(&format!("skipping file {name}, as it was replaced while being copied"));
+            let text = format!("skipping file {}, as it was replaced while being copied", name());
+            self.reporter().fail(&text);
             return false;
         }
         let target = if new { Target::New } else { Target::Existing };
@@ -300,37 +286,27 @@ impl Worker<'_> {
         let text = sys::c_string(source.as_bytes());
         let link = NewLink::Symbolic(&text);
         if let Err(e) = self.make_link(item, link, (exists, self.shared.options.force)) {
-            self.reporter().fail_with(
-                &format!("cannot create symbolic link {} to {}", quote(&target), quote(&source)),
-                &e,
-            );
+            let (new, old) = (quote(&target), quote(&source));
+            self.reporter().fail_with(&format!("cannot create symbolic link {new} to {old}"), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
         // The link keeps its new owner and mode, as with GNU's.
-        if self.shared.options.preserve.timestamps
-            && let Err(e) = sys::set_times_at(item.target_dir, item.target, stat)
-        {
-            self.reporter()
-                .fail_with(&format!("preserving times for {}", item.quoted(Side::Target)), &e);
-            return false;
-        }
-        true
+        !self.shared.options.preserve.timestamps
+            || sys::set_times_at(item.target_dir, item.target, stat)
+                .inspect_err(|e| self.reporter().fail_on("preserving times for", quote(&target), e))
+                .is_ok()
     }
 
     fn copy_link(&self, item: &Item<'_>, stat: &Stat, exists: bool) -> bool {
-        let text = match sys::read_link_at(item.source_dir, item.source) {
-            Ok(text) => text,
-            Err(e) => {
-                let name = item.quoted(Side::Source);
-                self.reporter().fail_with(&format!("cannot read symbolic link {name}"), &e);
-                return false;
-            }
+        let unread = |e: &_| {
+            self.reporter().fail_on("cannot read symbolic link", item.quoted(Side::Source), e);
         };
+        let text = sys::read_link_at(item.source_dir, item.source).inspect_err(unread);
+        let Ok(text) = text else { return false };
         let link = NewLink::Symbolic(&text);
         if let Err(e) = self.make_link(item, link, (exists, self.shared.options.force)) {
-            let target = item.quoted(Side::Target);
-            self.reporter().fail_with(&format!("cannot create symbolic link {target}"), &e);
+            self.reporter().fail_on("cannot create symbolic link", item.quoted(Side::Target), &e);
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
@@ -344,8 +320,11 @@ impl Worker<'_> {
         let made = sys::mknod_at(item.target_dir, item.target, kind | mode, stat.st_rdev);
         if let Err(e) = made {
             let what = if kind == libc::S_IFIFO { "fifo" } else { "special file" };
-            self.reporter()
-                .fail_with(&format!("cannot create {what} {}", item.quoted(Side::Target)), &e);
+            self.reporter().fail_on(
+                &format!("cannot create {what}"),
+                item.quoted(Side::Target),
+                &e,
+            );
             return false;
         }
         Counters::add(&self.shared.counters.others, 1);
@@ -364,11 +343,8 @@ pub(crate) fn refused_relative_link(item: &Item<'_>) -> Option<String> {
 /// Returns whether the path names an entry of the current directory. If that cannot be determined,
 /// returns true: making the link fails then.
 fn is_here(path: &OsStr) -> bool {
-    let bytes = path.as_bytes();
-    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
-    let Some(slash) = bytes[..end].iter().rposition(|&byte| byte == b'/') else { return true };
     let id = |path: &[u8]| sys::stat_at(sys::CWD, &sys::c_string(path), true).map(|s| sys::id(&s));
-    match (id(b"."), id(&bytes[..slash.max(1)])) {
+    match (id(b"."), id(directory_of(path.as_bytes()))) {
         (Ok(here), Ok(parent)) => here == parent,
         _ => true,
     }

@@ -18,6 +18,7 @@
 //! then to later writers, and ends.
 
 use crate::sys;
+use crate::workers::lock;
 use std::collections::HashSet;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -186,7 +187,7 @@ impl FileLocks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<Id>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.written)
     }
 
     fn set(&self, slot: &AtomicI32, state: i32) {

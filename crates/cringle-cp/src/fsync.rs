@@ -12,7 +12,7 @@ use crate::replace::directory_of;
 use crate::resume::Recorded;
 use crate::sys;
 use crate::tree::{Dir, Item, Side, join};
-use crate::workers::Worker;
+use crate::workers::{Worker, lock};
 use cringle::fiber;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsString};
@@ -71,7 +71,7 @@ impl Rename {
         match sys::unlink_at(dir, &self.temporary) {
             Err(e) if e.raw_os_error() != Some(libc::ENOENT) => {
                 let name = std::ffi::OsStr::from_bytes(self.temporary.to_bytes());
-                reporter.fail_with(&format!("cannot remove {}", quote(name)), &e);
+                reporter.fail_on("cannot remove", quote(name), &e);
             }
             _ => {}
         }
@@ -119,8 +119,7 @@ impl Worker<'_> {
             beside && !others_link_to_it && self.can_sync_file_system(device, || file.try_clone());
         let file = if whole || !disk {
             if let Err(e) = sys::close(file) {
-                self.reporter()
-                    .fail_with(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+                self.reporter().fail_on("failed to close", item.quoted(Side::Target), &e);
                 if let Some(rename) = rename {
                     rename.remove(item.target_dir, self.reporter());
                 }
@@ -173,10 +172,10 @@ impl Worker<'_> {
                 Err(_) => sync_file_system_of_source(item, stat.st_dev),
             }
         };
-        if let Err(e) = &synced {
-            self.reporter().fail_with(&format!("error syncing {}", item.quoted(Side::Source)), e);
-        }
-        synced.is_ok()
+        let failed = |e: &_| {
+            self.reporter().fail_on("error syncing", item.quoted(Side::Source), e);
+        };
+        synced.inspect_err(failed).is_ok()
     }
 
     /// Returns whether one call can sync the whole file system. Each worker opens its own
@@ -272,7 +271,7 @@ impl Worker<'_> {
             if let Ok(file) = file
                 && let Err(e) = sync_one(file)
             {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                *lock(failed) = Some(e);
             }
         });
         let failed =
@@ -304,13 +303,13 @@ impl Worker<'_> {
     /// Completes an entry after its sync. Returns false if it is not on the disk under its name.
     fn finish_synced(&mut self, mut unsynced: Unsynced, mut error: Option<io::Error>) -> bool {
         if let Some(e) = &error {
-            self.reporter().fail_with(&format!("error syncing {}", unsynced.quoted()), e);
+            self.reporter().fail_on("error syncing", unsynced.quoted(), e);
         }
         let file = unsynced.file.take().filter(|_| unsynced.directory.is_none());
         if let Some(Err(e)) = file.and_then(Arc::into_inner).map(sys::close)
             && error.is_none()
         {
-            self.reporter().fail_with(&format!("failed to close {}", unsynced.quoted()), &e);
+            self.reporter().fail_on("failed to close", unsynced.quoted(), &e);
             error = Some(e);
         }
         if error.is_some()
@@ -324,8 +323,7 @@ impl Worker<'_> {
             unsynced.recorded = self.before_naming(&unsynced, rename);
             let named = self.rename_or_remove(&unsynced, rename, error.is_some());
             if let Err(e) = named {
-                let path = unsynced.quoted();
-                self.reporter().fail_with(&format!("cannot create regular file {path}"), &e);
+                self.reporter().fail_on("cannot create regular file", unsynced.quoted(), &e);
                 error = Some(e);
             }
         }
@@ -333,7 +331,7 @@ impl Worker<'_> {
             && let Some(backup) = &unsynced.backup
             && let Err(e) = self.restore_backup(&unsynced, backup)
         {
-            self.reporter().fail_with(&format!("cannot un-backup {}", unsynced.quoted()), &e);
+            self.reporter().fail_on("cannot un-backup", unsynced.quoted(), &e);
         }
         if error.is_none()
             && let Some(recorded) = unsynced.recorded

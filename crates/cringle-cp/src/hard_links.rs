@@ -6,6 +6,7 @@
 
 use crate::resume::Recorded;
 use crate::tree::Dir;
+use crate::workers::lock;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -39,7 +40,7 @@ impl Links {
     /// Returns the name to link to. `None`: the caller copies the file and then calls
     /// [`done`](Links::done).
     pub(crate) fn begin(&self, id: Id) -> Option<Made> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         loop {
             match files.get(&id) {
                 Some(Status::Copied(made)) => return Some(made.clone()),
@@ -57,13 +58,12 @@ impl Links {
     /// Keeps this target of an earlier run as the copy of `source`. Returns false if it was kept as
     /// the copy of another source.
     pub(crate) fn keep(&self, target: (u32, u32, u64), source: Id) -> bool {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept.entry(target).or_insert(source) == source
+        *lock(&self.kept).entry(target).or_insert(source) == source
     }
 
     /// Records the copy, or its failure, and wakes the workers that wait for it.
     pub(crate) fn done(&self, id: Id, made: Option<Made>) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         match made {
             Some(made) => files.insert(id, Status::Copied(made)),
             None => files.remove(&id),

@@ -3,12 +3,14 @@
 //! Names are quoted as GNU quotes them, so that a line can be pasted back into a shell: `'a b'`,
 //! `"it's"`, `'a'$'\n''b'`.
 
+use crate::workers::lock;
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// The messages of one copy, and whether one of them was a failure.
 #[derive(Debug)]
@@ -96,15 +98,18 @@ impl Reporter {
         self.fail_silently();
         match &self.sink {
             Sink::Process { .. } => self.note(text),
-            Sink::Collected(failures) => {
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
-            }
+            Sink::Collected(failures) => lock(failures).push(text.to_owned()),
         }
     }
 
     /// Reports a failed system call.
     pub(crate) fn fail_with(&self, text: &str, error: &io::Error) {
         self.fail(&format!("{text}: {}", reason(error)));
+    }
+
+    /// Reports a system call that failed on a file, whose name is quoted.
+    pub(crate) fn fail_on(&self, what: &str, name: impl Display, error: &io::Error) {
+        self.fail_with(&format!("{what} {name}"), error);
     }
 
     /// Records a failure that has been reported, or that GNU's does not report.
@@ -120,9 +125,7 @@ impl Reporter {
     pub(crate) fn take_failures(&self) -> Vec<String> {
         match &self.sink {
             Sink::Process { .. } => Vec::new(),
-            Sink::Collected(failures) => {
-                std::mem::take(&mut *failures.lock().unwrap_or_else(PoisonError::into_inner))
-            }
+            Sink::Collected(failures) => std::mem::take(&mut *lock(failures)),
         }
     }
 

@@ -32,9 +32,7 @@ impl NewLink<'_> {
     fn is_at(&self, (dir, name): Place<'_>) -> bool {
         match *self {
             NewLink::Hard { to, follow } => {
-                let made = sys::stat_at(dir, name, false).map(|stat| sys::id(&stat));
-                let first = sys::stat_at(to.0, to.1, follow).map(|stat| sys::id(&stat));
-                matches!((made, first), (Ok(made), Ok(first)) if made == first)
+                sys::same(sys::stat_at(dir, name, false), sys::stat_at(to.0, to.1, follow))
             }
             NewLink::Symbolic(text) => sys::read_link_at(dir, name).is_ok_and(|at| *at == *text),
         }

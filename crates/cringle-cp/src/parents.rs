@@ -55,9 +55,7 @@ fn find_or_make(options: &Options, source: &OsStr, target: &OsStr) -> Option<Par
         Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
         Err(e) => Err(e),
     };
-    let failed = |e: &_| {
-        reporter.fail_with(&format!("failed to get attributes of {}", quote(source)), e);
-    };
+    let failed = |e: &_| reporter.fail_on("failed to get attributes of", quote(source), e);
     let stat = stat.inspect_err(failed).ok()?;
     let mut parent = Parent {
         source: source.to_owned(),
@@ -89,8 +87,7 @@ impl Parent {
         let mode = all & !omitted;
         let path = sys::c_string(self.target.as_bytes());
         if let Err(e) = sys::mkdir_at(sys::CWD, &path, mode | 0o700) {
-            let target = quote(&self.target);
-            options.reporter.fail_with(&format!("cannot make directory {target}"), &e);
+            options.reporter.fail_on("cannot make directory", quote(&self.target), &e);
             return None;
         }
         self.made = true;
@@ -158,14 +155,9 @@ impl Parent {
         if !keeps_any && self.final_mode.is_none() && !options.fsync {
             return true;
         }
-        let (stat, target) = match self.open() {
-            Ok(opened) => opened,
-            Err(e) => {
-                let target = quote(&self.target);
-                options.reporter.fail_with(&format!("failed to preserve times for {target}"), &e);
-                return false;
-            }
-        };
+        let failed = |what| move |e: &_| options.reporter.fail_on(what, quote(&self.target), e);
+        let opened = self.open().inspect_err(failed("failed to preserve times for"));
+        let Ok((stat, target)) = opened else { return false };
         let mut good = !keeps_any || self.apply(options, &stat, &target);
         if !keeps.mode
             && let Some(mode) = self.final_mode
@@ -177,11 +169,9 @@ impl Parent {
             Some(libc::EBADF) => io::Error::from_raw_os_error(libc::EACCES),
             _ => e,
         };
-        if options.fsync
-            && let Err(e) = sys::sync_fd(&target).map_err(unreadable)
-        {
-            options.reporter.fail_with(&format!("error syncing {}", quote(&self.target)), &e);
-            good = false;
+        if options.fsync {
+            let synced = sys::sync_fd(&target).map_err(unreadable);
+            good &= synced.inspect_err(failed("error syncing")).is_ok();
         }
         good
     }
@@ -201,7 +191,7 @@ pub(crate) fn ends_in_made(options: &Options, copy: &Copy, parents: &[Parent]) -
         && parents.last().is_some_and(|parent| parent.made);
     if in_made {
         let e = io::Error::from_raw_os_error(libc::EEXIST);
-        options.reporter.fail_with(&format!("cannot create directory {}", quote(&copy.target)), &e);
+        options.reporter.fail_on("cannot create directory", quote(&copy.target), &e);
     }
     in_made
 }

@@ -5,10 +5,11 @@
 //! thread [counts the sources](crate::count_ahead), and another draws twice a second. Until the
 //! count is complete, the total is shown as a lower bound, without a percentage.
 
-use crate::count_ahead::{Rules, Total};
+use crate::count_ahead::Total;
 use crate::messages::Reporter;
 use crate::options::Options;
 use crate::summary::Counters;
+use crate::workers::lock;
 use cringle_command::units;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
@@ -58,10 +59,10 @@ impl Progress {
         }
         let (reporter, counters) = (Arc::clone(&options.reporter), Arc::clone(counters));
         let drawing = if is_terminal {
-            let (rules, end) = (Rules::of(options), Arc::new(End::default()));
+            let (options, end) = (options.clone(), Arc::new(End::default()));
             let drawn = Drawing::new(Arc::clone(&reporter), Arc::clone(&counters));
             let shared = Arc::clone(&end);
-            let draw = move || drawn.run(&shared, rules, sources);
+            let draw = move || drawn.run(&shared, &options, &sources);
             let thread = std::thread::Builder::new().name("progress".into()).spawn(draw).ok()?;
             Some((end, thread))
         } else {
@@ -74,7 +75,7 @@ impl Progress {
     /// has a line of its own.
     pub(crate) fn finish(self, interrupted: bool) {
         if let Some((end, thread)) = self.drawing {
-            *end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            *lock(&end.is_over) = true;
             end.changed.notify_all();
             let _ = thread.join();
         } else if !interrupted {
@@ -191,10 +192,10 @@ impl Drawing {
         Drawing { reporter, counters, total: Arc::default(), rates }
     }
 
-    fn run(mut self, end: &End, rules: Rules, sources: Vec<OsString>) {
+    fn run(mut self, end: &End, options: &Options, sources: &[OsString]) {
         let mut last = Instant::now();
         let mut bar = None;
-        let mut is_over = end.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_over = lock(&end.is_over);
         while !*is_over {
             let pause = if bar.is_some() { INTERVAL } else { DELAY };
             is_over = end
@@ -205,7 +206,7 @@ impl Drawing {
             if *is_over {
                 break;
             }
-            let bar = bar.get_or_insert_with(|| self.begin(rules, &sources));
+            let bar = bar.get_or_insert_with(|| self.begin(options, sources));
             let interval = last.elapsed();
             last = Instant::now();
             self.draw(bar, interval);
@@ -217,10 +218,11 @@ impl Drawing {
     }
 
     /// Starts the count, and creates the bar.
-    fn begin(&self, rules: Rules, sources: &[OsString]) -> ProgressBar {
-        let (total, sources) = (Arc::clone(&self.total), sources.to_owned());
+    fn begin(&self, options: &Options, sources: &[OsString]) -> ProgressBar {
+        let (total, options) = (Arc::clone(&self.total), options.clone());
+        let sources = sources.to_owned();
         // Without the thread, no total is shown.
-        let _ = std::thread::Builder::new().spawn(move || total.count(rules, sources));
+        let _ = std::thread::Builder::new().spawn(move || total.count(&options, sources));
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         // All figures are in the message, so that each drawn line is of one moment.
         let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant");

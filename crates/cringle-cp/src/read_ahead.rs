@@ -110,8 +110,7 @@ impl Worker<'_> {
                     }
                 }
                 (Err(e), _) | (_, Err(e)) => {
-                    let path = quote(dir.path(Side::Target));
-                    self.reporter().fail_with(&format!("cannot access {path}"), &e);
+                    self.reporter().fail_on("cannot access", quote(dir.path(Side::Target)), &e);
                 }
             }
             self.part_done(dir);

@@ -141,8 +141,7 @@ impl Worker<'_> {
             Ok(None) => (stat, read),
             Ok(Some(now)) => (now, None),
             Err(e) => {
-                let name = item.quoted(Side::Source);
-                self.reporter().fail_with(&format!("cannot fstat {name}"), e);
+                self.reporter().fail_on("cannot fstat", item.quoted(Side::Source), e);
                 self.discard(item, destination);
                 return Completed::Failed;
             }
@@ -254,35 +253,22 @@ impl Worker<'_> {
     }
 
     fn report(&self, item: &Item<'_>, error: &CopyError) {
-        let source = || item.quoted(Side::Source);
-        let target = || item.quoted(Side::Target);
+        let reporter = self.reporter();
+        let (source, target) = (item.quoted(Side::Source), item.quoted(Side::Target));
         match error {
-            CopyError::Read(e) => {
-                self.reporter().fail_with(&format!("error reading {}", source()), e)
-            }
-            CopyError::Write(e) => {
-                self.reporter().fail_with(&format!("error writing {}", target()), e)
-            }
+            CopyError::Read(e) => reporter.fail_on("error reading", source, e),
+            CopyError::Write(e) => reporter.fail_on("error writing", target, e),
             CopyError::Clone(e) => {
-                self.reporter()
-                    .fail_with(&format!("failed to clone {} from {}", target(), source()), e);
+                reporter.fail_with(&format!("failed to clone {target} from {source}"), e);
             }
-            CopyError::Shrank => {
-                self.reporter().fail(&format!("{} shrank while it was copied", source()))
-            }
-            CopyError::Grew => self.reporter().fail(&format!(
-                "{} grew while it was copied: what was added is not in the copy",
-                source()
+            CopyError::Shrank => reporter.fail(&format!("{source} shrank while it was copied")),
+            CopyError::Grew => reporter.fail(&format!(
+                "{source} grew while it was copied: what was added is not in the copy"
             )),
-            CopyError::Differs => {
-                self.reporter().fail(&format!("{} differs from {}", target(), source()))
-            }
-            CopyError::ReadBack(e) => {
-                self.reporter().fail_with(&format!("error reading {}", target()), e)
-            }
-            CopyError::Unverifiable => self.reporter().fail(&format!(
-                "cannot verify {}: only files and block devices can be read back",
-                target()
+            CopyError::Differs => reporter.fail(&format!("{target} differs from {source}")),
+            CopyError::ReadBack(e) => reporter.fail_on("error reading", target, e),
+            CopyError::Unverifiable => reporter.fail(&format!(
+                "cannot verify {target}: only files and block devices can be read back"
             )),
             CopyError::Stopped => {}
         }
@@ -303,8 +289,7 @@ impl Worker<'_> {
             return done(self.sync_file_later(file, item, rename, (others_link_to_it, recorded)));
         }
         if let Err(e) = sys::close(file) {
-            self.reporter()
-                .fail_with(&format!("failed to close {}", item.quoted(Side::Target)), &e);
+            self.reporter().fail_on("failed to close", item.quoted(Side::Target), &e);
             match rename {
                 Some(rename) => rename.remove(item.target_dir, self.reporter()),
                 None => self.forget_times(item.target_dir, item.target),

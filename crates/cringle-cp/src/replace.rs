@@ -5,6 +5,7 @@
 //! (`chattr`), a project, a mount on it. Nor is a temporary name created in a directory that would
 //! keep it.
 
+use crate::compare::split;
 use crate::destination::{Destination, Exclusion};
 use crate::fsync::Rename;
 use crate::sys::{self, Stat};
@@ -47,11 +48,10 @@ pub(crate) fn is_append_only_dir(item: &Item<'_>) -> bool {
 
 /// Returns the directory part of a path: without the last name and the slashes before it.
 pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
-    match path[..end].iter().rposition(|&byte| byte == b'/') {
-        None => b".",
-        Some(0) => b"/",
-        Some(slash) => &path[..slash],
+    match split(path).0 {
+        [] => b".",
+        root @ [_] => root,
+        [above @ .., _] => above,
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Where no thread can be started (`ulimit -u`, `pids.max`, a filter), the calling thread copies.
 
-use crate::messages::Reporter;
+use crate::messages::{Reporter, quote};
 use crate::parents;
 use crate::plan::{self, Copy};
 use crate::replace;
@@ -179,7 +179,6 @@ fn sync_parent(target: &OsStr, reporter: &Reporter) {
     let synced = tree::open_dir(sys::CWD, &sys::c_string(parent), true)
         .and_then(|dir| sys::sync_fd(dir.as_fd()));
     if let Err(e) = synced {
-        let name = crate::messages::quote(OsStr::from_bytes(parent));
-        reporter.fail_with(&format!("error syncing {name}"), &e);
+        reporter.fail_on("error syncing", quote(OsStr::from_bytes(parent)), &e);
     }
 }

@@ -11,6 +11,7 @@ mod uncached;
 mod xattr;
 
 use crate::descriptors;
+use rlimit::Resource;
 use rustix::fs::{self, Advice, AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::fs::{StatxAttributes, StatxFlags, Timespec, Timestamps};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, retry_on_intr};
@@ -420,19 +421,12 @@ const USUAL_DESCRIPTORS: usize = 1024;
 
 /// Raises the soft limit on descriptors towards `wanted`; returns the limit.
 ///
-/// These are calls of `libc`, because `rustix` panics where a filter denies them
-/// (`SystemCallFilter=~@resources` of systemd).
+/// `rustix` would panic where a filter denies these calls (`SystemCallFilter=~@resources` of
+/// systemd).
 pub(crate) fn allow_descriptors(wanted: usize) -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes only `limit`, which outlives it.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
-        return USUAL_DESCRIPTORS;
-    }
-    let soft = limit.rlim_cur;
-    limit.rlim_cur = soft.max((wanted as libc::rlim_t).min(limit.rlim_max));
-    let raised = limit.rlim_cur;
-    // SAFETY: the call reads only `limit`, which outlives it.
-    let is_raised = raised > soft && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
+    let Ok((soft, hard)) = Resource::NOFILE.get() else { return USUAL_DESCRIPTORS };
+    let raised = soft.max(hard.min(wanted as u64));
+    let is_raised = raised > soft && Resource::NOFILE.set(raised, hard).is_ok();
     usize::try_from(if is_raised { raised } else { soft }).unwrap_or(usize::MAX)
 }
 

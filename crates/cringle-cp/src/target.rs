@@ -8,12 +8,11 @@ use crate::messages::{mode_letters, quote};
 use crate::summary::Counters;
 use crate::sys::{self, Stat};
 use crate::tree::{Item, Side};
-use crate::workers::Worker;
+use crate::workers::{Worker, lock};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::PoisonError;
 
 /// What remains to be done for a name.
 pub(crate) enum Step {
@@ -39,8 +38,7 @@ impl Worker<'_> {
             Err(e) => {
                 let looped = e.raw_os_error() == Some(libc::ELOOP) && options.force;
                 if !looped {
-                    self.reporter()
-                        .fail_with(&format!("cannot stat {}", item.quoted(Side::Target)), &e);
+                    self.reporter().fail_on("cannot stat", item.quoted(Side::Target), &e);
                     return Step::Done(false);
                 }
                 // With -f, a link that leads to itself is removed when it cannot be opened.
@@ -103,8 +101,7 @@ impl Worker<'_> {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
             Err(e) => {
-                self.reporter()
-                    .fail_with(&format!("cannot remove {}", item.quoted(Side::Target)), &e);
+                self.reporter().fail_on("cannot remove", item.quoted(Side::Target), &e);
                 return Step::Done(false);
             }
         }
@@ -123,15 +120,14 @@ impl Worker<'_> {
                 Step::Go { new: true, backup, existing: None }
             }
             Err(e) => {
-                self.reporter()
-                    .fail_with(&format!("cannot backup {}", item.quoted(Side::Target)), &e);
+                self.reporter().fail_on("cannot backup", item.quoted(Side::Target), &e);
                 Step::Done(false)
             }
         }
     }
 
     fn was_made_by_this_copy(&self, item: &Item<'_>, stat: &Stat) -> bool {
-        let targets = self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let targets = lock(&self.shared.targets);
         !targets.is_empty() && targets.contains(&(item.path(Side::Target), sys::id(stat)))
     }
 
@@ -140,8 +136,7 @@ impl Worker<'_> {
         let backup = sys::c_string(backup.as_bytes());
         let dir = item.target_dir;
         if let Err(e) = sys::rename_at((dir, &backup), (dir, item.target)) {
-            self.reporter()
-                .fail_with(&format!("cannot un-backup {}", item.quoted(Side::Target)), &e);
+            self.reporter().fail_on("cannot un-backup", item.quoted(Side::Target), &e);
         } else if self.shared.options.verbose {
             let name = quote(backup_path(item, OsStr::from_bytes(backup.to_bytes())));
             self.reporter().print(&format!("{name} -> {} (unbackup)", item.quoted(Side::Target)));

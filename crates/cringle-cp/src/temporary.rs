@@ -6,6 +6,7 @@
 //! tried. A process that is killed leaves its temporary names behind. Only a run with the same
 //! manifest (see [`resume`](crate::resume)) removes them.
 
+use crate::compare::split;
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
@@ -42,13 +43,9 @@ impl Temporaries {
     /// Returns a new name in the directory part of `beside`.
     fn name(&self, beside: &CStr) -> CString {
         let number = self.keys.hash_one(self.used.fetch_add(1, Ordering::Relaxed));
-        let path = beside.to_bytes();
-        // The directory part ends before the last name, which may be followed by slashes.
-        let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
-        let end = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let begin = self.manifest.map_or(".cringle-cp.".into(), prefix_of_run);
         let name = format!("{begin}{number:016x}");
-        sys::c_string(&[&path[..end], name.as_bytes()].concat())
+        sys::c_string(&[split(beside.to_bytes()).0, name.as_bytes()].concat())
     }
 
     /// Calls `make` with new names beside `beside` until it does not fail with `EEXIST`. Returns

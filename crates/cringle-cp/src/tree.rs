@@ -15,13 +15,14 @@ use crate::choices::Follow;
 use crate::messages::{Reporter, quote};
 use crate::options::Options;
 use crate::sys::{self, Stat};
+use crate::workers::lock;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -48,7 +49,7 @@ impl Handle {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     /// Returns the handle if it is open anywhere.
@@ -350,17 +351,13 @@ impl OpenDirs {
         OpenDirs { most, kept: Mutex::default(), root: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Weak<Dir>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, dir: &Arc<Dir>) {
         if dir.parent.is_none() {
-            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(dir);
+            *lock(&self.root) = Arc::downgrade(dir);
             return;
         }
         let oldest = {
-            let mut open = self.lock();
+            let mut open = lock(&self.kept);
             open.push_back(Arc::downgrade(dir));
             if open.len() > self.most { open.pop_front() } else { None }
         };
@@ -376,11 +373,11 @@ impl OpenDirs {
             // `|`, not `||`: both sides are closed.
             dir.is_some_and(|dir| dir.source.close_unused() | dir.target.close_unused())
         };
-        let kept: Vec<_> = self.lock().iter().cloned().collect();
+        let kept: Vec<_> = lock(&self.kept).iter().cloned().collect();
         if kept.iter().filter(|dir| close(dir)).count() > 0 {
             return true;
         }
-        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let root = lock(&self.root).clone();
         close(&root)
     }
 }

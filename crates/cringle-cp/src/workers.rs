@@ -9,10 +9,10 @@
 //!
 //! The workers are threads that make plain calls: through a ring, the kernel would pass `openat`
 //! with `O_CREAT`, `mkdirat` and buffered writes on ext4 to threads of its own, which costs more
-//! (`micro -- copy` in benches/ measures it). There are more workers than cores, because creating a
-//! file waits for the disk when it needs a new block of inodes, and so does reading a cold
-//! directory or inode. Cold files are read ahead (see [`read_ahead`](crate::read_ahead)), and the
-//! syncs of `--fsync` run on fibers (see [`fsync`](crate::fsync)).
+//! (`benches/RESULTS.md`). There are more workers than cores, because creating a file waits for the
+//! disk when it needs a new block of inodes, and so does reading a cold directory or inode. Cold
+//! files are read ahead (see [`read_ahead`](crate::read_ahead)), and the syncs of `--fsync` run on
+//! fibers (see [`fsync`](crate::fsync)).
 
 use crate::descriptors::{self, Budget};
 use crate::file_locks::FileLocks;
@@ -35,7 +35,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The files of one task: enough that the cost of taking it does not matter.
@@ -148,6 +148,11 @@ impl Shared {
         self.is_finished.store(true, Ordering::Release);
         self.wakeup.1.notify_all();
     }
+}
+
+/// Locks a mutex, also after a panic of another worker, which ends the process.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the time in seconds since 1970.
@@ -278,11 +283,11 @@ impl<'a> Worker<'a> {
     /// Takes the newest task of this worker, or the oldest of another one.
     fn take_task(&self) -> Option<Task> {
         let stacks = &self.shared.stacks;
-        let lock = |at: usize| stacks[at].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = lock(self.index).pop_back() {
+        if let Some(task) = lock(&stacks[self.index]).pop_back() {
             return Some(task);
         }
-        (1..stacks.len()).find_map(|step| lock((self.index + step) % stacks.len()).pop_front())
+        let at = |step| (self.index + step) % stacks.len();
+        (1..stacks.len()).find_map(|step| lock(&stacks[at(step)]).pop_front())
     }
 
     /// Adds a part to the directory, for any worker.
@@ -294,10 +299,7 @@ impl<'a> Worker<'a> {
 
     /// Adds a task whose part has been counted.
     pub(crate) fn push_counted(&self, task: Task) {
-        let mut stack =
-            self.shared.stacks[self.index].lock().unwrap_or_else(PoisonError::into_inner);
-        stack.push_back(task);
-        drop(stack);
+        lock(&self.shared.stacks[self.index]).push_back(task);
         if self.shared.sleepers.load(Ordering::Relaxed) > 0 {
             self.shared.wakeup.1.notify_one();
         }
@@ -306,9 +308,8 @@ impl<'a> Worker<'a> {
     /// Sleeps briefly: a wake-up between the look at the stacks and the sleep is missed.
     fn sleep(&self) {
         self.shared.sleepers.fetch_add(1, Ordering::Relaxed);
-        let (lock, wakeup) = &self.shared.wakeup;
-        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(wakeup.wait_timeout(guard, Duration::from_micros(500)));
+        let (mutex, wakeup) = &self.shared.wakeup;
+        drop(wakeup.wait_timeout(lock(mutex), Duration::from_micros(500)));
         self.shared.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -376,7 +377,7 @@ impl<'a> Worker<'a> {
         }
         let fd = |side| {
             dir.fd(side, &self.shared.open).inspect_err(|e| {
-                self.reporter().fail_with(&format!("cannot access {}", quote(dir.path(side))), e);
+                self.reporter().fail_on("cannot access", quote(dir.path(side)), e);
             })
         };
         let (Ok(source), Ok(target)) = (fd(Side::Source), fd(Side::Target)) else { return };
@@ -424,21 +425,17 @@ impl<'a> Worker<'a> {
         if !attributes && dir.final_mode.is_none() && !options.fsync {
             return FinishedChild::default();
         }
-        let target = match dir.fd_from(Side::Target, child.target.as_deref(), &self.shared.open) {
-            Ok(target) => target,
-            Err(e) => {
-                let path = quote(dir.path(Side::Target));
-                self.reporter().fail_with(&format!("preserving permissions for {path}"), &e);
-                return FinishedChild::default();
-            }
+        let failed = |e: &_| {
+            let path = quote(dir.path(Side::Target));
+            self.reporter().fail_on("preserving permissions for", path, e);
         };
+        let target = dir.fd_from(Side::Target, child.target.as_deref(), &self.shared.open);
+        let Ok(target) = target.inspect_err(failed) else { return FinishedChild::default() };
         let source = if attributes { self.dir_attributes(dir, &target, child) } else { None };
         if !keeps.mode
             && let Some(mode) = dir.final_mode
-            && let Err(e) = sys::chmod_fd(target.as_fd(), mode)
         {
-            let path = quote(dir.path(Side::Target));
-            self.reporter().fail_with(&format!("preserving permissions for {path}"), &e);
+            let _ = sys::chmod_fd(target.as_fd(), mode).inspect_err(failed);
         }
         if self.shared.options.fsync {
             self.sync_dir_later(&target, dir);
@@ -455,14 +452,10 @@ impl<'a> Worker<'a> {
     ) -> Option<Arc<OwnedFd>> {
         let options = &self.shared.options;
         // Extended attributes and ACLs have to be read from the source.
-        let source = match dir.fd_from(Side::Source, child.source.as_deref(), &self.shared.open) {
-            Ok(source) => source,
-            Err(e) => {
-                let path = quote(dir.path(Side::Source));
-                self.reporter().fail_with(&format!("cannot access {path}"), &e);
-                return None;
-            }
-        };
+        let source = dir.fd_from(Side::Source, child.source.as_deref(), &self.shared.open);
+        let failed =
+            |e: &_| self.reporter().fail_on("cannot access", quote(dir.path(Side::Source)), e);
+        let source = source.inspect_err(failed).ok()?;
         // The item builds its path only for a message: it is as long as the tree is deep.
         let item = dir.as_item();
         let copied = attributes::Copied {
@@ -483,7 +476,6 @@ impl<'a> Worker<'a> {
     }
 
     fn cannot_list(&self, dir: &Dir, error: &std::io::Error) {
-        let path = quote(dir.path(Side::Source));
-        self.reporter().fail_with(&format!("error reading {path}"), error);
+        self.reporter().fail_on("error reading", quote(dir.path(Side::Source)), error);
     }
 }

@@ -113,45 +113,50 @@ pub(crate) fn copy(copied: &Copied<'_>) -> (bool, Vec<Failure>) {
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return (true, Vec::new()),
         Err(e) => return (true, vec![Step::List.failed(e)]),
     };
-    let (mut acl, mut failures) = (false, Vec::new());
+    let acl = each(&names).any(|name| name == ACCESS || name == DEFAULT);
+    let mut failures = Vec::new();
     let mut writable = Writable { target, mode: None };
     if copied.resumed {
         failures.extend(remove_others(&mut writable, &names).err());
     }
-    for name in names.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if name == ACCESS || name == DEFAULT {
-            acl = true;
-            continue;
-        }
-        if is_skipped(name) {
-            continue;
-        }
-        let get = sys::get_xattr(source, name).map_err(|e| Step::Get(name.into()).failed(e));
-        let set = |value: Vec<u8>| {
-            let set = |target: BorrowedFd<'_>| sys::set_xattr(target, name, &value);
-            writable.change(set).map_err(|e| cannot_set(name, e))
-        };
-        if let Err(failure) = get.and_then(set) {
-            add(&mut failures, failure);
-        }
-    }
+    let set =
+        |name: &CStr, value: &[u8]| writable.change(|target| sys::set_xattr(target, name, value));
+    copy_each(&names, &mut failures, |name| sys::get_xattr(source, name), set);
     if let Err(e) = writable.restore() {
         failures.push(Step::Restore.failed(e));
     }
     (acl, failures)
 }
 
+/// Copies the attributes with these names, except ACLs.
+fn copy_each(
+    names: &[u8],
+    failures: &mut Vec<Failure>,
+    get: impl Fn(&CStr) -> io::Result<Vec<u8>>,
+    mut set: impl FnMut(&CStr, &[u8]) -> io::Result<()>,
+) {
+    for name in each(names).filter(|name| !is_skipped(name)) {
+        let value = get(name).map_err(|e| Step::Get(name.into()).failed(e));
+        let set = |value: Vec<u8>| set(name, &value).map_err(|e| cannot_set(name, e));
+        if let Err(failure) = value.and_then(set) {
+            add(failures, failure);
+        }
+    }
+}
+
+/// Returns the names of a list, each of which ends in a zero byte.
+fn each(names: &[u8]) -> impl Iterator<Item = &CStr> {
+    let names = names.split_inclusive(|&byte| byte == 0);
+    names.filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+}
+
 /// Removes the attributes of users that the source, with these names, does not have. Those of other
 /// kinds may be the file system's.
 fn remove_others(writable: &mut Writable<'_>, names: &[u8]) -> Result<(), Failure> {
     let here = sys::list_xattrs(writable.target).map_err(|e| Step::List.failed(e))?;
-    let has = |name: &[u8]| names.split_inclusive(|&byte| byte == 0).any(|kept| kept == name);
-    for name in here.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if !name.to_bytes().starts_with(b"user.") || has(name.to_bytes_with_nul()) {
-            continue;
-        }
+    let is_left =
+        |name: &&CStr| name.to_bytes().starts_with(b"user.") && !each(names).any(|n| n == *name);
+    for name in each(&here).filter(is_left) {
         let removed = writable.change(|target| sys::remove_xattr(target, name));
         removed.map_err(|e| Step::Set(name.into()).failed(e))?;
     }
@@ -206,18 +211,7 @@ pub(crate) fn copy_by_name(item: &Item<'_>) -> Vec<Failure> {
     let mut failures = Vec::new();
     // The file system has no extended attributes, or `/proc` is not mounted.
     let names = sys::llist_xattrs(&source).unwrap_or_default();
-    for name in names.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if is_skipped(name) {
-            continue;
-        }
-        let get = sys::lget_xattr(&source, name).map_err(|e| Step::Get(name.into()).failed(e));
-        let set = |value: Vec<u8>| {
-            sys::lset_xattr(&target, name, &value).map_err(|e| cannot_set(name, e))
-        };
-        if let Err(failure) = get.and_then(set) {
-            add(&mut failures, failure);
-        }
-    }
+    let get = |name: &CStr| sys::lget_xattr(&source, name);
+    copy_each(&names, &mut failures, get, |name, value| sys::lset_xattr(&target, name, value));
     failures
 }

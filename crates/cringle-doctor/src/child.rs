@@ -4,9 +4,10 @@
 //! find its program, and releases everything it made when it ends. It sends its result as numbers
 //! through a pipe.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 
 /// The number and the length of the polls for a result, after which the child is killed. No test
 /// takes nearly as long, unless a seccomp filter waits for a supervisor that never answers. Polls
@@ -25,7 +26,7 @@ pub(crate) struct Answer {
 }
 
 /// The child's end of the pipe.
-pub(crate) struct Reply(File);
+pub(crate) struct Reply(PipeWriter);
 
 impl Reply {
     pub(crate) fn send(&mut self, number: i32) {
@@ -45,7 +46,7 @@ pub(crate) fn ask_child(question: impl FnOnce(&mut Reply)) -> Answer {
 }
 
 fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
-    let (mut reader, reply) = pipe()?;
+    let (mut reader, reply) = io::pipe()?;
     // SAFETY: this process has one thread (the requirement of `ask_child`), so that no lock is held
     // by a thread that the child lacks. The child continues as this thread and ends by `_exit`.
     let child = unsafe { libc::fork() };
@@ -55,12 +56,13 @@ fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
         child => {
             drop(reply);
             let numbers = listen(&mut reader);
+            let child = Pid::from_raw(child).expect("the number of a child is positive");
             if numbers.is_err() {
-                // SAFETY: a system call without pointers. The child has not been reaped, so that
-                // the number is still its own.
-                unsafe { libc::kill(child, libc::SIGKILL) };
+                // The child has not been reaped, so that the number is still its own.
+                let _ = kill_process(child, Signal::KILL);
             }
-            let signal = reap(child)?;
+            let ended = retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))?;
+            let signal = ended.and_then(|(_, status)| status.terminating_signal());
             Ok(match numbers {
                 Ok(numbers) => Answer { numbers, signal, unanswered: None },
                 Err(why) => Answer { unanswered: Some(why.to_string()), ..Answer::default() },
@@ -69,7 +71,7 @@ fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
     }
 }
 
-fn answer(reply: File, question: impl FnOnce(&mut Reply)) -> ! {
+fn answer(reply: PipeWriter, question: impl FnOnce(&mut Reply)) -> ! {
     // A killed child leaves no core file, and a killed parent leaves no child.
     // SAFETY: system calls without pointers.
     unsafe {
@@ -84,19 +86,8 @@ fn answer(reply: File, question: impl FnOnce(&mut Reply)) -> ! {
     unsafe { libc::_exit(i32::from(result.is_err())) }
 }
 
-fn pipe() -> io::Result<(File, File)> {
-    let mut ends = [0; 2];
-    // SAFETY: the call writes two descriptors, for which `ends` has room.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: both descriptors are newly opened, and this is their only owner.
-    let own = |fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok((own(ends[0]), own(ends[1])))
-}
-
 /// Reads numbers until the child closes the pipe; fails if it sends nothing for too long.
-fn listen(reader: &mut File) -> io::Result<Vec<i32>> {
+fn listen(reader: &mut PipeReader) -> io::Result<Vec<i32>> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 512]);
     loop {
         wait_for(reader)?;
@@ -109,7 +100,7 @@ fn listen(reader: &mut File) -> io::Result<Vec<i32>> {
     Ok(whole.map(|four| i32::from_ne_bytes(four.try_into().expect("four bytes"))).collect())
 }
 
-fn wait_for(reader: &File) -> io::Result<()> {
+fn wait_for(reader: &PipeReader) -> io::Result<()> {
     let mut wait = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     for _ in 0..POLLS {
         // SAFETY: the array has one entry, which outlives the call.
@@ -125,18 +116,4 @@ fn wait_for(reader: &File) -> io::Result<()> {
         }
     }
     Err(io::Error::other("the child does not answer"))
-}
-
-fn reap(child: libc::pid_t) -> io::Result<Option<i32>> {
-    let mut status = 0;
-    loop {
-        // SAFETY: the call writes only `status`, which outlives it.
-        if unsafe { libc::waitpid(child, &mut status, 0) } == child {
-            return Ok(libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
 }

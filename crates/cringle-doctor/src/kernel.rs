@@ -1,6 +1,6 @@
 //! The kernel, and the container and virtual machine around this process.
 
-use cringle_report::machine::cpus;
+use cringle_report::machine::{cpus, read};
 use serde::Serialize;
 use std::ffi::CStr;
 use std::fs;
@@ -91,15 +91,6 @@ fn virtual_machine() -> Option<String> {
         (!names.is_empty()).then(|| names.join(" "))
     };
     is_virtual.then(|| maker().unwrap_or_else(|| "unknown".into()))
-}
-
-/// Returns the trimmed text of a small file; `None` if it is unreadable or empty. The names of
-/// processes and control groups in it may have any bytes.
-pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.into())
 }
 
 #[cfg(test)]

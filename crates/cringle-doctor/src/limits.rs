@@ -1,14 +1,13 @@
 //! The limits that matter to a program on Cringle: whether each is enough, and how to raise it.
 
 use super::child::ask_child;
-use super::kernel::read;
 use super::permissions::{CAP_IPC_LOCK, Permissions};
 use super::raw::{self, Params};
 use cringle_report::machine::cache::page_bytes;
-use cringle_report::machine::cpus;
+use cringle_report::machine::{cpus, read};
 use cringle_report::units::{count, size};
+use rlimit::Resource;
 use serde::Serialize;
-use std::io;
 use std::path::Path;
 
 /// One limit.
@@ -69,7 +68,7 @@ const FEW_FILES: u64 = 1024;
 
 fn open_files() -> Limit {
     let name = "open files";
-    let Ok((soft, hard)) = limit(libc::RLIMIT_NOFILE) else { return unknown(name) };
+    let Ok((soft, hard)) = Resource::NOFILE.get() else { return unknown(name) };
     let enough = soft >= FEW_FILES;
     let command = format!("ulimit -n {}", if hard == u64::MAX { FEW_FILES << 6 } else { hard });
     let remedy = if soft < hard {
@@ -90,7 +89,7 @@ fn open_files() -> Limit {
 
 fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
     let name = "locked memory";
-    let Ok((soft, hard)) = limit(libc::RLIMIT_MEMLOCK) else { return unknown(name) };
+    let Ok((soft, hard)) = Resource::MEMLOCK.get() else { return unknown(name) };
     let exempt = match permissions.can(CAP_IPC_LOCK) {
         Some(true) => "; CAP_IPC_LOCK exempts this process",
         _ => "",
@@ -131,13 +130,9 @@ fn mappings() -> Limit {
     } else {
         "two mappings per stack: guard pages without a mapping need Linux 6.13"
     };
-    Limit {
-        name,
-        value: Some(count(most as f64)),
-        enough: Some(fibers >= FEW_FIBERS),
-        meaning: format!("about {} fibers at once; {guards}", count(fibers as f64)),
-        remedy: (fibers < FEW_FIBERS).then(|| "sysctl vm.max_map_count=1048576 (as root)".into()),
-    }
+    let meaning = format!("about {} fibers at once; {guards}", count(fibers as f64));
+    let remedy = "sysctl vm.max_map_count=1048576 (as root)";
+    known(name, count(most as f64), fibers >= FEW_FIBERS, &meaning, remedy)
 }
 
 const MADV_GUARD_INSTALL: libc::c_int = 102;
@@ -160,15 +155,8 @@ fn overcommit() -> Limit {
     } else {
         "only the touched pages of stacks count"
     };
-    Limit {
-        name,
-        value: Some(mode.to_string()),
-        enough: Some(!strict),
-        meaning: meaning.into(),
-        remedy: strict.then(|| {
-            "smaller stacks (fiber::Builder::stack_size), or sysctl vm.overcommit_memory=0".into()
-        }),
-    }
+    let remedy = "smaller stacks (fiber::Builder::stack_size), or sysctl vm.overcommit_memory=0";
+    known(name, mode.to_string(), !strict, meaning, remedy)
 }
 
 /// Enough for the workers and the pools of threads.
@@ -182,25 +170,19 @@ fn threads() -> Limit {
         ("the control group's pids.max", group_pids()),
         ("ulimit -u", user_threads()),
     ];
-    let known = limits.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let Some((by, least)) = known.min_by_key(|(_, value)| *value) else { return unknown(name) };
-    let enough = least >= FEW_THREADS;
-    Limit {
-        name,
-        value: Some(format!("{} ({by})", number_or_unlimited(least))),
-        enough: Some(enough),
-        meaning: "workers and pools of blocking calls; other processes count too".into(),
-        remedy: (!enough).then(|| format!("raise {by}")),
-    }
+    let all = limits.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let Some((by, least)) = all.min_by_key(|(_, value)| *value) else { return unknown(name) };
+    let value = format!("{} ({by})", number_or_unlimited(least));
+    let meaning = "workers and pools of blocking calls; other processes count too";
+    known(name, value, least >= FEW_THREADS, meaning, &format!("raise {by}"))
 }
 
 /// Returns the limit of the user's threads, from which root is exempt.
 fn user_threads() -> Option<u64> {
-    // SAFETY: a system call without arguments.
-    if unsafe { libc::geteuid() } == 0 {
+    if rustix::process::geteuid().is_root() {
         return None;
     }
-    limit(libc::RLIMIT_NPROC).ok().map(|(soft, _)| soft).filter(|soft| *soft != u64::MAX)
+    Resource::NPROC.get().ok().map(|(soft, _)| soft).filter(|soft| *soft != u64::MAX)
 }
 
 /// Returns `pids.max` of this process's control group. Groups above it may have lower limits.
@@ -223,13 +205,19 @@ const FEW_WAITING: u64 = 1024;
 fn accept_queue() -> Limit {
     let name = "net.core.somaxconn";
     let Some(most) = setting("/proc/sys/net/core/somaxconn") else { return unknown(name) };
-    let enough = most >= FEW_WAITING;
+    let meaning = "connections waiting to be accepted; more are refused";
+    let remedy = "sysctl net.core.somaxconn=4096 (as root)";
+    known(name, count(most as f64), most >= FEW_WAITING, meaning, remedy)
+}
+
+/// Returns a limit with its remedy, which is needed unless it `is_enough`.
+fn known(name: &'static str, value: String, is_enough: bool, meaning: &str, remedy: &str) -> Limit {
     Limit {
         name,
-        value: Some(count(most as f64)),
-        enough: Some(enough),
-        meaning: "connections waiting to be accepted; more are refused".into(),
-        remedy: (!enough).then(|| "sysctl net.core.somaxconn=4096 (as root)".into()),
+        value: Some(value),
+        enough: Some(is_enough),
+        meaning: meaning.into(),
+        remedy: (!is_enough).then(|| remedy.into()),
     }
 }
 
@@ -240,21 +228,6 @@ fn unknown(name: &'static str) -> Limit {
 
 fn setting(path: impl AsRef<Path>) -> Option<u64> {
     read(path)?.parse().ok()
-}
-
-// The C libraries name the type differently.
-#[cfg(target_env = "musl")]
-type Resource = libc::c_int;
-#[cfg(not(target_env = "musl"))]
-type Resource = libc::__rlimit_resource_t;
-
-fn limit(which: Resource) -> io::Result<(u64, u64)> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes only `limit`, which outlives it.
-    match unsafe { libc::getrlimit(which, &mut limit) } {
-        0 => Ok((limit.rlim_cur, limit.rlim_max)),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 fn number_or_unlimited(limit: u64) -> String {

@@ -10,9 +10,10 @@ use cringle_bench::Bench;
 use cringle_bench::disk::DiskArgs;
 use cringle_bench::disk::results::{Run, beside};
 use cringle_bench::disk::strategies::Strategy;
+use cringle_bench::rounds::Progress;
 use cringle_report::failure::Failure;
 use cringle_report::stats::median;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ const SWITCHES: usize = 1;
 pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[PathReport]) -> Measured {
     let runs: usize = PARTS.iter().map(|part| part.runs).sum::<usize>() * places.len() + SWITCHES;
     let each = args.seconds / (runs * ROUNDS) as f64;
-    let bar = bar((PARTS.len() * places.len() + SWITCHES) as u64, args.quiet);
+    let bar = Progress::new(!args.quiet).runs(PARTS.len() * places.len() + SWITCHES);
     let mut measured = Measured { reads: Vec::new(), fiber_switch_ns: None, notes: Vec::new() };
     if cfg!(debug_assertions) {
         let slow = "this is a debug build: its figures mean little";
@@ -96,17 +97,6 @@ pub(crate) fn all(args: &DoctorArgs, ring: &Ring, places: &[PathReport]) -> Meas
     }
     bar.finish_and_clear();
     measured
-}
-
-fn bar(steps: u64, quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
-    let template = "[{bar:20}] {pos}/{len} measuring {wide_msg}";
-    let style = ProgressStyle::with_template(template).expect("the template is a constant");
-    bar.set_style(style.progress_chars("=> "));
-    bar
 }
 
 fn reads(part: &Part, place: &PathReport, ring: bool, seconds: f64) -> Result<Vec<Read>, Failure> {

@@ -2,7 +2,8 @@
 //! [`super::causes`] explains a refusal by these.
 
 use super::child::ask_child;
-use super::kernel::{self, read};
+use super::kernel;
+use cringle_report::machine::read;
 use serde::Serialize;
 
 pub(crate) const CAP_IPC_LOCK: u32 = 14;

@@ -7,11 +7,10 @@ use super::limits::Limit;
 use super::measure::{Measured, Read};
 use super::paths::{Capability, PathReport, Support};
 use super::ring::{Ring, Start};
-use cringle_report::page::Rows;
+use cringle_report::page::{Rows, wrapped};
 use cringle_report::units::{count, figure, size};
 use cringle_report::{colored, table};
 
-const WIDTH: usize = 80;
 /// The width of the first column, including the spaces around the names.
 const NAMES: usize = 23;
 
@@ -38,7 +37,7 @@ pub(super) fn of(report: &Report) -> String {
         self::measured(&mut page, measured);
     }
     page.heading("Verdict");
-    page.paragraph(&report.verdict.sentence, 2);
+    page.paragraph(&report.verdict.sentence);
     page.finished()
 }
 
@@ -60,40 +59,21 @@ impl Page {
 
     /// Writes a name and, in the second column, a text.
     pub(crate) fn row(&mut self, name: &str, text: &str) {
-        let first = format!("  {name:<width$}", width = NAMES - 2);
-        self.wrapped(&first, text, NAMES);
+        let mut first = format!("  {name:<width$}", width = NAMES - 2);
+        // A name too long for its column gets its own line.
+        if first.chars().count() > NAMES {
+            self.line(&first);
+            first = " ".repeat(NAMES);
+        }
+        self.0.push_str(&wrapped(text, &first));
     }
 
-    pub(crate) fn paragraph(&mut self, text: &str, indent: usize) {
-        self.wrapped(&" ".repeat(indent), text, indent);
+    pub(crate) fn paragraph(&mut self, text: &str) {
+        self.0.push_str(&wrapped(text, "  "));
     }
 
     pub(crate) fn finished(self) -> String {
         self.0
-    }
-
-    /// Writes a text wrapped at [`WIDTH`]. `first` starts the first line; the other lines start
-    /// with `indent` spaces.
-    fn wrapped(&mut self, first: &str, text: &str, indent: usize) {
-        let mut line = first.to_owned();
-        // A name too long for its column gets its own line.
-        if line.chars().count() > indent {
-            self.line(&line);
-            line = " ".repeat(indent);
-        }
-        let mut empty = true;
-        for word in text.split_whitespace() {
-            if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-                self.line(&line);
-                (line, empty) = (" ".repeat(indent), true);
-            }
-            if !empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            empty = false;
-        }
-        self.line(&line);
     }
 
     fn line(&mut self, text: &str) {
@@ -144,7 +124,7 @@ fn features(page: &mut Page, ring: &Ring) {
     if !known {
         page.heading("Features of the ring");
         let why = ring.note.as_deref().unwrap_or("no test had a result");
-        page.paragraph(&format!("unknown: {why}"), 2);
+        page.paragraph(&format!("unknown: {why}"));
         return;
     }
     page.heading("Features that Cringle uses");
@@ -154,7 +134,7 @@ fn features(page: &mut Page, ring: &Ring) {
     page.heading("Other features of this kernel's ring");
     feature_table(page, &others);
     if let Some(note) = &ring.note {
-        page.paragraph(&format!("not all could be tested: {note}"), 2);
+        page.paragraph(&format!("not all could be tested: {note}"));
     }
 }
 
@@ -246,9 +226,9 @@ fn measured(page: &mut Page, measured: &Measured) {
             .for_each(|line| page.line(&format!("  {line}")));
     }
     if let Some(ns) = measured.fiber_switch_ns {
-        page.paragraph(&format!("A switch between fibers takes {} ns.", figure(ns)), 2);
+        page.paragraph(&format!("A switch between fibers takes {} ns.", figure(ns)));
     }
-    measured.notes.iter().for_each(|note| page.paragraph(note, 2));
+    measured.notes.iter().for_each(|note| page.paragraph(note));
 }
 
 fn cells(read: &Read) -> Vec<String> {

@@ -89,11 +89,7 @@ impl CancelledScope<'_> {
             on_exits(self.env, s, exits, self.inside);
             for (local, body) in self.children {
                 let run = self.child(body);
-                if *local {
-                    s.spawn_local(run)
-                } else {
-                    s.spawn(run)
-                };
+                let _handle = if *local { s.spawn_local(run) } else { s.spawn(run) };
             }
             if !owner {
                 s.spawn(|| self.end(|| s.cancel()));
@@ -119,11 +115,7 @@ impl CancelledScope<'_> {
                 on_exits(self.env, inner, exits, self.inside);
                 for (local, body) in self.children {
                     let run = self.child(body);
-                    if *local {
-                        inner.spawn_local(run)
-                    } else {
-                        inner.spawn(run)
-                    };
+                    let _handle = if *local { inner.spawn_local(run) } else { inner.spawn(run) };
                 }
             });
             Ok(())
@@ -138,11 +130,7 @@ impl CancelledScope<'_> {
                 run();
                 io::Result::Ok(())
             };
-            if *local {
-                s.spawn_local(run)
-            } else {
-                s.spawn(run)
-            };
+            let _handle = if *local { s.spawn_local(run) } else { s.spawn(run) };
         }
     }
 

@@ -12,19 +12,13 @@ pub(super) fn write(env: &Env, file: &File, way: Way, bytes: &[u8], at: u64) -> 
     env.persist(|| match way {
         Way::At => file.write_all_at(bytes, at),
         Way::Vectored => write_vectored(file, bytes, at),
-        Way::Batch => {
+        Way::Batch | Way::BatchExact => {
+            let add = if way == Way::Batch { Batch::write } else { Batch::write_all };
             let mut batch = Batch::new();
-            let half = bytes.len() / 2;
-            batch.write(file, &bytes[..half], at);
-            batch.write(file, &bytes[half..], at + half as u64);
-            whole(batch.submit().into_iter(), [half, bytes.len() - half])
-        }
-        Way::BatchExact => {
-            let mut batch = Batch::new();
-            let half = bytes.len() / 2;
-            batch.write_all(file, &bytes[..half], at);
-            batch.write_all(file, &bytes[half..], at + half as u64);
-            whole(batch.submit().into_iter(), [half, bytes.len() - half])
+            let (one, other) = bytes.split_at(bytes.len() / 2);
+            add(&mut batch, file, one, at);
+            add(&mut batch, file, other, at + one.len() as u64);
+            whole(batch.submit().into_iter(), [one.len(), other.len()])
         }
         Way::Fixed => {
             let (file, mut bufs) = (FixedFile::register(file)?, FixedBufs::new(1, bytes.len())?);
@@ -65,20 +59,13 @@ pub(super) fn read(
                 // Read the rest of a short read.
                 file.read_exact_at(&mut part[count..], at + count as u64)?;
             }
-            Way::Batch => {
+            Way::Batch | Way::BatchExact => {
+                let add = if way == Way::Batch { Batch::read } else { Batch::read_exact };
                 let (one, other) = part.split_at_mut(available / 2);
                 let lens = [one.len(), other.len()];
                 let mut batch = Batch::new();
-                batch.read(file, one, at);
-                batch.read(file, other, at + lens[0] as u64);
-                whole(batch.submit().into_iter(), lens)?;
-            }
-            Way::BatchExact => {
-                let (one, other) = part.split_at_mut(available / 2);
-                let lens = [one.len(), other.len()];
-                let mut batch = Batch::new();
-                batch.read_exact(file, one, at);
-                batch.read_exact(file, other, at + lens[0] as u64);
+                add(&mut batch, file, one, at);
+                add(&mut batch, file, other, at + lens[0] as u64);
                 whole(batch.submit().into_iter(), lens)?;
             }
             Way::Fixed => {

@@ -40,7 +40,20 @@ pub struct Rows {
     pub best: Option<usize>,
 }
 
+/// A column of a table: its name, and what the cell of an item says.
+pub type Column<'c, I> = (&'c str, &'c dyn Fn(&I) -> String);
+
 impl Rows {
+    /// Returns a table with a row for each item.
+    pub fn of<'i, I: 'i>(
+        columns: &[Column<'_, I>],
+        items: impl IntoIterator<Item = &'i I>,
+    ) -> Rows {
+        let header: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
+        let row = |item: &I| columns.iter().map(|(_, cell)| cell(item)).collect();
+        Rows::new(&header, items.into_iter().map(row))
+    }
+
     pub fn new(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Rows {
         let header = header.iter().map(|name| (*name).into()).collect();
         Rows { header, rows: rows.collect(), text_columns: 1, best: None }
@@ -83,25 +96,24 @@ pub fn text(page: &Page) -> String {
 /// others are indented by its width.
 pub fn wrapped(sentence: &str, prefix: &str) -> String {
     const WIDTH: usize = 80;
-    let indent = " ".repeat(prefix.len());
-    let (mut out, mut line) = (String::new(), String::from(prefix));
-    let mut empty = true;
+    let indent = prefix.chars().count();
+    let (mut out, mut width, mut is_first) = (String::from(prefix), indent, true);
     for word in sentence.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out.push_str(&line);
-            out.push('\n');
-            line = indent.clone();
-            empty = true;
+        let letters = word.chars().count();
+        if is_first {
+            is_first = false;
+        } else if width + 1 + letters > WIDTH {
+            out.push_str(&format!("\n{:indent$}", ""));
+            width = indent;
+        } else {
+            out.push(' ');
+            width += 1;
         }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
+        out.push_str(word);
+        width += letters;
     }
-    out.push_str(&line);
-    out.push('\n');
-    out
+    out.truncate(out.trim_end().len());
+    out + "\n"
 }
 
 #[cfg(test)]

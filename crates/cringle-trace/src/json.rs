@@ -1,7 +1,7 @@
 //! The summary as JSON. Durations are in nanoseconds; points in time count from the start of the
 //! trace.
 
-use super::summary::{Summary, Wait};
+use super::summary::Summary;
 use cringle_report::SCHEMA;
 use serde_json::{Value, json};
 
@@ -21,24 +21,7 @@ pub(super) fn of(summary: &Summary) -> Value {
             "most_depth": worker.depth.most(),
         })
     });
-    let fibers = summary.fibers.iter().map(|fiber| {
-        json!({
-            "name": fiber.name,
-            "count": fiber.count,
-            "runs": fiber.runs,
-            "running_ns": fiber.running_ns,
-            "ready_ns": fiber.ready_ns,
-            "waiting_ns": fiber.waiting_ns,
-        })
-    });
-    let waits = summary.waits.iter().map(|wait| {
-        json!({
-            "for": wait.kind,
-            "count": wait.count,
-            "ns": wait.ns,
-            "longest": wait.longest.iter().map(long_wait).collect::<Vec<_>>(),
-        })
-    });
+
     let ops = summary.ops.iter().map(|op| {
         json!({
             "name": op.name,
@@ -57,26 +40,14 @@ pub(super) fn of(summary: &Summary) -> Value {
         "lost": summary.lost,
         "cut_short": summary.cut_short,
         "workers": workers.collect::<Vec<_>>(),
-        "fibers": fibers.collect::<Vec<_>>(),
+        "fibers": summary.fibers,
         "hidden_fibers": summary.hidden,
-        "waits": waits.collect::<Vec<_>>(),
+        "waits": summary.waits,
         "ops": ops.collect::<Vec<_>>(),
         "inline": { "answered": summary.inline[0], "in_vain": summary.inline[1] },
         "depth": {
             "ns": summary.ns() as f64 / PARTS as f64,
             "means": summary.depths(PARTS),
         },
-    })
-}
-
-fn long_wait(wait: &Wait) -> Value {
-    json!({
-        "ns": wait.ns,
-        "fiber": wait.name,
-        "number": wait.fiber.number,
-        "home": wait.fiber.home,
-        "worker": wait.worker,
-        "at_ns": wait.at,
-        "ended": !wait.open,
     })
 }

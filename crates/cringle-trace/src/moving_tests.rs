@@ -67,7 +67,7 @@ fn assert_fibers_and_waits(summary: &Summary, window: &Window) {
     assert!(roamers.waiting_ns + roamers.ready_ns + roamers.running_ns <= most);
     for waits in &summary.waits {
         assert!(waits.ns <= most, "{}: {} ns in {} ns", waits.kind, waits.ns, summary.ns());
-        assert!(waits.longest.iter().all(|wait| !wait.open), "{}: {:?}", waits.kind, waits.longest);
+        assert!(waits.longest.iter().all(|wait| wait.ended), "{}: {:?}", waits.kind, waits.longest);
     }
     let yields = summary.waits.iter().find(|waits| waits.kind == "yield").unwrap();
     assert!(yields.count >= FIBERS * STEPS, "{} yields", yields.count);

@@ -7,6 +7,7 @@ use cringle::trace::wire::{
     packet as packet_field, tag, track, wire_type,
 };
 use cringle_report::failure::{Failure, fail};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -32,11 +33,11 @@ pub(super) enum Kind {
 pub(super) type Name = u32;
 
 /// The identity of a fiber in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(super) struct Fiber {
+    pub(super) number: u64,
     /// The worker that has numbered it.
     pub(super) home: usize,
-    pub(super) number: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

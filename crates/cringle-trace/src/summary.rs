@@ -7,6 +7,7 @@ use super::reader::{Content, Event, Fiber, Kind, Name, read};
 use cringle::trace::wire::{event_name, is_op_flow};
 use cringle_report::failure::Failure;
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -68,12 +69,7 @@ pub(super) struct Worker {
 /// A slice that has begun and not ended.
 #[derive(Clone, Copy)]
 struct Slice {
-    name: Name,
-    fiber: Option<Fiber>,
-    /// Whether the worker is in the kernel during the slice.
-    enters: bool,
-    /// The start of the slice.
-    ns: u64,
+    begin: Event,
     /// The time that nested slices spent in the kernel.
     kernel_ns: u64,
 }
@@ -88,7 +84,7 @@ struct Suspended {
 }
 
 /// The totals of all fibers of one name.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub(super) struct Fibers {
     pub(super) name: String,
     pub(super) count: u64,
@@ -99,8 +95,9 @@ pub(super) struct Fibers {
 }
 
 /// The totals of all waits with the same cause.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub(super) struct Waits {
+    #[serde(rename = "for")]
     pub(super) kind: String,
     pub(super) count: u64,
     pub(super) ns: u64,
@@ -108,18 +105,21 @@ pub(super) struct Waits {
     pub(super) longest: Vec<Wait>,
 }
 
-/// One wait of one fiber.
-#[derive(Clone, Debug)]
-pub(super) struct Wait {
+/// One wait of one fiber, whose name is a text, or its number in the file.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Wait<N = String> {
     pub(super) ns: u64,
-    pub(super) name: String,
+    #[serde(rename = "fiber")]
+    pub(super) name: N,
+    #[serde(flatten)]
     pub(super) fiber: Fiber,
     /// The worker on which it began.
     pub(super) worker: usize,
     /// The start of the wait, since the start of the trace.
+    #[serde(rename = "at_ns")]
     pub(super) at: u64,
-    /// Whether the wait lasted until the end of the trace.
-    pub(super) open: bool,
+    /// Whether the wait ended before the trace.
+    pub(super) ended: bool,
 }
 
 /// The latencies of all operations of one kind, from queueing to completion.
@@ -128,26 +128,16 @@ pub(super) struct Ops {
     pub(super) ns: Histogram<u64>,
 }
 
-/// A [`Wait`] whose name is not resolved, and whose start is in the trace's time.
-#[derive(Clone, Copy)]
-struct WaitRecord {
-    ns: u64,
-    name: Name,
-    fiber: Fiber,
-    worker: usize,
-    at: u64,
-    open: bool,
-}
-
 #[derive(Default)]
 struct WaitTotal {
     count: u64,
     ns: u64,
-    longest: Vec<WaitRecord>,
+    /// Their starts are in the trace's time.
+    longest: Vec<Wait<Name>>,
 }
 
 impl WaitTotal {
-    fn add(&mut self, wait: WaitRecord) {
+    fn add(&mut self, wait: Wait<Name>) {
         self.count += 1;
         self.ns = self.ns.saturating_add(wait.ns);
         let place = self.longest.partition_point(|other| other.ns >= wait.ns);
@@ -222,9 +212,7 @@ impl Totals {
     }
 
     fn begin(&mut self, event: &Event, content: &Content) {
-        let worker = &mut self.workers[event.worker];
-        let Event { name, fiber, enters, ns, .. } = *event;
-        worker.slices.push(Slice { name, fiber, enters, ns, kernel_ns: 0 });
+        self.workers[event.worker].slices.push(Slice { begin: *event, kernel_ns: 0 });
         let Some(fiber) = event.fiber else { return };
         if self.is_hidden(event.name, content) {
             self.hidden += u64::from(self.suspended.remove(&fiber).is_none());
@@ -240,40 +228,38 @@ impl Totals {
         };
         let waited = event.ns.saturating_sub(since.ns).saturating_sub(ready);
         sum.waiting_ns = sum.waiting_ns.saturating_add(waited);
-        let wait = WaitRecord {
-            ns: waited,
-            name: event.name,
-            fiber,
-            worker: since.worker,
-            at: since.ns,
-            open: false,
-        };
-        self.waits.entry(since.waits_for).or_default().add(wait);
+        self.add_wait(fiber, Suspended { name: event.name, ..since }, waited, true);
+    }
+
+    fn add_wait(&mut self, fiber: Fiber, since: Suspended, ns: u64, ended: bool) {
+        let Suspended { worker, ns: at, name, waits_for } = since;
+        let wait = Wait { ns, name, fiber, worker, at, ended };
+        self.waits.entry(waits_for).or_default().add(wait);
     }
 
     fn end_slice(&mut self, event: &Event, content: &Content) {
         let worker = &mut self.workers[event.worker];
-        let Some(slice) = worker.slices.pop() else { return };
-        let took = event.ns.saturating_sub(slice.ns);
-        if let Some(fiber) = slice.fiber {
-            let running = took.saturating_sub(slice.kernel_ns);
+        let Some(Slice { begin, kernel_ns }) = worker.slices.pop() else { return };
+        let took = event.ns.saturating_sub(begin.ns);
+        if let Some(fiber) = begin.fiber {
+            let running = took.saturating_sub(kernel_ns);
             worker.running_ns = worker.running_ns.saturating_add(running);
-            if !self.is_hidden(slice.name, content) {
-                let sum = self.fibers.entry(slice.name).or_default();
+            if !self.is_hidden(begin.name, content) {
+                let sum = self.fibers.entry(begin.name).or_default();
                 sum.running_ns = sum.running_ns.saturating_add(running);
             }
             match event.waits_for {
                 Some(what) if content.names.get(what) == event_name::END => {}
                 Some(waits_for) => {
-                    let (name, worker) = (slice.name, event.worker);
+                    let (name, worker) = (begin.name, event.worker);
                     let suspended = Suspended { worker, ns: event.ns, name, waits_for };
                     self.suspended.insert(fiber, suspended);
                 }
                 None => {}
             }
-        } else if slice.enters {
+        } else if begin.enters {
             worker.enters += 1;
-            let sum = match content.names.get(slice.name) {
+            let sum = match content.names.get(begin.name) {
                 event_name::WAIT => &mut worker.asleep_ns,
                 _ => &mut worker.kernel_ns,
             };
@@ -283,7 +269,7 @@ impl Totals {
                 around.kernel_ns = around.kernel_ns.saturating_add(took);
             }
         } else if let Some(around) = worker.slices.last_mut() {
-            around.kernel_ns = around.kernel_ns.saturating_add(slice.kernel_ns);
+            around.kernel_ns = around.kernel_ns.saturating_add(kernel_ns);
         }
     }
 
@@ -315,28 +301,22 @@ impl Totals {
         let start = self.start.unwrap_or(0);
         let end = self.end.max(start);
         self.workers.iter_mut().for_each(|worker| worker.depth.advance(end));
-        for (&fiber, since) in &self.suspended {
-            if !self.all && content.names.is_of_library(since.name) {
-                continue;
+        for (fiber, since) in std::mem::take(&mut self.suspended) {
+            if !self.is_hidden(since.name, content) {
+                self.add_wait(fiber, since, end.saturating_sub(since.ns), false);
             }
-            let wait = WaitRecord {
-                ns: end.saturating_sub(since.ns),
-                name: since.name,
-                fiber,
-                worker: since.worker,
-                at: since.ns,
-                open: true,
-            };
-            self.waits.entry(since.waits_for).or_default().add(wait);
         }
         let name = |name: Name| content.names.get(name).to_owned();
-        let resolved = |wait: &WaitRecord| Wait {
-            ns: wait.ns,
-            name: name(wait.name),
-            fiber: wait.fiber,
-            worker: wait.worker,
-            at: wait.at.saturating_sub(start),
-            open: wait.open,
+        let resolved = |wait: &Wait<Name>| {
+            let Wait { ns, fiber, worker, ended, .. } = *wait;
+            Wait {
+                ns,
+                name: name(wait.name),
+                fiber,
+                worker,
+                at: wait.at.saturating_sub(start),
+                ended,
+            }
         };
         let fibers = self.fibers.into_iter();
         let mut fibers: Vec<_> =

@@ -3,6 +3,7 @@
 //! It writes SVG directly, since plotting libraries have no bars on lanes, and merges the pieces of
 //! one colour on a lane into one path, so that a picture of ten thousand slices stays small.
 
+use super::text::short;
 use super::window::{FiberState, Row, Span, Window};
 use cringle_report::SVG_START;
 use std::fmt::Write;
@@ -112,7 +113,7 @@ impl Picture {
     fn label(&mut self, name: &str, height: f64) {
         let y = self.y + height - 5.0;
         let most = ((LEFT - 12.0) / CHARACTER) as usize;
-        let name = shortened(name, most);
+        let name = short(name, most);
         self.put(format_args!(r#"<text x="8" y="{y:.1}">{}</text>"#, escaped(&name)));
     }
 
@@ -301,7 +302,7 @@ impl Picture {
         let ops = self.ops.entries();
         all.extend(ops.map(|(color, name)| (color, format!("{name} (operation)"))));
         for (color, name) in all {
-            let name = shortened(&name, 40);
+            let name = short(&name, 40);
             let width = name.chars().count() as f64 * CHARACTER + 30.0;
             if x + width > WIDTH {
                 x = 8.0;
@@ -378,14 +379,6 @@ fn round_step(span: u64) -> u64 {
         step = (step as f64 * factor) as u64;
     }
     step
-}
-
-fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.into();
-    }
-    let skip = text.chars().count() - (most - 1);
-    std::iter::once('…').chain(text.chars().skip(skip)).collect()
 }
 
 fn escaped(text: &str) -> String {

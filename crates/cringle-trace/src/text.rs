@@ -131,7 +131,7 @@ fn fiber_and_time(summary: &Summary, wait: &Wait) -> String {
         }
         _ => format!(" on {}", number(wait.worker)),
     };
-    let open = if wait.open { ", still" } else { "" };
+    let open = if wait.ended { "" } else { ", still" };
     // With several runtimes, a worker's number is longer than that of `on 0`.
     let room = LONGEST_NAME_BESIDE.saturating_sub(worker.len().saturating_sub(" on 0".len()));
     format!("{} {}{worker} at {}{open}", short(&wait.name, room), wait.fiber.number, time(wait.at))
@@ -185,7 +185,8 @@ fn more(rows: usize, what: &str) -> String {
     }
 }
 
-fn short(name: &str, most: usize) -> String {
+/// Shortens a name to at most `most` characters.
+pub(super) fn short(name: &str, most: usize) -> String {
     let most = most.max(1);
     let length = name.chars().count();
     if length <= most {

@@ -69,8 +69,8 @@ struct Collector {
     rows: Vec<Row>,
     row_of: HashMap<Fiber, usize>,
     left_out: std::collections::HashSet<Fiber>,
-    /// The open slices of each worker, the innermost last.
-    open: Vec<Vec<OpenSlice>>,
+    /// The beginnings of the open slices of each worker, the innermost last.
+    open: Vec<Vec<Event>>,
     /// The start and the cause of each suspended fiber's wait.
     waits: HashMap<Fiber, (u64, String)>,
     in_flight: HashMap<u64, (Name, u64)>,
@@ -81,15 +81,6 @@ struct Collector {
     depth: Vec<(u64, i64)>,
     /// The last value before the picture.
     depth_before: Option<(u64, i64)>,
-}
-
-/// A slice that has begun and not ended.
-struct OpenSlice {
-    name: Name,
-    fiber: Option<Fiber>,
-    /// Whether the worker is in the kernel during the slice.
-    enters: bool,
-    since: u64,
 }
 
 /// Reads the events between `from` and `to`.
@@ -154,9 +145,8 @@ impl Collector {
     }
 
     fn begin(&mut self, event: &Event, content: &Content) {
-        let Event { name, fiber, enters, ns, .. } = *event;
-        self.open[event.worker].push(OpenSlice { name, fiber, enters, since: ns });
-        let Some(fiber) = fiber else { return };
+        self.open[event.worker].push(*event);
+        let Some(fiber) = event.fiber else { return };
         let ready = event.ns.saturating_sub(event.ready_ns.unwrap_or(0));
         let waited = self.waits.remove(&fiber);
         if let Some((since, what)) = waited
@@ -171,8 +161,8 @@ impl Collector {
 
     fn end(&mut self, event: &Event, content: &Content) {
         let Some(open) = self.open[event.worker].pop() else { return };
-        let OpenSlice { name, fiber, enters, since } = open;
-        let span = self.clip(since, event.ns);
+        let Event { name, fiber, enters, .. } = open;
+        let span = self.clip(open.ns, event.ns);
         if let Some(fiber) = fiber {
             if let Some(span) = span {
                 self.lanes[event.worker].slices.push((content.names.get(name).into(), span));

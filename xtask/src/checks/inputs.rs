@@ -16,6 +16,7 @@
 
 use super::Check;
 use crate::Result;
+use crate::commands::{self, output};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -154,7 +155,7 @@ fn read_packages(
     workspace: &str,
     packages: &mut BTreeMap<String, Package>,
 ) -> Result<()> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = commands::cargo();
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path"]);
     cargo.arg(root.join(workspace).join("Cargo.toml"));
     let metadata: Value = serde_json::from_str(&output(&mut cargo)?)?;
@@ -196,8 +197,11 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     let objects = scratch.0.join("objects");
     std::fs::create_dir(&objects)?;
     let known = place("objects")?;
+    // No rule of the user hides a file.
     let aside = |arguments: &[&str]| {
         let mut git = git(root, arguments);
+        git.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_VALUE_0", "");
+        git.env("GIT_CONFIG_KEY_0", "core.excludesFile");
         git.env("GIT_INDEX_FILE", &index).env("GIT_OBJECT_DIRECTORY", &objects);
         git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &known);
         output(&mut git)
@@ -248,15 +252,6 @@ impl Drop for Scratch {
         // What is left lies in the folder for temporary files.
         drop(std::fs::remove_dir_all(&self.0));
     }
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::piped()).output()?;
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?}: {}: {stderr}", output.status).into());
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 #[cfg(test)]

@@ -35,9 +35,20 @@ const OF_TOOLS: [&str; 8] = [
     "CRINGLE_PYTHON",
     "CRINGLE_TOOLS",
 ];
-/// The variables with options for all that is compiled.
-const OF_BUILDS: [&str; 4] =
-    ["CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "RUSTC_BOOTSTRAP", "RUSTFLAGS"];
+/// How the names of variables begin that have options for all that is compiled, or for all tests.
+const OF_BUILDS: [&str; 9] = [
+    "CARGO_BUILD_",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_PROFILE_",
+    "CARGO_TARGET_",
+    "RUSTC_BOOTSTRAP",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTFLAGS",
+    "RUST_TEST_",
+];
+/// Where cargo builds, and on how many processors, changes no result.
+const NOT_OF_BUILDS: [&str; 3] = ["CARGO_BUILD_JOBS", "CARGO_BUILD_TARGET_DIR", "CARGO_TARGET_DIR"];
 
 /// One command that checks something.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +98,8 @@ impl Check {
     fn differs_by(&self, name: &str) -> bool {
         let configures = name.starts_with("CRINGLE_") && !OF_TOOLS.contains(&name);
         let is_set = self.environment.iter().any(|(set, _)| *set == name);
-        (configures || OF_BUILDS.contains(&name)) && !is_set
+        let builds = OF_BUILDS.iter().any(|begin| name.starts_with(begin));
+        (configures || builds && !NOT_OF_BUILDS.contains(&name)) && !is_set
     }
 
     /// The first program that it needs and this machine lacks.

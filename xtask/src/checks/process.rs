@@ -2,8 +2,9 @@
 //! and ends it with all its processes if it takes too long.
 
 use super::Check;
+use crate::Result;
 use crate::counts::Counts;
-use crate::{Result, processes};
+use crate::processes::{self, Leash};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -15,12 +16,6 @@ use std::time::{Duration, Instant};
 
 /// The status of a command that could not check anything, by the convention of automake.
 const SKIPPED: i32 = 77;
-
-/// Ends all processes of the group when the other side of standard input is closed: by the runner
-/// when the command has ended or takes too long, and by the kernel if the runner is interrupted.
-const LEASH: &str = "exec 3<&0 </dev/null\n\
-                     { cat <&3; kill -KILL 0; } >/dev/null 2>&1 &\n\
-                     exec 3<&-\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -60,14 +55,14 @@ pub(crate) fn run(
     let (output, input) = io::pipe()?;
     let started = Instant::now();
     let mut command = Command::new("sh");
-    command.args(["-ec", &format!("{LEASH}{}", check.command)]).current_dir(root).process_group(0);
+    command.args(["-ec", check.command]).current_dir(root).process_group(0);
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.envs(check.environment.iter().copied());
-    command.stdin(Stdio::piped()).stdout(input.try_clone()?).stderr(input);
+    command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn()?;
     // Holds the other side of the pipe: without this, the output would never end.
     drop(command);
-    let leash = child.stdin.take();
+    let leash = Leash::of(child.id())?;
     let (sender, read) = mpsc::channel();
     thread::spawn(move || sender.send(copy(output, &mut log)));
     let status = wait(&mut child, started + limit)?;
@@ -135,20 +130,40 @@ struct Totals {
     whole: Option<Counts>,
     /// By libtest's and pytest's summaries.
     parts: Option<Counts>,
+    /// Programs of libtest that have begun, and have no result yet.
+    begun: usize,
 }
 
 impl Totals {
     fn read(&mut self, line: &str) {
         if let Some(counts) = Counts::of_suite(line) {
             self.whole.get_or_insert_default().add(counts);
+        } else if line.strip_prefix("running ").is_some_and(is_number_of_tests) {
+            self.begun += 1;
         } else if let Some(counts) = Counts::of_libtest(line).or_else(|| pytest(line)) {
             self.parts.get_or_insert_default().add(counts);
+            self.begun = self.begun.saturating_sub(1);
         }
     }
 
+    /// A program that a test has ended, with any status, has failed.
     fn sum(self) -> Option<Counts> {
-        self.whole.or(self.parts)
+        let lost = (self.begun > 0).then(|| Counts { failed: self.begun, ..Counts::default() });
+        let parts = match (self.parts, lost) {
+            (Some(mut parts), Some(lost)) => {
+                parts.add(lost);
+                Some(parts)
+            }
+            (parts, lost) => parts.or(lost),
+        };
+        self.whole.or(parts)
     }
+}
+
+/// Whether it is the end of libtest's first line.
+fn is_number_of_tests(text: &str) -> bool {
+    let number = text.strip_suffix(" tests").or_else(|| text.strip_suffix(" test"));
+    number.is_some_and(|number| number.parse::<usize>().is_ok())
 }
 
 /// `N failed, N passed, N skipped in …s`
@@ -187,6 +202,13 @@ mod tests {
     fn line_of_the_suite_counts_instead_of_its_parts() {
         let part = "test result: ok. 5 passed; 0 failed; 0 ignored";
         assert_eq!(totals(&[part, part, "10 passed, 0 failed, 2 skipped"]), counts(10, 0, 2));
+    }
+
+    #[test]
+    fn a_program_without_a_result_has_failed() {
+        let result = "test result: ok. 5 passed; 0 failed; 0 ignored";
+        assert_eq!(totals(&["running 2 tests"]), counts(0, 1, 0));
+        assert_eq!(totals(&["running 5 tests", result, "running 1 test"]), counts(5, 1, 0));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! The `cloud` flavour has NVMe and ext4 built in, and so boots from the disk without an initramfs.
 
-use super::tools::{command, output};
+use super::tools::command;
 use crate::Result;
+use crate::commands::output;
 use std::fmt;
 use std::path::{Path, PathBuf};
 

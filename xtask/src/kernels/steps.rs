@@ -1,8 +1,8 @@
 //! The steps that a machine runs one after the other: a test binary, or some tests of one under a
 //! condition.
 
-use super::tools::output;
 use crate::Result;
+use crate::commands::output;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,8 +1,8 @@
 //! Builds the binaries that run in the machine.
 
 use super::steps::{COMMAND, LIBRARY, PARTS, Part, Step, file_name};
-use super::tools::output;
 use crate::Result;
+use crate::commands::{self, output};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,7 +126,7 @@ fn built(
 }
 
 fn cargo(task: &str, target: Option<&str>) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = commands::cargo();
     command.arg(task);
     command.args(target.into_iter().flat_map(|triple| ["--target", triple]));
     command
@@ -134,10 +134,8 @@ fn cargo(task: &str, target: Option<&str>) -> Command {
 
 /// Runs a build and returns the names and paths of its executables.
 fn executables(command: &mut Command) -> Result<Vec<(String, PathBuf)>> {
-    command.arg("--message-format=json-render-diagnostics").stderr(std::process::Stdio::inherit());
     let mut found = Vec::new();
-    for line in output(command)?.lines() {
-        let message: Value = serde_json::from_str(line)?;
+    for message in commands::artifacts(command)? {
         if let Some(path) = message["executable"].as_str() {
             let target = &message["target"];
             let is_lib = target["kind"] == serde_json::json!(["lib"]);

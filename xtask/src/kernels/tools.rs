@@ -49,20 +49,6 @@ pub(super) fn command(tool: &str) -> Command {
     Command::new(find(tool).unwrap_or_else(|| tool.into()))
 }
 
-/// Runs a command and returns its standard output.
-///
-/// # Errors
-///
-/// The command's standard error, if it fails.
-pub(super) fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8(output.stdout)?);
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}\n{errors}", output.status).into())
-}
-
 /// Returns the shared libraries of a program, including the loader; none for a static program.
 pub(super) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let listed = command("ldd").arg(program).output()?;

@@ -1,7 +1,7 @@
 //! Builds the tests, and asks cargo where their programs are.
 
 use super::program::{How, Program};
-use crate::Result;
+use crate::{Result, commands};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,42 +11,29 @@ const SELECTION: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Builds all tests of the workspace, and returns their programs.
 pub(super) fn programs() -> Result<Vec<Program>> {
-    let output = cargo()
-        .args(SELECTION)
-        .args(["--no-run", "--message-format=json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err("the tests cannot be built".into());
-    }
-    let messages = String::from_utf8(output.stdout)?;
-    let mut programs = Vec::new();
-    for line in messages.lines() {
-        programs.extend(test_program(&serde_json::from_str(line)?));
-    }
+    let built = commands::artifacts(test().args(SELECTION).arg("--no-run"))?;
+    let mut programs: Vec<Program> = built.iter().filter_map(test_program).collect();
     programs.push(Program { how: How::Documentation, ..Program::named("doc") });
     Ok(programs)
 }
 
 /// The command that tests the examples in the documentation.
 pub(super) fn documentation() -> Command {
-    let mut command = cargo();
+    let mut command = test();
     command.args(SELECTION).args(["--doc", "--no-fail-fast", "--quiet"]);
     command
 }
 
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+fn test() -> Command {
+    let mut command = commands::cargo();
     command.arg("test").stdin(Stdio::null());
     command
 }
 
 /// Returns the program that a message of cargo names, if it has tests.
 fn test_program(message: &Value) -> Option<Program> {
-    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
-        return None;
-    }
-    let path = message["executable"].as_str()?;
+    let is_test = message["profile"]["test"] == true;
+    let path = message["executable"].as_str().filter(|_| is_test)?;
     let target = match &message["target"]["kind"][0] {
         kind if kind == "test" => message["target"]["name"].as_str()?,
         kind if kind == "bin" => "bin",
@@ -85,7 +72,6 @@ mod tests {
     #[test]
     fn only_programs_with_tests_are_found() {
         let mut message = json!({
-            "reason": "compiler-artifact",
             "package_id": "path+file:///a/cringle#0.1.0",
             "manifest_path": "/a/cringle/Cargo.toml",
             "target": { "kind": ["test"], "name": "fs" },

@@ -9,17 +9,16 @@
 //! ````
 
 use super::Finding;
-use super::sources::root;
+use super::sources::{files, root};
 use crate::Result;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
 
 const PAGES: &str = "docs/book/src";
 
 /// Compares the copies with their sources, or renews them.
 pub(super) fn check(renews: bool, findings: &mut Vec<Finding>) -> Result<()> {
     let mut pages = Vec::new();
-    collect(&root().join(PAGES), &mut pages)?;
+    files(&root().join(PAGES), "md", &mut pages)?;
     for page in pages {
         let text = fs::read_to_string(&page)?;
         let file = page.strip_prefix(root()).unwrap_or(&page).display().to_string();
@@ -32,18 +31,6 @@ pub(super) fn check(renews: bool, findings: &mut Vec<Finding>) -> Result<()> {
                 let text = "a copy is not current; run `cargo xtask tidy --copies`".to_owned();
                 findings.push(Finding { file, line: same + 1, text });
             }
-        }
-    }
-    Ok(())
-}
-
-fn collect(directory: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, pages)?;
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(path);
         }
     }
     Ok(())

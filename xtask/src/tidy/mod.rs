@@ -1,8 +1,7 @@
 //! `cargo xtask tidy`: checks the conventions of this repository.
 //!
 //! Each finding is one line, `file:line: what is wrong; what to do`. Exceptions, each with its
-//! reason, are in `xtask/tidy.json`. Words to avoid are only warnings: a lint that fails on words
-//! rewards substitution, not better sentences.
+//! reason, are in `xtask/tidy.json`.
 
 mod book;
 mod calls;
@@ -18,7 +17,6 @@ mod safety;
 mod sources;
 mod std_paths;
 mod units;
-mod words;
 
 use crate::Result;
 use exceptions::Exceptions;
@@ -26,9 +24,6 @@ use sources::Source;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also print the words to avoid
-    #[arg(long)]
-    words: bool,
     /// Also print lines of code by room, names with several meanings, files with several subjects
     #[arg(long)]
     ledger: bool,
@@ -88,9 +83,6 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     findings.sort();
     for Finding { file, line, text } in &findings {
         println!("{file}:{line}: {text}");
-    }
-    if args.words {
-        words::warn(&sources);
     }
     if args.ledger {
         ledger::print(&sources)?;

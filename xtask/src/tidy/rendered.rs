@@ -1,10 +1,9 @@
 //! The rendered documentation names no invariant: their numbers are for readers of the source.
 
 use super::Finding;
-use super::sources::{documentation, root};
+use super::sources::{documentation, files, root};
 use crate::Result;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
 
 /// Checks the documentation of the published libraries, which `cargo doc` has written.
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
@@ -12,7 +11,7 @@ pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
     for library in published()? {
         let mut pages = Vec::new();
         let directory = documentation.join(&library);
-        collect(&directory, &mut pages).map_err(|error| {
+        files(&directory, "html", &mut pages).map_err(|error| {
             let what = "cargo doc --workspace --no-deps --all-features";
             format!("{}: {error}; run `{what}` first", directory.display())
         })?;
@@ -42,18 +41,6 @@ fn published() -> Result<Vec<String>> {
         }
     }
     Ok(names)
-}
-
-fn collect(directory: &Path, pages: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, pages)?;
-        } else if path.extension().is_some_and(|extension| extension == "html") {
-            pages.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// Removes the tags.

@@ -5,6 +5,7 @@ use super::Finding;
 use super::sources::Source;
 use crate::Result;
 use std::collections::{BTreeMap, BTreeSet};
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
 pub(super) const LIBRARY: &str = "crates/cringle/src/";
@@ -197,8 +198,20 @@ impl Uses<'_> {
 pub(super) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
+            && attribute.parse_args::<syn::Meta>().is_ok_and(|condition| needs_test(&condition))
     })
+}
+
+/// Whether a condition holds in tests alone: `test`, or `all(test, …)`.
+fn needs_test(condition: &syn::Meta) -> bool {
+    match condition {
+        syn::Meta::Path(name) => name.is_ident("test"),
+        syn::Meta::List(list) if list.path.is_ident("all") => {
+            let parts = list.parse_args_with(Punctuated::<_, syn::Token![,]>::parse_terminated);
+            parts.is_ok_and(|parts| parts.iter().any(needs_test))
+        }
+        _ => false,
+    }
 }
 
 impl<'ast> Visit<'ast> for Uses<'_> {
@@ -245,6 +258,11 @@ mod tests {
         assert_eq!(found(&files("use crate::{sync::Mutex, sys};")).len(), 1);
         assert_eq!(found(&files("fn f() { super::super::sync::g(); }")).len(), 1);
         assert_eq!(found(&files("#[cfg(test)] mod tests { use crate::sync; }")), []);
+        assert_eq!(found(&files("#[cfg(all(test, unix))] mod tests { use crate::sync; }")), []);
+        assert_eq!(
+            found(&files("#[cfg(any(test, unix))] mod model { use crate::sync; }")).len(),
+            1
+        );
     }
 
     #[test]

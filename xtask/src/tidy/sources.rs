@@ -1,8 +1,9 @@
 //! The files to check: every Rust file that git tracks.
 
-use crate::{Result, target_directory};
-use std::path::PathBuf;
+use crate::{Result, commands, target_directory};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 /// A Rust file.
 pub(super) struct Source {
@@ -32,16 +33,26 @@ pub(super) fn documentation() -> PathBuf {
     root().join(target_directory()).join("doc")
 }
 
-pub(super) fn all() -> Result<Vec<Source>> {
-    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output()?;
-    if !listed.status.success() {
-        return Err("git ls-files failed: run this in a checkout".into());
+/// Adds the files below a directory whose names end so.
+pub(super) fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files(&path, extension, found)?;
+        } else if path.extension().is_some_and(|it| it == extension) {
+            found.push(path);
+        }
     }
-    let names = String::from_utf8(listed.stdout)?;
+    Ok(())
+}
+
+pub(super) fn all() -> Result<Vec<Source>> {
+    let mut git = Command::new("git");
+    let names = commands::output(git.args(["ls-files", "*.rs"]).current_dir(root()))?;
     let mut sources = Vec::new();
     for path in names.lines() {
         // Git still lists a file whose deletion is not committed.
-        if let Ok(text) = std::fs::read_to_string(root().join(path)) {
+        if let Ok(text) = fs::read_to_string(root().join(path)) {
             sources.push(Source { path: path.into(), text });
         }
     }

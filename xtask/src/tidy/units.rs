@@ -4,10 +4,9 @@
 //! alone may ask for fewer than the whole workspace does, and each of them would be compiled twice.
 
 use super::Finding;
-use crate::Result;
+use crate::{Result, commands};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
 
 /// Builds both, and finds what the tests do not share with `cargo xtask`.
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
@@ -25,17 +24,7 @@ pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
 
 /// Builds, and returns what cargo says about each artifact.
 fn messages(arguments: &[&str]) -> Result<Vec<Value>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(arguments).arg("--message-format=json-render-diagnostics");
-    let output = command.current_dir(super::sources::root()).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("cargo {} failed", arguments.join(" ")).into());
-    }
-    let lines = String::from_utf8(output.stdout)?;
-    let messages: serde_json::Result<Vec<Value>> =
-        lines.lines().map(serde_json::from_str).collect();
-    Ok(messages?.into_iter().filter(|message| message["reason"] == "compiler-artifact").collect())
+    commands::artifacts(commands::cargo().args(arguments).current_dir(super::sources::root()))
 }
 
 /// The packages of registries with an artifact that only the program has. (The name of a file has

@@ -25,7 +25,7 @@ pub(super) fn fibers(job: &Job) -> (Usage, u64) {
         let mut area = job.area();
         let meter = Meter::start();
         let sum = fiber::scope(|s| {
-            let blocks = area.bytes_mut().chunks_mut(job.block()).enumerate();
+            let blocks = area.chunks_mut(job.block()).enumerate();
             let fibers = blocks.map(|(index, block)| {
                 let offsets = job.share(index);
                 s.spawn_local(move || {
@@ -58,13 +58,13 @@ pub(super) fn batch(job: &Job) -> (Usage, u64) {
         let meter = Meter::start();
         for offsets in job.offsets.chunks(depth) {
             let mut batch = spare;
-            for (bytes, &offset) in area.bytes_mut().chunks_mut(block).zip(offsets) {
+            for (bytes, &offset) in area.chunks_mut(block).zip(offsets) {
                 batch.read(&file, bytes, offset);
             }
             let results = batch.submit();
             results.iter().for_each(|count| assert_eq!(count.expect("the read succeeds"), block));
             spare = results.recycle();
-            let blocks = area.bytes().chunks(block).take(offsets.len());
+            let blocks = area.chunks(block).take(offsets.len());
             sum = blocks.fold(sum, |sum, bytes| sum.wrapping_add(head(bytes)));
         }
         finish(meter, sum)

@@ -3,9 +3,7 @@
 //! read's length and adds up the blocks' first words.
 
 mod compio;
-mod coroutines;
 mod cringle;
-pub(crate) mod fio;
 mod glommio;
 mod monoio;
 mod owned;
@@ -21,11 +19,9 @@ use ::common::clock::Usage;
 pub(crate) type Engine = fn(&Job) -> (Usage, u64);
 
 /// All engines, by name.
-pub(crate) const ALL: [(&str, Engine); 20] = [
+pub(crate) const ALL: [(&str, Engine); 15] = [
     ("sync", plain::sync),
-    ("threads", plain::threads),
     ("tokio", tokio::blocking),
-    ("tokio-2w", tokio::blocking_two_workers),
     ("tokio-fs", tokio::files),
     ("tokio-uring", |job| tokio_uring::run(job, false)),
     ("tokio-uring-coop", |job| tokio_uring::run(job, true)),
@@ -34,37 +30,11 @@ pub(crate) const ALL: [(&str, Engine); 20] = [
     ("compio", |job| compio::run(job, false)),
     ("compio-defer", |job| compio::run(job, true)),
     ("glommio", glommio::run),
-    ("uring", |job| uring::run(job, false, false)),
-    ("uring-split", |job| uring::run(job, false, true)),
-    ("uring-fixed", |job| uring::run(job, true, false)),
-    ("uring-fixed-split", |job| uring::run(job, true, true)),
-    ("coroutines", coroutines::run),
+    ("uring", |job| uring::run(job, false)),
+    ("uring-fixed", |job| uring::run(job, true)),
     ("cringle-fibers", cringle::fibers),
     ("cringle-batch", cringle::batch),
     ("cringle-batch-fixed", cringle::batch_fixed),
-];
-
-/// The engines that run by default.
-pub(crate) const USUAL: [&str; 19] = [
-    "sync",
-    "threads",
-    "tokio",
-    "tokio-fs",
-    "tokio-uring",
-    "monoio",
-    "monoio-defer",
-    "compio",
-    "compio-defer",
-    "glommio",
-    "uring",
-    "uring-split",
-    "uring-fixed",
-    "coroutines",
-    "cringle-fibers",
-    "cringle-batch",
-    "cringle-batch-fixed",
-    "fio",
-    "fio-fixed",
 ];
 
 /// Returns the number of reads for an engine. An engine that takes ten times as long performs a
@@ -83,11 +53,6 @@ pub(crate) fn named(name: &str) -> Option<Engine> {
 
 /// Returns why an engine cannot perform the task, if it cannot.
 pub(crate) fn refuses(name: &str, task: &Task) -> Option<&'static str> {
-    match name {
-        "tokio-fs" if task.direct => {
-            Some("tokio::fs reads into its own buffer, which is not aligned for O_DIRECT")
-        }
-        _ if name.starts_with("fio") => fio::is_missing().then_some("fio is not installed"),
-        _ => None,
-    }
+    let is_refused = name == "tokio-fs" && task.direct;
+    is_refused.then_some("tokio::fs reads into its own buffer, which is not aligned for O_DIRECT")
 }

@@ -14,22 +14,10 @@ fn one_worker() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime")
 }
 
-fn two_workers() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).build().expect("a runtime")
-}
-
 /// One `spawn_blocking(pread)` for each read, which is cheaper than `tokio::fs`.
 pub(super) fn blocking(job: &Job) -> (Usage, u64) {
-    by_pool(job, one_worker())
-}
-
-pub(super) fn blocking_two_workers(job: &Job) -> (Usage, u64) {
-    by_pool(job, two_workers())
-}
-
-fn by_pool(job: &Job, runtime: Runtime) -> (Usage, u64) {
     let file = Arc::new(job.open());
-    runtime.block_on(async {
+    one_worker().block_on(async {
         let pieces = job.pieces();
         let meter = Meter::start();
         let read_share = |(index, mut piece): (usize, Piece)| {

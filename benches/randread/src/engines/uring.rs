@@ -2,11 +2,10 @@
 
 use crate::job::{Job, finish};
 use common::clock::{Meter, Usage};
-use common::ring::{Options, Reader};
+use common::ring::Reader;
 
-pub(super) fn run(job: &Job, fixed: bool, split: bool) -> (Usage, u64) {
-    let options = Options { fixed, split };
-    let mut reader = Reader::new(job.open(), job.depth(), job.block(), options).expect("a ring");
+pub(super) fn run(job: &Job, fixed: bool) -> (Usage, u64) {
+    let mut reader = Reader::new(job.open(), job.depth(), job.block(), fixed).expect("a ring");
     let meter = Meter::start();
     let sum = reader.read(&job.offsets).expect("the reads succeed");
     finish(meter, sum)

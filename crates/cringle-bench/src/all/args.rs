@@ -2,10 +2,10 @@
 
 use super::experiments::Question;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{MOST_ROUNDS, at_most};
+use crate::rounds::{MOST_ROUNDS, up_to};
 use clap::Args;
 use cringle_report::Outputs;
-use cringle_report::failure::Failure;
+use cringle_report::failure::{Failure, fail};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ pub struct AllArgs {
         long,
         alias = "runs",
         default_value_t = 3,
-        value_parser = at_most(MOST_ROUNDS),
+        value_parser = up_to(MOST_ROUNDS),
         value_name = "N"
     )]
     pub(super) repeat: usize,
@@ -84,14 +84,11 @@ impl Experiment for AllArgs {
     }
 
     fn validate(&self) -> Result<(), Failure> {
-        if self.repeat == 0 {
-            return Err(Failure::usage("--repeat must be at least 1"));
-        }
         let shown = self.directory.display();
         match std::fs::metadata(&self.directory) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
-            Ok(_) => Err(Failure::failed(format!("{shown}: not a directory"))),
-            Err(error) => Err(Failure::failed(format!("{shown}: cannot examine: {error}"))),
+            Ok(_) => fail(format!("{shown}: not a directory")),
+            Err(error) => fail(format!("{shown}: cannot examine: {error}")),
         }
     }
 

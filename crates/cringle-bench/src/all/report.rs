@@ -7,12 +7,10 @@ use super::ranking::Ranking;
 use crate::experiment::{Named, Notes, Report};
 use crate::rounds::distinct;
 use cringle_report::machine::Machine;
-use cringle_report::page::{Rows, Section, ratio_cell, wrapped};
+use cringle_report::page::{Column, Rows, Section, ratio_cell, wrapped};
 use cringle_report::plot::{Plot, Row};
 use cringle_report::table;
 use serde_json::{Value, json};
-
-const HEADER: [&str; 7] = ["question", "case", "winner", "", "× next", "× plain", "ours"];
 
 /// The page has the contests, followed by the report of each experiment. The text has no reports,
 /// because each command has printed its own.
@@ -77,18 +75,17 @@ fn error(done: &Done) -> Option<String> {
 /// compares fibers or `cringle cp` with the winner.
 fn summary(rankings: &[&Ranking]) -> Rows {
     let beside = |name: &str, value| format!("{} ({name})", ratio_cell(value));
-    let cells = |ranking: &&Ranking| {
-        vec![
-            ranking.question.name(),
-            ranking.case.clone(),
-            ranking.winner.clone(),
-            ranking.figure.clone(),
-            beside(ranking.next.as_deref().unwrap_or("none"), ranking.winner_to_next),
-            beside(&ranking.plain, ranking.winner_to_plain),
-            beside(&ranking.ours, ranking.ours_to_winner),
-        ]
-    };
-    Rows { text_columns: 3, ..Rows::new(&HEADER, rankings.iter().map(cells)) }
+    let next = |it: &Ranking| it.next.as_deref().unwrap_or("none").to_owned();
+    let columns: [Column<'_, Ranking>; 7] = [
+        ("question", &|it| it.question.name()),
+        ("case", &|it| it.case.clone()),
+        ("winner", &|it| it.winner.clone()),
+        ("", &|it| it.figure.clone()),
+        ("× next", &|it| beside(&next(it), it.winner_to_next)),
+        ("× plain", &|it| beside(&it.plain, it.winner_to_plain)),
+        ("ours", &|it| beside(&it.ours, it.ours_to_winner)),
+    ];
+    Rows { text_columns: 3, ..Rows::of(&columns, rankings.iter().copied()) }
 }
 
 fn experiment(done: &Done) -> Value {

@@ -61,7 +61,7 @@ fn try_run(call: &Call, args: &AllArgs) -> io::Result<Outcome> {
     end_with_this_process(&mut command);
     let child = command.spawn()?;
     interrupt::terminate_on_interrupt(child.id());
-    let (status, _) = wait(child.id() as libc::pid_t)?;
+    let (status, _) = wait(&child)?;
     let error = (!status.success()).then(|| errors.describe(status));
     Ok(match read(&mut results) {
         Ok(None) => Outcome::failed(error.unwrap_or_else(|| "it left no results".into())),

@@ -3,7 +3,7 @@
 use super::SUBMITTERS_PER_WORKER;
 use super::via::Via;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{Rounds, at_most};
+use crate::rounds::{Rounds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -55,7 +55,7 @@ pub struct BatchArgs {
         long,
         alias = "numjobs",
         default_value_t = 1,
-        value_parser = at_most(1024),
+        value_parser = up_to(1024),
         value_name = "N"
     )]
     pub(super) workers: usize,
@@ -123,9 +123,6 @@ impl Experiment for BatchArgs {
     fn validate(&self) -> Result<(), Failure> {
         let bad = |text: &str| Err(Failure::usage(text));
         let with_fibers = self.submitters == Submitters::Fibers;
-        if self.workers == 0 || self.rounds.repeat == 0 {
-            return bad("--workers and --repeat must be at least 1");
-        }
         if self.via.is_some() && (self.level == Level::Low || with_fibers) {
             return bad("--via measures `high` with threads as submitters");
         }

@@ -180,10 +180,10 @@ fn measure(args: &BatchArgs) -> Result<Report, Failure> {
 
 fn config(args: &BatchArgs) -> Result<RoundConfig<'_>, Failure> {
     let shown = args.file.display();
-    let file = File::open(&args.file)
-        .map_err(|error| Failure::failed(format!("{shown}: cannot open: {error}")))?;
+    let file =
+        File::open(&args.file).map_err(Failure::because(format_args!("{shown}: cannot open")))?;
     let bytes = target::end_of(&file)
-        .map_err(|error| Failure::failed(format!("{shown}: cannot determine the size: {error}")))?;
+        .map_err(Failure::because(format_args!("{shown}: cannot determine the size")))?;
     let blocks = bytes / BLOCK as u64;
     let config =
         RoundConfig { args, file: TestFile(file), blocks, pinning: Pinning::new(args.pin) };
@@ -236,8 +236,7 @@ fn perform(by: By, config: &RoundConfig<'_>) -> Result<(Measured, Latencies), Fa
         By::Rust(Level::High) => high::run(config, &gate),
         By::Via(_) => via::run_c(config, &gate),
     };
-    let results =
-        results.map_err(|error| Failure::failed(format!("the benchmark failed: {error}")))?;
+    let results = results.map_err(Failure::because("the benchmark failed"))?;
     let (Some(usage), Some(allocated)) = (gate.usage(), gate.allocated()) else {
         return fail("the benchmark ended before it began");
     };

@@ -2,8 +2,8 @@
 
 use super::trees::Shape;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::Rounds;
-use clap::{Args, ValueEnum};
+use crate::rounds::{Rounds, parse_bytes};
+use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units;
@@ -72,11 +72,17 @@ pub struct CpArgs {
     regime: Vec<Regime>,
 
     /// Files in each tree, in every regime [default: see below].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = value_parser!(u64).range(1..=u32::MAX.into()), value_name = "N")]
     files: Option<u64>,
 
     /// Divide the default number of files by N.
-    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "files")]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = value_parser!(u64).range(1..),
+        value_name = "N",
+        conflicts_with = "files"
+    )]
     part: u64,
 
     /// Bytes of each file [default: 4k in tree a, 1m in tree b].
@@ -98,7 +104,7 @@ pub struct CpArgs {
         long,
         alias = "bs",
         value_delimiter = ',',
-        value_parser = units::parse_size,
+        value_parser = parse_bytes,
         value_name = "SIZE"
     )]
     pub(super) block_size: Vec<u64>,
@@ -165,20 +171,6 @@ pub(super) struct Cell {
 impl Experiment for CpArgs {
     fn outputs(&self) -> &Outputs {
         &self.outputs
-    }
-
-    fn validate(&self) -> Result<(), Failure> {
-        let bad = |text: &str| Err(Failure::usage(text));
-        if self.rounds.repeat == 0 || self.files == Some(0) || self.part == 0 {
-            return bad("--repeat, --files and --part must be at least 1");
-        }
-        if self.files.is_some_and(|files| files > u64::from(u32::MAX)) {
-            return bad("--files must be at most 4,294,967,295");
-        }
-        if self.block_size.contains(&0) {
-            return bad("--block-size must be more than 0");
-        }
-        Ok(())
     }
 
     fn measure(&self) -> Result<Report, Failure> {

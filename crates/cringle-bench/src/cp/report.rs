@@ -4,12 +4,9 @@ use super::{Block, Findings, Line, sentences};
 use crate::experiment::{Notes, Report, plot, words};
 use crate::meter::Usage;
 use cringle_report::machine::Machine;
-use cringle_report::page::{Rows, Section, cell, ratio_cell};
+use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::units::{count, figure, mib};
 use serde_json::{Value, json};
-
-const HEADER: [&str; 8] =
-    ["tool", "s", "all samples", "× cp", "files/s", "MiB/s", "user s", "system s"];
 
 pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Report {
     let blocks = &findings.blocks;
@@ -37,27 +34,23 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
 fn rows(block: &Block) -> Rows {
     let best = sentences::best(block, |_| true).and_then(Line::seconds);
     let is_best = |line: &Line| line.seconds().is_some() && line.seconds() == best;
-    Rows {
-        best: block.lines.iter().position(is_best),
-        ..Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))
-    }
-}
-
-fn cells(block: &Block, line: &Line) -> Vec<String> {
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".into());
     let shape = &block.cell.shape;
-    let seconds = line.seconds();
-    let rate = |amount: f64| seconds.map(|seconds| amount / seconds);
-    vec![
-        line.subject.label.clone(),
-        if line.subject.error.is_some() { "failed".into() } else { or_dash(seconds.map(three)) },
-        samples(line),
-        ratio_cell(block.ratio(line)),
-        or_dash(rate(shape.files as f64).map(count)),
-        cell(rate(mib(shape.bytes() as f64))),
-        or_dash(line.median(|sample| sample.user_seconds).map(three)),
-        or_dash(line.median(|sample| sample.system_seconds).map(three)),
-    ]
+    let rate = |line: &Line, amount: f64| line.seconds().map(|seconds| amount / seconds);
+    let seconds = |line: &Line| match &line.subject.error {
+        Some(_) => "failed".into(),
+        None => three(line.seconds()),
+    };
+    let columns: [Column<'_, Line>; 8] = [
+        ("tool", &|line| line.subject.label.clone()),
+        ("s", &seconds),
+        ("all samples", &samples),
+        ("× cp", &|line| ratio_cell(block.ratio(line))),
+        ("files/s", &|line| rate(line, shape.files as f64).map_or_else(|| "–".into(), count)),
+        ("MiB/s", &|line| cell(rate(line, mib(shape.bytes() as f64)))),
+        ("user s", &|line| three(line.median(|sample| sample.user_seconds))),
+        ("system s", &|line| three(line.median(|sample| sample.system_seconds))),
+    ];
+    Rows { best: block.lines.iter().position(is_best), ..Rows::of(&columns, &block.lines) }
 }
 
 /// Formats all samples if they are few, otherwise the fastest and the slowest.
@@ -71,8 +64,8 @@ fn samples(line: &Line) -> String {
     all.into_iter().map(figure).collect::<Vec<_>>().join(" ")
 }
 
-fn three(seconds: f64) -> String {
-    format!("{seconds:.3}")
+fn three(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "–".into(), |seconds| format!("{seconds:.3}"))
 }
 
 fn run(block: &Block, line: &Line) -> Value {

@@ -61,7 +61,7 @@ fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> R
             check_interrupt()
         };
         trees::make(shape, &workspace.source(shape), step)
-            .map_err(|error| Failure::failed(format!("cannot create a tree: {error}")))?;
+            .map_err(Failure::because("cannot create a tree"))?;
     }
     bar.finish_and_clear();
     Ok(())
@@ -145,7 +145,7 @@ impl Bench<'_> {
     /// Writes out what other tools have left dirty, and drops the caches in a cold regime.
     fn prepare(&mut self, cell: &Cell) -> Result<(), Failure> {
         child::sync_filesystem(&self.workspace.directory)
-            .map_err(|error| Failure::failed(format!("cannot sync the file system: {error}")))?;
+            .map_err(Failure::because("cannot sync the file system"))?;
         if cell.regime.is_cold() && cache::evict_everything_and_inodes().is_err() {
             self.notes.add(
                 "dropping all caches needs root: the pages of each file were dropped, but inodes \
@@ -168,7 +168,7 @@ impl Bench<'_> {
     ) -> Result<(), Failure> {
         let checked = |path: &Path| check_interrupt().and_then(|()| each(File::open(path)?));
         trees::for_each_file(shape, &self.workspace.source(shape), checked)
-            .map_err(|error| Failure::failed(format!("cannot read the tree: {error}")))
+            .map_err(Failure::because("cannot read the tree"))
     }
 
     /// Measures the disk for each tree that was copied cold. This comes after all runs because

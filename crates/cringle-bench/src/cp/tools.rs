@@ -4,11 +4,11 @@ use super::args::{Cell, CpArgs, Regime, Tree};
 use crate::experiment::{Named, Notes};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::units;
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, iter};
 
 const KNOWN: [&str; 7] = ["cp", "cringle", "rsync", "tar", "cpz", "fcp", "xcp"];
 
@@ -29,19 +29,10 @@ pub(super) struct Tool {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Started directly.
-    Words(Vec<Word>),
+    /// Started directly. The last two words are the paths: `{src}` or `{src}/`, and `{dst}`.
+    Words(Vec<OsString>),
     /// Run by `sh`, with the tree as `$1` and the copy as `$2`.
     Script(String),
-}
-
-#[derive(Clone, Debug)]
-enum Word {
-    Text(OsString),
-    Source,
-    /// `source/`, by which rsync means the content of the directory.
-    Content,
-    Copy,
 }
 
 /// A tool as it is used in one table: a row of that table.
@@ -108,22 +99,23 @@ fn known(name: &str) -> Result<Tool, String> {
         "cringle" => this_program()?,
         _ => on_path(name).ok_or("it is not on PATH")?,
     };
-    let mut words: Vec<Word> = vec![Word::Text(program.clone().into())];
-    let options: &[&str] = match name {
-        "cp" => &["-r"],
-        "cringle" => &["cp", "-r"],
-        "rsync" => &["-a"],
-        "xcp" => &["--no-progress", "-r"],
-        _ => &[],
+    let arguments: &[&str] = match name {
+        "cp" => &["-r", "{src}", "{dst}"],
+        "cringle" => &["cp", "-r", "{src}", "{dst}"],
+        // With the slash, rsync copies the content of the directory.
+        "rsync" => &["-a", "{src}/", "{dst}"],
+        "xcp" => &["--no-progress", "-r", "{src}", "{dst}"],
+        _ => &["{src}", "{dst}"],
     };
-    words.extend(options.iter().map(|option| Word::Text(option.into())));
-    words.push(if name == "rsync" { Word::Content } else { Word::Source });
-    words.push(Word::Copy);
+    let words = iter::once(program.as_os_str()).chain(arguments.iter().map(OsStr::new));
     let help: &[&str] = if name == "cringle" { &["cp", "--help"] } else { &["--help"] };
     Ok(Tool {
         name: name.into(),
         version: first_line(&output_of(&program, &["--version"])),
-        form: if name == "tar" { Form::Script(TAR.into()) } else { Form::Words(words) },
+        form: match name {
+            "tar" => Form::Script(TAR.into()),
+            _ => Form::Words(words.map(OsString::from).collect()),
+        },
         fsync: matches!(name, "cringle" | "rsync" | "xcp")
             && output_of(&program, help).is_some_and(|help| help.contains("--fsync")),
     })
@@ -229,8 +221,7 @@ impl Candidate {
     /// Inserts an option before the paths.
     fn option(&mut self, text: String) {
         if let Form::Words(words) = &mut self.form {
-            let paths = words.iter().position(|word| !matches!(word, Word::Text(_)));
-            words.insert(paths.unwrap_or(words.len()), Word::Text(text.into()));
+            words.insert(words.len() - 2, text.into());
         }
     }
 
@@ -258,10 +249,7 @@ impl Candidate {
     /// Returns the command as a user would type it.
     pub(super) fn text(&self) -> String {
         let mut text = match &self.form {
-            Form::Words(words) => {
-                let words = spelled(words, Path::new("{src}"), Path::new("{dst}"));
-                words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-            }
+            Form::Words(words) => words.join(OsStr::new(" ")).to_string_lossy().into_owned(),
             Form::Script(script) => named(script),
         };
         if self.fsync_each {
@@ -278,12 +266,13 @@ fn named(script: &str) -> String {
     script.replace("\"$1\"", "{src}").replace("\"$2\"", "{dst}")
 }
 
-fn spelled(words: &[Word], source: &Path, copy: &Path) -> Vec<OsString> {
-    let spell = |word: &Word| match word {
-        Word::Text(text) => text.clone(),
-        Word::Source => source.into(),
-        Word::Copy => copy.into(),
-        Word::Content => [source.as_os_str(), OsStr::new("/")].into_iter().collect(),
+/// Returns the words with their paths filled in.
+fn spelled(words: &[OsString], source: &Path, copy: &Path) -> Vec<OsString> {
+    let spell = |word: &OsString| match word.to_str() {
+        Some("{src}") => source.into(),
+        Some("{src}/") => source.join("").into(),
+        Some("{dst}") => copy.into(),
+        _ => word.clone(),
     };
     words.iter().map(spell).collect()
 }
@@ -317,9 +306,8 @@ mod tests {
 
     #[test]
     fn cringle_gets_block_sizes_and_fsync() {
-        let words = ["/bin/cringle", "cp", "-r"].map(|word| Word::Text(word.into()));
-        let words = words.into_iter().chain([Word::Source, Word::Copy]).collect();
-        let form = Form::Words(words);
+        let words = ["/bin/cringle", "cp", "-r", "{src}", "{dst}"].map(OsString::from);
+        let form = Form::Words(words.into());
         let ours = Tool { name: "cringle".into(), version: None, form, fsync: true };
         let texts = |tree, regime| -> Vec<String> {
             let cell = Cell { tree, regime, shape: super::super::trees::Shape::new(1, 1, 1) };

@@ -3,7 +3,7 @@
 use super::rungs::Rung;
 use super::tree::{PAGE_BYTES, Tree};
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{Rounds, at_most};
+use crate::rounds::{Rounds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -66,20 +66,15 @@ pub struct DbArgs {
     pool: Option<u64>,
 
     /// Transactions of a run.
-    #[arg(
-        long,
-        default_value_t = 40_000,
-        value_parser = at_most(1 << 32),
-        value_name = "N"
-    )]
+    #[arg(long, default_value_t = 40_000, value_parser = up_to(1 << 32), value_name = "N")]
     pub(super) transactions: usize,
 
     /// Transactions at once, from +fibers on, and for threads and tokio.
-    #[arg(long, default_value_t = 128, value_parser = at_most(1 << 14), value_name = "N")]
+    #[arg(long, default_value_t = 128, value_parser = up_to(1 << 14), value_name = "N")]
     pub(super) fibers: usize,
 
     /// Pages that are written back together, from +evict on.
-    #[arg(long, default_value_t = 32, value_parser = at_most(1 << 10), value_name = "N")]
+    #[arg(long, default_value_t = 32, value_parser = up_to(1 << 10), value_name = "N")]
     pub(super) evict_batch: usize,
 
     /// Rungs to run, as a comma-separated list [default: all but the twins].
@@ -169,12 +164,6 @@ impl Experiment for DbArgs {
 
     fn validate(&self) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::usage(text));
-        let numbers = [self.rounds.repeat, self.transactions, self.fibers, self.evict_batch];
-        if numbers.contains(&0) {
-            return refuse(
-                "--repeat, --transactions, --fibers and --evict-batch must be at least 1".into(),
-            );
-        }
         if !(LEAST_PAGES..=MOST_PAGES).contains(&(self.tree / PAGE_BYTES as u64)) {
             return refuse(format!(
                 "--tree must be at least {} and less than {}",

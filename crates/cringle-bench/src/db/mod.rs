@@ -242,8 +242,7 @@ fn in_rounds(
         })?;
         if rungs.contains(&Rung::Fio) {
             bar.set_message("fio");
-            let rate = fio::rate(job, last)
-                .map_err(|error| Failure::failed(format!("fio, the reference: {error}")))?;
+            let rate = fio::rate(job, last).map_err(Failure::because("fio, the reference"))?;
             fios.extend(is_measured.then_some(rate));
             bar.inc(1);
         }

@@ -4,22 +4,9 @@ use super::rungs::Rung;
 use super::{Findings, Line, Sample, sentences};
 use crate::experiment::{Named, Notes, Report, plot, words};
 use cringle_report::machine::Machine;
-use cringle_report::page::{Rows, Section, cell, ratio_cell};
+use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::units::{count, figure};
 use serde_json::{Value, json};
-
-const HEADER: [&str; 10] = [
-    "rung",
-    "tx/s",
-    "slowest–fastest",
-    "× posix",
-    "CPU µs/tx",
-    "calls/tx",
-    "reads/tx",
-    "writes/tx",
-    "p50 µs",
-    "p99 µs",
-];
 
 pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Report {
     let (args, lines) = (findings.args, &findings.lines);
@@ -32,7 +19,7 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
             plot("Transactions a second", "tx/s", lines, rate),
             plot("CPU time of a transaction", "µs", lines, cpu),
         ],
-        table: Some(Rows::new(&HEADER, lines.iter().map(|line| row(findings, line)))),
+        table: Some(table(findings)),
         ..Section::default()
     }];
     let runs = |line: &Line| line.samples.iter().map(|one| run(findings, line, one)).collect();
@@ -57,23 +44,30 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
     Report::new("db", title, machine, sections, notes, fields)
 }
 
-fn row(findings: &Findings<'_>, line: &Line) -> Vec<String> {
+fn table(findings: &Findings<'_>) -> Rows {
     let rate = |sample: &Sample| findings.rate(sample);
-    let (slowest, fastest) = line.range(rate);
-    let each = |of: fn(&Sample) -> f64| figure(findings.per_transaction(line, of));
-    let calls = line.samples.iter().all(|sample| sample.calls.is_some());
-    vec![
-        line.subject.name(),
-        count(line.figure(rate)),
-        format!("{}–{}", count(slowest), count(fastest)),
-        ratio_cell(findings.ratio(line.subject, Rung::Posix)),
-        each(|sample| sample.usage.cpu_seconds() * 1e6),
-        if calls { each(|sample| sample.calls.unwrap_or(0) as f64) } else { "–".into() },
-        each(|sample| sample.counts.reads as f64),
-        each(|sample| sample.counts.writes as f64),
-        cell(line.latencies.quantile_us(0.5)),
-        cell(line.latencies.quantile_us(0.99)),
-    ]
+    let range = |line: &Line| {
+        let (slowest, fastest) = line.range(rate);
+        format!("{}–{}", count(slowest), count(fastest))
+    };
+    let each = |line: &Line, of: fn(&Sample) -> f64| figure(findings.per_transaction(line, of));
+    let calls = |line: &Line| match line.samples.iter().all(|sample| sample.calls.is_some()) {
+        true => each(line, |sample| sample.calls.unwrap_or(0) as f64),
+        false => "–".into(),
+    };
+    let columns: [Column<'_, Line>; 10] = [
+        ("rung", &|line| line.subject.name()),
+        ("tx/s", &|line| count(line.figure(rate))),
+        ("slowest–fastest", &range),
+        ("× posix", &|line| ratio_cell(findings.ratio(line.subject, Rung::Posix))),
+        ("CPU µs/tx", &|line| each(line, |sample| sample.usage.cpu_seconds() * 1e6)),
+        ("calls/tx", &calls),
+        ("reads/tx", &|line| each(line, |sample| sample.counts.reads as f64)),
+        ("writes/tx", &|line| each(line, |sample| sample.counts.writes as f64)),
+        ("p50 µs", &|line| cell(line.latencies.quantile_us(0.5))),
+        ("p99 µs", &|line| cell(line.latencies.quantile_us(0.99))),
+    ];
+    Rows::of(&columns, &findings.lines)
 }
 
 fn run(findings: &Findings<'_>, line: &Line, sample: &Sample) -> Value {

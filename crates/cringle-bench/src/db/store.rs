@@ -37,12 +37,11 @@ impl Store {
     pub(super) fn create(directory: &Path, bytes: u64) -> Result<Store, Failure> {
         let shown = directory.display();
         require_space(directory, bytes, "the tree needs", "choose a smaller --tree")?;
-        let file = tempfile::tempfile_in(directory).map_err(|error| {
-            Failure::failed(format!("{shown}: cannot create a temporary file: {error}"))
-        })?;
-        let log = tempfile::tempfile_in(directory).map_err(|error| {
-            Failure::failed(format!("{shown}: cannot create a second temporary file: {error}"))
-        })?;
+        let file = tempfile::tempfile_in(directory)
+            .map_err(Failure::because(format_args!("{shown}: cannot create a temporary file")))?;
+        let log = tempfile::tempfile_in(directory).map_err(Failure::because(format_args!(
+            "{shown}: cannot create a second temporary file"
+        )))?;
         let store = Store { file: TestFile(file), log: TestFile(log) };
         store.open().map_err(|error| {
             Failure::failed(format!(

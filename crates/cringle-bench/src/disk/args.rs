@@ -4,7 +4,7 @@ use super::job::Profile;
 use super::plan::Direction;
 use super::strategies::Strategy;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{self, Rounds, at_most};
+use crate::rounds::{self, Rounds, parse_seconds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::failure::Failure;
 use cringle_report::{Outputs, units};
@@ -61,6 +61,7 @@ pub struct DiskArgs {
         long,
         alias = "iodepth",
         value_delimiter = ',',
+        value_parser = up_to(MAX_IN_FLIGHT),
         default_value = "1,4,16,32,64,128",
         value_name = "N"
     )]
@@ -68,7 +69,13 @@ pub struct DiskArgs {
 
     /// OS threads, or workers of a runtime, as a comma-separated list [default: 1; `threads`: the
     /// queue depth].
-    #[arg(long, alias = "numjobs", value_delimiter = ',', value_name = "N")]
+    #[arg(
+        long,
+        alias = "numjobs",
+        value_delimiter = ',',
+        value_parser = up_to(MAX_IN_FLIGHT),
+        value_name = "N"
+    )]
     pub(super) threads: Vec<usize>,
 
     /// Read, write, or both; writes go to the temporary file, or to PATH with --destroy.
@@ -85,16 +92,16 @@ pub struct DiskArgs {
     pub(crate) size: Option<u64>,
 
     /// Number of temporary files.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_parser = up_to(u64::MAX), value_name = "N")]
     pub(super) files: usize,
 
     /// Operations per run [default: `direct` 20,000, `cached` 100,000, `buffered-seq` the whole
     /// file, `wal` 1,000].
-    #[arg(long, value_parser = at_most(MOST_OPS), value_name = "N", conflicts_with = "seconds")]
+    #[arg(long, value_parser = up_to(MOST_OPS), value_name = "N", conflicts_with = "seconds")]
     pub(super) ops: Option<usize>,
 
     /// Length of a run in seconds, instead of a number of operations.
-    #[arg(long, alias = "runtime", value_name = "S")]
+    #[arg(long, alias = "runtime", value_parser = parse_seconds, value_name = "S")]
     pub seconds: Option<f64>,
 
     #[command(flatten)]
@@ -134,7 +141,7 @@ pub struct DiskArgs {
 /// The most operations of a run: the plan takes 40 bytes for each.
 const MOST_OPS: u64 = 100_000_000;
 
-const MAX_IN_FLIGHT: usize = 4096;
+const MAX_IN_FLIGHT: u64 = 4096;
 
 impl DiskArgs {
     /// The chosen strategies, in the order of the table.
@@ -165,21 +172,12 @@ impl DiskArgs {
         let bad = |text: String| Err(Failure::usage(text));
         let most = self.thread_counts().into_iter().max().unwrap_or(1);
         let deepest = self.qd.iter().copied().max().unwrap_or(1);
-        if self.qd.contains(&0) || self.threads.contains(&0) {
-            return bad("--qd and --threads must be at least 1".into());
-        }
-        if most.saturating_mul(deepest) > MAX_IN_FLIGHT {
+        if (most * deepest) as u64 > MAX_IN_FLIGHT {
             return bad(format!("--qd times --threads must be at most {MAX_IN_FLIGHT}"));
-        }
-        if self.rounds.repeat == 0 || self.files == 0 || self.ops == Some(0) {
-            return bad("--repeat, --files and --ops must be at least 1".into());
         }
         if self.iopoll && self.profiles() != [Profile::Direct] {
             let text = "--iopoll needs O_DIRECT: use --profile direct";
             return bad(text.into());
-        }
-        if self.seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
-            return bad("--seconds must be more than 0 and at most a day".into());
         }
         match self.block {
             Some(block) if block < 8 || !block.is_multiple_of(8) || block > 1 << 30 => {
@@ -236,18 +234,18 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused_as_usage() {
-        for arguments in [
-            &["--qd", "0"][..],
-            &["--qd", "128", "--threads", "64"],
-            &["--repeat", "0"],
-            &["--seconds", "0"],
-            &["--seconds", "1e300"],
-            &["--seconds", "inf"],
-            &["--seconds", "nan"],
-            &["--block", "12"],
-        ] {
+        for arguments in [&["--qd", "128", "--threads", "64"][..], &["--block", "12"]] {
             let failure = disk(arguments).validate().unwrap_err();
             assert_eq!(failure.status, cringle_report::failure::USAGE, "{arguments:?}");
+        }
+        for (option, values) in [
+            ("--qd", &["0", "1,0", "4097"][..]),
+            ("--repeat", &["0"]),
+            ("--seconds", &["0", "-1", "1e300", "inf", "nan"]),
+        ] {
+            for value in values {
+                assert!(Bench::parse(&["disk", option, value]).is_err(), "{option} {value}");
+            }
         }
         assert!(disk(&["--profile", "cached,cached,wal"]).validate().is_ok());
         assert_eq!(disk(&["--profile", "cached,cached,wal"]).profiles().len(), 2);

@@ -7,7 +7,7 @@ use super::results::{Run, Sample, beside};
 use super::strategies::Strategy;
 use super::{Findings, sentences};
 use crate::experiment::{Named, Report, words};
-use cringle_report::page::{Rows, Section, cell, ratio_cell};
+use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::plot::{Axis, Plot, Point, Row, Scale, Series, Stroke};
 use cringle_report::units::{count, counted, figure, mib};
 use serde_json::{Value, json};
@@ -145,38 +145,23 @@ fn latencies(runs: &[Run], depth: usize) -> Plot {
 
 /// Returns the table, with a row for each run.
 fn table(runs: &[Run], rate: &str) -> Rows {
-    let header = [
-        "strategy",
-        "threads",
-        "QD",
-        rate,
-        "spread",
-        "MiB/s",
-        "× sync",
-        "CPU µs/op",
-        "ctx/op",
-        "p50 µs",
-        "p99 µs",
+    let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    let to_sync = |run: &Run| Some(run.iops() / beside(runs, &run.subject, Strategy::Sync)?.iops());
+    let columns: [Column<'_, Run>; 11] = [
+        ("strategy", &|run| run.subject.label()),
+        ("threads", &|run| run.subject.threads.to_string()),
+        ("QD", &|run| run.subject.queue_depth.to_string()),
+        (rate, &|run| count(run.iops())),
+        ("spread", &|run| run.spread().map_or_else(|| "-".into(), percent)),
+        ("MiB/s", &|run| figure(mib(run.bytes_per_second()))),
+        ("× sync", &|run| ratio_cell(to_sync(run))),
+        ("CPU µs/op", &|run| figure(run.cpu_us_per_op())),
+        ("ctx/op", &|run| format!("{:.3}", run.context_switches_per_op())),
+        ("p50 µs", &|run| cell(run.p50_us())),
+        ("p99 µs", &|run| cell(run.p99_us())),
     ];
     let best = (0..runs.len()).max_by(|a, b| runs[*a].iops().total_cmp(&runs[*b].iops()));
-    Rows { best, ..Rows::new(&header, runs.iter().map(|run| row(run, runs))) }
-}
-
-fn row(run: &Run, all: &[Run]) -> Vec<String> {
-    let sync = beside(all, &run.subject, Strategy::Sync).map(Run::iops);
-    vec![
-        run.subject.label(),
-        run.subject.threads.to_string(),
-        run.subject.queue_depth.to_string(),
-        count(run.iops()),
-        run.spread().map_or_else(|| "-".into(), |part| format!("{:.0} %", part * 100.0)),
-        figure(mib(run.bytes_per_second())),
-        ratio_cell(sync.map(|sync| run.iops() / sync)),
-        figure(run.cpu_us_per_op()),
-        format!("{:.3}", run.context_switches_per_op()),
-        cell(run.p50_us()),
-        cell(run.p99_us()),
-    ]
+    Rows { best, ..Rows::of(&columns, runs) }
 }
 
 fn run_json(run: &Run, all: &[Run]) -> Value {

@@ -2,8 +2,8 @@
 
 use super::program::Program;
 use crate::experiment::{Experiment, Named, Report};
-use crate::rounds::{self, MOST_ROUNDS, at_most};
-use clap::{Args, ValueEnum};
+use crate::rounds::{self, MOST_ROUNDS, parse_seconds, up_to};
+use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units;
@@ -71,11 +71,24 @@ pub struct HttpArgs {
     pub(super) commands: Vec<Program>,
 
     /// Simultaneous connections, as a comma-separated list.
-    #[arg(long, value_delimiter = ',', default_value = "50,500,10000", value_name = "N")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = up_to(MOST_CONNECTIONS),
+        default_value = "50,500,10000",
+        value_name = "N"
+    )]
     connections: Vec<usize>,
 
     /// Threads of a server, or workers of a runtime, as a comma-separated list.
-    #[arg(long, alias = "threads", value_delimiter = ',', default_value = "1", value_name = "N")]
+    #[arg(
+        long,
+        alias = "threads",
+        value_delimiter = ',',
+        value_parser = up_to(1024),
+        default_value = "1",
+        value_name = "N"
+    )]
     workers: Vec<usize>,
 
     /// Measure only connections that are reused.
@@ -89,18 +102,29 @@ pub struct HttpArgs {
 
     /// Measure N idle connections instead: the server's memory for each, and the time until all
     /// have been served again. Leaves out `threads`, unless --servers names it.
-    #[arg(long, value_name = "N", conflicts_with_all = [
+    #[arg(long, value_parser = up_to(MOST_CONNECTIONS), value_name = "N", conflicts_with_all = [
         "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "client", "svg",
         "listen", "target",
     ])]
     pub(super) idle: Option<usize>,
 
     /// Requests of a run, instead of a time.
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(
+        long,
+        value_parser = value_parser!(u64).range(1..),
+        value_name = "N",
+        conflicts_with = "seconds"
+    )]
     requests: Option<u64>,
 
     /// Length of a run in seconds.
-    #[arg(long, alias = "runtime", default_value_t = 1.0, value_name = "S")]
+    #[arg(
+        long,
+        alias = "runtime",
+        value_parser = parse_seconds,
+        default_value_t = 1.0,
+        value_name = "S"
+    )]
     seconds: f64,
 
     /// Bytes of the page.
@@ -126,7 +150,7 @@ pub struct HttpArgs {
     pub(super) target: Option<String>,
 
     /// Rounds to measure; the figures are their medians [default: 5; with --idle: 1].
-    #[arg(long, alias = "runs", value_parser = at_most(MOST_ROUNDS), value_name = "N")]
+    #[arg(long, alias = "runs", value_parser = up_to(MOST_ROUNDS), value_name = "N")]
     repeat: Option<usize>,
 
     #[command(flatten)]
@@ -190,6 +214,11 @@ pub(super) struct Variant {
 }
 
 impl Variant {
+    /// Whether its server uses the feature.
+    pub(super) fn has(self, feature: Feature) -> bool {
+        feature.is_on() != (self.changed == Some(feature))
+    }
+
     pub(super) fn label(self) -> String {
         match self.changed {
             None => self.server.name(),
@@ -218,7 +247,7 @@ pub(super) enum Feature {
 
 impl Feature {
     /// Whether its server has the feature by default.
-    pub(super) fn is_on(self) -> bool {
+    fn is_on(self) -> bool {
         self != Feature::Sqpoll
     }
 
@@ -253,8 +282,7 @@ pub(super) struct Cell {
     pub(super) keepalive: bool,
 }
 
-const MOST_CONNECTIONS: usize = 1_000_000;
-const MOST_WORKERS: usize = 1024;
+const MOST_CONNECTIONS: u64 = 1_000_000;
 
 impl Experiment for HttpArgs {
     fn outputs(&self) -> &Outputs {
@@ -262,7 +290,12 @@ impl Experiment for HttpArgs {
     }
 
     fn validate(&self) -> Result<(), Failure> {
-        self.validate_numbers()?;
+        if self.idle.is_some() && self.workers.len() > 1 {
+            return Err(Failure::usage("--idle allows only one number of --workers"));
+        }
+        if self.response_bytes > 16 << 20 {
+            return Err(Failure::usage("--response-bytes must be at most 16 MiB"));
+        }
         self.validate_client()?;
         self.validate_servers()
     }
@@ -337,33 +370,6 @@ impl HttpArgs {
         self.response_bytes as usize
     }
 
-    fn validate_numbers(&self) -> Result<(), Failure> {
-        let bad = |text: String| Err(Failure::usage(text));
-        let within = |all: &[usize], most| all.iter().all(|one| (1..=most).contains(one));
-        if !within(&self.connections, MOST_CONNECTIONS) {
-            return bad(format!("--connections must be 1 to {MOST_CONNECTIONS}"));
-        }
-        if self.idle.is_some_and(|idle| !within(&[idle], MOST_CONNECTIONS)) {
-            return bad(format!("--idle must be 1 to {MOST_CONNECTIONS}"));
-        }
-        if self.idle.is_some() && self.workers.len() > 1 {
-            return bad("--idle allows only one number of --workers".into());
-        }
-        if !within(&self.workers, MOST_WORKERS) {
-            return bad(format!("--workers must be 1 to {MOST_WORKERS}"));
-        }
-        if self.repeat == Some(0) || self.requests == Some(0) {
-            return bad("--repeat and --requests must be at least 1".into());
-        }
-        if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86_400.0 {
-            return bad("--seconds must be more than 0 and at most a day".into());
-        }
-        if self.response_bytes > 16 << 20 {
-            return bad("--response-bytes must be at most 16 MiB".into());
-        }
-        Ok(())
-    }
-
     fn validate_client(&self) -> Result<(), Failure> {
         let bad = |text: &str| Err(Failure::usage(text));
         if self.client != Client::Own && self.svg.is_some() {
@@ -392,10 +398,8 @@ impl HttpArgs {
             let taken = Server::value_variants().iter().any(|server| server.name() == one.name)
                 || programs[..n].iter().any(|other| other.name == one.name);
             if taken {
-                return bad(format!(
-                    "--command {}=…: the name is in use; choose another",
-                    one.name
-                ));
+                let name = &one.name;
+                return bad(format!("--command {name}=…: the name is in use; choose another"));
             }
         }
         for &workers in &self.workers {

@@ -1,6 +1,7 @@
 //! The requests of the load, and the check of the responses.
 
-use std::io;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
 
 /// A request on a connection that stays open.
 pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: cringle\r\n\r\n";
@@ -56,6 +57,43 @@ impl ResponseReader {
         match self.total {
             Some(total) if self.count > total => Err(wrong(TOO_LONG)),
             total => Ok(total == Some(self.count)),
+        }
+    }
+}
+
+/// Sends a request on a blocking socket, and reads the response, each part of which has to arrive
+/// within the socket's time limit.
+pub(super) fn exchange(
+    stream: &mut TcpStream,
+    request: &[u8],
+    expected: &Expected,
+) -> io::Result<()> {
+    stream.write_all(request)?;
+    read_response(stream, expected, &mut [0; 64 << 10])
+}
+
+/// Reads the response to a request.
+pub(super) fn read_response(
+    stream: &mut TcpStream,
+    expected: &Expected,
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let mut response = ResponseReader::default();
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => {
+                let text = "it ended the connection before its response was complete";
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
+            }
+            Ok(count) if response.take(&buffer[..count], expected)? => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                let limit = stream.read_timeout()?.unwrap_or_default();
+                let text = format!("it did not respond to GET / within {} s", limit.as_secs());
+                return Err(io::Error::new(ErrorKind::TimedOut, text));
+            }
+            Err(error) => return Err(error),
         }
     }
 }

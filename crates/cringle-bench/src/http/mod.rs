@@ -135,9 +135,8 @@ fn measure(args: &HttpArgs) -> Result<Report, Failure> {
     }
     let mut blocks = blocks(args);
     if let Some(directory) = &args.svg {
-        std::fs::create_dir_all(directory).map_err(|error| {
-            Failure::failed(format!("{}: cannot create: {error}", directory.display()))
-        })?;
+        std::fs::create_dir_all(directory)
+            .map_err(Failure::because(format_args!("{}: cannot create", directory.display())))?;
         let names = plot::drawings(&blocks, directory).into_iter().map(|(path, _)| path);
         names
             .fold(args.outputs.files(), |files, path| files.result("--svg", Some(path)))
@@ -237,9 +236,10 @@ impl Bench<'_> {
             Subject::Program(program) => program.start(&cell, &cpus),
             Subject::Target => unreachable!("a target is running already"),
         };
-        let server = started.map_err(|error| {
-            Failure::failed(format!("the server `{}` did not start: {error}", subject.name()))
-        })?;
+        let server = started.map_err(Failure::because(format_args!(
+            "the server `{}` did not start",
+            subject.name()
+        )))?;
         let plan = plan(self.args, cell, server.addr(), load, subject);
         Ok((server, plan))
     }

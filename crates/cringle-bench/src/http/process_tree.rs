@@ -1,6 +1,7 @@
 //! The resources of a process and its descendants, read from outside (`/proc`).
 
 use crate::meter::Usage;
+use rustix::param::clock_ticks_per_second;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -91,14 +92,13 @@ fn parse(line: &str) -> Option<Stat> {
         id: id.parse().ok()?,
         parent: number(1)? as u32,
         group: number(2)? as u32,
-        reaped: Duration::from_millis((number(13)? + number(14)?) * 1000 / ticks()),
+        reaped: ticks(number(13)? + number(14)?),
     })
 }
 
-/// Returns the kernel's ticks per second.
-fn ticks() -> u64 {
-    // SAFETY: `sysconf` has no preconditions.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100)
+/// Returns the time of so many of the kernel's ticks.
+fn ticks(count: u64) -> Duration {
+    Duration::from_millis(count * 1000 / clock_ticks_per_second())
 }
 
 fn switches(id: u32, thread: u32) -> Option<u64> {
@@ -155,6 +155,6 @@ mod tests {
         let line = "12 (a) b) S 3 4 5 0 -1 0 1 2 3 4 5 6 200 100 20 0 1 0 9";
         let stat = parse(line).unwrap();
         assert_eq!((stat.id, stat.parent, stat.group), (12, 3, 4));
-        assert_eq!(stat.reaped, Duration::from_millis(300 * 1000 / ticks()));
+        assert_eq!(stat.reaped, ticks(300));
     }
 }

@@ -2,14 +2,14 @@
 //! measures it from outside, including all processes that it starts.
 
 use super::args::Cell;
-use super::exchange::{self, Expected, ResponseReader};
+use super::exchange::{Expected, LAST_REQUEST, REQUEST, TOO_LONG, exchange, wrong};
 use super::process_tree::ProcessTree;
 use super::server_process::ServerProcess;
 use crate::child::Stderr;
 use crate::meter::{Usage, on_threads};
 use cringle_report::interrupt;
 use cringle_report::machine::cpus;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -188,8 +188,8 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
 /// Sends two requests on one connection.
 fn probe_twice(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
-    exchange(&mut stream, exchange::REQUEST)?;
-    exchange(&mut stream, exchange::REQUEST).map_err(|error| {
+    exchange(&mut stream, REQUEST, &Expected::Good)?;
+    exchange(&mut stream, REQUEST, &Expected::Good).map_err(|error| {
         let text = "a connection accepts no second request, which HTTP/1.1 requires (or measure \
                     with --no-keepalive)";
         io::Error::new(error.kind(), format!("{text}: {error}"))
@@ -199,10 +199,10 @@ fn probe_twice(addr: SocketAddr) -> io::Result<()> {
 /// Sends a request that ends its connection.
 fn probe_once(addr: SocketAddr) -> io::Result<()> {
     let mut stream = connect(addr)?;
-    exchange(&mut stream, exchange::LAST_REQUEST)?;
+    exchange(&mut stream, LAST_REQUEST, &Expected::Good)?;
     match stream.read(&mut [0]) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(exchange::wrong(exchange::TOO_LONG)),
+        Ok(_) => Err(wrong(TOO_LONG)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
             let text = "it does not end the connection after a request with `Connection: close` \
                         (measure with --keepalive)";
@@ -212,29 +212,10 @@ fn probe_once(addr: SocketAddr) -> io::Result<()> {
     }
 }
 
-fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<()> {
-    stream.write_all(request)?;
-    let (mut response, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => {
-                let text = "it ended the connection before its response was complete";
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
-            }
-            Ok(count) if response.take(&buffer[..count], &Expected::Good)? => return Ok(()),
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                let text = format!("it did not respond to GET / within {} s", PATIENCE.as_secs());
-                return Err(io::Error::new(ErrorKind::TimedOut, text));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_command_gets_its_address_and_threads() {

@@ -5,23 +5,9 @@ use super::program::Program;
 use super::{Block, Line, Sample, plot};
 use crate::experiment::{self, Named, Notes, Report, words};
 use cringle_report::machine::Machine;
-use cringle_report::page::{Rows, Section, cell, ratio_cell};
+use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::units::{count, counted, figure};
 use serde_json::{Value, json};
-
-const HEADER: [&str; 11] = [
-    "server",
-    "requests/s",
-    "lowest–highest",
-    "CPU µs",
-    "× uring",
-    "p50 µs",
-    "p99 µs",
-    "p99.9 µs",
-    "ctx/req",
-    "calls/req",
-    "errors",
-];
 
 /// A load that keeps this part of its processors busy is saturated.
 const BUSY: f64 = 0.95;
@@ -44,7 +30,7 @@ pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Not
             }),
             plot::latencies("Latency of a request", block),
         ],
-        table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
+        table: Some(table(block)),
         ..Section::default()
     };
     // If numbers of workers are compared, that comparison comes first.
@@ -120,22 +106,27 @@ fn limit(block: &Block) -> Option<String> {
     })
 }
 
-fn cells(block: &Block, line: &Line) -> Vec<String> {
+fn table(block: &Block) -> Rows {
     let rate = |sample: &Sample| sample.requests_per_second;
-    let (lowest, highest) = line.range(rate);
-    vec![
-        line.subject.name(),
-        count(line.figure(rate)),
-        format!("{}–{}", count(lowest), count(highest)),
-        cell(line.median(Sample::cpu_us)),
-        ratio_cell(to_ring(block, line)),
-        cell(line.median(|sample| sample.p50_us)),
-        cell(line.median(|sample| sample.p99_us)),
-        cell(line.median(|sample| sample.p999_us)),
-        cell(line.median(Sample::context_switches)),
-        cell(block.syscalls(line)),
-        count(line.samples.iter().map(|sample| sample.errors as f64).sum()),
-    ]
+    let range = |line: &Line| {
+        let (lowest, highest) = line.range(rate);
+        format!("{}–{}", count(lowest), count(highest))
+    };
+    let errors = |line: &Line| line.samples.iter().map(|sample| sample.errors as f64).sum();
+    let columns: [Column<'_, Line>; 11] = [
+        ("server", &|line| line.subject.name()),
+        ("requests/s", &|line| count(line.figure(rate))),
+        ("lowest–highest", &range),
+        ("CPU µs", &|line| cell(line.median(Sample::cpu_us))),
+        ("× uring", &|line| ratio_cell(to_ring(block, line))),
+        ("p50 µs", &|line| cell(line.median(|sample| sample.p50_us))),
+        ("p99 µs", &|line| cell(line.median(|sample| sample.p99_us))),
+        ("p99.9 µs", &|line| cell(line.median(|sample| sample.p999_us))),
+        ("ctx/req", &|line| cell(line.median(Sample::context_switches))),
+        ("calls/req", &|line| cell(block.syscalls(line))),
+        ("errors", &|line| count(errors(line))),
+    ];
+    Rows::of(&columns, &block.lines)
 }
 
 fn runs(block: &Block, line: &Line) -> Vec<Value> {

@@ -2,7 +2,7 @@
 
 use super::{BUFFER_BYTES, feed};
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{self, Rounds};
+use crate::rounds::{self, Rounds, parse_bytes};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -38,7 +38,7 @@ pub struct SumArgs {
     pub(crate) path: PathBuf,
 
     /// Bytes to sum, as a comma-separated list.
-    #[arg(long, value_delimiter = ',', value_parser = units::parse_size, default_value = "256MiB")]
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes, default_value = "256MiB")]
     sizes: Vec<u64>,
 
     /// Ways to compare, as a comma-separated list [default: all].
@@ -129,9 +129,6 @@ impl Experiment for SumArgs {
     }
 
     fn validate(&self) -> Result<(), Failure> {
-        if self.rounds.repeat == 0 || self.sizes.contains(&0) {
-            return Err(Failure::usage("--repeat and --sizes must be at least 1"));
-        }
         // A datagram longer than the buffer would be truncated.
         let (most, limit) =
             if self.udp { (BUFFER_BYTES as u64, "32 KiB with --udp") } else { (1 << 30, "1 GiB") };

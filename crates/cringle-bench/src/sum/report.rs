@@ -4,12 +4,9 @@ use super::args::{Strategy, SumArgs};
 use super::{BUFFER_BYTES, Block, Kind, Line};
 use crate::experiment::{Named, Notes, Report, plot, words};
 use cringle_report::machine::Machine;
-use cringle_report::page::{Rows, Section, ratio_cell};
+use cringle_report::page::{Column, Rows, Section, ratio_cell};
 use cringle_report::units::{count, figure, mib, size};
 use serde_json::{Value, json};
-
-const HEADER: [&str; 8] =
-    ["strategy", "s", "fastest–slowest", "× sync", "MiB/s", "user s", "system s", "ctx"];
 
 pub(super) fn of(args: &SumArgs, machine: Machine, blocks: &[Block], notes: Notes) -> Report {
     let section = |block: &Block| Section {
@@ -19,7 +16,7 @@ pub(super) fn of(args: &SumArgs, machine: Machine, blocks: &[Block], notes: Note
             plot("Time for all bytes", "s", &block.lines, |one| one.usage.seconds),
             plot("CPU time for all bytes", "s", &block.lines, |one| one.usage.cpu_seconds()),
         ],
-        table: Some(Rows::new(&HEADER, block.lines.iter().map(|line| cells(block, line)))),
+        table: Some(table(block)),
         ..Section::default()
     };
     let sections: Vec<Section> = blocks.iter().map(section).collect();
@@ -68,18 +65,22 @@ fn sentence(block: &Block) -> Option<String> {
     (!all.is_empty()).then(|| format!("{}.", all.join("; ")))
 }
 
-fn cells(block: &Block, line: &Line) -> Vec<String> {
-    let (fastest, slowest) = line.range(|sample| sample.usage.seconds);
-    vec![
-        line.subject.name(),
-        format!("{:.3}", line.seconds()),
-        format!("{fastest:.3}–{slowest:.3}"),
-        ratio_cell(block.to_sync(line)),
-        figure(mib(block.cell.bytes as f64) / line.seconds()),
-        figure(line.figure(|sample| sample.usage.user_seconds)),
-        figure(line.figure(|sample| sample.usage.system_seconds)),
-        count(line.context_switches()),
-    ]
+fn table(block: &Block) -> Rows {
+    let range = |line: &Line| {
+        let (fastest, slowest) = line.range(|sample| sample.usage.seconds);
+        format!("{fastest:.3}–{slowest:.3}")
+    };
+    let columns: [Column<'_, Line>; 8] = [
+        ("strategy", &|line| line.subject.name()),
+        ("s", &|line| format!("{:.3}", line.seconds())),
+        ("fastest–slowest", &range),
+        ("× sync", &|line| ratio_cell(block.to_sync(line))),
+        ("MiB/s", &|line| figure(mib(block.cell.bytes as f64) / line.seconds())),
+        ("user s", &|line| figure(line.figure(|sample| sample.usage.user_seconds))),
+        ("system s", &|line| figure(line.figure(|sample| sample.usage.system_seconds))),
+        ("ctx", &|line| count(line.context_switches())),
+    ];
+    Rows::of(&columns, &block.lines)
 }
 
 fn runs(block: &Block, line: &Line) -> Vec<Value> {

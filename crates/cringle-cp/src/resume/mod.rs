@@ -49,7 +49,7 @@ use crate::plan::{Copy, Usage, plan};
 use crate::request::Request;
 use crate::results;
 use crate::sys::{self, Statx};
-use crate::workers::Shared;
+use crate::workers::{Shared, lock};
 use cringle::block::Log;
 use fingerprint::Keys;
 use manifest::{Contents, FileEntry, Header, Kind};
@@ -57,7 +57,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -150,10 +150,6 @@ fn cannot_use(path: &OsStr, error: &io::Error) -> Usage {
         }
         _ => format!("cannot use manifest {name}: {}", reason(error)),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Resume {

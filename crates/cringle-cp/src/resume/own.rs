@@ -99,11 +99,10 @@ impl Worker<'_> {
         {
             return true;
         }
-        let removed = sys::unlink_at(item.target_dir, item.target);
-        if let Err(e) = &removed {
-            let name = item.quoted(Side::Target);
-            self.reporter().fail_with(&format!("cannot remove {name}"), e);
-        }
-        removed.is_ok()
+        sys::unlink_at(item.target_dir, item.target)
+            .inspect_err(|e| {
+                self.reporter().fail_on("cannot remove", item.quoted(Side::Target), e);
+            })
+            .is_ok()
     }
 }

@@ -6,7 +6,7 @@ use crate::attributes::{self, Applied, Copied};
 use crate::hard_links::Made;
 use crate::regular::{CopyError, open_source};
 use crate::sys::{self, Stat, Statx};
-use crate::tree::Item;
+use crate::tree::{Item, Side};
 use crate::workers::Worker;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -150,17 +150,10 @@ impl<'a> Worker<'a> {
 
     /// Returns whether the target is already a name of that copy.
     fn is_name_of(&self, item: &Item<'_>, made: &Made) -> bool {
-        let dir = made.dir.as_ref().map(|dir| {
-            use crate::tree::Side;
-            dir.fd(Side::Target, &self.shared.open)
-        });
+        let dir = made.dir.as_ref().map(|dir| dir.fd(Side::Target, &self.shared.open));
         let Ok(dir) = dir.transpose() else { return false };
-        let dir = sys::or_cwd(&dir);
-        let id = |dir, name| sys::stat_at(dir, name, false).map(|stat| sys::id(&stat));
-        matches!(
-            (id(dir, &made.name), id(item.target_dir, item.target)),
-            (Ok(first), Ok(this)) if first == this
-        )
+        let first = sys::stat_at(sys::or_cwd(&dir), &made.name, false);
+        sys::same(first, sys::stat_at(item.target_dir, item.target, false))
     }
 
     /// Examines a recorded file.

@@ -85,3 +85,8 @@ pub(crate) fn kind(stat: &Stat) -> u32 {
 pub(crate) fn id(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
+
+/// Returns whether both files exist and are the same one.
+pub(crate) fn same(one: io::Result<Stat>, other: io::Result<Stat>) -> bool {
+    matches!((one, other), (Ok(one), Ok(other)) if id(&one) == id(&other))
+}

@@ -1,7 +1,8 @@
 //! The features with the consequence of lacking each: first those that the driver uses, then those
 //! that only programs on the bare ring use.
 
-use super::{Feature, Probe, probes};
+use super::Probe::{self, Bit, Ops, Run, Setup};
+use super::{Feature, probes};
 use cringle::runtime::Feature as DriverFeature;
 use io_uring::opcode;
 
@@ -32,14 +33,14 @@ pub(super) fn all() -> Vec<Feature> {
 /// A feature of the driver, by the library's own tables.
 fn of_the_driver(feature: DriverFeature) -> Feature {
     let probe = match feature {
-        DriverFeature::SubmitAll => Probe::Setup(SUBMIT_ALL),
-        DriverFeature::SingleIssuer => Probe::Setup(SINGLE_ISSUER),
-        DriverFeature::DeferTaskrun => Probe::Setup(SINGLE_ISSUER | DEFER_TASKRUN),
-        DriverFeature::TaskrunFlag => Probe::Setup(COOP_TASKRUN | TASKRUN_FLAG),
-        DriverFeature::NoSqarray => Probe::Setup(NO_SQARRAY),
-        DriverFeature::RegisteredRing => Probe::Run(probes::registered_ring),
-        DriverFeature::NoIowait => Probe::Bit(FEAT_NO_IOWAIT),
-        feature => Probe::Ops(feature.opcodes()),
+        DriverFeature::SubmitAll => Setup(SUBMIT_ALL),
+        DriverFeature::SingleIssuer => Setup(SINGLE_ISSUER),
+        DriverFeature::DeferTaskrun => Setup(SINGLE_ISSUER | DEFER_TASKRUN),
+        DriverFeature::TaskrunFlag => Setup(COOP_TASKRUN | TASKRUN_FLAG),
+        DriverFeature::NoSqarray => Setup(NO_SQARRAY),
+        DriverFeature::RegisteredRing => Run(probes::registered_ring),
+        DriverFeature::NoIowait => Bit(FEAT_NO_IOWAIT),
+        feature => Ops(feature.opcodes()),
     };
     let (since, cost) = (feature.since(), feature.cost());
     Feature { name: format!("{feature:?}"), since, used: true, cost, probe }
@@ -55,93 +56,58 @@ impl Row {
 }
 
 const RING: &[Row] = &[
-    Row("MULTISHOT_ACCEPT", "5.19", Probe::Run(probes::multishot_accept), "an op for each accept"),
-    Row("PBUF_RING", "5.19", Probe::Run(probes::buffer_ring), "a buffer waits with each receive"),
-    Row("SPARSE_FILES", "5.19", Probe::Run(probes::sparse_files), "files are registered at once"),
-    Row("OP_SOCKET", "5.19", Probe::Ops(&[opcode::Socket::CODE]), "sockets by a plain call"),
-    Row("SYNC_CANCEL", "6.0", Probe::Run(probes::sync_cancel), "cancels cannot be waited for"),
-    Row("MULTISHOT_RECV", "6.0", Probe::Run(probes::multishot_recv), "an op for each receive"),
-    Row("SENDMSG_ZC", "6.1", Probe::Ops(&[opcode::SendMsgZc::CODE]), "large messages are copied"),
-    Row("NO_MMAP", "6.5", Probe::Run(probes::no_mmap), "no rings in huge pages"),
-    Row(
-        "READ_MULTISHOT",
-        "6.7",
-        Probe::Ops(&[opcode::ReadMulti::CODE]),
-        "an op for each read of a pipe",
-    ),
+    Row("MULTISHOT_ACCEPT", "5.19", Run(probes::multishot_accept), "an op for each accept"),
+    Row("PBUF_RING", "5.19", Run(probes::buffer_ring), "a buffer waits with each receive"),
+    Row("SPARSE_FILES", "5.19", Run(probes::sparse_files), "files are registered at once"),
+    Row("OP_SOCKET", "5.19", Ops(&[opcode::Socket::CODE]), "sockets by a plain call"),
+    Row("SYNC_CANCEL", "6.0", Run(probes::sync_cancel), "cancels cannot be waited for"),
+    Row("MULTISHOT_RECV", "6.0", Run(probes::multishot_recv), "an op for each receive"),
+    Row("SENDMSG_ZC", "6.1", Ops(&[opcode::SendMsgZc::CODE]), "large messages are copied"),
+    Row("NO_MMAP", "6.5", Run(probes::no_mmap), "no rings in huge pages"),
+    Row("READ_MULTISHOT", "6.7", Ops(&[opcode::ReadMulti::CODE]), "an op for each read of a pipe"),
     Row(
         "FUTEX",
         "6.7",
-        Probe::Ops(&[opcode::FutexWait::CODE, opcode::FutexWake::CODE, opcode::FutexWaitV::CODE]),
+        Ops(&[opcode::FutexWait::CODE, opcode::FutexWake::CODE, opcode::FutexWaitV::CODE]),
         "no waiting for another thread's lock",
     ),
-    Row(
-        "WAITID",
-        "6.7",
-        Probe::Ops(&[opcode::WaitId::CODE]),
-        "a descriptor for each child waited for",
-    ),
-    Row("SOCKET_OPTIONS", "6.7", Probe::Run(probes::socket_options), "options by a plain call"),
+    Row("WAITID", "6.7", Ops(&[opcode::WaitId::CODE]), "a descriptor for each child waited for"),
+    Row("SOCKET_OPTIONS", "6.7", Run(probes::socket_options), "options by a plain call"),
     Row(
         "FIXED_FD_INSTALL",
         "6.8",
-        Probe::Ops(&[opcode::FixedFdInstall::CODE]),
+        Ops(&[opcode::FixedFdInstall::CODE]),
         "a registered file stays one",
     ),
-    Row(
-        "PBUF_STATUS",
-        "6.8",
-        Probe::Run(probes::buffer_status),
-        "who uses buffers cannot be asked",
-    ),
-    Row("NAPI", "6.9", Probe::Run(probes::napi), "no busy polling of network cards"),
-    Row("RECVSEND_BUNDLE", "6.10", Probe::Bit(FEAT_RECVSEND_BUNDLE), "one buffer for each op"),
+    Row("PBUF_STATUS", "6.8", Run(probes::buffer_status), "who uses buffers cannot be asked"),
+    Row("NAPI", "6.9", Run(probes::napi), "no busy polling of network cards"),
+    Row("RECVSEND_BUNDLE", "6.10", Bit(FEAT_RECVSEND_BUNDLE), "one buffer for each op"),
     Row(
         "BIND_LISTEN",
         "6.11",
-        Probe::Ops(&[opcode::Bind::CODE, opcode::Listen::CODE]),
+        Ops(&[opcode::Bind::CODE, opcode::Listen::CODE]),
         "listeners by plain calls",
     ),
-    Row("MIN_TIMEOUT", "6.12", Probe::Bit(FEAT_MIN_TIMEOUT), "no wait for N or a while"),
-    Row(
-        "PBUF_RING_INC",
-        "6.12",
-        Probe::Run(probes::incremental_buffers),
-        "a buffer for each receive",
-    ),
-    Row("ABS_TIMER", "6.12", Probe::Run(probes::absolute_timer), "waits are relative"),
-    Row("REGISTER_CLOCK", "6.12", Probe::Run(probes::clock), "waits know one clock"),
-    Row(
-        "CLONE_BUFFERS",
-        "6.12",
-        Probe::Run(probes::clone_buffers),
-        "each ring pins its buffers anew",
-    ),
-    Row("RESIZE_RINGS", "6.13", Probe::Run(probes::resize), "queues keep their size"),
-    Row("MEM_REGION", "6.13", Probe::Run(probes::memory_region), "each wait's argument is copied"),
-    Row("SEND_MSG_RING", "6.13", Probe::Run(probes::send_msg_ring), "only rings can send to rings"),
-    Row(
-        "HYBRID_IOPOLL",
-        "6.13",
-        Probe::Setup(IOPOLL | HYBRID_IOPOLL),
-        "polling takes a whole core",
-    ),
-    Row("RECV_ZC", "6.15", Probe::Ops(&[opcode::RecvZc::CODE]), "what is received is copied"),
-    Row(
-        "EPOLL_WAIT",
-        "6.15",
-        Probe::Ops(&[opcode::EpollWait::CODE]),
-        "an epoll is polled, then asked",
-    ),
+    Row("MIN_TIMEOUT", "6.12", Bit(FEAT_MIN_TIMEOUT), "no wait for N or a while"),
+    Row("PBUF_RING_INC", "6.12", Run(probes::incremental_buffers), "a buffer for each receive"),
+    Row("ABS_TIMER", "6.12", Run(probes::absolute_timer), "waits are relative"),
+    Row("REGISTER_CLOCK", "6.12", Run(probes::clock), "waits know one clock"),
+    Row("CLONE_BUFFERS", "6.12", Run(probes::clone_buffers), "each ring pins its buffers anew"),
+    Row("RESIZE_RINGS", "6.13", Run(probes::resize), "queues keep their size"),
+    Row("MEM_REGION", "6.13", Run(probes::memory_region), "each wait's argument is copied"),
+    Row("SEND_MSG_RING", "6.13", Run(probes::send_msg_ring), "only rings can send to rings"),
+    Row("HYBRID_IOPOLL", "6.13", Setup(IOPOLL | HYBRID_IOPOLL), "polling takes a whole core"),
+    Row("RECV_ZC", "6.15", Ops(&[opcode::RecvZc::CODE]), "what is received is copied"),
+    Row("EPOLL_WAIT", "6.15", Ops(&[opcode::EpollWait::CODE]), "an epoll is polled, then asked"),
     Row(
         "READV_FIXED",
         "6.15",
-        Probe::Ops(&[opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE]),
+        Ops(&[opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE]),
         "no vectors of registered buffers",
     ),
-    Row("OP_PIPE", "6.16", Probe::Ops(&[opcode::Pipe::CODE]), "pipes by a plain call"),
-    Row("CQE_MIXED", "6.18", Probe::Setup(CQE_MIXED), "all completions are large, or none"),
-    Row("REGISTER_QUERY", "6.18", Probe::Run(probes::query), "features are probed one by one"),
-    Row("SQE_MIXED", "6.19", Probe::Setup(SQE_MIXED), "all entries are large, or none"),
-    Row("NOP128", "6.19", Probe::Ops(&[OP_NOP128]), "no large entries among small ones"),
+    Row("OP_PIPE", "6.16", Ops(&[opcode::Pipe::CODE]), "pipes by a plain call"),
+    Row("CQE_MIXED", "6.18", Setup(CQE_MIXED), "all completions are large, or none"),
+    Row("REGISTER_QUERY", "6.18", Run(probes::query), "features are probed one by one"),
+    Row("SQE_MIXED", "6.19", Setup(SQE_MIXED), "all entries are large, or none"),
+    Row("NOP128", "6.19", Ops(&[OP_NOP128]), "no large entries among small ones"),
 ];

@@ -4,8 +4,8 @@
 
 mod probes;
 
-use super::kernel::read;
 use cringle_report::failure::Failure;
+use cringle_report::machine::read;
 use cringle_report::machine::storage::Storage;
 use serde::{Serialize, Serializer};
 use std::fs::{self, File};

@@ -2,10 +2,10 @@
 
 use super::{Alignment, Capability};
 use memmap2::MmapMut;
+use rustix::fs::{self, AtFlags, OFlags, StatxFlags};
+use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags, preadv2, pwritev2};
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -48,32 +48,16 @@ pub(super) fn direct(file: &File) -> (Capability, Option<Alignment>) {
 }
 
 fn set_direct(file: &File, on: bool) -> io::Result<()> {
-    // SAFETY: a system call with no pointers.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let flags = if on { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
-    // SAFETY: a system call with no pointers.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let mut flags = fs::fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, on);
+    Ok(fs::fcntl_setfl(file, flags)?)
 }
 
 /// Returns the alignments of memory and offset by `STATX_DIOALIGN` (Linux 6.1). Two zeroes mean
 /// that the file system refuses direct reads.
 fn reported_alignment(file: &File) -> Option<(u64, u64)> {
-    let mut stat = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path is a C string, and the call writes at most one `statx`, for which all-zero
-    // is a valid value; both outlive the call.
-    let stat = unsafe {
-        let flags = libc::AT_EMPTY_PATH;
-        let mask = libc::STATX_DIOALIGN;
-        let done = libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, stat.as_mut_ptr());
-        (done == 0).then(|| stat.assume_init())?
-    };
-    let is_reported = stat.stx_mask & libc::STATX_DIOALIGN != 0;
+    let stat = fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let is_reported = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
     is_reported.then(|| (u64::from(stat.stx_dio_mem_align), u64::from(stat.stx_dio_offset_align)))
 }
 
@@ -94,40 +78,21 @@ fn try_alignments(file: &File) -> io::Result<u64> {
 
 /// Tests whether a cached read completes without waiting.
 pub(super) fn nowait_read(file: &File) -> Capability {
-    let mut block = [0u8; BLOCK];
-    let part = libc::iovec { iov_base: block.as_mut_ptr().cast(), iov_len: BLOCK };
-    // SAFETY: the one iovec describes `block`; both outlive the call.
-    let read = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
-    let lack = "cached reads go through the ring";
-    match outcome(read, lack, "NOWAIT reads") {
-        Ok(_) => Capability::yes("cached reads complete inline"),
-        Err(tried) => tried,
+    let mut block = [0; BLOCK];
+    match preadv2(file, &mut [IoSliceMut::new(&mut block)], 0, ReadWriteFlags::NOWAIT) {
+        // `EAGAIN`: the flag is supported; this call would have had to wait.
+        Ok(_) | Err(Errno::AGAIN) => Capability::yes("cached reads complete inline"),
+        Err(error) => refused(&error.into(), "cached reads go through the ring", "NOWAIT reads"),
     }
 }
 
 /// Tests whether a write to the page cache completes without waiting; it writes the same content
 /// again.
 pub(super) fn nowait_write(file: &File) -> Capability {
-    let mut block = [1u8; BLOCK];
-    let part = libc::iovec { iov_base: block.as_mut_ptr().cast(), iov_len: BLOCK };
-    // SAFETY: the one iovec describes `block`, which the call only reads; both outlive the call.
-    let written = unsafe { libc::pwritev2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
     let lack = "the ring hands each buffered write to a kernel thread";
-    match outcome(written, lack, "NOWAIT writes") {
-        Ok(_) => Capability::yes("the ring completes buffered writes inline"),
-        Err(tried) => tried,
-    }
-}
-
-fn outcome(moved: isize, lack: &str, what: &str) -> Result<(), Capability> {
-    if moved >= 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        // The flag is supported; this call would have had to wait.
-        Some(libc::EAGAIN) => Ok(()),
-        _ => Err(refused(&error, lack, what)),
+    match pwritev2(file, &[IoSlice::new(&[1; BLOCK])], 0, ReadWriteFlags::NOWAIT) {
+        Ok(_) | Err(Errno::AGAIN) => Capability::yes("the ring completes buffered writes inline"),
+        Err(error) => refused(&error.into(), lack, "NOWAIT writes"),
     }
 }
 
@@ -140,10 +105,8 @@ fn refused(error: &io::Error, lack: &str, what: &str) -> Capability {
 
 /// Tests whether two files can share blocks.
 pub(super) fn reflink(from: &File, to: &File) -> Capability {
-    // SAFETY: the argument is a descriptor; no pointers.
-    let cloned = unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) };
-    if cloned == 0 {
-        return Capability::yes("copies can share blocks");
+    match fs::ioctl_ficlone(to, from) {
+        Ok(()) => Capability::yes("copies can share blocks"),
+        Err(error) => refused(&error.into(), "a copy is written in full", "FICLONE"),
     }
-    refused(&io::Error::last_os_error(), "a copy is written in full", "FICLONE")
 }

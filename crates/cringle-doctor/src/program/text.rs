@@ -21,7 +21,7 @@ pub(crate) fn of(report: &ProgramReport) -> String {
     }
     rest(&mut page, report);
     page.heading("Verdict");
-    page.paragraph(&report.verdict.sentence, 2);
+    page.paragraph(&report.verdict.sentence);
     page.finished()
 }
 

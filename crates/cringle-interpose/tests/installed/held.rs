@@ -4,6 +4,7 @@
 use crate::closed::{WAYS, close_number, far_away};
 use crate::common::{on_both_drivers, waits_for, waits_until_timeout};
 use cringle::fiber;
+use cringle_testing::child;
 use libc::*;
 use std::io::{Error, Read, Write};
 use std::net::UdpSocket;
@@ -160,6 +161,33 @@ fn datagram_of_next_file_is_not_received() {
             assert_eq!(next.recv(&mut [0; 8]).unwrap(), 5);
             close_number(fd);
         }
+    });
+}
+
+/// A ring holds the file of its op by itself. Without one, the call must not wait for ever.
+#[test]
+fn closed_wait_without_number_for_duplicate_ends() {
+    child::must_succeed("closed_wait_without_number_for_duplicate_ends", close_at_limit);
+}
+
+fn close_at_limit() {
+    on_both_drivers(|| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let fd = far_away(ours, 545);
+        let close_and_send = || {
+            let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the structures are borrowed for the calls.
+            unsafe {
+                assert_eq!(getrlimit(RLIMIT_NOFILE, &mut limit), 0);
+                assert_eq!(setrlimit(RLIMIT_NOFILE, &rlimit { rlim_cur: 0, ..limit }), 0);
+                close_number(fd);
+                assert_eq!(setrlimit(RLIMIT_NOFILE, &limit), 0);
+            }
+            // Without a ring, the file is closed.
+            let _ = theirs.write_all(b"now");
+        };
+        let result = waits_for(|| receive(fd, 0), close_and_send);
+        assert!(result == Ok(b"now".to_vec()) || result == Err(EBADF), "{result:?}");
     });
 }
 

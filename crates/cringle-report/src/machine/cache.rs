@@ -1,6 +1,9 @@
 //! The page cache: measures how much of a file is in it, fills it, and empties it.
 
 use memmap2::MmapOptions;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
+use rustix::process::geteuid;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -66,18 +69,14 @@ fn count_window(file: &File, offset: u64, length: u64) -> io::Result<(u64, u64)>
 
 /// Returns the size of a page of memory.
 pub fn page_bytes() -> u64 {
-    // SAFETY: `sysconf` has no preconditions.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).unwrap_or(4096)
+    rustix::param::page_size() as u64
 }
 
 /// Whether `mincore` gives a true answer. To a process that neither owns the file nor may write to
 /// it, the kernel reports every page as cached.
 fn mincore_is_honest(file: &File) -> io::Result<bool> {
-    let metadata = file.metadata()?;
-    // SAFETY: `geteuid` has no preconditions.
-    let user = unsafe { libc::geteuid() };
-    if user == 0 || metadata.uid() == user {
+    let user = geteuid();
+    if user.is_root() || file.metadata()?.uid() == user.as_raw() {
         return Ok(true);
     }
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -93,22 +92,15 @@ fn probed(file: &File, bytes: u64) -> f64 {
 }
 
 fn page_is_cached(file: &File, offset: u64) -> bool {
-    let mut byte = 0u8;
-    let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: the iovec describes one writable byte; both outlive the call.
-    let result = unsafe {
-        libc::preadv2(file.as_raw_fd(), &part, 1, offset as libc::off_t, libc::RWF_NOWAIT)
-    };
-    result == 1
+    let mut byte = [0];
+    preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) == Ok(1)
 }
 
 /// Drops the file's pages from the cache, after writing out the dirty ones.
 pub fn evict(file: &File) -> io::Result<()> {
     // A file system that refuses to sync a file opened for reading has no dirty pages of it.
     let _ = file.sync_data();
-    // SAFETY: `posix_fadvise` takes no pointer.
-    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 /// Drops all clean pages of the machine. Needs root.

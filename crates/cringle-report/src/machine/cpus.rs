@@ -1,37 +1,26 @@
 //! The processors that this process may use, and pinning threads to them.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
-use std::mem::MaybeUninit;
 
 /// Returns the processors in this thread's affinity mask, in order; never empty.
 pub fn allowed() -> Vec<usize> {
-    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: the call writes to `set`, a whole `cpu_set_t` of the size passed; all zeroes is a
-    // valid one.
-    let (result, set) = unsafe {
-        let size = size_of::<libc::cpu_set_t>();
-        (libc::sched_getaffinity(0, size, set.as_mut_ptr()), set.assume_init())
-    };
-    if result != 0 {
-        return vec![0];
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+        Err(_) => vec![0],
     }
-    let mask_bits = 8 * size_of::<libc::cpu_set_t>();
-    // SAFETY: every index is less than the number of bits in the set.
-    let is_set = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
-    (0..mask_bits).filter(is_set).collect()
 }
 
 /// Pins the calling thread to some processors. Threads and processes that it starts inherit the
 /// mask.
+///
+/// # Panics
+///
+/// For the number of a processor that no mask can have.
 pub fn pin_to(cpus: &[usize]) -> io::Result<()> {
-    // SAFETY: an all-zero `cpu_set_t` is the empty set; `CPU_SET` panics on an index beyond the set
-    // and writes nothing; the set outlives the call, which only reads it.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Pins each thread of a run to a processor of its own, if that is enabled.

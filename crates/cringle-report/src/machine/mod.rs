@@ -40,9 +40,13 @@ impl Machine {
     }
 }
 
-/// Returns the trimmed text of a small file.
-fn read(path: impl AsRef<Path>) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_string())
+/// Returns the trimmed text of a small file; `None` if it is unreadable or empty. The names of
+/// processes and control groups in it may have any bytes.
+pub fn read(path: impl AsRef<Path>) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// Returns the value of the first line `name : value`.

@@ -1,11 +1,10 @@
 //! The file system and the device that hold a path.
 
-use std::ffi::{CString, OsString};
+use rustix::fs::{IFlags, ioctl_getflags, statvfs};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -34,25 +33,15 @@ pub struct Device {
 
 /// Returns the bytes that an unprivileged user may still write to the file system of `path`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let stat = statistics(path)?;
+    let stat = statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// Returns the number of files that can still be created on the file system of `path`, or `None` if
 /// it has no limit (as on btrfs, which reports 0 inodes).
 pub fn free_inodes(path: &Path) -> io::Result<Option<u64>> {
-    let stat = statistics(path)?;
+    let stat = statvfs(path)?;
     Ok((stat.f_files > 0).then_some(stat.f_favail))
-}
-
-fn statistics(path: &Path) -> io::Result<libc::statvfs> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the path ends with a NUL, and the call writes to `stat`, a whole `statvfs`; all
-    // zeroes is a valid one.
-    let (result, stat) =
-        unsafe { (libc::statvfs(path.as_ptr(), stat.as_mut_ptr()), stat.assume_init()) };
-    if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
 impl Storage {
@@ -140,7 +129,7 @@ impl Device {
         // A partition has no queue of its own; its parent directory is the disk.
         let has_queue = directory.join("queue").is_dir();
         let disk = if has_queue { directory } else { directory.parent()?.into() };
-        let text = |file: &str| super::read(disk.join(file)).filter(|text| !text.is_empty());
+        let text = |file: &str| super::read(disk.join(file));
         Some(Device {
             name,
             model: text("device/model"),
@@ -165,12 +154,7 @@ fn selected(schedulers: &str) -> String {
 
 /// Whether the file has the attribute `C` of `chattr`: its blocks have no checksums on btrfs.
 fn is_nocow(file: &File) -> bool {
-    const NOCOW: libc::c_int = 0x0080_0000;
-    let mut flags: libc::c_int = 0;
-    // SAFETY: the call writes an `int` to `flags`, which outlives it.
-    let result =
-        unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS as _, &raw mut flags) };
-    result == 0 && flags & NOCOW != 0
+    ioctl_getflags(file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
 }
 
 struct Mount {

@@ -1,9 +1,8 @@
 //! The options of a [`BlockIo`].
 
 use super::BlockIo;
-use crate::runtime::DriverChoice;
 use crate::runtime::run::Builder;
-use crate::runtime::worker::Worker;
+use crate::runtime::{DriverChoice, refuse_in_simulation};
 use std::io;
 use std::time::Duration;
 
@@ -146,11 +145,10 @@ impl BlockIoBuilder {
     /// `Unsupported` in a simulation; otherwise as [`Builder::run`].
     pub fn build(self) -> io::Result<BlockIo> {
         self.validate()?;
-        if Worker::here().is_some_and(|worker| worker.is_simulated()) {
-            let text = "a BlockIo has its own threads and rings, which a simulation cannot contain: \
-                        call Batch::submit on the fiber";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
+        refuse_in_simulation(
+            "a BlockIo has its own threads and rings, which a simulation cannot contain: call \
+             Batch::submit on the fiber",
+        )?;
         let runtime = self
             .runtime
             .workers(self.workers)

@@ -1,8 +1,8 @@
 //! Ops as blocking system calls on the calling thread: outside of `run`, on threads of the pool,
 //! and for a fiber that unwinds (**I8**).
 
-use super::Op;
 use super::op::AT_CURSOR;
+use super::{Op, sim};
 use crate::sys::{self, syscall};
 
 /// Performs the op. Returns its count, or a negated errno.
@@ -13,14 +13,21 @@ use crate::sys::{self, syscall};
 pub(crate) unsafe fn perform(op: &Op) -> i32 {
     // SAFETY: by the contract.
     let result = unsafe { perform_unseen(op) };
-    #[cfg(feature = "sim")]
-    if result > 0 && op.is_write() {
-        super::sim::with_here(|core| core.note_plain_write(op, result));
-    }
-    result
+    sim::note_plain(op, result)
 }
 
-/// [`perform`] without a record of the write for the simulation of this thread.
+/// [`perform`], but `EINTR` is a result, as std's calls on a file return it.
+///
+/// # Safety
+///
+/// The op's pointers are valid for the call.
+pub(crate) unsafe fn perform_once(op: &Op) -> i32 {
+    // SAFETY: by the contract.
+    let result = unsafe { call(op) };
+    sim::note_plain(op, result)
+}
+
+/// [`perform`] without a note for the simulation of this thread.
 ///
 /// # Safety
 ///
@@ -75,8 +82,7 @@ unsafe fn call(op: &Op) -> i32 {
             Op::Sync { fd, data_only: true } => syscall!(SYS_fdatasync, fd),
             Op::Sync { fd, data_only: false } => syscall!(SYS_fsync, fd),
             Op::Open { dir, path, flags, mode } => {
-                #[cfg(feature = "sim")]
-                if let Some(result) = simulated_open(path, flags, mode) {
+                if let Some(result) = sim::open_plainly(path, flags, mode) {
                     return result;
                 }
                 syscall!(SYS_openat, dir, path, flags, mode)
@@ -140,20 +146,4 @@ unsafe fn call(op: &Op) -> i32 {
 /// Converts the result of a function of libc, which no program interposes: −1 to `-errno`.
 fn errno_of(result: isize) -> isize {
     if result < 0 { -(sys::errno() as isize) } else { result }
-}
-
-/// Opens a file of the simulation, if this thread is in a simulated run: fibers that unwind must
-/// not reach the machine's files there.
-///
-/// # Safety
-///
-/// In a simulated run the path is a valid C string. Elsewhere it is left to the kernel: a program
-/// may pass any address to an interposed `open`.
-#[cfg(feature = "sim")]
-unsafe fn simulated_open(path: *const std::ffi::c_char, flags: i32, mode: u32) -> Option<i32> {
-    super::sim::with_here(|core| {
-        // SAFETY: by the contract.
-        let path = unsafe { std::ffi::CStr::from_ptr(path) };
-        core.open(path, flags, mode)
-    })
 }

@@ -3,12 +3,12 @@
 //! Each method forwards to the variant, inlined. The branch on the variant always goes the same way
 //! while a worker lives, and the ring's code stands in line.
 
-#[cfg(feature = "sim")]
-use super::sim::{HaltReason, Sim};
+use super::sim::{self, Sim};
 use super::{
     Completion, Counts, DriverId, Epoll, Features, Full, Op, OpDescription, OpSlot, Token, Uring,
     Wait, Waiter,
 };
+use crate::sys;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -19,8 +19,7 @@ use std::time::Instant;
 pub(crate) enum Driver {
     Uring(Uring),
     Epoll(Box<Epoll>),
-    #[cfg(feature = "sim")]
-    Sim(Box<Sim>),
+    Sim(sim::Boxed),
 }
 
 /// Evaluates the expression with the driver of whichever variant.
@@ -29,7 +28,6 @@ macro_rules! on {
         match $self {
             Driver::Uring($driver) => $call,
             Driver::Epoll($driver) => $call,
-            #[cfg(feature = "sim")]
             Driver::Sim($driver) => $call,
         }
     };
@@ -108,7 +106,6 @@ impl Driver {
         match self {
             Driver::Uring(_) => completion.describe(),
             Driver::Epoll(driver) => driver.describe(completion),
-            #[cfg(feature = "sim")]
             Driver::Sim(driver) => driver.describe(completion),
         }
     }
@@ -157,9 +154,7 @@ impl Driver {
     pub(crate) fn send_wake(&mut self, ring_fd: RawFd, worker: u32) -> bool {
         match self {
             Driver::Uring(driver) => driver.send_wake(ring_fd, worker),
-            Driver::Epoll(_) => false,
-            #[cfg(feature = "sim")]
-            Driver::Sim(_) => false,
+            Driver::Epoll(_) | Driver::Sim(_) => false,
         }
     }
 
@@ -168,9 +163,7 @@ impl Driver {
     pub(crate) fn take_undelivered(&mut self) -> Option<u32> {
         match self {
             Driver::Uring(driver) => driver.take_undelivered(),
-            Driver::Epoll(_) => None,
-            #[cfg(feature = "sim")]
-            Driver::Sim(_) => None,
+            Driver::Epoll(_) | Driver::Sim(_) => None,
         }
     }
 
@@ -178,9 +171,7 @@ impl Driver {
     pub(crate) fn ring_fd(&self) -> RawFd {
         match self {
             Driver::Uring(driver) => driver.ring_fd(),
-            Driver::Epoll(_) => -1,
-            #[cfg(feature = "sim")]
-            Driver::Sim(_) => -1,
+            Driver::Epoll(_) | Driver::Sim(_) => -1,
         }
     }
 
@@ -189,9 +180,7 @@ impl Driver {
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),
-            Driver::Epoll(_) => Features::all(),
-            #[cfg(feature = "sim")]
-            Driver::Sim(_) => Features::all(),
+            Driver::Epoll(_) | Driver::Sim(_) => Features::all(),
         }
     }
 
@@ -225,7 +214,6 @@ impl Driver {
             // SAFETY: I4, by this function's contract.
             Driver::Uring(driver) => unsafe { driver.register_buffer(buf, len) },
             Driver::Epoll(driver) => driver.register_buffer(),
-            #[cfg(feature = "sim")]
             Driver::Sim(driver) => driver.register_buffer(),
         }
     }
@@ -238,8 +226,7 @@ impl Driver {
     #[inline(always)]
     pub(crate) fn now(&self) -> Instant {
         match self {
-            Driver::Uring(_) | Driver::Epoll(_) => crate::sys::now(),
-            #[cfg(feature = "sim")]
+            Driver::Uring(_) | Driver::Epoll(_) => sys::now(),
             Driver::Sim(driver) => driver.now(),
         }
     }
@@ -249,50 +236,25 @@ impl Driver {
     #[inline]
     pub(crate) fn coarse_ns(&self) -> u64 {
         match self {
-            Driver::Uring(_) | Driver::Epoll(_) => crate::sys::coarse_ns(),
-            #[cfg(feature = "sim")]
+            Driver::Uring(_) | Driver::Epoll(_) => sys::coarse_ns(),
             Driver::Sim(driver) => driver.now_ns(),
         }
     }
 
-    /// Whether this is a simulation, in which nothing may run on another thread or take real time.
+    /// Whether timers run by the machine's clock, which does not stand still while fibers run.
+    pub(crate) fn is_in_real_time(&self) -> bool {
+        self.simulation().is_none()
+    }
+
+    /// Whether a call may reach the kernel without the driver: as a plain call, by an attempt that
+    /// does not wait, on another thread. A simulation would neither see it nor inject a fault.
     #[inline(always)]
-    pub(crate) fn is_simulated(&self) -> bool {
-        match self {
-            Driver::Uring(_) | Driver::Epoll(_) => false,
-            #[cfg(feature = "sim")]
-            Driver::Sim(_) => true,
-        }
-    }
-
-    /// Makes the simulated world known on the calling thread's block of thread-locals.
-    #[cfg(feature = "sim")]
-    pub(crate) fn enter_simulated_thread(&self) {
-        if let Driver::Sim(sim) = self {
-            sim.enter_thread();
-        }
-    }
-
-    /// Whether a simulation lets a fiber move now.
-    pub(crate) fn draws_move(&self) -> bool {
-        match self {
-            Driver::Uring(_) | Driver::Epoll(_) => false,
-            #[cfg(feature = "sim")]
-            Driver::Sim(sim) => sim.draw_move(),
-        }
-    }
-
-    /// Why the simulation stops the run. Returns each reason once.
-    #[cfg(feature = "sim")]
-    pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {
-        match self {
-            Driver::Uring(_) | Driver::Epoll(_) => None,
-            Driver::Sim(driver) => driver.take_halt(),
-        }
+    pub(crate) fn may_bypass(&self) -> bool {
+        self.simulation().is_none()
     }
 
     /// The simulation, if this is one.
-    #[cfg(feature = "sim")]
+    #[inline(always)]
     pub(crate) fn simulation(&self) -> Option<&Sim> {
         match self {
             Driver::Uring(_) | Driver::Epoll(_) => None,

@@ -17,9 +17,7 @@ impl Driver {
     pub(crate) fn mark_polled(&mut self, slots: &mut [OpSlot]) -> bool {
         match self {
             Driver::Uring(driver) => driver.mark_polled(slots),
-            Driver::Epoll(_) => false,
-            #[cfg(feature = "sim")]
-            Driver::Sim(_) => false,
+            Driver::Epoll(_) | Driver::Sim(_) => false,
         }
     }
 }

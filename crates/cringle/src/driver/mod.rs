@@ -2,11 +2,12 @@
 //! completion.
 //!
 //! There are three drivers: [`uring`]; [`epoll`], where io_uring is not available; and `sim`, the
-//! simulation (feature `sim`). [`Driver`] is whichever of them a worker has. A driver knows nothing
-//! of fibers. Its caller lends it completions in a frame that cannot go away, and gets an opaque
-//! [`Token`] back when the driver owes that frame nothing more. Every driver keeps **I1** (a
-//! completion outlives its op's last cqe, also when the op is cancelled), **I5** (every op is
-//! answered exactly once) and **I7** (in-flight ops ≤ the limit ≤ the completion queue).
+//! simulation (feature `sim`; without it, `no_sim.rs` stands in). [`Driver`] is whichever of them a
+//! worker has. A driver knows nothing of fibers. Its caller lends it completions in a frame that
+//! cannot go away, and gets an opaque [`Token`] back when the driver owes that frame nothing more.
+//! Every driver keeps **I1** (a completion outlives its op's last cqe, also when the op is
+//! cancelled), **I5** (every op is answered exactly once) and **I7** (in-flight ops ≤ the limit ≤
+//! the completion queue).
 
 pub(crate) mod blocking;
 pub(crate) mod completion;
@@ -16,10 +17,15 @@ pub(crate) mod epoll;
 mod features;
 mod interface;
 pub(crate) mod iopoll;
+#[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "only interposed calls close so"))]
+pub(crate) mod kept;
 pub(crate) mod nonblocking;
 pub(crate) mod op;
 pub(crate) mod pool;
 mod registered;
+#[cfg(not(feature = "sim"))]
+#[path = "no_sim.rs"]
+pub(crate) mod sim;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod syscall;
@@ -29,8 +35,6 @@ pub(crate) use completion::{Completion, FIELDS, OpSlot, Token, Waiter, prefetch}
 pub(crate) use counters::{BUCKETS, Counter, Counts};
 pub(crate) use dispatch::Driver;
 pub(crate) use epoll::Epoll;
-#[cfg(feature = "interpose")]
-pub(crate) use epoll::closing;
 pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{
@@ -38,13 +42,3 @@ pub(crate) use op::{
     Transfer, Way,
 };
 pub(crate) use uring::{Uring, UringOptions};
-
-/// Performs a plain sync of a file in the simulation of this thread, which sees no op for it.
-pub(crate) fn sync_in_simulation(fd: std::os::fd::RawFd) -> std::io::Result<()> {
-    #[cfg(feature = "sim")]
-    if let Some(result) = sim::with_here(|core| core.sync(fd, false)) {
-        return crate::sys::result_of(result).map(drop);
-    }
-    let _ = fd;
-    Ok(())
-}

@@ -29,9 +29,29 @@ use std::time::Duration;
 #[inline(always)]
 pub(crate) fn perform(current: Current, op: Op) -> io::Result<usize> {
     current.admit()?;
+    #[cfg(debug_assertions)]
+    check(current, &op);
     let result = perform_to_the_end(current, op);
     crate::tracing_events::trace!(op = op.name().as_str(), result, "an operation has ended");
     outcome(current, result)
+}
+
+/// Asserts that a regular file is accessed as **I8** and **I11** say. A simulation's files have
+/// numbers of their own.
+#[cfg(debug_assertions)]
+fn check(current: Current, op: &Op) {
+    let unwinds = std::thread::panicking() && current.is_unwinding();
+    let at_cursor = op.is_stream_transfer();
+    let file = op.describe().file;
+    let is_transfer = op.is_read() || op.is_write();
+    if !(is_transfer && (unwinds || at_cursor)) || file < 0 || !current.worker.may_bypass() {
+        return;
+    }
+    if sys::mode(file) & libc::S_IFMT == libc::S_IFREG {
+        assert!(!unwinds, "I8: an unwinding fiber makes the plain call");
+        let appends = op.is_write() && sys::status_flags(file) & libc::O_APPEND != 0;
+        assert!(!at_cursor || appends, "I11: an op at the cursor of a seekable file");
+    }
 }
 
 /// Performs an op that waits for a peer, for at most `limit`. Returns `None` if the time has
@@ -119,7 +139,9 @@ pub(crate) fn was_dropped(current: Current, result: i32) -> bool {
 #[cold]
 fn repeat(current: Current, op: Op) -> i32 {
     let mut tries = 1;
-    while tries < MOST_TRIES || current.worker.is_simulated() {
+    // A simulation drops ops, but lacks no threads.
+    let may_lack_threads = current.worker.may_bypass();
+    while tries < MOST_TRIES || !may_lack_threads {
         if current.worker.thread_lack.lasts()
             && let Some(result) = perform_plainly(current, op)
         {
@@ -130,7 +152,7 @@ fn repeat(current: Current, op: Op) -> i32 {
         if !was_dropped(current, result) {
             return result;
         }
-        if !current.worker.is_simulated() {
+        if may_lack_threads {
             current.worker.thread_lack.note();
         }
         tries += 1;
@@ -168,9 +190,6 @@ fn perform_plainly(current: Current, op: Op) -> Option<i32> {
 /// The op as the plain call may perform it: it has a descriptor, and waits for no peer or only for
 /// a device. (A write at the cursor of a regular file appends.)
 fn plain_of(worker: Here, op: Op) -> Option<Op> {
-    if worker.is_simulated() {
-        return None;
-    }
     let op = on_descriptor(worker, op)?;
     let is_file = || {
         let kind = sys::mode(op.describe().file) & libc::S_IFMT;

@@ -1,6 +1,7 @@
 //! Blocking calls on the threads of a pool, while only the calling fiber waits.
 
 use crate::driver::pool::{Job, Pool};
+use crate::runtime;
 use crate::runtime::fiber::Wait;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::unwinding;
@@ -8,7 +9,10 @@ use crate::runtime::wait_target::Target;
 use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Current, Worker, fairness};
+use crate::sync::oneshot;
+use crate::sys::plainly;
 use std::cell::UnsafeCell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +89,25 @@ where
     }
 }
 
+/// Runs `f`, which uses nothing of its caller, on a thread of the growing pool. A cancel ends the
+/// wait, and not the call: then the value is dropped when the call has ended. `otherwise` gets the
+/// job if the pool has no thread for it.
+pub(crate) fn call_detached<T: Send + 'static>(
+    current: Current,
+    f: impl FnOnce() -> T + Send + 'static,
+    otherwise: impl FnOnce(io::Error, Job) -> io::Result<()>,
+) -> io::Result<T> {
+    if !current.worker.may_bypass() {
+        return Ok(plainly(f));
+    }
+    let (sender, receiver) = oneshot::channel();
+    let job = Box::new(move || drop(sender.send(f())));
+    if let Err((e, job)) = current.worker.shared().unblock_pool.run(job) {
+        otherwise(e, job)?;
+    }
+    receiver.recv_cancellable()?.map_err(|_| io::Error::other("a call on a thread has panicked"))
+}
+
 /// Runs `f` on a thread of `pool`. `otherwise` gets the job if the pool has no thread for it, and
 /// either runs it or panics.
 #[track_caller]
@@ -98,7 +121,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+    if !runtime::may_bypass() {
         // Another thread would run at its own pace.
         return f();
     }

@@ -29,19 +29,16 @@ impl File {
     pub(crate) unsafe fn perform_at_cursor(&self, op: Op) -> io::Result<usize> {
         let writes = op.is_write();
         if self.is_seekable() && !(writes && self.appends()) {
-            if self.is_plain() {
-                // SAFETY: by the contract.
-                return sys::result_of(unsafe { blocking::perform(&op) });
-            }
-            return self.at_kernels_cursor(op);
-        }
-        let Some(current) = self.ring() else {
             // SAFETY: by the contract.
-            return sys::result_of(unsafe { blocking::perform(&op) });
-        };
-        if !writes && !current.worker.is_simulated() && sys::is_named_fifo(self.fd()) {
-            return fifo::read_until_end(current.fiber, self, || self.transfer(current, || op));
+            return unsafe { self.perform_as_one_call(op) };
         }
-        self.transfer(current, || op)
+        match self.ring() {
+            // SAFETY: by the contract.
+            None => sys::result_of(unsafe { blocking::perform(&op) }),
+            Some(current) if !writes && sys::is_named_fifo(self.fd()) => {
+                fifo::read_until_end(current, self, || self.transfer(current, || op))
+            }
+            Some(current) => self.transfer(current, || op),
+        }
     }
 }

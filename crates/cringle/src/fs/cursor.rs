@@ -151,19 +151,51 @@ impl File {
         Ok(count)
     }
 
-    /// Performs `op`, which uses the kernel's cursor. The caller holds the lock.
+    /// Has a thread perform the op, which uses the kernel's cursor.
     #[cold]
-    pub(super) fn at_kernels_cursor(&self, op: Op) -> io::Result<usize> {
-        // SAFETY: I1. The caller's buffers are borrowed until this returns, and both calls return
-        // only after the op has completed.
-        unsafe {
-            match Current::get() {
-                Some(current) => {
-                    perform_at_kernels_cursor(current, self.std(), self.waits_for(), op)
-                }
-                None => sys::result_of(blocking::perform(&op)),
-            }
+    fn at_kernels_cursor(&self, current: Current, op: Op) -> io::Result<usize> {
+        // SAFETY: I1. The caller's buffers are borrowed until this returns, which it does only
+        // after the op has completed.
+        unsafe { perform_at_kernels_cursor(current, self.std(), self.waits_for(), op) }
+    }
+
+    /// Performs a call at the cursor that has to be a single system call: on this thread where that
+    /// is right, or on another one.
+    ///
+    /// # Safety
+    ///
+    /// The op's pointers are valid until this returns.
+    #[cfg(feature = "interpose")]
+    pub(super) unsafe fn perform_as_one_call(&self, op: Op) -> io::Result<usize> {
+        match self.ring() {
+            Some(current) => self.at_kernels_cursor(current, op),
+            // SAFETY: by the contract.
+            None => sys::result_of(unsafe { blocking::perform(&op) }),
         }
+    }
+
+    /// Decides who performs a call at the cursor. The caller holds the lock, and moves the cursor
+    /// for the fiber that is returned. Otherwise it gets the result of the op, which was a single
+    /// system call.
+    #[inline]
+    fn mover(&self, writes: bool, op: impl FnOnce() -> Op) -> Result<Current, io::Result<usize>> {
+        let ring = self.ring();
+        if let Some(current) = ring
+            && !self.uses_kernels_cursor()
+            && !(writes && self.takes_no_pwrite())
+        {
+            return Ok(current);
+        }
+        Err(self.at_cursor_at_once(ring, writes, op()))
+    }
+
+    fn at_cursor_at_once(&self, ring: Option<Current>, writes: bool, op: Op) -> io::Result<usize> {
+        let call = || match ring {
+            Some(current) => self.at_kernels_cursor(current, op),
+            // SAFETY: I1. The caller's buffers are borrowed until this returns.
+            None => sys::result_of(unsafe { blocking::perform_once(&op) }),
+        };
+        if writes { self.write_as_opened(call) } else { call() }
     }
 
     /// Copies up to `len` bytes from this file's cursor to the cursor of `to` within the kernel,
@@ -223,16 +255,15 @@ impl Read for &File {
         if let Some(bounce) = &self.bounce {
             return self.at_cursor(buf.len(), false, |offset| bounce.read(self, buf, offset));
         }
-        if self.is_plain() {
-            return sys::read(self.fd(), buf).map_err(|e| self.explain_at_cursor(&[buf], e));
-        }
         let most = buf.len().min(MAX_RW_BYTES);
-        if self.uses_kernels_cursor() {
-            let (start, len) = (buf.as_mut_ptr(), most as u32);
-            let op = Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
-            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(&[buf], e));
-        }
-        let done = match self.read_cached_at_cursor(&mut buf[..most], position)? {
+        let (start, len) = (buf.as_mut_ptr(), most as u32);
+        let op = || Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
+        let current = match self.mover(false, op) {
+            Ok(current) => current,
+            Err(result) => return result.map_err(|e| self.explain_at_cursor(&[buf], e)),
+        };
+        current.admit()?;
+        let done = match self.read_inline(current, &mut buf[..most], -1, position) {
             Inline::All(count) => {
                 position.inspect(|&position| self.cursor().keep(position + count as u64));
                 return Ok(count);
@@ -240,8 +271,10 @@ impl Read for &File {
             Inline::Rest(done) => done,
         };
         let rest = &mut buf[done..most];
+        let (start, len) = (rest.as_mut_ptr(), rest.len() as u32);
         let read = self.at_cursor(rest.len(), false, |offset| {
-            self.read_through(rest, offset).map_err(|e| self.explain(&[&*rest], offset, e))
+            let op = || Op::Read { target: self.target(), buf: start, len, offset };
+            self.transfer(current, op).map_err(|e| self.explain(&[&*rest], offset, e))
         });
         match read {
             Ok(count) => Ok(done + count),
@@ -253,20 +286,17 @@ impl Read for &File {
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         if !self.is_seekable() {
-            return self.read_vectored_through(bufs, AT_CURSOR);
+            return self.read_vectored_through(bufs, AT_CURSOR, 0);
         }
         let _cursor = self.hold_cursor()?;
         if self.bounce.is_some() {
             let len = len_of(bufs);
             return self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset));
         }
-        if self.is_plain() {
-            return sys::readv(self.fd(), bufs).map_err(|e| self.explain_at_cursor(bufs, e));
-        }
-        if self.uses_kernels_cursor() {
-            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            let op = Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
-            return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
+        let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
+        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
+        if let Err(result) = self.mover(false, op) {
+            return result.map_err(|e| self.explain_at_cursor(bufs, e));
         }
         let len = len_of(bufs);
         self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset))
@@ -285,15 +315,8 @@ impl Write for &File {
         if let Some(bounce) = &self.bounce {
             return self.at_cursor(buf.len(), true, |offset| bounce.write(self, buf, offset));
         }
-        if self.is_plain() {
-            let write = || sys::write(self.fd(), buf);
-            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(&[buf], e));
-        }
-        if self.uses_kernels_cursor() || self.takes_no_pwrite() {
-            let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-            let op = Op::Write { target: self.target(), buf: start, len, offset: AT_CURSOR };
-            let write = || self.at_kernels_cursor(op);
-            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(&[buf], e));
+        if let Err(result) = self.mover(true, || self.write_op(buf, AT_CURSOR)) {
+            return result.map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         self.at_cursor(buf.len(), true, |offset| self.write_at(buf, offset))
     }
@@ -309,16 +332,8 @@ impl Write for &File {
             let len = len_of(bufs);
             return self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset));
         }
-        if self.is_plain() {
-            let write = || sys::writev(self.fd(), bufs);
-            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(bufs, e));
-        }
-        if self.uses_kernels_cursor() || self.takes_no_pwrite() {
-            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            let op =
-                Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
-            let write = || self.at_kernels_cursor(op);
-            return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(bufs, e));
+        if let Err(result) = self.mover(true, || self.gather_op(bufs, AT_CURSOR, 0)) {
+            return result.map_err(|e| self.explain_at_cursor(bufs, e));
         }
         let len = len_of(bufs);
         self.at_cursor(len, true, |offset| self.write_vectored_at(bufs, offset))
@@ -333,16 +348,17 @@ impl Write for &File {
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         let _cursor = self.hold_cursor()?;
-        if !self.is_seekable() || !self.uses_kernels_cursor() || self.is_plain() {
+        let as_op = self.is_seekable() && self.uses_kernels_cursor();
+        let Some(current) = as_op.then(|| self.ring()).flatten() else {
             return self.std().seek(position);
-        }
+        };
         let (whence, mut offset) = match position {
             SeekFrom::Start(offset) => (libc::SEEK_SET, offset as i64),
             SeekFrom::End(offset) => (libc::SEEK_END, offset),
             SeekFrom::Current(offset) => (libc::SEEK_CUR, offset),
         };
         let call = Syscall::Seek { fd: self.fd(), whence, offset: &mut offset };
-        self.at_kernels_cursor(Op::Syscall(call))?;
+        self.at_kernels_cursor(current, Op::Syscall(call))?;
         Ok(offset as u64)
     }
 }

@@ -14,7 +14,6 @@
 use crate::fiber::backoff::Backoff;
 use crate::io::Interest;
 use crate::runtime::cancelled::Reason;
-use crate::runtime::fiber::FiberRef;
 use crate::runtime::worker::Current;
 use crate::sys;
 use std::io;
@@ -54,10 +53,13 @@ fn has_writer(reader: &impl AsFd, scratch: &impl AsFd) -> io::Result<bool> {
 /// and then give the read to a kernel thread, which may hold the file for a while after the
 /// completion: a writer would still find a reader after `close`, and its bytes would be lost.
 pub(super) fn read_until_end(
-    fiber: FiberRef,
+    current: Current,
     reader: &impl AsFd,
     read: impl Fn() -> io::Result<usize>,
 ) -> io::Result<usize> {
+    if !current.worker.may_bypass() {
+        return read();
+    }
     let read_if_ready = || {
         loop {
             let events = sys::poll_now(reader.as_fd(), libc::POLLIN)?;
@@ -78,7 +80,7 @@ pub(super) fn read_until_end(
             _ => false,
         };
         match result {
-            Err(e) if is_our_timeout(&e) && !fiber.is_cancelled() => {}
+            Err(e) if is_our_timeout(&e) && !current.fiber.is_cancelled() => {}
             result => return result,
         }
         let (_reader, scratch) = sys::pipe()?;

@@ -3,7 +3,8 @@
 use super::File;
 use crate::driver::Op;
 use crate::fiber::op::perform_on_pool;
-use crate::runtime::worker::{Current, Worker};
+use crate::runtime;
+use crate::runtime::worker::Current;
 use crate::sys;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -181,7 +182,7 @@ impl File {
         let fd = self.fd();
         let op = Op::ReadVectored { fd, slices, count, offset, flags: flags.0 };
         let result = match How::of(flags.0) {
-            How::Ring(flags) => self.read_vectored_flagged(bufs, offset, flags),
+            How::Ring(flags) => self.read_vectored_through(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.
             how => unsafe { how.perform(op) },
         };
@@ -349,7 +350,7 @@ enum How {
 
 impl How {
     fn of(flags: i32) -> How {
-        if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+        if !runtime::may_bypass() {
             // The simulation decides what waits.
             return How::Ring(flags & !(libc::RWF_NOWAIT | libc::RWF_HIPRI));
         }

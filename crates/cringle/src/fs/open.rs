@@ -265,7 +265,7 @@ impl OpenOptions {
                     backoff.pause(current)?;
                 }
                 // No other process holds a lease on a simulated file, so this is an injected fault.
-                Some(libc::EAGAIN) if waits && current.worker.is_simulated() => {
+                Some(libc::EAGAIN) if waits && !current.worker.may_bypass() => {
                     backoff.pause(current)?;
                 }
                 // Another process holds a lease, and the kernel has asked it to release the lease.

@@ -51,10 +51,10 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     };
-    if current.worker.is_simulated() {
+    if !current.worker.may_bypass() {
         return retry(current, op);
     }
-    if current.is_unwinding() || is_solitary(current) {
+    if current.is_unwinding() || current.is_solitary() && current.spends_solitary() {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     }
@@ -67,7 +67,7 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
 }
 
 /// Performs the op through the driver, and retries it after a signal.
-fn retry(current: Current, op: Op) -> io::Result<usize> {
+pub(super) fn retry(current: Current, op: Op) -> io::Result<usize> {
     loop {
         match op::perform(current, op) {
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
@@ -79,29 +79,13 @@ fn retry(current: Current, op: Op) -> io::Result<usize> {
 /// Whether the fiber may make a plain call that does not wait, before it performs an op. Spends one
 /// of the fiber's inline calls, and yields if none is left.
 pub(super) fn may_try_inline(current: Current) -> bool {
-    // The faults of a simulation could not reach the call.
-    if current.worker.is_simulated() {
+    if !current.worker.may_bypass() {
         return false;
     }
     if !current.fiber.spend_inline() {
         current.refresh_budget();
     }
     !current.is_interrupted()
-}
-
-/// Whether no other fiber could run during the call. False for a cancelled fiber.
-fn is_solitary(current: Current) -> bool {
-    if !current.is_solitary() {
-        return false;
-    }
-    if !current.fiber.spend_inline() {
-        current.refresh_budget();
-        if !current.is_solitary() {
-            return false;
-        }
-    }
-    current.worker.events().tried_inline(true);
-    true
 }
 
 /// Converts a path to a C string. The error for a path with a NUL byte is std's.

@@ -21,12 +21,12 @@
 
 use super::sockets::is_nonblocking;
 use crate::driver::Op;
+use crate::driver::pool::Job;
 use crate::fiber::backoff::Backoff;
 use crate::fiber::{op, protect, sleep_till_cancellable, unblock};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::worker::Current;
-use crate::sync::oneshot;
 use crate::sys::{self, raw};
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -66,6 +66,12 @@ impl OnFiber {
         }
         sys::set_errno(errno);
         result
+    }
+
+    /// [`call`](Self::call) for an `int`. The body returns early with an error.
+    #[inline(always)]
+    pub(super) fn call_int(self, body: impl FnOnce(Call) -> Result<isize, isize>) -> c_int {
+        self.call(|call| either(body(call))) as c_int
     }
 
     /// Performs the call, and returns its error as libc's `pthread_…` functions do: as a positive
@@ -131,6 +137,11 @@ impl OnFiber {
     }
 }
 
+/// Returns a result, or its error, as the result of a call.
+pub(super) fn either(result: Result<isize, isize>) -> isize {
+    result.unwrap_or_else(|code| code)
+}
+
 /// An interposed call in progress.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
@@ -150,6 +161,11 @@ impl Call {
     #[inline]
     pub(super) fn refusal(self) -> Option<isize> {
         self.current.refuses().then(|| self.cancel_code())
+    }
+
+    /// [`refusal`](Self::refusal) as an error.
+    pub(super) fn admit(self) -> Result<(), isize> {
+        self.refusal().map_or(Ok(()), Err)
     }
 
     #[cold]
@@ -191,12 +207,10 @@ impl Call {
     /// `may_suspend` is asked once the budget is spent.
     #[inline]
     fn may_attempt_and(self, may_suspend: impl FnOnce() -> bool) -> bool {
-        let is_simulated = match self.current.worker.driver().try_borrow_mut() {
-            Ok(driver) => driver.is_simulated(),
+        match self.current.worker.driver().try_borrow_mut() {
+            Ok(driver) if driver.may_bypass() => {}
+            Ok(_) => return false,
             Err(_) => return true,
-        };
-        if is_simulated {
-            return false;
         }
         if !self.current.fiber.spend_inline() && may_suspend() {
             self.current.refresh_budget();
@@ -216,7 +230,7 @@ impl Call {
     #[inline]
     pub(super) fn is_plain(self) -> bool {
         let current = self.current;
-        !current.worker.is_simulated() && (current.is_unwinding() || current.is_solitary())
+        current.worker.may_bypass() && (current.is_unwinding() || current.is_solitary())
     }
 
     /// Performs an op. The fiber waits.
@@ -370,17 +384,11 @@ impl Call {
         if let Some(code) = self.refusal() {
             return Err(code);
         }
-        if self.current.worker.is_simulated() {
-            // Another thread would run at its own pace.
-            return Ok(f());
-        }
-        let (sender, receiver) = oneshot::channel();
-        let job = Box::new(move || drop(sender.send(f())));
-        if let Err((_, job)) = self.current.worker.shared().unblock_pool.run(job) {
+        let here = |_, job: Job| {
             job();
-        }
-        let value = receiver.recv_cancellable().map_err(|e| self.code(&e))?;
-        Ok(value.expect("the thread has sent it"))
+            Ok(())
+        };
+        unblock::call_detached(self.current, f, here).map_err(|e| self.code(&e))
     }
 
     /// Makes a system call on a thread of the growing pool.

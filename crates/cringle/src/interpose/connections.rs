@@ -21,18 +21,14 @@ pub unsafe fn accept4(
     addr_len: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         let is_odd = flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0;
         if is_odd || is_nonblocking(fd) {
             // The flags are refused, or the call does not wait.
-            if !call.current.worker.is_simulated() {
-                call.current.spend();
-            }
+            call.current.spend();
             // SAFETY: by the contract.
-            return unsafe { syscall!(SYS_accept4, fd, addr, addr_len, flags) };
+            return Ok(unsafe { syscall!(SYS_accept4, fd, addr, addr_len, flags) });
         }
         let deadline = deadline(call, &Held::new(fd), libc::SO_RCVTIMEO);
         let op = Op::Accept { fd, addr: addr.cast(), addr_len };
@@ -40,9 +36,8 @@ pub unsafe fn accept4(
         if result >= 0 {
             set_flags(result as RawFd, flags);
         }
-        result
-    });
-    result as c_int
+        Ok(result)
+    })
 }
 
 /// Gives a new descriptor, which closes on `exec` and blocks, the flags of `accept4`.
@@ -60,16 +55,14 @@ fn set_flags(fd: RawFd, flags: c_int) {
 ///
 /// As libc's.
 pub unsafe fn connect(on: OnFiber, fd: c_int, addr: *const sockaddr, addr_len: socklen_t) -> c_int {
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
         let is_odd = addr.is_null() || addr_len as usize > size_of_val(&storage);
         if is_odd || is_nonblocking(fd) {
             // The address is refused, or the call does not wait.
             // SAFETY: by the contract.
-            return unsafe { syscall!(SYS_connect, fd, addr, addr_len) };
+            return Ok(unsafe { syscall!(SYS_connect, fd, addr, addr_len) });
         }
         // An op refers to a whole structure, of which the caller's may be a part.
         // SAFETY: by the contract, the caller's address has this length.
@@ -77,9 +70,8 @@ pub unsafe fn connect(on: OnFiber, fd: c_int, addr: *const sockaddr, addr_len: s
             let bytes = addr_len as usize;
             addr.cast::<u8>().copy_to_nonoverlapping(storage.as_mut_ptr().cast(), bytes);
         }
-        connect_blocking(call, fd, &storage, addr_len)
-    });
-    result as c_int
+        Ok(connect_blocking(call, fd, &storage, addr_len))
+    })
 }
 
 fn connect_blocking(

@@ -2,8 +2,8 @@
 //! may wait for the file.
 
 use super::call::OnFiber;
-use super::{held, modes, next};
-use crate::driver::closing::{closing, closing_range};
+use super::{modes, next};
+use crate::driver::kept::{closing, closing_range};
 use crate::sys::{self, syscall};
 use libc::c_uint;
 use std::ffi::c_int;
@@ -14,7 +14,6 @@ use std::os::fd::RawFd;
 /// As libc's.
 pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
     modes::forget(fd);
-    held::closing(fd);
     // SAFETY: by the contract.
     closing(fd, || unsafe {
         match on {
@@ -38,7 +37,6 @@ fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {
         return replace();
     }
     modes::forget(to);
-    held::closing(to);
     closing(to, replace)
 }
 
@@ -57,17 +55,16 @@ pub unsafe fn close_range(
     if flags != 0 {
         return close();
     }
-    held::closing_range(first, last);
-    closing_range(first, last, close)
+    closing_range(first..=last, close)
 }
 
 /// # Safety
 ///
 /// As libc's.
 pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
-    held::closing_range(first.max(0) as c_uint, c_uint::MAX);
+    let numbers = first.max(0) as c_uint..=c_uint::MAX;
     // SAFETY: by the contract.
-    closing_range(first.max(0) as c_uint, c_uint::MAX, || unsafe { next::closefrom(first) });
+    closing_range(numbers, || unsafe { next::closefrom(first) });
 }
 
 /// Closes on this thread, as a destructor of the library does, unless that may wait. (A signal
@@ -77,15 +74,13 @@ pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
 ///
 /// As libc's.
 unsafe fn close_on_fiber(on: OnFiber, fd: c_int) -> c_int {
-    let result = on.call(|call| {
-        let may_suspend =
-            || call.current.worker.driver().try_borrow_mut().is_ok_and(|d| !d.is_simulated());
+    on.call_int(|call| {
+        let may_suspend = || call.current.worker.driver().try_borrow_mut().is_ok();
         if sys::close_waits(fd) && may_suspend() {
             let closed = call.on_thread(|| sys::close_slowly(fd));
-            return closed.map_or_else(|e| call.code(&e), |()| 0);
+            return closed.map_or_else(|e| Err(call.code(&e)), |()| Ok(0));
         }
         // SAFETY: by the contract.
-        unsafe { syscall!(SYS_close, fd) }
-    });
-    result as c_int
+        Ok(unsafe { syscall!(SYS_close, fd) })
+    })
 }

@@ -21,14 +21,11 @@ pub unsafe fn openat(
     let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     // Without these flags, the caller has passed no mode.
     let mode = if makes { mode } else { 0 };
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         // SAFETY: by the contract.
-        unsafe { open(call, dir, path, flags, mode) }
-    });
-    result as c_int
+        Ok(unsafe { open(call, dir, path, flags, mode) })
+    })
 }
 
 /// Opens without waiting for the other end of a FIFO or for a lease, and then waits for it as
@@ -102,43 +99,35 @@ unsafe fn is_fifo(dir: RawFd, path: *const c_char) -> bool {
 ///
 /// As libc's, which has no contract.
 pub(super) unsafe fn sync(on: OnFiber, fd: c_int, data_only: bool) -> c_int {
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         if call.is_plain() {
             let number = if data_only { libc::SYS_fdatasync } else { libc::SYS_fsync };
             // SAFETY: no pointers.
-            return unsafe { raw::call(number, [fd as usize]) };
+            return Ok(unsafe { raw::call(number, [fd as usize]) });
         }
-        call.perform(Op::Sync { fd, data_only })
-    });
-    result as c_int
+        Ok(call.perform(Op::Sync { fd, data_only }))
+    })
 }
 
 /// # Safety
 ///
 /// As libc's.
 pub unsafe fn flock(on: OnFiber, fd: c_int, how: c_int) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // SAFETY: no pointers.
         let attempt = |how: c_int| unsafe { syscall!(SYS_flock, fd, how) };
         if how != libc::LOCK_SH && how != libc::LOCK_EX {
-            return attempt(how);
+            return Ok(attempt(how));
         }
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         match attempt(how | libc::LOCK_NB) {
             WOULD_WAIT => {}
-            result => return result,
+            result => return Ok(result),
         }
-        match File::borrow_number(fd).and_then(|file| file.wait_for(how)) {
-            Ok(()) => 0,
-            Err(e) => call.code(&e),
-        }
-    });
-    result as c_int
+        let waited = File::borrow_number(fd).and_then(|file| file.wait_for(how));
+        waited.map_or_else(|e| Err(call.code(&e)), |()| Ok(0))
+    })
 }
 
 /// `fcntl` with `F_SETLKW` or `F_OFD_SETLKW`: asks again with growing pauses. Locks of other fibers
@@ -159,17 +148,14 @@ pub(super) unsafe fn wait_for_record(
         libc::F_SETLKW => libc::F_SETLK,
         _ => libc::F_OFD_SETLK,
     };
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         // SAFETY: by the contract.
-        call.poll(|| match unsafe { syscall!(SYS_fcntl, fd, command, lock) } {
+        Ok(call.poll(|| match unsafe { syscall!(SYS_fcntl, fd, command, lock) } {
             WOULD_WAIT | DENIED => None,
             result => Some(result),
-        })
-    });
-    result as c_int
+        }))
+    })
 }
 
 /// Copies within the kernel: on a thread, because the files decide whether it waits. A peer's

@@ -103,9 +103,9 @@ pub(super) unsafe fn wait_for(
 
 /// A mutex's kind, by the bits of `<bits/struct_mutex.h>`.
 #[derive(Clone, Copy)]
-struct Kind(c_int);
+struct MutexKind(c_int);
 
-impl Kind {
+impl MutexKind {
     const ROBUST: c_int = 0x10;
     const INHERITS: c_int = 0x20;
     const PROTECTS: c_int = 0x40;
@@ -114,9 +114,9 @@ impl Kind {
     /// # Safety
     ///
     /// The mutex is valid.
-    unsafe fn of(mutex: *const pthread_mutex_t) -> Kind {
+    unsafe fn of(mutex: *const pthread_mutex_t) -> MutexKind {
         // SAFETY: by the contract: the kind is the fifth integer.
-        Kind(unsafe { mutex.cast::<c_int>().add(4).read_volatile() })
+        MutexKind(unsafe { mutex.cast::<c_int>().add(4).read_volatile() })
     }
 
     fn checks_owner(self) -> bool {
@@ -126,12 +126,12 @@ impl Kind {
     /// Whether the kernel, or another process, would have to know the fiber as the owner; or
     /// whether the lock changes the priority of the thread.
     fn is_unsupported(self) -> bool {
-        self.0 & (Kind::ROBUST | Kind::INHERITS | Kind::PROTECTS) != 0
+        self.0 & (MutexKind::ROBUST | MutexKind::INHERITS | MutexKind::PROTECTS) != 0
             || self.is_shared() && self.checks_owner()
     }
 
     fn is_shared(self) -> bool {
-        self.0 & Kind::SHARED != 0
+        self.0 & MutexKind::SHARED != 0
     }
 }
 
@@ -155,7 +155,7 @@ calls! {
 pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: by the contract.
     unsafe {
-        if Kind::of(mutex).is_unsupported() {
+        if MutexKind::of(mutex).is_unsupported() {
             return libc::ENOTSUP;
         }
         let result = tried(on, next::pthread_mutex_trylock(mutex));
@@ -173,7 +173,7 @@ pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) ->
 unsafe fn detect(on: OnFiber, mutex: *const pthread_mutex_t, result: c_int) {
     // SAFETY: by the contract: the count is the second integer.
     unsafe {
-        if !hazards::is_active() || !Kind::of(mutex).checks_owner() {
+        if !hazards::is_active() || !MutexKind::of(mutex).checks_owner() {
             return;
         }
         match result {
@@ -216,7 +216,7 @@ unsafe fn lock(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int 
 unsafe fn lock_undetected(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int {
     // SAFETY: by the contract.
     unsafe {
-        let kind = Kind::of(mutex);
+        let kind = MutexKind::of(mutex);
         if kind.is_unsupported() {
             return libc::ENOTSUP;
         }
@@ -241,7 +241,7 @@ pub(super) unsafe fn lock_contended(
 ) -> isize {
     // SAFETY: by the contract.
     unsafe {
-        let is_shared = Kind::of(mutex).is_shared();
+        let is_shared = MutexKind::of(mutex).is_shared();
         let attempt = || next::pthread_mutex_trylock(mutex);
         wait_for(call, mutex as usize, limit, is_shared, attempt)
     }
@@ -274,7 +274,7 @@ fn own_number() -> c_int {
 #[inline]
 pub unsafe fn pthread_mutex_unlock(on: Option<OnFiber>, mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: by the contract.
-    if hazards::is_active() && on.is_some() && unsafe { Kind::of(mutex) }.checks_owner() {
+    if hazards::is_active() && on.is_some() && unsafe { MutexKind::of(mutex) }.checks_owner() {
         owned_locks::left(mutex.addr());
     }
     // SAFETY: by the contract.

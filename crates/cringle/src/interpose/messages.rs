@@ -25,15 +25,10 @@ pub unsafe fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         // SAFETY: by the contract.
-        let limit = match unsafe { duration(timeout) } {
-            Ok(limit) => limit,
-            Err(code) => return code,
-        };
+        let limit = unsafe { duration(timeout)? };
         let timed = limit.and_then(|limit| call.now().checked_add(limit));
         let is_one_enough = flags & MSG_WAITFORONE != 0;
         let flags = flags & !MSG_WAITFORONE;
@@ -47,18 +42,16 @@ pub unsafe fn recvmmsg(
         let each = |held: &Held| {
             [deadline(call, held, libc::SO_RCVTIMEO), timed].into_iter().flatten().min()
         };
-        many(call, fd, libc::POLLIN, count as usize, waits, each, |fd, done| {
-            match attempt(fd, done) {
-                WOULD_WAIT
-                    if done > 0 && (is_one_enough || timed.is_some_and(|at| at <= call.now())) =>
-                {
-                    Attempted::Enough
-                }
-                result => Attempted::Result(result),
+        let attempt = |fd, done| match attempt(fd, done) {
+            WOULD_WAIT
+                if done > 0 && (is_one_enough || timed.is_some_and(|at| at <= call.now())) =>
+            {
+                Attempted::Enough
             }
-        })
-    });
-    result as c_int
+            result => Attempted::Result(result),
+        };
+        Ok(many(call, fd, libc::POLLIN, count as usize, waits, each, attempt))
+    })
 }
 
 /// # Safety
@@ -71,10 +64,8 @@ pub unsafe fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    let result = on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+    on.call_int(|call| {
+        call.admit()?;
         // SAFETY: by the contract, of any part of the array.
         let attempt = |fd, done: usize| unsafe {
             let (rest, flags) = (messages.wrapping_add(done), flags | libc::MSG_DONTWAIT);
@@ -83,9 +74,8 @@ pub unsafe fn sendmmsg(
         let waits = flags & AT_ONCE == 0 && !is_nonblocking(fd);
         let each = |held: &Held| deadline(call, held, libc::SO_SNDTIMEO);
         let attempt = |fd, done| Attempted::Result(attempt(fd, done));
-        many(call, fd, libc::POLLOUT, count as usize, waits, each, attempt)
-    });
-    result as c_int
+        Ok(many(call, fd, libc::POLLOUT, count as usize, waits, each, attempt))
+    })
 }
 
 /// What an attempt at several messages has done.

@@ -100,9 +100,8 @@ fn after_fork() {
         crate::runtime::worker::Worker::leave_thread();
         queue::forget_all();
         futex::forget_all();
-        held::forget_all();
+        crate::driver::kept::forget_all();
         waits::count_fork();
-        crate::driver::closing::forget_drivers();
     }
     // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local and a
     // number.

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_void};
 
 macro_rules! define {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
-        use super::{Absent, Slot};
+        use super::{Absent, NextSlot};
         #[allow(unused_imports)]
         use crate::interpose::{C11Start, Routine, Start};
         use libc::*;
@@ -28,7 +28,7 @@ macro_rules! define {
 
         #[allow(non_upper_case_globals)]
         mod slots {
-            $(pub(super) static $name: super::Slot = super::Slot::new();)*
+            $(pub(super) static $name: super::NextSlot = super::NextSlot::new();)*
         }
 
         $(
@@ -40,7 +40,7 @@ macro_rules! define {
             #[inline(always)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
                 type Definition = Option<unsafe extern "C-unwind" fn($($type),*) -> $result>;
-                let slot: &Slot = &slots::$name;
+                let slot: &NextSlot = &slots::$name;
                 // SAFETY: the contract of `resolve`: what libc defines by this name has this
                 // signature.
                 unsafe {
@@ -79,14 +79,14 @@ pub(super) unsafe fn resolve() {
 }
 
 /// The address of a definition; null until it is looked up, and for a function that libc lacks.
-struct Slot(UnsafeCell<*mut c_void>);
+struct NextSlot(UnsafeCell<*mut c_void>);
 
 // SAFETY: the contract of `resolve`: it is written before a second thread exists, and read after.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for NextSlot {}
 
-impl Slot {
-    const fn new() -> Slot {
-        Slot(UnsafeCell::new(std::ptr::null_mut()))
+impl NextSlot {
+    const fn new() -> NextSlot {
+        NextSlot(UnsafeCell::new(std::ptr::null_mut()))
     }
 
     /// # Safety

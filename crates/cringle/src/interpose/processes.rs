@@ -1,6 +1,6 @@
 //! Starting children, and waiting for children, for signals and for threads.
 
-use super::call::{Call, OnFiber, Readiness, WOULD_WAIT};
+use super::call::{Call, OnFiber, Readiness, WOULD_WAIT, either};
 use super::next;
 use super::ready::duration;
 use crate::process::{repeat_while_busy, wait_for_end};
@@ -10,8 +10,6 @@ use libc::{
     sigset_t, timespec,
 };
 use std::ffi::{c_char, c_int};
-
-const NO_CHILD: isize = -(libc::ECHILD as isize);
 
 macro_rules! spawns {
     ($($name:ident),*) => {$(
@@ -62,7 +60,7 @@ pub unsafe fn wait4(
     options: c_int,
     usage: *mut rusage,
 ) -> pid_t {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // SAFETY: by the contract.
         let attempt = || unsafe {
             match syscall!(SYS_wait4, pid, status, options | libc::WNOHANG, usage) {
@@ -71,27 +69,21 @@ pub unsafe fn wait4(
             }
         };
         if let Some(result) = attempt() {
-            return result;
+            return Ok(result);
         }
-        if let Some(refusal) = call.refusal() {
-            return refusal;
+        call.admit()?;
+        if options & (libc::WUNTRACED | libc::WCONTINUED) == 0 {
+            wait_for_child(call, pid)?;
         }
-        if options & (libc::WUNTRACED | libc::WCONTINUED) == 0
-            && let Some(code) = wait_for_child(call, pid)
-        {
-            return code;
-        }
-        call.poll(attempt)
-    });
-    result as pid_t
+        Ok(call.poll(attempt))
+    })
 }
 
-/// Waits for the end of one child. `None` if it has ended, or if only polling can find out.
-fn wait_for_child(call: Call, pid: pid_t) -> Option<isize> {
-    let id = u32::try_from(pid).ok().filter(|&id| id > 0)?;
-    match wait_for_end(call.current, id) {
-        Ok(()) => None,
-        Err(e) => Some(call.code(&e)),
+/// Waits for the end of one child, except if only polling can find out.
+fn wait_for_child(call: Call, pid: pid_t) -> Result<(), isize> {
+    match u32::try_from(pid) {
+        Ok(id @ 1..) => wait_for_end(call.current, id).map_err(|e| call.code(&e)),
+        _ => Ok(()),
     }
 }
 
@@ -105,7 +97,7 @@ pub unsafe fn waitid(
     info: *mut siginfo_t,
     options: c_int,
 ) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // SAFETY: an all-zero structure of integers is valid.
         let mut own: siginfo_t = unsafe { std::mem::zeroed() };
         let out = if info.is_null() { &raw mut own } else { info };
@@ -120,28 +112,22 @@ pub unsafe fn waitid(
             }
         };
         if let Some(result) = attempt() {
-            return result;
+            return Ok(result);
         }
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         if options & (libc::WSTOPPED | libc::WCONTINUED) == 0 {
-            let waited = match kind {
-                libc::P_PID => wait_for_child(call, id as pid_t),
-                libc::P_PIDFD => match call.ready(id as c_int, libc::POLLIN, None) {
-                    Readiness::Failed(code) => Some(code),
-                    _ => None,
-                },
-                _ => None,
-            };
-            if let Some(code) = waited {
-                return code;
+            match kind {
+                libc::P_PID => wait_for_child(call, id as pid_t)?,
+                libc::P_PIDFD => {
+                    if let Readiness::Failed(code) = call.ready(id as c_int, libc::POLLIN, None) {
+                        return Err(code);
+                    }
+                }
+                _ => {}
             }
         }
-        call.poll(attempt)
-    });
-    debug_assert!(result != NO_CHILD);
-    result as c_int
+        Ok(call.poll(attempt))
+    })
 }
 
 /// `sigtimedwait`, and `sigwaitinfo` without a time. The signals are the ones that the worker's
@@ -157,8 +143,7 @@ pub unsafe fn sigtimedwait(
     time: *const timespec,
 ) -> c_int {
     // SAFETY: by the contract.
-    let result = on.call(|call| unsafe { wait_for_signal(call, set, info, time) });
-    result as c_int
+    on.call_int(|call| unsafe { wait_for_signal(call, set, info, time) })
 }
 
 /// # Safety
@@ -169,7 +154,7 @@ pub unsafe fn sigwait(on: OnFiber, set: *const sigset_t, signal: *mut c_int) -> 
         let null = std::ptr::null_mut();
         // SAFETY: by the contract.
         unsafe {
-            let result = wait_for_signal(call, set, null, null.cast());
+            let result = either(wait_for_signal(call, set, null, null.cast()));
             if result > 0 {
                 *signal = result as c_int;
             }
@@ -186,12 +171,9 @@ unsafe fn wait_for_signal(
     set: *const sigset_t,
     info: *mut siginfo_t,
     time: *const timespec,
-) -> isize {
+) -> Result<isize, isize> {
     // SAFETY: by the contract.
-    let limit = match unsafe { duration(time) } {
-        Ok(limit) => limit,
-        Err(code) => return code,
-    };
+    let limit = unsafe { duration(time)? };
     let deadline = limit.and_then(|limit| call.now().checked_add(limit));
     let kernel_set_bytes = 8;
     let attempt = || {
@@ -202,11 +184,12 @@ unsafe fn wait_for_signal(
         (result != WOULD_WAIT || call.is_over(deadline)).then_some(result)
     };
     if deadline.is_none() {
-        return call.refusal().unwrap_or_else(|| call.poll(attempt));
+        call.admit()?;
+        return Ok(call.poll(attempt));
     }
     let result = call.poll_to_the_end(attempt);
     if result == WOULD_WAIT {
         call.timed_out(deadline);
     }
-    result
+    Ok(result)
 }

@@ -31,7 +31,7 @@ pub(super) const ANY: u32 = u32::MAX;
 
 /// The waiters in all queues.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
-static QUEUE: [Mutex<Queue>; QUEUES] = [const { Mutex::new(Queue::new()) }; QUEUES];
+static QUEUE: [Mutex<AddressQueue>; QUEUES] = [const { Mutex::new(AddressQueue::new()) }; QUEUES];
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Until {
     }
 }
 
-struct Waiter {
+struct AddressWaiter {
     address: usize,
     /// A wake-up with none of these bits passes it over.
     mask: u32,
@@ -75,27 +75,27 @@ struct Waiter {
     waker: UnsafeCell<Option<Waker>>,
     /// Its number among the waiters that have joined the queue.
     arrival: Cell<u64>,
-    links: Links<Waiter>,
+    links: Links<AddressWaiter>,
 }
 
-impl Linked for Waiter {
-    fn links(&self) -> &Links<Waiter> {
+impl Linked for AddressWaiter {
+    fn links(&self) -> &Links<AddressWaiter> {
         &self.links
     }
 }
 
 /// The waiters of the addresses that share it, in the order of their arrival.
-struct Queue {
-    waiters: WaiterList<Waiter>,
+struct AddressQueue {
+    waiters: WaiterList<AddressWaiter>,
     /// The number of waiters that have joined the queue.
     arrivals: u64,
 }
 
 // SAFETY: I10. Waiters lie in frames that stay while they are queued, and their fields are touched
 // only under the queue's lock, except `woken`, which is atomic.
-unsafe impl Send for Queue {}
+unsafe impl Send for AddressQueue {}
 
-fn queue_of(address: usize) -> &'static Mutex<Queue> {
+fn queue_of(address: usize) -> &'static Mutex<AddressQueue> {
     let mixed = (address >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
     &QUEUE[mixed >> (usize::BITS - 8)]
 }
@@ -110,7 +110,7 @@ pub(super) fn wait(
     check: impl FnOnce() -> bool,
     begin: impl FnOnce() -> bool,
 ) -> Waited {
-    let waiter = Waiter {
+    let waiter = AddressWaiter {
         address,
         mask,
         woken: AtomicBool::new(false),
@@ -139,7 +139,7 @@ pub(super) fn wait(
 }
 
 /// Suspends the fiber until its waiter has left the queue.
-fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
+fn suspend(call: Call, waiter: &AddressWaiter, until: Until) -> Waited {
     let current = call.current;
     let subject = Target::address(std::ptr::without_provenance(waiter.address));
     let to_the_end = || {
@@ -161,7 +161,7 @@ fn suspend(call: Call, waiter: &Waiter, until: Until) -> Waited {
 }
 
 /// Removes a waiter from its queue. If the waiter was woken meanwhile, the wait counts as woken.
-fn withdraw(waiter: &Waiter, otherwise: Waited) -> Waited {
+fn withdraw(waiter: &AddressWaiter, otherwise: Waited) -> Waited {
     let was_queued = queue_of(waiter.address).lock().waiters.remove(waiter);
     if was_queued { otherwise } else { Waited::Woken }
 }
@@ -213,15 +213,15 @@ pub(super) fn forget_all() {
     WAITERS.store(0, Ordering::Relaxed);
 }
 
-impl Queue {
-    const fn new() -> Queue {
-        Queue { waiters: WaiterList::new(), arrivals: 0 }
+impl AddressQueue {
+    const fn new() -> AddressQueue {
+        AddressQueue { waiters: WaiterList::new(), arrivals: 0 }
     }
 
     /// # Safety
     ///
     /// I12: the waiter stays in place until it has left the queue.
-    unsafe fn push(&mut self, waiter: &Waiter) {
+    unsafe fn push(&mut self, waiter: &AddressWaiter) {
         self.arrivals += 1;
         waiter.arrival.set(self.arrivals);
         // SAFETY: by the contract.
@@ -231,7 +231,8 @@ impl Queue {
     /// Removes the first waiter of the address that the mask does not pass over, if it was among
     /// the first `arrivals` to join.
     fn pop(&mut self, address: usize, mask: u32, arrivals: u64) -> Option<Waker> {
-        let matches = |waiter: &&Waiter| waiter.address == address && waiter.mask & mask != 0;
+        let matches =
+            |waiter: &&AddressWaiter| waiter.address == address && waiter.mask & mask != 0;
         // SAFETY: I10. It is queued, so it stays until `woken` is stored, the last touch.
         let waiters = self.waiters.iter().map(|waiter| unsafe { waiter.as_ref() });
         let waiter = waiters.take_while(|waiter| waiter.arrival.get() <= arrivals).find(matches)?;

@@ -14,7 +14,7 @@
 //! `EINTR`; and if the loop only calls again, it waits. With a timeout, too, it leaves the clock
 //! alone: the timers of the loop may belong to other fibers, and would all be due.
 
-use super::call::{Call, OnFiber, Readiness};
+use super::call::{Call, OnFiber, Readiness, either};
 use super::held::LONGEST_WAIT;
 use crate::fiber::backoff::Backoff;
 use crate::sys::syscall;
@@ -45,11 +45,10 @@ fn deadline_ms(call: Call, ms: c_int) -> Option<Instant> {
 ///
 /// As libc's.
 pub unsafe fn poll(on: OnFiber, fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // SAFETY: by the contract.
-        unsafe { poll_until(call, fds, count, timeout == 0, |call| deadline_ms(call, timeout)) }
-    });
-    result as c_int
+        unsafe { poll_until(call, fds, count, timeout == 0, deadline_ms(call, timeout)) }
+    })
 }
 
 /// `ppoll` without a signal mask.
@@ -63,18 +62,14 @@ pub(super) unsafe fn ppoll(
     count: nfds_t,
     timeout: *const timespec,
 ) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // SAFETY: by the contract.
-        let limit = match unsafe { duration(timeout) } {
-            Ok(limit) => limit,
-            Err(code) => return code,
-        };
+        let limit = unsafe { duration(timeout)? };
         let ends_now = limit.is_some_and(|limit| limit.is_zero());
-        let deadline = |call: Call| call.now().checked_add(limit?);
+        let deadline = limit.and_then(|limit| call.now().checked_add(limit));
         // SAFETY: by the contract.
         unsafe { poll_until(call, fds, count, ends_now, deadline) }
-    });
-    result as c_int
+    })
 }
 
 /// # Safety
@@ -85,9 +80,8 @@ unsafe fn poll_until(
     fds: *mut pollfd,
     count: nfds_t,
     ends_now: bool,
-    deadline: impl FnOnce(Call) -> Option<Instant>,
-) -> isize {
-    let deadline = deadline(call);
+    deadline: Option<Instant>,
+) -> Result<isize, isize> {
     call.may_attempt();
     let zero = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: by the contract. The kernel changes its copy of the time.
@@ -97,14 +91,14 @@ unsafe fn poll_until(
     };
     let result = attempt();
     if result != 0 || ends_now {
-        return result;
+        return Ok(result);
     }
     let set = || match count {
         0 => Vec::new(),
         // SAFETY: by the contract; the kernel has read and written the array.
         _ => unsafe { std::slice::from_raw_parts(fds, count as usize) }.to_vec(),
     };
-    wait_for_any(call, &set(), deadline, None, attempt)
+    Ok(wait_for_any(call, &set(), deadline, None, attempt))
 }
 
 /// Waits until one of the descriptors has an event and the attempt succeeds, or until the
@@ -118,9 +112,9 @@ fn wait_for_any(
 ) -> isize {
     if !call.ends_timed_waits() && (deadline.is_some() || late.is_some()) {
         call.current.worker.watch_at_end(call.current.fiber);
-        return call.shielded(|| wait_for_event(call, set, deadline, attempt));
+        return either(call.shielded(|| wait_for_event(call, set, deadline, attempt)));
     }
-    match wait_for_event(call, set, deadline, attempt) {
+    match either(wait_for_event(call, set, deadline, attempt)) {
         code if call.is_refusal(code) && deadline.is_some() => {
             if late.is_none() {
                 call.pass_until(deadline);
@@ -138,20 +132,19 @@ fn wait_for_event(
     set: &[pollfd],
     deadline: Option<Instant>,
     attempt: impl Fn() -> isize,
-) -> isize {
+) -> Result<isize, isize> {
     let mut live = set.iter().filter(|one| one.fd >= 0);
     let mut instance;
     let (mut one, mut has_instance) = match (live.next(), live.next()) {
         (None, _) => {
-            let slept = call.sleep_until(deadline);
-            return if slept { 0 } else { call.refusal().unwrap_or(0) };
+            if !call.sleep_until(deadline) {
+                call.admit()?;
+            }
+            return Ok(0);
         }
         (Some(first), None) if first.events & ALWAYS != 0 => ((first.fd, first.events), false),
         (Some(_), _) => {
-            instance = match Instance::new(set) {
-                Ok(instance) => instance,
-                Err(code) => return code,
-            };
+            instance = Instance::new(set)?;
             ((instance.0, libc::POLLIN), true)
         }
     };
@@ -162,23 +155,16 @@ fn wait_for_event(
         let readiness = call.ready(one.0, one.1, [deadline, until].into_iter().flatten().min());
         match (attempt(), readiness) {
             // An event that the caller has not asked for, such as a hang-up for `select`.
-            (0, Readiness::Ready) => {
-                if let Err(code) = call.pause(&mut backoff) {
-                    return code;
-                }
-            }
+            (0, Readiness::Ready) => call.pause(&mut backoff)?,
             (0, Readiness::TimedOut) if deadline.is_none_or(|at| call.now() < at) => {}
-            (0, Readiness::TimedOut) => return 0,
+            (0, Readiness::TimedOut) => return Ok(0),
             // A number that the kernel ignores: an empty instance never has an event.
             (0, Readiness::Failed(CLOSED)) if !has_instance => {
-                instance = match Instance::new(set) {
-                    Ok(instance) => instance,
-                    Err(code) => return code,
-                };
+                instance = Instance::new(set)?;
                 (one, has_instance) = ((instance.0, libc::POLLIN), true);
             }
-            (0, Readiness::Failed(code)) => return code,
-            (result, _) => return result,
+            (0, Readiness::Failed(code)) => return Err(code),
+            (result, _) => return Ok(result),
         }
     }
 }
@@ -237,7 +223,7 @@ pub unsafe fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         let deadline = deadline_ms(call, timeout);
         call.may_attempt();
         let null = std::ptr::null::<()>();
@@ -245,12 +231,11 @@ pub unsafe fn epoll_wait(
         let attempt = || unsafe { syscall!(SYS_epoll_pwait, instance, events, most, 0, null, 0) };
         let result = attempt();
         if result != 0 || timeout == 0 {
-            return result;
+            return Ok(result);
         }
         let one = pollfd { fd: instance, events: libc::POLLIN, revents: 0 };
-        wait_for_any(call, &[one], deadline, Some(-(libc::EINTR as isize)), attempt)
-    });
-    result as c_int
+        Ok(wait_for_any(call, &[one], deadline, Some(-(libc::EINTR as isize)), attempt))
+    })
 }
 
 /// # Safety
@@ -265,16 +250,16 @@ pub unsafe fn select(
     timeout: *mut timeval,
 ) -> c_int {
     const USEC: i64 = 1_000_000;
-    let result = on.call(|call| {
+    on.call_int(|call| {
         let mut limit = None;
         if !timeout.is_null() {
             // SAFETY: by the contract.
             let timeval { tv_sec, tv_usec } = unsafe { *timeout };
             // libc normalises the time, and the kernel refuses a negative one.
             let Some(sec) = tv_sec.checked_add(tv_usec / USEC).filter(|_| tv_usec >= 0) else {
-                return -(libc::EINVAL as isize);
+                return Err(-(libc::EINVAL as isize));
             };
-            let Ok(sec) = u64::try_from(sec) else { return -(libc::EINVAL as isize) };
+            let Ok(sec) = u64::try_from(sec) else { return Err(-(libc::EINVAL as isize)) };
             limit = Some(Duration::new(sec, (tv_usec % USEC) as u32 * 1000));
         }
         let begun = call.now();
@@ -288,9 +273,8 @@ pub unsafe fn select(
             // SAFETY: by the contract.
             unsafe { *timeout = timeval { tv_sec, tv_usec } };
         }
-        result
-    });
-    result as c_int
+        Ok(result)
+    })
 }
 
 /// `pselect` without a signal mask.
@@ -304,15 +288,10 @@ pub(super) unsafe fn pselect(
     sets: [*mut fd_set; 3],
     timeout: *const timespec,
 ) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // SAFETY: by the contract.
-        match unsafe { duration(timeout) } {
-            // SAFETY: as above.
-            Ok(limit) => unsafe { select_within(call, count, sets, limit) },
-            Err(code) => code,
-        }
-    });
-    result as c_int
+        unsafe { Ok(select_within(call, count, sets, duration(timeout)?)) }
+    })
 }
 
 /// # Safety

@@ -19,20 +19,17 @@ use std::time::Duration;
 ///
 /// As libc's.
 pub unsafe fn nanosleep(on: OnFiber, time: *const timespec, left: *mut timespec) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         if time.is_null() {
-            return -(libc::EFAULT as isize);
+            return Err(-(libc::EFAULT as isize));
         }
         // SAFETY: by the contract.
-        match unsafe { duration(time) } {
-            Ok(limit) => sleep_for(call, limit),
-            Err(code) => return code,
+        unsafe {
+            sleep_for(call, duration(time)?);
+            nothing_left(left);
         }
-        // SAFETY: by the contract.
-        unsafe { nothing_left(left) };
-        0
-    });
-    result as c_int
+        Ok(0)
+    })
 }
 
 /// # Safety
@@ -147,11 +144,10 @@ pub unsafe fn clock_gettime(on: OnFiber, clock: clockid_t, time: *mut timespec) 
 
 /// `usleep`.
 pub fn usleep(on: OnFiber, us: c_uint) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         sleep_for(call, Some(Duration::from_micros(us.into())));
-        0
-    });
-    result as c_int
+        Ok(0)
+    })
 }
 
 /// `sleep`.
@@ -165,10 +161,9 @@ pub fn sleep(on: OnFiber, seconds: c_uint) -> c_uint {
 
 /// `sched_yield`.
 pub fn sched_yield(on: OnFiber) -> c_int {
-    let result = on.call(|call| {
+    on.call_int(|call| {
         // An allocator may wait for its lock so.
         call.current.fiber.family().while_pinned(|| call.current.yield_now());
-        0
-    });
-    result as c_int
+        Ok(0)
+    })
 }

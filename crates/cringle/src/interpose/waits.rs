@@ -117,23 +117,19 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
             _ => Some(-(sys::errno() as isize)),
         }
     };
-    let result = on.call(|call| {
+    on.call_int(|call| {
         if let Some(result) = attempt() {
-            return result;
+            return Ok(result);
         }
         // SAFETY: by the contract.
-        let deadline = match unsafe { limit.deadline(call.now()) } {
-            Ok(deadline) => deadline,
-            Err(code) => return code,
-        };
+        let deadline = unsafe { limit.deadline(call.now())? };
         let end = || attempt().or_else(|| call.is_over(deadline).then_some(TIMED_OUT));
         // An allocator may wait for its lock so.
         match call.current.fiber.family().while_pinned(|| call.poll_to_the_end(end)) {
-            TIMED_OUT => call.timed_out(deadline),
-            result => result,
+            TIMED_OUT => Err(call.timed_out(deadline)),
+            result => Ok(result),
         }
-    });
-    result as c_int
+    })
 }
 
 calls! {

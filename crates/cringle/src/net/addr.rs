@@ -1,7 +1,7 @@
 //! Internet addresses: resolving names on a thread of the pool, and the kernel's form of addresses.
 
+use crate::fiber::unblock::call_detached;
 use crate::runtime::worker::Current;
-use crate::sync::oneshot;
 use crate::sys::plainly;
 use socket2::{SockAddr, SockAddrStorage};
 use std::io;
@@ -122,21 +122,13 @@ fn resolve<N>(name: N) -> io::Result<std::vec::IntoIter<SocketAddr>>
 where
     N: std::net::ToSocketAddrs<Iter = std::vec::IntoIter<SocketAddr>> + Send + 'static,
 {
-    let worker = Current::get().map(|current| current.worker);
-    let Some(worker) = worker.filter(|worker| !worker.is_simulated()) else {
-        return plainly(|| name.to_socket_addrs());
+    let Some(current) = Current::get() else { return plainly(|| name.to_socket_addrs()) };
+    let no_thread = |e: io::Error, _| {
+        let text = format!("cannot resolve a name: no thread could be started: {e}");
+        Err(io::Error::new(e.kind(), text))
     };
-    let (sender, receiver) = oneshot::channel();
-    let job = Box::new(move || drop(sender.send(name.to_socket_addrs())));
     // On the growing pool: a resolver that does not answer holds its thread for long.
-    if let Err((e, _)) = worker.shared().unblock_pool.run(job) {
-        return Err(io::Error::new(
-            e.kind(),
-            format!("cannot resolve a name: no thread could be started: {e}"),
-        ));
-    }
-    let answer = receiver.recv_cancellable()?;
-    answer.unwrap_or_else(|_| Err(io::Error::other("the resolver panicked")))
+    call_detached(current, move || name.to_socket_addrs(), no_thread)?
 }
 
 /// Calls `f` with each address until it succeeds. Otherwise returns its last error, as std does.

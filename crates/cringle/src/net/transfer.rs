@@ -65,7 +65,7 @@ where
         if ring.current.refuses() {
             return Some(Err(ring.current.fiber.cancel_error()));
         }
-        if ring.current.worker.is_simulated() || !ring.current.fiber.spend_inline() {
+        if !ring.current.worker.may_bypass() || !ring.current.fiber.spend_inline() {
             return None;
         }
         let count = sys::recv_nowait(self.fd(), buf);
@@ -95,8 +95,7 @@ where
         };
         ring.current.admit()?;
         let mut done = 0;
-        let tries_inline = ring.current.worker.is_alone() && !ring.current.worker.is_simulated();
-        if tries_inline && ring.current.fiber.spend_inline() {
+        if ring.current.worker.is_alone() && ring.current.fiber.spend_inline() {
             let sent = sys::send_nowait(self.fd(), buf);
             ring.current.worker.events().tried_inline(usize::try_from(sent) == Ok(buf.len()));
             match sent {

@@ -2,6 +2,7 @@
 
 use super::busy::repeat_while_busy;
 use super::child::Child;
+use crate::runtime::refuse_in_simulation;
 use crate::runtime::worker::Current;
 use crate::sys::plainly;
 use std::ffi::OsStr;
@@ -157,9 +158,10 @@ impl Command {
         let Some(current) = Current::get() else {
             return self.std.spawn().map(Child::new);
         };
-        if current.worker.is_simulated() {
-            return Err(unsupported());
-        }
+        refuse_in_simulation(
+            "a simulation cannot run other programs, whose time and faults it does not control: \
+             start none in it, or run without the simulation",
+        )?;
         // A loop that starts children must let the other fibers run.
         current.yield_now();
         current.admit()?;
@@ -241,10 +243,4 @@ impl Command {
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.std.get_current_dir()
     }
-}
-
-fn unsupported() -> io::Error {
-    let text = "a simulation cannot run other programs, whose time and faults it does not control: \
-                start none in it, or run without the simulation";
-    io::Error::new(io::ErrorKind::Unsupported, text)
 }

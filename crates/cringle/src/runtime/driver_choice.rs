@@ -85,6 +85,8 @@ pub(super) enum Plan {
         or_epoll: bool,
     },
     Epoll(NoRing),
+    /// The simulated world of the run.
+    Simulation,
 }
 
 impl DriverChoice {

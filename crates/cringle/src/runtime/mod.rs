@@ -109,6 +109,20 @@ pub(crate) fn now() -> std::time::Instant {
     }
 }
 
+/// Whether a call on this thread may reach the kernel without the driver. Not so in a simulation.
+pub(crate) fn may_bypass() -> bool {
+    worker::Worker::here().is_none_or(|worker| worker.may_bypass())
+}
+
+/// Refuses what a simulation does not contain. Outside of one it does nothing.
+pub(crate) fn refuse_in_simulation(text: &'static str) -> std::io::Result<()> {
+    if may_bypass() {
+        Ok(())
+    } else {
+        Err(std::io::Error::new(std::io::ErrorKind::Unsupported, text))
+    }
+}
+
 /// Returns how operations reach the kernel on the calling thread.
 ///
 /// ```
@@ -124,7 +138,7 @@ pub(crate) fn now() -> std::time::Instant {
 pub fn driver() -> Driver {
     match worker::Worker::here() {
         #[cfg(feature = "sim")]
-        Some(worker) if worker.is_simulated() => Driver::Simulation,
+        Some(worker) if worker.driver().borrow().simulation().is_some() => Driver::Simulation,
         Some(worker) => match worker.shared().no_ring() {
             Some(why) => Driver::Epoll(why.clone()),
             None => Driver::Uring(worker.driver().borrow().features()),

@@ -70,7 +70,8 @@ impl Region {
 
     /// Notes the timer of the deadline.
     pub(super) fn set_alarm(&self, alarm: TimerId) {
-        self.alarm.set(Some(alarm));
+        let before = self.alarm.replace(Some(alarm));
+        debug_assert!(before.is_none(), "I9: a timer of another host is left");
     }
 
     /// Returns the timer of the deadline, to be taken back.
@@ -136,7 +137,9 @@ impl Regions {
     /// Closes the innermost region.
     #[inline]
     pub(super) fn leave(&self, region: &Region) {
-        debug_assert_eq!(self.innermost.get(), Some(NonNull::from(region)), "regions are nested");
+        let innermost = self.innermost.get();
+        debug_assert_eq!(innermost, Some(NonNull::from(region)), "I12: regions are nested");
+        debug_assert!(region.alarm.get().is_none(), "I9: the timer of a region outlives it");
         self.innermost.set(region.outer.get());
         self.innermost().inner.set(None);
     }

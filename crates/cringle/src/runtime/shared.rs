@@ -81,13 +81,11 @@ pub(crate) enum Mail {
 pub(crate) struct EventBell {
     fd: sys::Owned,
     /// For a simulated worker, which reads no descriptor.
-    #[cfg(feature = "sim")]
     rung: Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl Bell for EventBell {
     fn ring(&self) {
-        #[cfg(feature = "sim")]
         self.rung.store(true, std::sync::atomic::Ordering::Relaxed);
         sys::eventfd_signal(self.fd.as_fd());
     }
@@ -100,7 +98,6 @@ pub(crate) struct MailBox {
     /// The descriptor of the worker's ring, or −1 if ring messages do not reach it.
     ring_fd: AtomicI32,
     /// Set when its bell has rung.
-    #[cfg(feature = "sim")]
     pub(super) rung: Arc<std::sync::atomic::AtomicBool>,
 }
 
@@ -109,20 +106,9 @@ impl MailBox {
     fn new(worker: u32) -> std::io::Result<(Arc<MailBox>, RawFd)> {
         let fd = sys::eventfd().map_err(explain)?;
         let raw = fd.as_raw_fd();
-        #[cfg(feature = "sim")]
         let rung = Arc::default();
-        let inbox = Inbox::new(EventBell {
-            fd,
-            #[cfg(feature = "sim")]
-            rung: Arc::clone(&rung),
-        });
-        let mailbox = MailBox {
-            worker,
-            inbox,
-            ring_fd: AtomicI32::new(-1),
-            #[cfg(feature = "sim")]
-            rung,
-        };
+        let inbox = Inbox::new(EventBell { fd, rung: Arc::clone(&rung) });
+        let mailbox = MailBox { worker, inbox, ring_fd: AtomicI32::new(-1), rung };
         Ok((Arc::new(mailbox), raw))
     }
 

@@ -11,6 +11,13 @@ pub(crate) struct Links<W> {
     next: Cell<Option<NonNull<W>>>,
 }
 
+impl<W> Links<W> {
+    /// For the holder of the list's lock.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued.get()
+    }
+}
+
 impl<W> Default for Links<W> {
     fn default() -> Links<W> {
         Links { queued: Cell::new(false), previous: Cell::new(None), next: Cell::new(None) }
@@ -51,7 +58,7 @@ impl<W: Linked> WaiterList<W> {
     /// [`remove`](Self::remove).
     pub(crate) unsafe fn push(&mut self, waiter: &W) {
         let (node, links) = (NonNull::from(waiter), waiter.links());
-        debug_assert!(!links.queued.get());
+        debug_assert!(!links.is_queued(), "I10: a waiter is in one list");
         links.queued.set(true);
         links.previous.set(self.last);
         match self.last.replace(node) {

@@ -2,7 +2,7 @@
 
 use super::{Checker, Failure, Faults, Options, Stats};
 use crate::Builder;
-use crate::driver::sim::{Core, lock};
+use crate::driver::sim::{Core, World as RunWorld, lock};
 use crate::runtime::Balance;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::any::Any;
@@ -107,6 +107,16 @@ impl World {
         result
     }
 
+    /// Returns the options of a run in this world. It has no watchdog, and counts as open, so that
+    /// no call blocks the thread in the belief that no other fiber could run.
+    fn builder(&self) -> Builder {
+        let workers = self.core().begin_run();
+        let mut builder =
+            Builder::new().workers(workers).open_to_outside().watchdog(None::<Duration>);
+        builder.world = RunWorld::of(&self.core);
+        builder
+    }
+
     fn run_once<T>(&mut self, f: impl FnOnce() -> T) -> Result<Option<T>, Failure> {
         let body = || {
             let result = catch_unwind(AssertUnwindSafe(f));
@@ -115,7 +125,7 @@ impl World {
             }
             result
         };
-        let mut builder = Builder::simulated(&self.core);
+        let mut builder = self.builder();
         if let Some(balance) = self.balance {
             builder = builder.balance(balance);
         }

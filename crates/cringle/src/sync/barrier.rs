@@ -24,10 +24,10 @@ use std::io;
 /// ```
 pub struct Barrier {
     count: usize,
-    state: ShortLock<State>,
+    state: ShortLock<Arrivals>,
 }
 
-struct State {
+struct Arrivals {
     arrived: usize,
     queue: Queue,
 }
@@ -53,7 +53,7 @@ impl Barrier {
         /// Creates a barrier for `count` callers; 0 means 1.
         #[must_use]
         pub const fn new(count: usize) -> Barrier {
-            Barrier { count, state: ShortLock::new(State { arrived: 0, queue: Queue::new() }) }
+            Barrier { count, state: ShortLock::new(Arrivals { arrived: 0, queue: Queue::new() }) }
         }
     }
 

@@ -13,7 +13,7 @@
 //! Values are moved under the lock and never dropped there.
 
 use super::caller::{Caller, WaitError, WaitOptions};
-use super::wait_queue::{Dequeued, Outcome, Queue, ShortLock, Waiter, WakeList};
+use super::wait_queue::{Dequeued, Queue, ShortLock, WaitOutcome, Waiter, WakeList};
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use crate::runtime::wait_target::Target;
 use std::cell::UnsafeCell;
@@ -133,8 +133,8 @@ impl<T> Channel<T> {
         let why = match waiter.wait(&options, Target::address_of(self), || {
             self.state.lock().waiting_senders.remove(&waiter)
         }) {
-            Ok(Outcome::Granted) => return Ok(()),
-            Ok(Outcome::Refused) => SendFailure::Disconnected,
+            Ok(WaitOutcome::Granted) => return Ok(()),
+            Ok(WaitOutcome::Refused) => SendFailure::Disconnected,
             Err(error) => SendFailure::Wait(error),
         };
         Err((slot.0.into_inner().expect("a refused sender keeps its value"), why))
@@ -177,10 +177,10 @@ impl<T> Channel<T> {
         }
         let withdraw = || self.state.lock().waiting_receivers.remove(&waiter);
         match waiter.wait(&options, Target::address_of(self), withdraw) {
-            Ok(Outcome::Granted) => {
+            Ok(WaitOutcome::Granted) => {
                 Ok(slot.0.into_inner().expect("a granted receiver has its value"))
             }
-            Ok(Outcome::Refused) => Err(ReceiveFailure::Disconnected),
+            Ok(WaitOutcome::Refused) => Err(ReceiveFailure::Disconnected),
             Err(error) => Err(ReceiveFailure::Wait(error)),
         }
     }

@@ -24,14 +24,10 @@ use std::sync::Arc;
 /// });
 /// ```
 pub struct WaitGroup {
-    group: Arc<Group>,
+    group: Arc<ShortLock<Group>>,
 }
 
 struct Group {
-    state: ShortLock<State>,
-}
-
-struct State {
     members: usize,
     queue: Queue,
 }
@@ -44,8 +40,8 @@ impl WaitGroup {
     /// ```
     #[must_use]
     pub fn new() -> WaitGroup {
-        let state = State { members: 1, queue: Queue::new() };
-        WaitGroup { group: Arc::new(Group { state: ShortLock::new(state) }) }
+        let group = Group { members: 1, queue: Queue::new() };
+        WaitGroup { group: Arc::new(ShortLock::new(group)) }
     }
 
     /// Leaves the group and waits until all other members have left it.
@@ -99,25 +95,23 @@ impl WaitGroup {
         drop(self);
         let waiter = Waiter::new(caller, 1, std::ptr::null_mut());
         {
-            let mut state = group.state.lock();
-            if state.members == 0 {
+            let mut locked = group.lock();
+            if locked.members == 0 {
                 return Ok(());
             }
             // SAFETY: I2, I10. This frame stays until the wait below has ended, and by then the
             // waiter has left the queue.
-            unsafe { state.queue.push(&waiter) };
+            unsafe { locked.queue.push(&waiter) };
         }
         waiter
-            .wait(&options, Target::address_of(&group.state), || {
-                group.state.lock().queue.remove(&waiter)
-            })
+            .wait(&options, Target::address_of(&*group), || group.lock().queue.remove(&waiter))
             .map(drop)
     }
 }
 
 impl Clone for WaitGroup {
     fn clone(&self) -> WaitGroup {
-        self.group.state.lock().members += 1;
+        self.group.lock().members += 1;
         WaitGroup { group: Arc::clone(&self.group) }
     }
 }
@@ -126,10 +120,10 @@ impl Drop for WaitGroup {
     fn drop(&mut self) {
         let mut woken = WakeList::default();
         {
-            let mut state = self.group.state.lock();
-            state.members -= 1;
-            if state.members == 0 {
-                state.queue.grant_all(&mut woken);
+            let mut group = self.group.lock();
+            group.members -= 1;
+            if group.members == 0 {
+                group.queue.grant_all(&mut woken);
             }
         }
         woken.wake();

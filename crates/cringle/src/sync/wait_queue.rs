@@ -53,7 +53,7 @@ impl Linked for Waiter {
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum WaitOutcome {
     Granted,
     /// What it waited for can no longer happen.
     Refused,
@@ -71,11 +71,11 @@ impl Waiter {
         }
     }
 
-    fn outcome(&self) -> Option<Outcome> {
+    fn outcome(&self) -> Option<WaitOutcome> {
         match self.outcome.load(Ordering::Acquire) {
             WAITING => None,
-            GRANTED => Some(Outcome::Granted),
-            _ => Some(Outcome::Refused),
+            GRANTED => Some(WaitOutcome::Granted),
+            _ => Some(WaitOutcome::Refused),
         }
     }
 
@@ -89,7 +89,7 @@ impl Waiter {
         options: &WaitOptions,
         subject: Target<'_>,
         mut withdraw: impl FnMut() -> bool,
-    ) -> Result<Outcome, WaitError> {
+    ) -> Result<WaitOutcome, WaitError> {
         // The queue refers to this frame until the waiter is dequeued or has withdrawn (I12).
         let lent = LentFrame::begin();
         let result = loop {
@@ -204,6 +204,7 @@ impl Dequeued<'_> {
         // it.
         unsafe {
             let waiter = self.waiter.as_ref();
+            debug_assert!(!waiter.links.is_queued(), "I10: a waiter is dequeued, then granted");
             let lent = (*waiter.waker.get()).take();
             let waker = lent.expect("a waiter gets one outcome").upgrade();
             waiter.outcome.store(outcome, Ordering::Release);

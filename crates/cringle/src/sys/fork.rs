@@ -6,8 +6,8 @@
 //! thread is in one. A [`ForkLock`] is such a static.
 //!
 //! Such statics are the list of runtimes, the buffers and locks of `Direct::Bounce`, the queues of
-//! file locks, the epoll drivers and the handlers of signals. (Refused: a handler of `fork` that
-//! takes all the locks, which would need an order of them.)
+//! file locks, a lock of the epoll drivers and the handlers of signals. (Refused: a handler of
+//! `fork` that takes all the locks, which would need an order of them.)
 
 use super::lock::{Mutex, MutexGuard};
 use super::raw;

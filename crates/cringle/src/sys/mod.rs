@@ -34,6 +34,8 @@ mod plain;
 pub(crate) mod raw;
 mod report;
 pub(crate) mod signal_chain;
+#[cfg(feature = "sim")]
+pub(crate) mod simulated;
 mod slow_close;
 mod socket;
 mod transfer;
@@ -53,22 +55,16 @@ pub(crate) use owned::Owned;
 pub(crate) use plain::set_interposed;
 pub(crate) use plain::{debug_plainly, is_interposed, plainly, set_beside};
 pub(crate) use raw::syscall;
-#[cfg(feature = "sim")]
-pub(crate) use report::set_simulation_seed;
 pub(crate) use report::{report, with_process_number, write_to_stderr};
 #[cfg(feature = "interpose")]
 pub(crate) use slow_close::file_system;
 pub(crate) use slow_close::{close_slowly, close_waits};
-#[cfg(feature = "sim")]
-pub(crate) use socket::is_unix_socket;
 pub(crate) use socket::{
     describe_socket, is_shut_for_reading, is_stream_socket, make_nonblocking, peer_credentials,
     recv_nowait, send_nowait, socket_number,
 };
 
-pub(crate) use transfer::{
-    pread, preadv, pwrite, pwritev, read, read_nowait, readv, write, write_nowait, writev,
-};
+pub(crate) use transfer::{pread, pwrite, read_nowait, write_nowait};
 
 use std::ffi::c_int;
 use std::io;
@@ -143,28 +139,11 @@ pub(crate) fn mode(fd: RawFd) -> u32 {
     fstat(fd).map_or(0, |stat| stat.st_mode)
 }
 
-/// Returns the inode number of a file.
-#[cfg(feature = "sim")]
-pub(crate) fn inode_number(fd: RawFd) -> Option<u64> {
-    fstat(fd).map(|stat| stat.st_ino)
-}
-
 /// Calls `fstat`. If it fails, `errno` has the reason.
 pub(crate) fn fstat(fd: RawFd) -> Option<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the structure is borrowed for the call, and is read only if the call has filled it.
     unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
-}
-
-/// Creates a file in memory (`memfd_create`).
-#[cfg(feature = "sim")]
-pub(crate) fn memory_file(name: &str) -> io::Result<Owned<std::fs::File>> {
-    let name = std::ffi::CString::new(name)?;
-    // SAFETY: the C string is borrowed for the call; the descriptor is newly opened.
-    unsafe {
-        let fd = check(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC))?;
-        Ok(Owned::new(std::os::fd::FromRawFd::from_raw_fd(fd)))
-    }
 }
 
 /// Closes a descriptor and returns the error. The descriptor is closed in either case.
@@ -182,30 +161,6 @@ pub(crate) fn duplicate(fd: RawFd) -> io::Result<Owned> {
         let fd = raw::result_of(syscall!(SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, lowest))?;
         Ok(Owned::of_new(fd as RawFd))
     }
-}
-
-/// Returns the file's cursor.
-#[cfg(feature = "sim")]
-pub(crate) fn cursor(fd: RawFd) -> u64 {
-    // SAFETY: no pointers.
-    unsafe { syscall!(SYS_lseek, fd, 0, libc::SEEK_CUR) }.max(0) as u64
-}
-
-/// Returns the number that [`set_description_mark`] has stored, or 0.
-#[cfg(feature = "sim")]
-pub(crate) fn description_mark(fd: RawFd) -> u8 {
-    const F_GETSIG: c_int = 11;
-    // SAFETY: `F_GETSIG` takes no pointer.
-    unsafe { syscall!(SYS_fcntl, fd, F_GETSIG) }.max(0) as u8
-}
-
-/// Stores a number up to 64 in an open file description, where all clones find it: as the signal
-/// that would announce readiness, which a file never sends.
-#[cfg(feature = "sim")]
-pub(crate) fn set_description_mark(fd: RawFd, mark: u8) {
-    const F_SETSIG: c_int = 10;
-    // SAFETY: `F_SETSIG` takes no pointer.
-    unsafe { syscall!(SYS_fcntl, fd, F_SETSIG, mark) };
 }
 
 /// Calls `statx`. The caller has zeroed the structure.

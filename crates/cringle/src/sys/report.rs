@@ -1,20 +1,13 @@
 //! Reports on standard error.
 
 use super::{NOW, poll_once, syscall};
-#[cfg(feature = "sim")]
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(feature = "sim")]
 thread_local! {
-    static SIMULATION_SEED: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// Sets the seed that this thread's reports name, while the thread runs a simulation.
-#[cfg(feature = "sim")]
-pub(crate) fn set_simulation_seed(seed: Option<u64>) {
-    SIMULATION_SEED.set(seed);
+    /// The seed that this thread's reports name, while the thread runs a simulation.
+    pub(super) static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Replaces `%p` by the process number, in the name of a file that a variable of the environment
@@ -29,8 +22,7 @@ pub(crate) fn with_process_number(path: &Path) -> PathBuf {
 /// Writes one line to standard error and ignores errors. A report must not panic, as `eprintln!`
 /// does if standard error is closed, least of all before an abort.
 pub(crate) fn report(line: std::fmt::Arguments<'_>) {
-    #[cfg(feature = "sim")]
-    if let Some(seed) = SIMULATION_SEED.try_with(Cell::get).ok().flatten() {
+    if let Some(seed) = SEED.try_with(Cell::get).ok().flatten() {
         let text = format_args!("cringle: (simulation of seed {seed}) {line}\n");
         return write_to_stderr(text.to_string().as_bytes());
     }

@@ -48,14 +48,6 @@ pub(crate) fn is_stream_socket(fd: RawFd) -> bool {
     matches!(socket2::SockRef::from(&fd).r#type(), Ok(socket2::Type::STREAM))
 }
 
-/// Whether the descriptor refers to a Unix socket.
-#[cfg(feature = "sim")]
-pub(crate) fn is_unix_socket(fd: RawFd) -> bool {
-    // SAFETY: the caller's op borrows the descriptor, so it is open for the call.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    matches!(socket2::SockRef::from(&fd).domain(), Ok(socket2::Domain::UNIX))
-}
-
 /// Returns the credentials of the peer of a Unix socket.
 pub(crate) fn peer_credentials(fd: RawFd) -> io::Result<libc::ucred> {
     let mut out = libc::ucred { pid: 0, uid: 0, gid: 0 };

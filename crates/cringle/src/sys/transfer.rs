@@ -1,21 +1,9 @@
 //! Reads and writes: std's calls on a file, made raw (**I14**).
 
+use super::MAX_RW_BYTES;
 use super::raw::{result_of, syscall};
-use super::{MAX_RW_BYTES, MAX_SLICES};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::os::fd::RawFd;
-
-/// Calls `read`: at the cursor.
-pub(crate) fn read(fd: RawFd, buf: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: `buf` is borrowed exclusively for the call.
-    result_of(unsafe { syscall!(SYS_read, fd, buf.as_mut_ptr(), buf.len()) })
-}
-
-/// Calls `write`: at the cursor.
-pub(crate) fn write(fd: RawFd, buf: &[u8]) -> io::Result<usize> {
-    // SAFETY: `buf` is borrowed for the call, which reads it.
-    result_of(unsafe { syscall!(SYS_write, fd, buf.as_ptr(), buf.len()) })
-}
 
 /// Calls `pread`.
 #[inline]
@@ -29,34 +17,6 @@ pub(crate) fn pread(fd: RawFd, buf: &mut [u8], offset: u64) -> io::Result<usize>
 pub(crate) fn pwrite(fd: RawFd, buf: &[u8], offset: u64) -> io::Result<usize> {
     // SAFETY: `buf` is borrowed for the call, which reads it.
     result_of(unsafe { syscall!(SYS_pwrite64, fd, buf.as_ptr(), buf.len(), offset) })
-}
-
-/// Calls `readv`: at the cursor.
-pub(crate) fn readv(fd: RawFd, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    let (slices, count) = (bufs.as_mut_ptr(), bufs.len().min(MAX_SLICES));
-    // SAFETY: `IoSliceMut` has the layout of `iovec`, and the buffers are borrowed exclusively.
-    result_of(unsafe { syscall!(SYS_readv, fd, slices, count) })
-}
-
-/// Calls `writev`: at the cursor.
-pub(crate) fn writev(fd: RawFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    let (slices, count) = (bufs.as_ptr(), bufs.len().min(MAX_SLICES));
-    // SAFETY: `IoSlice` has the layout of `iovec`, and the buffers are borrowed.
-    result_of(unsafe { syscall!(SYS_writev, fd, slices, count) })
-}
-
-/// Calls `preadv`.
-pub(crate) fn preadv(fd: RawFd, bufs: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-    let (slices, count) = (bufs.as_mut_ptr(), bufs.len().min(MAX_SLICES));
-    // SAFETY: `IoSliceMut` has the layout of `iovec`, and the buffers are borrowed exclusively.
-    result_of(unsafe { syscall!(SYS_preadv, fd, slices, count, offset, 0) })
-}
-
-/// Calls `pwritev`.
-pub(crate) fn pwritev(fd: RawFd, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-    let (slices, count) = (bufs.as_ptr(), bufs.len().min(MAX_SLICES));
-    // SAFETY: `IoSlice` has the layout of `iovec`, and the buffers are borrowed.
-    result_of(unsafe { syscall!(SYS_pwritev, fd, slices, count, offset, 0) })
 }
 
 /// Calls `preadv2(RWF_NOWAIT)`, and returns a count or `-errno` (`-EAGAIN` if it would wait). An

@@ -2,7 +2,7 @@
 
 use crate::program::{self, Server, error, out, with};
 use cringle_testing::disk::{directory, pattern};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
@@ -33,16 +33,6 @@ fn hello_counts_lines() {
 }
 
 #[test]
-fn commits_measures_three_ways_and_removes_its_files() {
-    let directory = directory();
-    let out = out("commits", &[&directory.path(), &"8", &"5", &"2"]);
-    let names = ["one fiber ", "8 fibers, shared syncs ", "8 fibers, log "];
-    assert_eq!(out.lines().count(), names.len(), "{out}");
-    assert!(names.iter().all(|name| number_after(&out, name) > 0.0), "{out}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-}
-
-#[test]
 fn copy_tree_copies_with_any_block_size() {
     let directory = directory();
     let (from, mut bytes) = (directory.path().join("from"), 0);
@@ -66,68 +56,11 @@ fn copy_tree_copies_with_any_block_size() {
 }
 
 #[test]
-fn mapped_reads_by_the_ring_and_from_memory() {
-    let directory = directory();
-    let path = directory.path().join("file");
-    std::fs::write(&path, pattern(1 << 20)).unwrap();
-    let out = out("mapped", &[&path, &"100"]);
-    let rates = ["\nFile: ", "\nMappedFile: "].map(|name| number_after(&format!("\n{out}"), name));
-    assert!(rates.iter().all(|rate| *rate > 0.0), "{out}");
-    let e = error("mapped", &[&"/nowhere", &"1"]);
-    assert!(e.contains("NotFound"), "{e}");
-}
-
-#[test]
 fn every_race_has_a_winner() {
     let out = out("race", &[]);
     let winners: Vec<&str> = out.trim_end().split(", ").collect();
     assert_eq!(winners.len(), 4, "{out}");
     assert!(winners.iter().all(|winner| ["left", "right"].contains(winner)), "{out}");
-}
-
-#[test]
-fn grep_finds_every_line_in_a_tree() {
-    let directory = directory();
-    let mut expected = String::new();
-    for n in 0..600 {
-        let folder = directory.path().join(format!("folder{:02}/below", n % 20));
-        std::fs::create_dir_all(&folder).unwrap();
-        let text = format!("rope\nstrand {n}\nrope\nthe strand of {n}, without a newline");
-        std::fs::write(folder.join(format!("file{n:03}")), text).unwrap();
-    }
-    std::fs::write(directory.path().join("no text"), [b's', b't', 0xff, 0xfe]).unwrap();
-    for folder in 0..20 {
-        for n in (folder..600).step_by(20) {
-            let path = directory.path().join(format!("folder{folder:02}/below/file{n:03}"));
-            let path = path.display();
-            expected += &format!("{path}:2: strand {n}\n");
-            expected += &format!("{path}:4: the strand of {n}, without a newline\n");
-        }
-    }
-    let found = out("grep", &[&"strand", &directory.path()]);
-    assert_eq!((found.lines().count(), found), (1200, expected));
-    let nothing = program::run(with("grep", &[&"bowline", &directory.path()]));
-    assert_eq!((nothing.status, &*nothing.out, &*nothing.errors), (Some(1), "", ""));
-    let e = error("grep", &[&"", &"/nowhere"]);
-    assert!(e.contains("NotFound"), "{e}");
-}
-
-#[test]
-fn cache_answers_pipelines_until_it_is_stopped() {
-    let mut server = Server::start(with("cache", &[&"127.0.0.1:0"]));
-    let mut stream = server.connect();
-    let commands =
-        "PING\r\nSET a 41\r\nINCR a\r\nGET a\r\nDEL a b\r\nGET a\r\nSET b x\r\nINCR b\r\nNO\r\n";
-    let answers = "+PONG\r\n+OK\r\n:42\r\n$2\r\n42\r\n:1\r\n$-1\r\n+OK\r\n-ERR value is not an integer or \
-                   out of range\r\n-ERR unknown command or wrong number of arguments\r\n";
-    stream.write_all(commands.as_bytes()).unwrap();
-    let mut received = vec![0; answers.len()];
-    stream.read_exact(&mut received).unwrap();
-    assert_eq!(String::from_utf8(received).unwrap(), answers);
-    // The connection is idle.
-    server.signal();
-    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-    server.stop();
 }
 
 #[test]
@@ -246,17 +179,6 @@ fn copy_copies_any_length() {
     }
     let e = error("copy", &[&directory.path().join("missing"), &to, &"4"]);
     assert!(e.contains("NotFound"), "{e}");
-}
-
-#[test]
-fn lookup_finds_only_existing_keys() {
-    let directory = directory();
-    for keys in [1, 16, 17, 5000] {
-        let out = out("lookup", &[&keys.to_string(), &directory.path()]);
-        let rates = ["one at a time: ", "batches of 64: "].map(|name| number_after(&out, name));
-        assert!(rates.iter().all(|rate| *rate > 0.0), "{out}");
-    }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]

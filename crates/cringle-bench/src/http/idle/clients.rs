@@ -1,12 +1,12 @@
 //! The clients of idle connections: blocking sockets, bound to several loopback addresses, because
 //! one address has only about 28,000 ports for connections to a server.
 
-use crate::http::exchange::{self, ResponseReader};
+use crate::http::exchange::{REQUEST, read_response};
 use crate::http::load::Plan;
 use crate::meter::on_threads;
 use cringle_report::machine::cpus;
 use socket2::{Domain, Socket, Type};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -91,24 +91,8 @@ fn connect(addr: SocketAddr, number: usize) -> io::Result<TcpStream> {
 /// Sends a request on each connection, and reads the responses.
 fn request(streams: &mut [TcpStream], plan: &Plan) -> io::Result<()> {
     for stream in &mut *streams {
-        stream.write_all(exchange::REQUEST)?;
+        stream.write_all(REQUEST)?;
     }
-    let (mut response, mut buffer) = (ResponseReader::default(), vec![0; 64 << 10]);
-    for stream in streams {
-        response.reset();
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(count) if response.take(&buffer[..count], &plan.expected)? => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let text = format!("no response arrived for {} s", PATIENCE.as_secs());
-                    return Err(io::Error::new(ErrorKind::TimedOut, text));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
+    let mut buffer = [0; 64 << 10];
+    streams.iter_mut().try_for_each(|stream| read_response(stream, &plan.expected, &mut buffer))
 }

@@ -4,19 +4,9 @@ use super::{Line, Sample};
 use crate::experiment::{Named, Notes, Report, plot};
 use crate::http::args::Cell;
 use cringle_report::machine::Machine;
-use cringle_report::page::{Rows, Section};
+use cringle_report::page::{Column, Rows, Section};
 use cringle_report::units::{count, counted, figure};
 use serde_json::{Value, json};
-
-const HEADER: [&str; 7] = [
-    "server",
-    "KiB each",
-    "page tables",
-    "kernel, both ends",
-    "s to open all",
-    "s to serve all again",
-    "its CPU µs each",
-];
 
 const MEANING: &str = "KiB each: the server's resident memory for an idle connection, after its \
     first request. In addition, for each connection: the page tables, and the kernel's objects \
@@ -37,7 +27,7 @@ pub(super) fn of(cell: Cell, lines: &[Line], machine: Machine, notes: Notes) -> 
             plot(kib, "KiB", lines, |sample| sample.each(connections)[0]),
             plot(served, "s", lines, |sample| sample.served_seconds),
         ],
-        table: Some(Rows::new(&HEADER, lines.iter().map(|line| cells(line, connections)))),
+        table: Some(table(lines, connections)),
         ..Section::default()
     };
     let runs = lines.iter().flat_map(|line| runs(cell, line)).collect::<Vec<_>>();
@@ -53,17 +43,19 @@ impl Sample {
     }
 }
 
-fn cells(line: &Line, connections: usize) -> Vec<String> {
-    let each = |n: usize| figure(line.figure(|sample| sample.each(connections)[n]));
-    vec![
-        line.subject.name(),
-        each(0),
-        each(1),
-        each(2),
-        figure(line.figure(|sample| sample.opened_seconds)),
-        figure(line.figure(|sample| sample.served_seconds)),
-        figure(line.figure(|sample| sample.served_cpu_seconds) * 1e6 / connections as f64),
-    ]
+fn table(lines: &[Line], connections: usize) -> Rows {
+    let memory = |line: &Line, n: usize| figure(line.figure(|sample| sample.each(connections)[n]));
+    let cpu = |sample: &Sample| sample.served_cpu_seconds * 1e6 / connections as f64;
+    let columns: [Column<'_, Line>; 7] = [
+        ("server", &|line| line.subject.name()),
+        ("KiB each", &|line| memory(line, 0)),
+        ("page tables", &|line| memory(line, 1)),
+        ("kernel, both ends", &|line| memory(line, 2)),
+        ("s to open all", &|line| figure(line.figure(|sample| sample.opened_seconds))),
+        ("s to serve all again", &|line| figure(line.figure(|sample| sample.served_seconds))),
+        ("its CPU µs each", &|line| figure(line.figure(cpu))),
+    ];
+    Rows::of(&columns, lines)
 }
 
 fn runs(cell: Cell, line: &Line) -> Vec<Value> {

@@ -25,24 +25,16 @@ pub(super) struct ServerConfig {
 
 /// Serves until the process ends; calls `ready` when it listens.
 pub(super) fn run(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
-    let (page, connections) = (config.page, config.connections);
-    let on = |feature: Feature| feature.is_on() != (config.variant.changed == Some(feature));
-    match config.variant.server {
+    let &ServerConfig { variant, page, connections, .. } = config;
+    match variant.server {
         Server::Threads => threads::run(listener(config, ready)?, page),
         Server::Epoll => epoll::run(listener(config, ready)?, page),
         Server::Tokio => tokio::run(listener(config, ready)?, page, None),
         Server::TokioMt => tokio::run(listener(config, ready)?, page, Some(config.workers)),
-        Server::Uring => {
-            let features = uring::Features {
-                multishot: on(Feature::Multishot),
-                fixed: on(Feature::Fixed),
-                bufring: on(Feature::Bufring),
-                sqpoll: on(Feature::Sqpoll),
-            };
-            let run = move |listener| uring::run(&listener, page, connections, features);
-            on_each(config, ready, run)
-        }
-        Server::Fibers => fibers::run(config, ready, !on(Feature::Defer)),
+        Server::Uring => on_each(config, ready, move |listener| {
+            uring::run(&listener, page, connections, variant)
+        }),
+        Server::Fibers => fibers::run(config, ready, !variant.has(Feature::Defer)),
     }
 }
 

@@ -25,7 +25,8 @@ pub use unmapped::Unmapped;
 
 use crate::fiber::unblock::unblock_or_here;
 use crate::fs::File;
-use crate::runtime::worker::{Current, Here, Worker};
+use crate::runtime;
+use crate::runtime::worker::{Current, Here};
 use crate::sys::mapping::Mapping;
 use crate::sys::{self, MAX_RW_BYTES, mapped_copy};
 use residency::{Look, Residency, SLICE};
@@ -339,7 +340,7 @@ fn pause(current: Current, now: u64) -> u64 {
 /// copy, and no fiber that unwinds (**I8**).
 fn copying(current: Option<Current>) -> Result<Option<Current>, NoCopy> {
     match current {
-        Some(current) if current.worker.is_simulated() || current.is_unwinding() => Err(NoCopy),
+        Some(current) if !current.worker.may_bypass() || current.is_unwinding() => Err(NoCopy),
         current => Ok(current),
     }
 }
@@ -436,7 +437,7 @@ fn check(file: &File) -> io::Result<()> {
 }
 
 fn map(file: &File) -> Result<Residency, Unmapped> {
-    if Worker::here().is_some_and(|worker| worker.is_simulated()) {
+    if !runtime::may_bypass() {
         return Err(Unmapped::Simulation);
     }
     if !mapped_copy::IS_SUPPORTED {

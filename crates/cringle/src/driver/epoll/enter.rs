@@ -1,13 +1,12 @@
 //! The worker's calls: attempts at pushed ops, polls for events, sleep.
 
-use super::closing::Watch;
 use super::flight::Stage;
-use super::moved::Pinned;
 use super::nowait::{self, Outcome};
 use super::offload::Job;
 use super::poller::{BROKEN, Event, IN, OUT};
-use super::wait_queues::Direction;
+use super::wait_queues::{DIRECTIONS, Direction};
 use super::{Epoll, POLL_INTERVAL};
+use crate::driver::kept::KeptFile;
 use crate::driver::{Op, Wait};
 use crate::sys;
 use std::os::fd::RawFd;
@@ -72,24 +71,32 @@ impl Epoll {
         self.retry_due();
     }
 
-    /// Attempts an op for the first time, or after a pause.
+    /// Attempts an op for the first time, after a pause, or on another number of its file.
     pub(super) fn begin(&mut self, number: u32) {
         let flight = self.flights.get_mut(number);
+        flight.follow();
         // First come, first served: ops that wait for the same descriptor are ahead.
         if let Some((fd, direction)) = flight.op.wait_queue()
             && self.wait_queues.first(fd, direction).is_some()
         {
             return self.apply(number, Outcome::Wait(fd, direction));
         }
-        // An op that has paused.
-        let pin = match flight.pin() {
-            Pinned::Moves(generation) => return self.begin_moved(number, generation),
-            Pinned::Stays(pin) => pin,
-        };
+        match self.attempt(number, false) {
+            Some(outcome) => self.apply(number, outcome),
+            None => self.begin(number),
+        }
+    }
+
+    /// Attempts an op. `None`, without an attempt, if the program has closed the op's number.
+    fn attempt(&mut self, number: u32, is_event: bool) -> Option<Outcome> {
+        let flight = self.flights.get_mut(number);
+        let kept = flight.kept;
         // SAFETY: I1, by the contract of `push`: the op has not ended.
-        let outcome = unsafe { flight.attempt(&mut self.last_file, false) };
-        drop(pin);
-        self.apply(number, outcome);
+        let mut attempt = || unsafe { flight.attempt(&mut self.last_file, is_event) };
+        match kept {
+            Some((file, fd)) => file.with_number(fd, attempt),
+            None => Some(attempt()),
+        }
     }
 
     /// Moves an op to the stage that the outcome of its attempt says.
@@ -111,14 +118,15 @@ impl Epoll {
         self.wait_queues.append(&mut self.flights, fd, direction, number);
         let flight = self.flights.get_mut(number);
         flight.stage = Stage::Waiting(fd, direction);
-        if self.has_closing && flight.watch.is_none() {
-            flight.watch = Some(Watch::new(fd));
+        if self.has_closing {
+            flight.kept.get_or_insert_with(|| (KeptFile::of_op(fd, &self.results), fd));
         }
         // Arm it even if other ops wait for it already. If unsafe code has closed the descriptor
         // under them, they must not keep this op from the file that has the number now.
         if let Err(errno) = self.arm(fd) {
             self.wait_queues.remove(&mut self.flights, fd, direction, number);
             match errno {
+                _ if self.flights.get(number).has_moved() => self.begin(number),
                 // A file without readiness, such as a device that claims to be always ready.
                 libc::EPERM => self.offload(number, true),
                 errno => {
@@ -152,18 +160,12 @@ impl Epoll {
     /// Attempts the ops of one queue, until one must wait.
     fn retry_queue(&mut self, fd: RawFd, direction: Direction) {
         while let Some(number) = self.wait_queues.first(fd, direction) {
-            let flight = self.flights.get_mut(number);
-            let pin = match flight.pin() {
-                Pinned::Stays(pin) => pin,
-                Pinned::Moves(generation) => {
-                    self.follow(number, fd, generation);
-                    continue;
-                }
+            let Some(outcome) = self.attempt(number, true) else {
+                self.move_all(fd);
+                continue;
             };
-            // SAFETY: I1, by the contract of `push`: the op has not ended.
-            let outcome = unsafe { flight.attempt(&mut self.last_file, true) };
-            drop(pin);
             if let Outcome::Wait(..) = outcome {
+                let flight = self.flights.get_mut(number);
                 flight.fruitless_events = flight.fruitless_events.saturating_add(1);
                 if flight.fruitless_events <= FRUITLESS_LIMIT || !nowait::is_ready(fd, direction) {
                     return;
@@ -185,18 +187,11 @@ impl Epoll {
         let mut next = self.wait_queues.first(fd, Direction::Events);
         while let Some(number) = next {
             next = self.flights.next(number);
-            let flight = self.flights.get_mut(number);
-            let pin = match flight.pin() {
-                Pinned::Stays(pin) => pin,
-                Pinned::Moves(generation) => {
-                    self.follow(number, fd, generation);
-                    next = self.wait_queues.first(fd, Direction::Events);
-                    continue;
-                }
+            let Some(outcome) = self.attempt(number, true) else {
+                self.move_all(fd);
+                next = self.wait_queues.first(fd, Direction::Events);
+                continue;
             };
-            // SAFETY: I1, by the contract of `push`: the op has not ended.
-            let outcome = unsafe { flight.attempt(&mut self.last_file, true) };
-            drop(pin);
             if let Outcome::Done(result) = outcome {
                 self.wait_queues.remove(&mut self.flights, fd, Direction::Events, number);
                 self.end(number, result);
@@ -206,22 +201,33 @@ impl Epoll {
 
     /// Arms a descriptor again for the ops that still wait for it.
     pub(super) fn arm_again(&mut self, fd: RawFd) {
-        if !self.wait_queues.has_any(fd) || self.arm(fd).is_ok() {
-            return;
-        }
-        // Ops whose descriptor is closed have moved to its duplicate.
-        self.take_moved();
         if self.wait_queues.has_any(fd)
             && let Err(errno) = self.arm(fd)
         {
+            self.move_all(fd);
             self.fail_all(fd, errno);
+        }
+    }
+
+    /// Moves the ops of a number that the program has closed: their file has another number.
+    #[cold]
+    fn move_all(&mut self, fd: RawFd) {
+        for direction in DIRECTIONS {
+            let mut next = self.wait_queues.first(fd, direction);
+            while let Some(number) = next {
+                next = self.flights.next(number);
+                if self.flights.get(number).has_moved() {
+                    self.wait_queues.remove(&mut self.flights, fd, direction, number);
+                    self.begin(number);
+                }
+            }
         }
     }
 
     /// Fails all ops on a descriptor that can no longer be armed: unsafe code has closed it.
     #[cold]
     fn fail_all(&mut self, fd: RawFd, errno: i32) {
-        for direction in [Direction::In, Direction::Out, Direction::Events] {
+        for direction in DIRECTIONS {
             while let Some(number) = self.wait_queues.first(fd, direction) {
                 self.wait_queues.remove(&mut self.flights, fd, direction, number);
                 let result = self.flights.get(number).total(-errno);
@@ -245,14 +251,16 @@ impl Epoll {
             return;
         }
         let mut taken = std::mem::take(&mut self.taken);
-        let closed = self.results.take(&mut taken);
+        let mut closed = self.results.take(&mut taken);
         for (number, result) in taken.drain(..) {
             let result = self.flights.get(number).total(result);
             self.end(number, result);
         }
         self.taken = taken;
-        if !closed.is_empty() {
-            self.take_closed(closed);
+        closed.dedup();
+        for fd in closed {
+            self.move_all(fd);
+            self.arm_again(fd);
         }
     }
 
@@ -276,12 +284,10 @@ impl Epoll {
         }
         let now = self.last_poll;
         let is_due = |number: &u32| self.flights.get(*number).due().is_some_and(|due| due <= now);
-        let due: Vec<u32> = self.backing_off.iter().copied().filter(is_due).collect();
-        for number in due {
-            if self.take_backing_off(number) {
-                self.begin(number);
-            }
-        }
+        let all = std::mem::take(&mut self.backing_off);
+        let (due, later): (Vec<u32>, Vec<u32>) = all.into_iter().partition(is_due);
+        self.backing_off = later;
+        due.into_iter().for_each(|number| self.begin(number));
     }
 }
 

@@ -1,14 +1,13 @@
 //! An op between its push and its completion.
 
-use super::closing::Watch;
 use super::offload::Job;
 use super::partial::Remainder;
 use super::wait_queues::{Direction, NONE};
+use crate::driver::kept::KeptFile;
 use crate::driver::nonblocking::Hold;
 use crate::driver::{Completion, Op, Target};
-use crate::sys::Owned;
 use slab::Slab;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,10 +23,9 @@ pub(super) struct Flight {
     /// The memory that the rest of the op points to.
     pub(super) rest: Option<Box<Remainder>>,
     pub(super) hold: Option<Hold>,
-    /// From its first wait to its end, where the program's closes are announced.
-    pub(super) watch: Option<Watch>,
-    /// The duplicate that the op waits for since the program has closed its descriptor.
-    pub(super) kept: Option<Arc<Owned>>,
+    /// The op's file, and the number by which the op refers to it: from its first wait to its end,
+    /// where the program's closes are announced.
+    pub(super) kept: Option<(KeptFile, RawFd)>,
     /// Whether `connect` was called: the next attempt asks for its result.
     pub(super) connecting: bool,
     /// Whether the op was cancelled before its first attempt: it still completes if it need not
@@ -72,7 +70,6 @@ impl Flights {
             done: 0,
             rest: None,
             hold: None,
-            watch: None,
             kept: None,
             connecting: false,
             cancelled: false,
@@ -110,9 +107,19 @@ impl Flights {
 }
 
 impl Flight {
-    /// Continues the op on a duplicate of its file. Returns the duplicate's number.
-    pub(super) fn move_to(&mut self, file: &Arc<Owned>) -> RawFd {
-        let number = file.as_raw_fd();
+    /// Whether the program has closed the op's number: its file has another one.
+    pub(super) fn has_moved(&self) -> bool {
+        self.kept.is_some_and(|(file, fd)| file.number() != fd)
+    }
+
+    /// Has the op refer to its file by the present number.
+    pub(super) fn follow(&mut self) {
+        let Some((file, fd)) = &mut self.kept else { return };
+        let number = file.number();
+        if number == *fd {
+            return;
+        }
+        *fd = number;
         match &mut self.op {
             Op::Read { target, .. } | Op::Write { target, .. } => *target = Target::fd(number),
             Op::ReadVectored { fd, .. }
@@ -127,8 +134,6 @@ impl Flight {
             | Op::Poll { fd, .. } => *fd = number,
             _ => unreachable!("an op that waits for a descriptor"),
         }
-        (self.watch, self.kept) = (None, Some(Arc::clone(file)));
-        number
     }
 
     /// The end of its backoff.

@@ -17,11 +17,8 @@
 //! has no flag in shared memory.
 
 mod cancel;
-#[cfg_attr(not(feature = "interpose"), allow(dead_code, reason = "only interposed calls use it"))]
-pub(crate) mod closing;
 mod enter;
 mod flight;
-mod moved;
 mod nowait;
 mod nowait_sockets;
 mod offload;
@@ -41,7 +38,7 @@ use super::pool::Pool;
 use super::registered::Registered;
 use flight::Flights;
 use nowait::LastFile;
-use offload::Results;
+pub(super) use offload::Results;
 use poller::Poller;
 use std::collections::VecDeque;
 use std::io;
@@ -78,7 +75,7 @@ pub(crate) struct Epoll {
     ended: VecDeque<(u32, i32)>,
     pools: Pools,
     results: Arc<Results>,
-    /// Whether the program announces the descriptors that it closes.
+    /// Whether the program [announces](crate::driver::kept) the descriptors that it closes.
     has_closing: bool,
     /// An empty list, kept for its allocation.
     taken: Vec<(u32, i32)>,
@@ -93,10 +90,6 @@ impl Epoll {
     pub(crate) fn new(wake_fd: RawFd, limit: u32, pools: Pools) -> io::Result<Epoll> {
         let results = Arc::new(Results::new(wake_fd));
         let poller = Poller::new(wake_fd)?;
-        let has_closing = crate::sys::is_interposed();
-        if has_closing {
-            closing::add_driver(&results);
-        }
         Ok(Epoll {
             poller,
             id: DriverId::new(),
@@ -109,7 +102,7 @@ impl Epoll {
             ended: VecDeque::new(),
             pools,
             results,
-            has_closing,
+            has_closing: crate::sys::is_interposed(),
             taken: Vec::new(),
             last_poll: crate::sys::now(),
             last_file: LastFile::default(),
@@ -186,9 +179,6 @@ impl Drop for Epoll {
                 self.flights.len()
             ));
             std::process::abort();
-        }
-        if self.has_closing {
-            closing::remove_driver(&self.results);
         }
     }
 }

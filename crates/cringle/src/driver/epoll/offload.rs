@@ -8,7 +8,6 @@
 //! A job that no thread has started can be withdrawn; no thread then uses what its op points to
 //! (**I1**). A job that was started is waited for.
 
-use super::closing::Closed;
 use crate::driver::pool::Pool;
 use crate::driver::{Op, blocking};
 use crate::sys;
@@ -83,7 +82,7 @@ impl Job {
 }
 
 /// The results of jobs, until their worker takes them.
-pub(super) struct Results {
+pub(in crate::driver) struct Results {
     state: Mutex<ResultsState>,
     /// Whether there may be any: spares the worker the lock.
     has_any: AtomicBool,
@@ -93,7 +92,8 @@ pub(super) struct Results {
 #[derive(Default)]
 struct ResultsState {
     ended: Vec<(u32, i32)>,
-    closed: Vec<Closed>,
+    /// The numbers that the program closes or has closed.
+    closed: Vec<RawFd>,
     is_asleep: bool,
 }
 
@@ -106,13 +106,10 @@ impl Results {
         self.post_with(|state| state.ended.push((flight, result)));
     }
 
-    /// Posts what the program has done with a descriptor. The driver is registered for such posts.
-    #[cfg_attr(
-        not(feature = "interpose"),
-        allow(dead_code, reason = "only interposed calls close so")
-    )]
-    pub(super) fn post_closed(&self, closed: Closed) {
-        self.post_with(|state| state.closed.push(closed));
+    /// Posts a number that the program closes or has closed. The caller has the lock of the table
+    /// of [`kept`](crate::driver::kept), in which an op of the driver is.
+    pub(in crate::driver) fn post_closed(&self, fd: RawFd) {
+        self.post_with(|state| state.closed.push(fd));
     }
 
     fn post_with(&self, push: impl FnOnce(&mut ResultsState)) {
@@ -121,8 +118,8 @@ impl Results {
         self.has_any.store(true, Ordering::Release);
         if std::mem::replace(&mut state.is_asleep, false) {
             // SAFETY: I9. The worker closes the eventfd only after it has taken this result, for
-            // which it needs the lock that is held here; or, if this is no result, after it has
-            // left the list of drivers, whose lock is held.
+            // which it needs the lock that is held here; or, if this is a number, after its ops
+            // have left the table, whose lock is held.
             sys::eventfd_signal(unsafe { BorrowedFd::borrow_raw(self.wake_fd) });
         }
     }
@@ -132,9 +129,9 @@ impl Results {
         self.has_any.load(Ordering::Acquire)
     }
 
-    /// Swaps the results with an empty list, and returns the closed descriptors. Only the worker
+    /// Swaps the results with an empty list, and returns the closed numbers. Only the worker
     /// calls this.
-    pub(super) fn take(&self, into: &mut Vec<(u32, i32)>) -> Vec<Closed> {
+    pub(super) fn take(&self, into: &mut Vec<(u32, i32)>) -> Vec<RawFd> {
         debug_assert!(into.is_empty(), "I5: results would be lost");
         let mut state = self.lock();
         self.has_any.store(false, Ordering::Relaxed);

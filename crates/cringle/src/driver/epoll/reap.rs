@@ -13,7 +13,9 @@ impl Epoll {
         if let Some(hold) = flight.hold.take() {
             hold.release(flight.op.socket().unwrap_or(-1));
         }
-        (flight.watch, flight.kept) = (None, None);
+        if let Some((file, _)) = flight.kept.take() {
+            drop(file.end());
+        }
         self.ended.push_back((number, result));
     }
 

@@ -1,7 +1,7 @@
 //! The driver without fibers.
 
 mod backoff;
-mod closing;
+mod kept;
 mod nowait;
 mod offload;
 mod sockets;

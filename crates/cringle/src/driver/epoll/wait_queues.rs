@@ -17,6 +17,8 @@ pub(super) enum Direction {
     Events,
 }
 
+pub(super) const DIRECTIONS: [Direction; 3] = [Direction::In, Direction::Out, Direction::Events];
+
 impl Direction {
     pub(super) fn of(way: Way) -> Direction {
         match way {
@@ -116,7 +118,6 @@ impl WaitQueues {
     }
 
     pub(super) fn has_any(&self, fd: RawFd) -> bool {
-        let directions = [Direction::In, Direction::Out, Direction::Events];
-        directions.iter().any(|&direction| self.first(fd, direction).is_some())
+        DIRECTIONS.iter().any(|&direction| self.first(fd, direction).is_some())
     }
 }

@@ -20,16 +20,16 @@ thread_local! {
 
 pub(super) fn enter_thread(core: &Arc<Mutex<Core>>) {
     HERE.set(Some(NonNull::from(&**core)));
-    crate::sys::set_simulation_seed(Some(super::lock(core).seed));
+    crate::sys::simulated::set_report_seed(Some(super::lock(core).seed));
 }
 
 pub(super) fn leave_thread() {
     HERE.set(None);
-    crate::sys::set_simulation_seed(None);
+    crate::sys::simulated::set_report_seed(None);
 }
 
 /// Calls `f` with the world of this thread's simulated run, if the thread is in one.
-pub(crate) fn with_here<R>(f: impl FnOnce(&mut Core) -> R) -> Option<R> {
+pub(super) fn with_here<R>(f: impl FnOnce(&mut Core) -> R) -> Option<R> {
     let core = HERE.get()?;
     // SAFETY: I9, no stale address. `enter_thread` stored the address of the core of a `Sim` on
     // this thread, which owns a reference to it. The `Sim` is dropped on this thread, too, and
@@ -139,14 +139,14 @@ impl Core {
     }
 
     /// Lets the workers of a run end that could not start.
-    pub(crate) fn abandon_run(&mut self) {
+    pub(super) fn abandon_run(&mut self) {
         self.baton.abandon();
     }
 
     /// Notes what the fibers of a worker wait for, because the run has halted. Returns the waits of
     /// all workers when the last one has listed its own.
-    pub(crate) fn list_waits(&mut self, worker: u32, waits: String) -> Option<String> {
-        self.baton.describe(worker as usize, waits)
+    pub(super) fn list_waits(&mut self, worker: usize, waits: String) -> Option<String> {
+        self.baton.describe(worker, waits)
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -22,14 +22,14 @@ impl Sim {
         }
         let mut core = baton::hand_over(core, self.worker);
         if let Some(reason) = core.baton.heed(self.worker) {
-            self.halt = Some(reason);
+            self.halt.set(Some(reason));
         }
         let due = self.timeline.first_key_value().is_some_and(|(&(at, _), _)| at <= core.now_ns);
         let enter = due
             || !self.queued.is_empty()
             || !self.blocked.is_empty()
             || !self.overflow.is_empty()
-            || self.halt.is_some();
+            || self.halt.get().is_some();
         (!self.completions.is_empty(), enter)
     }
 
@@ -50,7 +50,7 @@ impl Sim {
         if !core.baton.is_alone() {
             return self.sleep(guard, deadline_ns);
         }
-        while self.completions.is_empty() && self.halt.is_none() {
+        while self.completions.is_empty() && self.halt.get().is_none() {
             self.submit(core);
             self.flush_overflow();
             let next = self.timeline.first_key_value().map(|(&(at, _), _)| at);
@@ -62,7 +62,7 @@ impl Sim {
                 (Some(at), None) | (None, Some(at)) => at,
                 (None, None) => {
                     core.baton.halt(HaltReason::Deadlock);
-                    self.halt = core.baton.heed(self.worker);
+                    self.halt.set(core.baton.heed(self.worker));
                     return;
                 }
             };
@@ -78,7 +78,7 @@ impl Sim {
 
     /// Sleeps as one of several workers: the others run meanwhile.
     fn sleep(&mut self, mut guard: MutexGuard<'_, Core>, deadline_ns: Option<u64>) {
-        while self.completions.is_empty() && self.halt.is_none() {
+        while self.completions.is_empty() && self.halt.get().is_none() {
             let core = &mut *guard;
             self.submit(core);
             self.flush_overflow();
@@ -91,7 +91,7 @@ impl Sim {
             let core = &mut *guard;
             self.run_due(core);
             if let Some(reason) = core.baton.heed(self.worker) {
-                self.halt = Some(reason);
+                self.halt.set(Some(reason));
             }
             let is_due = until_ns.is_some_and(|until| until <= core.now_ns);
             if core.baton.take_ring(self.worker)
@@ -166,7 +166,7 @@ impl Sim {
             return false;
         }
         if core.count_op() {
-            self.halt = Some(HaltReason::PowerLost);
+            self.halt.set(Some(HaltReason::PowerLost));
         }
         let name = flight.op.name();
         if !flight.lent.give_to_op() {

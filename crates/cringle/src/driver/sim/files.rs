@@ -98,7 +98,7 @@ impl Files {
     }
 
     fn make(&mut self, now_ns: u64) -> io::Result<usize> {
-        let memory = sys::memory_file(&format!("cringle-sim-{}", self.id.0))?;
+        let memory = sys::simulated::memory_file(&format!("cringle-sim-{}", self.id.0))?;
         let number = memory.metadata()?.ino();
         let node = self.nodes.len();
         self.nodes.push(Node::new(memory, now_ns));
@@ -152,7 +152,7 @@ impl Files {
     }
 
     fn node_of(&mut self, fd: RawFd) -> Option<(usize, &mut Node)> {
-        let &node = self.by_number.get(&sys::inode_number(fd)?)?;
+        let &node = self.by_number.get(&sys::simulated::inode_number(fd)?)?;
         Some((node, &mut self.nodes[node]))
     }
 

@@ -31,9 +31,11 @@ mod lent_memory;
 mod node;
 mod options;
 mod perform;
+mod plain;
 mod push;
 mod reap;
 mod rng;
+mod run_world;
 #[cfg(any(test, feature = "sabotage"))]
 mod sabotage;
 mod write_back;
@@ -44,6 +46,7 @@ use crate::driver::registered::Registered;
 use crate::sys::lock::Mutex;
 use cancel::CancelRequest;
 use lent_memory::LentMemory;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -51,11 +54,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 pub use checker::{Checker, Failure};
+pub(crate) use core::Core;
 pub use core::Stats;
-pub(crate) use core::{Core, with_here};
+use core::with_here;
 
 pub use options::{Fault, Faults, Options};
+pub(crate) use plain::{note_plain, open_plainly};
 pub use rng::Rng;
+pub(crate) use run_world::World;
 #[cfg(any(test, feature = "sabotage"))]
 pub use sabotage::Sabotage;
 
@@ -69,6 +75,18 @@ pub(crate) enum HaltReason {
     /// The power was lost: every op fails from now on.
     PowerLost,
 }
+
+impl HaltReason {
+    /// Whether a checker has found that the run cannot continue.
+    pub(crate) fn is_failure(self) -> bool {
+        self != HaltReason::PowerLost
+    }
+}
+
+/// Whether a worker may have this driver: see `driver/no_sim.rs`.
+pub(crate) const EXISTS: bool = true;
+
+pub(crate) type Boxed = Box<Sim>;
 
 /// See the module.
 pub(crate) struct Sim {
@@ -93,7 +111,7 @@ pub(crate) struct Sim {
     completions: VecDeque<Cqe>,
     /// Completions for which the queue had no room; the next enter delivers them.
     overflow: VecDeque<Cqe>,
-    halt: Option<HaltReason>,
+    halt: Cell<Option<HaltReason>>,
     fixed: Registered,
     counts: Arc<Counts>,
 }
@@ -145,9 +163,8 @@ enum Cqe {
 }
 
 impl Sim {
-    /// Makes the driver of a worker in this world, on the calling thread. `bell` is set when
-    /// another thread wakes the worker.
-    pub(crate) fn new(core: Arc<Mutex<Core>>, worker: usize, bell: Arc<AtomicBool>) -> Sim {
+    /// See [`World::driver`].
+    fn new(core: Arc<Mutex<Core>>, worker: usize, bell: Arc<AtomicBool>) -> Sim {
         let limit = {
             let mut locked = lock(&core);
             locked.baton.hang_bell(worker, bell);
@@ -169,7 +186,7 @@ impl Sim {
             last_due_ns: 0,
             completions: VecDeque::new(),
             overflow: VecDeque::new(),
-            halt: None,
+            halt: Cell::new(None),
             fixed: Registered::default(),
             counts: Arc::default(),
         }
@@ -196,10 +213,6 @@ impl Sim {
 
     pub(crate) fn now(&self) -> Instant {
         lock(&self.core).now()
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Mutex<Core>> {
-        &self.core
     }
 
     #[inline]
@@ -257,8 +270,28 @@ impl Sim {
         lock(&self.core).baton.draw_move()
     }
 
-    pub(crate) fn take_halt(&mut self) -> Option<HaltReason> {
+    /// Why the simulation stops the run. Returns each reason once.
+    pub(crate) fn take_halt(&self) -> Option<HaltReason> {
         self.halt.take()
+    }
+
+    /// Records why the run halts, and what the fibers of this worker wait for. Returns whether all
+    /// workers have done so. Aborts the process if the run is already about to end.
+    pub(crate) fn record_halt(&self, reason: HaltReason, is_stopping: bool, waits: String) -> bool {
+        let (checker, problem) = match reason {
+            HaltReason::PowerLost => return true,
+            HaltReason::Deadlock => (Checker::Deadlock, "no fiber can continue"),
+            HaltReason::Livelock => (Checker::Livelock, "the fibers run without end"),
+        };
+        let waits = lock(&self.core).list_waits(self.worker, waits);
+        let Some(waits) = waits else { return false };
+        let report = format!("{problem}:{waits}");
+        if is_stopping {
+            crate::sys::report(format_args!("the run cannot end, {report}\naborting"));
+            std::process::abort();
+        }
+        lock(&self.core).fail(checker, report);
+        true
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> std::io::Result<u32> {

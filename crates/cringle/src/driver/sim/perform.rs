@@ -37,7 +37,7 @@ impl Core {
         }
         let (fd, events) = match *op {
             Op::Poll { fd, events } => (fd, events as i16),
-            Op::Accept { fd, .. } if sys::is_unix_socket(fd) => (fd, libc::POLLIN),
+            Op::Accept { fd, .. } if sys::simulated::is_unix_socket(fd) => (fd, libc::POLLIN),
             _ => match transfer_of(op, fixed) {
                 Some(transfer) if !transfer.is_regular => {
                     (transfer.fd, if transfer.is_write { libc::POLLOUT } else { libc::POLLIN })
@@ -115,7 +115,7 @@ impl Core {
     /// connected.
     fn accept(&mut self, op: &Op) -> Outcome {
         match *op {
-            Op::Accept { fd, .. } if sys::is_unix_socket(fd) => {
+            Op::Accept { fd, .. } if sys::simulated::is_unix_socket(fd) => {
                 if self.draw(Fault::Interrupted) {
                     return Outcome::Done(-libc::EINTR);
                 }
@@ -403,7 +403,7 @@ fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
         return before(sys::fstat(fd).map_or(0, |stat| stat.st_size as u64));
     }
     match offset {
-        AT_CURSOR => before(sys::cursor(fd)),
+        AT_CURSOR => before(sys::simulated::cursor(fd)),
         offset => offset..offset + count,
     }
 }

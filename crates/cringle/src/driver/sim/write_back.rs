@@ -37,15 +37,15 @@ impl WriteBack {
     /// A description was opened.
     pub(super) fn opened(&self, fd: RawFd) {
         let known = self.failures - u64::from(self.is_unseen);
-        sys::set_description_mark(fd, mark_of(known));
+        sys::simulated::set_description_mark(fd, mark_of(known));
     }
 
     /// Returns whether a sync through this description fails because of an earlier failure.
     pub(super) fn reports(&mut self, fd: RawFd) -> bool {
-        let (known, mark) = (sys::description_mark(fd), mark_of(self.failures));
+        let (known, mark) = (sys::simulated::description_mark(fd), mark_of(self.failures));
         let reports = known != 0 && known != mark;
         if reports {
-            sys::set_description_mark(fd, mark);
+            sys::simulated::set_description_mark(fd, mark);
             self.is_unseen = false;
         }
         reports

@@ -330,6 +330,7 @@ impl Drop for Uring {
             self.enter(Wait::Until(None));
             self.reap(|_| {});
         }
+        debug_assert!(!self.wake.armed, "I4: the kernel may write into memory of the driver");
         if self.enter_flags & ENTER_REGISTERED_RING != 0 {
             unregister_ring_fd(self.ring.as_raw_fd(), self.enter_fd);
         }

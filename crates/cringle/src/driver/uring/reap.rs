@@ -85,7 +85,10 @@ pub(super) fn special(
     undelivered: &mut Vec<u32>,
 ) -> Option<Token> {
     match user_data {
-        WAKE_READ => wake.armed = false,
+        WAKE_READ => {
+            debug_assert!(wake.armed, "I4: the read of the eventfd was answered twice");
+            wake.armed = false;
+        }
         WAKE_MESSAGE | WAKE_CANCELLED => {}
         _ if user_data & INTERNAL != 0 => undelivered.push(user_data as u32),
         _ => {

@@ -29,7 +29,6 @@ mod write;
 
 use super::File;
 use super::file::BOUNCE;
-use crate::runtime::worker::Worker;
 use crate::sync::range_lock::{RangeGuard, RangeLock};
 use crate::sys;
 use std::io;
@@ -158,7 +157,7 @@ impl Bounce {
         request: impl FnOnce() -> io::Result<usize>,
     ) -> io::Result<usize> {
         let is_refused = |e: &io::Error| e.raw_os_error() == Some(libc::EINVAL);
-        if !result.as_ref().is_err_and(is_refused) || is_simulated() {
+        if !result.as_ref().is_err_and(is_refused) {
             return result;
         }
         let _all = self.writes.lock(0..u64::MAX)?;
@@ -220,11 +219,6 @@ pub(super) fn explain_open(e: io::Error) -> io::Error {
     let text = "the file refuses O_DIRECT (EINVAL), as pipes, devices without blocks, and some file \
                 systems do: open it without OpenOptions::direct";
     io::Error::new(e.kind(), text)
-}
-
-/// Whether the caller's files are simulated ones, which have no blocks.
-fn is_simulated() -> bool {
-    Worker::here().is_some_and(|worker| worker.is_simulated())
 }
 
 /// Lets the page cache serve the calls on an open file while it lives.

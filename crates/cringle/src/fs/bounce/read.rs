@@ -96,7 +96,7 @@ impl Bounce {
         // Slices without bytes are left out.
         let slices = &mut slices[usize::from(head == 0)..2 + usize::from(tail > 0)];
         let from = self.floor(offset);
-        let count = file.read_vectored_through(slices, from)?;
+        let count = file.read_vectored_through(slices, from, 0)?;
         let count = count.saturating_sub(before).min(asked);
         let in_head = count.min(head);
         copy_all(&first[before..][..in_head], &mut head_buf[..in_head])?;

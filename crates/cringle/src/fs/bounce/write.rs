@@ -1,7 +1,7 @@
 //! Writes of any bytes of a direct file.
 
 use super::super::File;
-use super::{Bounce, Buffered, is_simulated, pool};
+use super::{Bounce, Buffered, pool};
 use crate::sys::{self, mapped_copy::copy_all};
 use std::io::{self, IoSlice};
 
@@ -69,9 +69,7 @@ impl Bounce {
                 return Ok(count);
             }
         }
-        let buffered = if is_simulated() { None } else { Some(Buffered::begin(file)) };
-        let written = buffered
-            .transpose()
+        let written = Buffered::begin(file)
             .and_then(|_buffered| file.write_through(last, offset + before_last as u64));
         match written {
             Ok(count) => Ok(before_last + count),

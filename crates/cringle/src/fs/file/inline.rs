@@ -21,7 +21,6 @@ use super::File;
 use super::properties::{DIRECT, NO_INLINE_READ, NO_INLINE_WRITE, REGULAR};
 use crate::runtime::worker::Current;
 use crate::sys;
-use std::io;
 
 /// The bytes that a read got from the page cache.
 pub(in crate::fs) enum Inline {
@@ -54,7 +53,7 @@ impl File {
     /// Reads what the page cache holds. An error is left to the ring, which returns it too. An
     /// `offset` of −1 reads at the cursor and moves it; `position` is where that is, if known.
     #[inline]
-    pub(super) fn read_inline(
+    pub(in crate::fs) fn read_inline(
         &self,
         current: Current,
         buf: &mut [u8],
@@ -67,8 +66,7 @@ impl File {
             0.. => {
                 current.worker.is_alone() || current.worker.driver().borrow().page_cache_answers()
             }
-            // The faults of a simulation could not reach an inline call.
-            _ => current.worker.is_alone() || !current.worker.is_simulated(),
+            _ => current.worker.may_bypass(),
         };
         if !self.tries_inline(current, NO_INLINE_READ, pays) {
             return Inline::Rest(0);
@@ -119,17 +117,6 @@ impl File {
         }
         current.worker.events().tried_inline(result >= 0);
         (result >= 0).then_some(result as usize)
-    }
-
-    /// Reads at the cursor what the page cache holds. The caller holds the cursor's lock.
-    pub(in crate::fs) fn read_cached_at_cursor(
-        &self,
-        buf: &mut [u8],
-        position: Option<u64>,
-    ) -> io::Result<Inline> {
-        let Some(current) = self.ring() else { return Ok(Inline::Rest(0)) };
-        current.admit()?;
-        Ok(self.read_inline(current, buf, -1, position))
     }
 }
 

@@ -28,7 +28,7 @@ use super::{Metadata, OpenOptions, stat};
 use crate::driver::{Op, Target};
 use crate::fiber::op::perform_to_the_end;
 use crate::fiber::unblock::unblock_or_here;
-use crate::runtime::worker::Worker;
+use crate::runtime;
 use crate::sys::lock::OnceLock;
 use crate::sys::{self, FileKind, Owned, WaitsFor};
 pub(super) use properties::BOUNCE;
@@ -194,7 +194,7 @@ impl File {
         let fd = self.std.into_fd();
         let Some(current) = ring else { return sys::close(fd) };
         // The ring would make the call on this thread.
-        if !current.worker.is_simulated() && sys::close_waits(fd) {
+        if current.worker.may_bypass() && sys::close_waits(fd) {
             return unblock_or_here(|| sys::close_slowly(fd));
         }
         match perform_to_the_end(current, Op::Close { fd }) {
@@ -272,8 +272,7 @@ impl File {
     /// cursor, or only the kernel knows how the call moves it. In a simulation neither is the case.
     #[inline]
     pub(super) fn uses_kernels_cursor(&self) -> bool {
-        (self.properties() & ODD_CURSOR != 0 || self.is_lent())
-            && !Worker::here().is_some_and(|worker| worker.is_simulated())
+        (self.properties() & ODD_CURSOR != 0 || self.is_lent()) && runtime::may_bypass()
     }
 
     /// Returns what a call at the cursor may wait for.

@@ -32,7 +32,7 @@ impl File {
         if let Some(bounce) = &self.bounce {
             return bounce.read_vectored(self, bufs, offset);
         }
-        self.read_vectored_through(bufs, offset).map_err(|e| self.explain(bufs, offset, e))
+        self.read_vectored_through(bufs, offset, 0).map_err(|e| self.explain(bufs, offset, e))
     }
 
     /// Writes several buffers at `offset` (in bytes) and returns the number of bytes. The cursor
@@ -57,9 +57,6 @@ impl File {
         self.check_offset(offset)?;
         if let Some(bounce) = &self.bounce {
             return bounce.write_vectored(self, bufs, offset);
-        }
-        if self.takes_no_pwrite() {
-            return sys::pwritev(self.fd(), bufs, offset);
         }
         self.write_vectored_through(bufs, offset).map_err(|e| self.explain(bufs, offset, e))
     }
@@ -140,6 +137,6 @@ impl FileExt for File {
         if let Some(count) = self.write_inline(current, buf, offset as i64) {
             return Ok(count);
         }
-        self.write_through(buf, offset).map_err(|e| self.explain(&[&*buf], offset, e))
+        self.write_on(current, buf, offset).map_err(|e| self.explain(&[&*buf], offset, e))
     }
 }

@@ -14,6 +14,7 @@ use super::File;
 use super::reports::Reports;
 use super::sync_errors::{failed_before, failed_meanwhile};
 use crate::driver::{Op, blocking};
+use crate::fs::perform::retry;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::worker::{Current, Worker};
 use crate::sync::shared_run::{RunEnd, SharedRun};
@@ -183,13 +184,11 @@ impl File {
     fn perform_sync(&self, data_only: bool) -> RunEnd {
         let op = Op::Sync { fd: self.fd(), data_only };
         let result = self.report_by(Promises::Durable, || {
-            if self.ring().is_some() {
-                return self.retry(op).map(drop);
+            if let Some(current) = self.ring() {
+                return retry(current, op).map(drop);
             }
             // SAFETY: the op has no pointers.
-            let result = sys::result_of(unsafe { blocking::perform(&op) });
-            // The simulation sees no op for it.
-            result.and_then(|_| crate::driver::sync_in_simulation(self.fd()))
+            sys::result_of(unsafe { blocking::perform(&op) }).map(drop)
         });
         match result {
             Ok(()) => RunEnd::Done,

@@ -16,7 +16,7 @@ use super::properties::{
 use crate::driver::op::AT_CURSOR;
 use crate::driver::{Op, blocking};
 use crate::fiber::op::{perform, perform_off_ring, perform_on_pool};
-use crate::fs::write_rest::{rest_of, write_rest};
+use crate::fs::write_rest::{write_fully, write_slices_fully};
 use crate::fs::{fifo, slow_device};
 use crate::runtime::worker::Current;
 use crate::sys::{self, MAX_RW_BYTES};
@@ -31,31 +31,13 @@ impl File {
     #[inline]
     pub(in crate::fs) fn ring(&self) -> Option<Current> {
         let current = Current::get()?;
-        if std::thread::panicking() && current.is_unwinding() && self.properties() & REGULAR != 0 {
+        if current.is_unwinding() && self.properties() & REGULAR != 0 {
             return None;
         }
-        if current.is_solitary() && self.properties() & SEEKABLE != 0 && self.spends(current) {
+        if current.is_solitary() && self.properties() & SEEKABLE != 0 && current.spends_solitary() {
             return None;
         }
         Some(current)
-    }
-
-    /// Spends one of a solitary fiber's plain calls. When none is left, the worker looks for
-    /// completions and messages first; returns `false` if the fiber is not solitary any more.
-    #[inline]
-    fn spends(&self, current: Current) -> bool {
-        if !current.fiber.spend_inline() {
-            current.refresh_budget();
-            if !current.is_solitary() {
-                return false;
-            }
-        }
-        current.worker.events().tried_inline(true);
-        true
-    }
-
-    pub(in crate::fs) fn is_plain(&self) -> bool {
-        self.ring().is_none()
     }
 
     /// Whether the file is in non-blocking mode now, which other handles may have set. A ring would
@@ -71,17 +53,6 @@ impl File {
 
 /// One op.
 impl File {
-    /// Performs an op that std retries when a signal interrupts it.
-    pub(super) fn retry(&self, op: Op) -> io::Result<usize> {
-        let current = Current::get().expect("the caller has found a fiber");
-        loop {
-            match perform(current, op) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
-    }
-
     /// Performs a read or a write through the driver. The rare cases are functions that build their
     /// own op, so that the common case need not keep one in memory.
     #[inline(always)]
@@ -135,12 +106,10 @@ impl File {
         perform(current, op)
     }
 
-    /// Performs an empty `readv` or `writev`, which never waits, where a ring might.
-    #[cold]
-    fn transfer_nothing(&self, current: Current, op: Op) -> io::Result<usize> {
-        current.admit()?;
+    /// Makes the plain call on this thread.
+    fn call(op: &Op) -> io::Result<usize> {
         // SAFETY: I1. The caller's buffers are borrowed until this returns.
-        sys::result_of(unsafe { blocking::perform(&op) })
+        sys::result_of(unsafe { blocking::perform_once(op) })
     }
 
     /// Makes the plain call on a thread of the pool, for a regular file for which the ring reports
@@ -157,27 +126,16 @@ impl File {
 impl File {
     /// Reads through the driver on a fiber, without a try at the page cache.
     pub(in crate::fs) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let Some(current) = self.ring() else {
-            return match offset {
-                AT_CURSOR => sys::read(self.fd(), buf),
-                _ => sys::pread(self.fd(), buf, offset),
-            };
-        };
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
         let op = || Op::Read { target: self.target(), buf: start, len, offset };
-        self.read_or_poll_fifo(current, op)
+        match self.ring() {
+            Some(current) => self.read_or_poll_fifo(current, op),
+            None => Self::call(&op()),
+        }
     }
 
+    /// Reads with flags of the kernel (`RWF_…`), if any.
     pub(in crate::fs) fn read_vectored_through(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        offset: u64,
-    ) -> io::Result<usize> {
-        self.read_vectored_flagged(bufs, offset, 0)
-    }
-
-    /// Reads with flags of the kernel (`RWF_…`).
-    pub(in crate::fs) fn read_vectored_flagged(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         offset: u64,
@@ -186,25 +144,18 @@ impl File {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
         let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset, flags };
-        let Some(current) = self.ring() else {
-            return match (offset, flags) {
-                (AT_CURSOR, _) => sys::readv(self.fd(), bufs),
-                (_, 0) => sys::preadv(self.fd(), bufs, offset),
-                // SAFETY: I1. The caller's buffers are borrowed until this returns.
-                _ => sys::result_of(unsafe { blocking::perform(&op()) }),
-            };
-        };
+        let Some(current) = self.ring() else { return Self::call(&op()) };
         if bufs.iter().all(|buf| buf.is_empty()) {
-            return self.transfer_nothing(current, op());
+            // It never waits, where a ring might.
+            current.admit()?;
+            return Self::call(&op());
         }
         self.read_or_poll_fifo(current, op)
     }
 
     fn read_or_poll_fifo(&self, current: Current, op: impl Fn() -> Op) -> io::Result<usize> {
         match self.properties() & FIFO {
-            FIFO if !current.worker.is_simulated() => {
-                fifo::read_until_end(current.fiber, self, || self.transfer(current, &op))
-            }
+            FIFO => fifo::read_until_end(current, self, || self.transfer(current, &op)),
             _ => self.transfer(current, op),
         }
     }
@@ -214,25 +165,21 @@ impl File {
 impl File {
     /// Writes through the driver on a fiber, without a try at an inline call.
     pub(in crate::fs) fn write_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.write_as_opened(|| self.write_plainly_through(buf, offset))
+        self.write_as_opened(|| match self.ring() {
+            Some(current) => self.write_on(current, buf, offset),
+            None => Self::call(&self.write_op(buf, offset)),
+        })
     }
 
-    fn write_plainly_through(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        let Some(current) = self.ring() else {
-            return match offset {
-                AT_CURSOR => sys::write(self.fd(), buf),
-                _ => sys::pwrite(self.fd(), buf, offset),
-            };
-        };
-        let write = |buf: &[u8]| {
-            let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-            self.transfer(current, || Op::Write { target: self.target(), buf, len, offset })
-        };
-        let done = write(buf)?;
-        if self.stopped_short(done, buf.len()) {
-            return write_rest(done, buf.len(), |done| write(&buf[done..]));
-        }
-        Ok(done)
+    pub(in crate::fs) fn write_op(&self, buf: &[u8], offset: u64) -> Op {
+        let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+        Op::Write { target: self.target(), buf, len, offset }
+    }
+
+    /// Writes through the driver. The caller sees to writes that are durable.
+    pub(super) fn write_on(&self, current: Current, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let write = |done| self.transfer(current, || self.write_op(&buf[done..], offset));
+        write_fully(buf.len(), || self.waits_for_room(), write)
     }
 
     pub(in crate::fs) fn write_vectored_through(
@@ -243,7 +190,7 @@ impl File {
         self.write_as_opened(|| self.write_vectored_flagged(bufs, offset, 0))
     }
 
-    /// Writes with flags of the kernel (`RWF_…`).
+    /// Writes with flags of the kernel (`RWF_…`). The caller sees to writes that are durable.
     pub(in crate::fs) fn write_vectored_flagged(
         &self,
         bufs: &[IoSlice<'_>],
@@ -251,37 +198,27 @@ impl File {
         flags: i32,
     ) -> io::Result<usize> {
         let bufs = &bufs[..bufs.len().min(sys::MAX_SLICES)];
-        let len = bufs.iter().map(|buf| buf.len()).sum();
-        let op = |bufs: &[IoSlice<'_>]| {
-            let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
-        };
-        let Some(current) = self.ring() else {
-            return match (offset, flags) {
-                (AT_CURSOR, _) => sys::writev(self.fd(), bufs),
-                (_, 0) => sys::pwritev(self.fd(), bufs, offset),
-                // SAFETY: I1. The caller's buffers are borrowed until this returns.
-                _ => sys::result_of(unsafe { blocking::perform(&op(bufs)) }),
-            };
-        };
-        if len == 0 {
-            return self.transfer_nothing(current, op(bufs));
+        let ring = self.ring().filter(|_| offset == AT_CURSOR || !self.takes_no_pwrite());
+        let Some(current) = ring else { return Self::call(&self.gather_op(bufs, offset, flags)) };
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            // It never waits, where a ring might.
+            current.admit()?;
+            return Self::call(&self.gather_op(bufs, offset, flags));
         }
-        let write = |bufs: &[IoSlice<'_>]| self.transfer(current, || op(bufs));
-        let done = write(bufs)?;
-        if self.stopped_short(done, len) {
-            return write_rest(done, len, |done| write(&rest_of(bufs, done)));
-        }
-        Ok(done)
+        let write =
+            |bufs: &[IoSlice<'_>]| self.transfer(current, || self.gather_op(bufs, offset, flags));
+        write_slices_fully(bufs, || self.waits_for_room(), write)
     }
 
-    /// Whether a write has to be continued: a ring writes to a pipe or a socket what there is room
-    /// for, where the plain call waits until all is written.
+    pub(in crate::fs) fn gather_op(&self, bufs: &[IoSlice<'_>], offset: u64, flags: i32) -> Op {
+        // `IoSlice` is guaranteed to have the layout of `iovec`.
+        let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
+        Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
+    }
+
+    /// Whether the plain call waits until all bytes are written.
     #[inline]
-    fn stopped_short(&self, done: usize, len: usize) -> bool {
-        done < len.min(MAX_RW_BYTES)
-            && done > 0
-            && self.properties() & WRITES_ALL != 0
-            && !self.is_nonblocking()
+    fn waits_for_room(&self) -> bool {
+        self.properties() & WRITES_ALL != 0 && !self.is_nonblocking()
     }
 }

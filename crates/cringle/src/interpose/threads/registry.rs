@@ -21,7 +21,7 @@ static THREADS: [Mutex<List>; LISTS] = [const { Mutex::new(None) }; LISTS];
 /// A thread that is a fiber.
 pub(super) struct Thread {
     handle: pthread_t,
-    state: Mutex<State>,
+    state: Mutex<ThreadState>,
     /// A thread of the system that waits for its end.
     ended: Condvar,
     /// The next one of its list, under the lock of the list.
@@ -44,7 +44,7 @@ pub(super) enum Progress {
     Ended(Block),
 }
 
-pub(super) struct State {
+pub(super) struct ThreadState {
     pub(super) progress: Progress,
     pub(super) is_detached: bool,
     /// A caller waits for its end.
@@ -67,7 +67,7 @@ fn list_of(handle: pthread_t) -> &'static Mutex<List> {
 
 /// Adds a thread that is about to start, with its block's handle.
 pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
-    let state = State {
+    let state = ThreadState {
         progress: Progress::New,
         is_detached,
         is_joined: false,
@@ -129,7 +129,7 @@ fn remove(handle: pthread_t) {
 }
 
 impl Thread {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ThreadState> {
         self.state.lock()
     }
 
@@ -141,9 +141,9 @@ impl Thread {
     /// Waits on a thread of the system until the thread has ended, or for some time.
     pub(super) fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, ThreadState>,
         limit: Option<std::time::Duration>,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, ThreadState> {
         state.waiting += 1;
         state = match limit {
             None => self.ended.wait(state),
@@ -154,7 +154,7 @@ impl Thread {
     }
 
     /// Wakes the callers that wait, after a change of how far the thread has come.
-    pub(super) fn announce(&self, state: MutexGuard<'_, State>) {
+    pub(super) fn announce(&self, state: MutexGuard<'_, ThreadState>) {
         let has_waiting = state.waiting > 0;
         drop(state);
         if has_waiting {

@@ -11,9 +11,9 @@ use crate::driver::{Op, Target, blocking};
 use crate::fiber::op::perform;
 use crate::fs::kernel_cursor::perform_at_kernels_cursor;
 use crate::fs::slow_device;
-use crate::fs::write_rest::{rest_of, write_rest};
+use crate::fs::write_rest::{write_fully, write_slices_fully};
 use crate::runtime::worker::Current;
-use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES};
+use crate::sys::{self, MAX_RW_BYTES};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ impl Raw {
         current.admit()?;
         let flags = sys::status_flags(self.0);
         let kind = sys::file_kind_with(self.0, flags);
-        if current.worker.is_simulated() || flags & libc::O_NONBLOCK != 0 {
+        if !current.worker.may_bypass() || flags & libc::O_NONBLOCK != 0 {
             return plain();
         }
         if kind.seekable {
@@ -79,13 +79,10 @@ impl Raw {
 }
 
 impl Raw {
-    /// Whether a write has to be continued: a ring writes to a pipe or a socket what there is room
-    /// for, where the plain call waits until all is written.
-    fn stopped_short(&self, done: usize, len: usize) -> bool {
-        let flags = || sys::status_flags(self.0);
-        (1..len).contains(&done)
-            && flags() & libc::O_NONBLOCK == 0
-            && sys::file_kind_with(self.0, flags()).pipe_or_socket
+    /// Whether the plain call of a write waits until all bytes are written.
+    fn waits_for_room(&self) -> bool {
+        let flags = sys::status_flags(self.0);
+        flags & libc::O_NONBLOCK == 0 && sys::file_kind_with(self.0, flags).pipe_or_socket
     }
 }
 
@@ -116,33 +113,25 @@ impl Read for Raw {
 
 impl Write for Raw {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let write = |buf: &[u8]| {
-            let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
+        let write = |done: usize| {
+            let rest = &buf[done..];
+            let (start, len) = (rest.as_ptr(), rest.len().min(MAX_RW_BYTES) as u32);
             let op = Op::Write { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
             // SAFETY: I1. The buffer is borrowed until this returns.
-            ignore_closed(unsafe { self.perform(op) }, buf.len())
+            ignore_closed(unsafe { self.perform(op) }, rest.len())
         };
-        let (done, len) = (write(buf)?, buf.len().min(MAX_RW_BYTES));
-        if self.stopped_short(done, len) {
-            return write_rest(done, len, |done| write(&buf[done..]));
-        }
-        Ok(done)
+        write_fully(buf.len(), || self.waits_for_room(), write)
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let bytes_of = |bufs: &[IoSlice<'_>]| bufs.iter().map(|buf| buf.len()).sum();
         let write = |bufs: &[IoSlice<'_>]| {
             let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
             let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
             // SAFETY: I1. The buffers are borrowed until this returns.
-            ignore_closed(unsafe { self.perform(op) }, bytes_of(bufs))
+            let result = unsafe { self.perform(op) };
+            ignore_closed(result, bufs.iter().map(|buf| buf.len()).sum())
         };
-        let first = &bufs[..bufs.len().min(MAX_SLICES)];
-        let (done, len) = (write(bufs)?, bytes_of(first));
-        if self.stopped_short(done, len) {
-            return write_rest(done, len, |done| write(&rest_of(first, done)));
-        }
-        Ok(done)
+        write_slices_fully(bufs, || self.waits_for_room(), write)
     }
 
     fn flush(&mut self) -> io::Result<()> {

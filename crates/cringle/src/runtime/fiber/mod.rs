@@ -290,8 +290,7 @@ impl Fiber {
     #[inline(always)]
     pub(super) fn resume(&self) -> Option<Stack> {
         debug_assert_eq!(self.state.get(), RunState::Runnable, "I3");
-        // SAFETY: I3. Only the scheduler takes this reference, and not twice: the fiber does not
-        // run now.
+        // SAFETY: I3. Only the scheduler takes this reference, and not twice: it does not run now.
         let coroutine = unsafe { &mut *self.coroutine.get() };
         let body = coroutine.as_mut().expect("a started fiber");
         match self.switch_in(body) {
@@ -313,6 +312,7 @@ impl Fiber {
         // SAFETY: I14. `resume` switches stacks, and touches no thread-local on this one.
         unsafe { thread_locals::point_to(own) };
         let result = body.resume(());
+        debug_assert_eq!(thread_locals::current(), own, "I14: the fiber's block is in use");
         // SAFETY: I14. This frame runs on the worker's block, before and after.
         unsafe { thread_locals::point_back(workers) };
         result

@@ -7,7 +7,7 @@
 use super::{Site, is_active, is_first, report};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
-use crate::runtime::worker::{Current, Worker};
+use crate::runtime::worker::Current;
 use std::cell::RefCell;
 use tracing_core::metadata::LevelFilter;
 use tracing_core::{Metadata, dispatcher};

@@ -5,14 +5,13 @@ mod choices;
 mod internal;
 
 use crate::driver::UringOptions;
+use crate::driver::sim::World;
 use crate::driver::{Feature, Features};
 use crate::runtime::balance::Balance;
 use crate::runtime::driver_choice::DriverChoice;
 use crate::runtime::thread_locals::ThreadLocals;
 use crate::runtime::threads::Threads;
 use std::io;
-#[cfg(feature = "sim")]
-use std::sync::Arc;
 use std::time::Duration;
 
 const MAX_WORKERS: usize = 1024;
@@ -21,21 +20,6 @@ const MAX_RING_ENTRIES: u32 = 32_768;
 const MAX_IN_FLIGHT: u32 = 65_535;
 const DEFAULT_RING_ENTRIES: u32 = 256;
 const DEFAULT_IN_FLIGHT: u32 = 4032;
-
-#[cfg(feature = "sim")]
-pub(super) type SimCore = Arc<crate::sys::lock::Mutex<crate::driver::sim::Core>>;
-
-/// The simulated world that a run is part of, if it is one.
-#[cfg(feature = "sim")]
-#[derive(Clone)]
-pub(super) struct World(pub(super) Option<SimCore>);
-
-#[cfg(feature = "sim")]
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("World").field(&self.0.is_some()).finish()
-    }
-}
 
 /// Configures and starts a runtime. [`run`](crate::run) starts one with the defaults.
 ///
@@ -69,8 +53,7 @@ pub struct Builder {
     threads: Option<Threads>,
     /// `None`: the environment decides.
     balance: Option<Balance>,
-    #[cfg(feature = "sim")]
-    world: World,
+    pub(crate) world: World,
 }
 
 impl Default for Builder {
@@ -108,8 +91,7 @@ impl Builder {
             thread_locals: None,
             threads: None,
             balance: None,
-            #[cfg(feature = "sim")]
-            world: World(None),
+            world: World::default(),
         }
     }
 

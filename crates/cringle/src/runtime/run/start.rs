@@ -4,11 +4,8 @@
 //! the caller's thread. If one worker cannot be made, the existing workers end without having run
 //! anything, and the caller may try another driver with the same closure.
 
-#[cfg(feature = "sim")]
-use super::builder::World;
 use crate::driver::epoll::Pools;
-#[cfg(feature = "sim")]
-use crate::driver::sim::{self, Sim};
+use crate::driver::sim::World;
 use crate::driver::uring::check_seccomp;
 use crate::driver::{Driver, Epoll, Uring, UringOptions};
 use crate::runtime::balance::Balance;
@@ -47,7 +44,6 @@ pub(super) struct Setup {
     pub(super) origin: Origin,
     /// The cores that the process may use.
     pub(super) cpus: Vec<usize>,
-    #[cfg(feature = "sim")]
     pub(super) world: World,
 }
 
@@ -56,6 +52,7 @@ impl Setup {
     /// allows that.
     pub(super) fn run(&self, plan: Plan, f: &mut dyn FnMut()) -> io::Result<()> {
         let result = match plan {
+            Plan::Simulation => self.run_on(None, f),
             Plan::Epoll(why) => self.run_on(Some(why), f),
             Plan::Rings { or_epoll } => match self.run_on_rings(f) {
                 Err(StartError::Ring(e)) if or_epoll => self.run_on(Some(NoRing::refused(&e)), f),
@@ -66,10 +63,6 @@ impl Setup {
     }
 
     fn run_on_rings(&self, f: &mut dyn FnMut()) -> Result<(), StartError> {
-        #[cfg(feature = "sim")]
-        if self.world.0.is_some() {
-            return self.run_on(None, f);
-        }
         check_seccomp().map_err(StartError::Ring)?;
         self.run_on(None, f)
     }
@@ -165,7 +158,7 @@ impl WorkerSetup<'_> {
         let stacks = StackPool::with_reserve()?;
         let families = Families::new(self.run.thread_locals)?;
         let Queues { unstarted, offered } = self.queues;
-        let draws = driver.is_simulated() && self.run.workers > 1;
+        let draws = driver.simulation().is_some() && self.run.workers > 1;
         // A lone worker has no other worker to give a fiber to.
         let balance = if self.run.workers == 1 { Balance::Fixed } else { self.run.balance };
         let shared = Arc::clone(&self.shared);
@@ -179,11 +172,10 @@ impl WorkerSetup<'_> {
     }
 
     fn make_driver(&self) -> Result<Driver, StartError> {
-        #[cfg(feature = "sim")]
-        if let World(Some(core)) = &self.run.world {
-            let rung = Arc::clone(&self.shared.peers[self.index as usize].mailbox.rung);
-            let sim = Sim::new(Arc::clone(core), self.index as usize, rung);
-            return Ok(Driver::Sim(Box::new(sim)));
+        let index = self.index as usize;
+        let rung = &self.shared.peers[index].mailbox.rung;
+        if let Some(sim) = self.run.world.driver(index, rung) {
+            return Ok(Driver::Sim(sim));
         }
         if self.shared.no_ring().is_none() {
             return Uring::new(&self.run.ring, self.bell)
@@ -261,7 +253,6 @@ fn run_worker(worker: &Worker) {
 /// caches of these threads can be used by the next run.
 struct WorkerThreads<'s, 'scope> {
     shared: &'s Arc<Shared>,
-    #[cfg_attr(not(feature = "sim"), expect(dead_code))]
     run: &'s Setup,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
     is_kept: bool,
@@ -298,10 +289,7 @@ impl Drop for WorkerThreads<'_, '_> {
     fn drop(&mut self) {
         if !self.is_kept {
             self.shared.abandon();
-            #[cfg(feature = "sim")]
-            if let World(Some(core)) = &self.run.world {
-                sim::lock(core).abandon_run();
-            }
+            self.run.world.abandon_run();
         }
         for thread in self.threads.drain(..) {
             thread.join().expect("a worker thread does not unwind");

@@ -165,6 +165,7 @@ impl Block {
     ///
     /// I14: the caller runs on the block.
     pub(in crate::runtime) unsafe fn begin(&self) {
+        debug_assert_eq!(super::current(), self.thread_pointer(), "I14: the caller runs on it");
         // SAFETY: I14, by the contract.
         unsafe { libc_state::begin() };
     }
@@ -381,6 +382,10 @@ impl Block {
     ///
     /// I14: no code runs on the block, and no earlier code on it continues.
     pub(in crate::runtime) unsafe fn reset(&self) {
+        debug_assert_ne!(super::current(), self.thread_pointer(), "I14: the caller runs on it");
+        // SAFETY: I15. The handle is this block's.
+        let has_id = || unsafe { Block::has_handle(self.glibc, self.descriptor().addr().get()) };
+        debug_assert!(has_id(), "I15: the id is where glibc has it");
         let mut modules = self.modules.borrow_mut();
         // SAFETY: I14, by the contract.
         unsafe {

@@ -21,9 +21,6 @@ use std::ptr::NonNull;
 const MOVED_BODY_BYTES: usize = 512;
 /// Unstarted fibers that start in one turn, at most. The worker looks at the kernel in between.
 const STARTS_PER_TURN: usize = 64;
-/// The same in a simulation that draws them: the others may be stolen.
-#[cfg(feature = "sim")]
-const FEW_STARTS: usize = 3;
 
 /// Whose thread-locals a new fiber uses, where they are private.
 #[derive(Clone, Copy)]
@@ -205,12 +202,7 @@ impl Worker {
 impl Worker {
     /// Starts some of the unstarted fibers.
     pub(super) fn start_some(&self) {
-        let most = STARTS_PER_TURN;
-        #[cfg(feature = "sim")]
-        let most = match self.moves.are_drawn() {
-            true => 1 + self.draw_below(FEW_STARTS),
-            false => most,
-        };
+        let most = if self.moves.are_drawn() { self.draw_starts() } else { STARTS_PER_TURN };
         for _ in 0..most {
             match self.admission.unstarted.pop() {
                 Some(unstarted) => self.start_or_postpone(unstarted),

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::events::Events;
+use crate::driver::sim::Sim;
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::members::Address;
 use crate::runtime::thread_locals::ThreadLocals;
@@ -50,8 +51,7 @@ impl Worker {
         self.events.enter_thread();
         if self.families.mode() == ThreadLocals::Private {
             self.families.note_thread();
-            #[cfg(feature = "sim")]
-            self.driver.borrow().enter_simulated_thread();
+            self.simulation(Sim::enter_thread);
         }
     }
 

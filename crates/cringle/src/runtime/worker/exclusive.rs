@@ -33,7 +33,7 @@ impl Current {
     pub(super) fn hold_others_back(self) {
         let shares = self.worker.families.mode() == ThreadLocals::Shared
             || self.fiber.family().members() > 1;
-        if shares && !self.worker.is_simulated() {
+        if shares && self.worker.driver.borrow().is_in_real_time() {
             self.worker.schedule.set_alone(Some(self.fiber));
         }
     }

@@ -59,6 +59,7 @@ impl Foreground {
     }
 
     pub(in crate::runtime) fn step_back(&self, before: Before) {
+        debug_assert_eq!(self.running.get(), None, "I13: foreign code was called beside a fiber");
         self.running.set(before.running);
         self.beside.set(before.beside);
     }

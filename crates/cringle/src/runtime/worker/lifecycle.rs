@@ -20,7 +20,6 @@ pub(super) struct Lifecycle {
 
 impl Lifecycle {
     /// Whether the closure of `run` has returned, as far as the worker knows.
-    #[cfg(feature = "sim")]
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.get()
     }

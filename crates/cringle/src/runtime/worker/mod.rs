@@ -22,6 +22,31 @@
 //! way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks ([`trim`]), records
 //! ([`events`]). A part does not know the worker. What needs several parts is a method of
 //! [`Worker`].
+//!
+//! # The hand-overs
+//!
+//! A frame or a fiber changes its owner at few places. A debug build asserts there what the
+//! invariants of `ARCHITECTURE.md` say:
+//!
+//! | from, to | in | asserted |
+//! |---|---|---|
+//! | frame, driver | `Completion::start`, each driver's `push` | **I1** the completion is new; **I5** its op has an entry; **I7** the limit holds; **I9** no cancel of another op is left |
+//! | file, op | `fiber::op::check` | **I8** an unwinding fiber makes the plain call; **I11** no op is at the cursor of a seekable file |
+//! | driver, frame | `Completion::finish`, [`perform`] | **I1** nothing is owed to the frame; **I4** so for the driver's own read; **I5** each entry arrives once; **I9** no cancel is queued |
+//! | fiber, worker | [`suspend`] | **I3**, **I13** the fiber runs, and no foreign code beside it; **I6** it holds no lock of the library |
+//! | worker, fiber | [`turn`], `Fiber::resume` | **I3** it is ready, and this worker is its host; **I14** it has its own thread-locals |
+//! | wait, ready queue | [`wake`], `ReadyQueue::push` | **I3** the fiber waits; it is in one queue, once |
+//! | worker, family's way | [`moving`] (depart) | **I1** no op is with the ring; **I3** no member runs, and the worker is the host |
+//! | way, next worker | [`moving`] (arrive) | **I3** the family was given away; **I9** no timer of the last host is left; **I14** it has its own thread-locals |
+//! | frame, region | [`within`] (enter) | **I3** its own fiber enters it; **I12** it lies on that fiber's stack |
+//! | region, frame | [`within`] (leave) | **I3** its own fiber leaves it; **I9** its timer is taken back; **I12** it is the innermost |
+//! | lock, waiter | `sync/wait_queue.rs`, [`room`] | **I10** the waiter has left its queue, and gets one outcome; **I7** one place |
+//! | foreign code, fiber | [`foreground`] | **I13** the foreign code ran beside it |
+//! | block, family | `Block::{begin, reset}` | **I14** the family's code runs on it, or none; **I15** the id is where glibc has it |
+//! | file, copy | `sys::Mapping` | **I16** the bytes are mapped, also in an optimised build |
+//! | fiber, vacant block | [`turn`] (end), `Fiber::occupy` | **I2** each fiber was started and has ended; **I12** in no region |
+//!
+//! `LentFrame` (**I12**) and the drop of a ring with ops in flight (**I1**) end any process.
 
 mod admission;
 mod alarms;
@@ -44,7 +69,6 @@ mod review;
 mod room;
 mod schedule;
 mod sharing;
-#[cfg(feature = "sim")]
 mod simulated;
 mod snapshot;
 #[cfg(feature = "tracing")]
@@ -67,7 +91,7 @@ pub(crate) use within::Within;
 
 use super::shared::{Mail, MailBox, Peer, Shared, Unstarted};
 use super::stack::StackPool;
-use crate::driver::Driver;
+use crate::driver::{Driver, sim};
 use crate::sys::debug_info::Field;
 use admission::Admission;
 use alarms::Alarms;
@@ -163,7 +187,7 @@ impl Worker {
             moves,
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
-            trim: Trim::new(driver.is_simulated()),
+            trim: Trim::new(driver.is_in_real_time()),
             thread_lack: ThreadLack::new(&driver),
             driver: RefCell::new(driver),
             #[cfg(feature = "tracing")]
@@ -190,10 +214,10 @@ impl Worker {
         self.driver.borrow().now()
     }
 
-    /// Whether time, files and faults are simulated.
+    /// See [`Driver::may_bypass`].
     #[inline]
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.driver.borrow().is_simulated()
+    pub(crate) fn may_bypass(&self) -> bool {
+        !sim::EXISTS || self.driver.borrow().may_bypass()
     }
 
     /// The records of this worker.

@@ -109,13 +109,21 @@ impl Worker {
     /// Packs the family of a ready fiber. Its ready members are in no queue but the family's, where
     /// the fiber may be missing if it is the only one.
     pub(super) fn depart(&self, fiber: FiberRef) -> Traveller {
+        let runs = || self.foreground.get().is_some_and(|it| it.family() == fiber.family());
+        debug_assert!(!runs(), "I3: a family departs while it runs");
         for member in fiber.family().siblings().iter() {
+            debug_assert!(
+                member.state() == RunState::Runnable || awaits_wake(member),
+                "I1: a family departs while the ring has its ops"
+            );
             self.alarms.pack(member, || self.now());
             if member.waits_for_fibers() {
                 self.admission.end_wait_for_fibers();
             }
             self.events.departed(member);
-            member.as_transit().depart(matches!(member.state(), RunState::Waiting(_)));
+            let transit = member.as_transit();
+            debug_assert!(transit.is_at(self.index as usize), "I3: only the host gives it away");
+            transit.depart(matches!(member.state(), RunState::Waiting(_)));
         }
         Traveller(fiber)
     }
@@ -124,6 +132,7 @@ impl Worker {
     /// that was [taken](crate::runtime::fiber::ReadyQueue::take_all).
     pub(super) fn arrive(&self, Traveller(fiber): Traveller) -> FiberRef {
         let family = fiber.family();
+        debug_assert!(family.has_own_locals(), "I14: thread-locals stay with their thread");
         let members = || family.siblings().iter();
         let take_messages = |member: FiberRef| member.as_transit().arrive(self.index as usize);
         let messages: Vec<Mail> = members().flat_map(take_messages).collect();

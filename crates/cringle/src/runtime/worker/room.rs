@@ -54,6 +54,7 @@ impl RoomLine {
             // A cancel may have ended its wait: then it is ready already, and leaves the line when
             // it runs.
             if fiber.state() == RunState::Waiting(Wait::Room) {
+                debug_assert!(!fiber.take_grant(), "I7: a fiber gets one place");
                 self.granted.set(self.granted.get() + 1);
                 fiber.grant();
                 return Some(fiber);

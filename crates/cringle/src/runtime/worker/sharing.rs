@@ -37,6 +37,7 @@ use super::Worker;
 use super::cores::idle_time;
 use super::moving::{MOST_MEMBERS, Traveller, awaits_wake, may_follow, may_move};
 use super::turns::Turns;
+use crate::driver::sim;
 use crate::runtime::balance::Balance;
 use crate::runtime::family::FamilyRef;
 use crate::runtime::fiber::{FiberRef, RunState};
@@ -163,7 +164,7 @@ impl Moves {
 
     #[inline(always)]
     pub(super) fn are_drawn(&self) -> bool {
-        self.are_drawn
+        sim::EXISTS && self.are_drawn
     }
 
     fn me(&self) -> &Peer {
@@ -415,7 +416,7 @@ impl Moves {
         draws: impl FnOnce() -> bool,
     ) -> bool {
         let wakes = fiber.count_wakes_from(other, now, SOON);
-        ((self.are_drawn && draws()) || wakes >= STREAK)
+        ((self.are_drawn() && draws()) || wakes >= STREAK)
             && may_follow(fiber)
             && !self.shared.holds_moves()
             && !self.me().load.shows(Sign::Pressed, now)
@@ -430,8 +431,7 @@ impl Worker {
         if self.shared.holds_moves() {
             return turn;
         }
-        #[cfg(feature = "sim")]
-        if self.moves.are_drawn {
+        if self.moves.are_drawn() {
             return self.share_as_drawn(turn);
         }
         let ready = self.schedule.ready();

@@ -11,21 +11,34 @@
 
 use super::Worker;
 use super::moving::may_move;
-use crate::driver::sim::{self, Checker, HaltReason};
+use crate::driver::sim::{self, HaltReason, Sim};
 use crate::runtime::fiber::{FiberRef, RunState};
 
 /// The most fibers of a turn, if it does not have all.
 const SHORT_TURN: usize = 3;
+/// The most unstarted fibers that start in a turn. The others may be stolen.
+const FEW_STARTS: usize = 3;
 
 // The order of workers, and the moves of fibers.
 impl Worker {
     /// Calls `f` in a simulation.
-    pub(super) fn simulation<R>(&self, f: impl FnOnce(&sim::Sim) -> R) -> Option<R> {
-        self.driver.borrow().simulation().map(f)
+    #[inline(always)]
+    pub(super) fn simulation<R>(&self, f: impl FnOnce(&Sim) -> R) -> Option<R> {
+        if sim::EXISTS { self.driver.borrow().simulation().map(f) } else { None }
+    }
+
+    /// Whether a simulation lets a fiber move now.
+    pub(super) fn draws_move(&self) -> bool {
+        self.simulation(Sim::draw_move) == Some(true)
+    }
+
+    /// Draws how many of the unstarted fibers start in this turn.
+    pub(super) fn draw_starts(&self) -> usize {
+        1 + self.draw_below(FEW_STARTS)
     }
 
     /// Draws a number for a decision of the scheduler.
-    pub(super) fn draw_below(&self, limit: usize) -> usize {
+    fn draw_below(&self, limit: usize) -> usize {
         self.simulation(|sim| sim.draw_below(limit)).expect("it is a simulation")
     }
 
@@ -38,8 +51,7 @@ impl Worker {
             _ => 1 + self.draw_below(SHORT_TURN),
         };
         let (ready, mut later) = (self.schedule.ready(), Vec::new());
-        let leaves =
-            |fiber| self.moves.may_happen() && may_move(fiber) && self.driver.borrow().draws_move();
+        let leaves = |fiber| self.moves.may_happen() && may_move(fiber) && self.draws_move();
         let stays = |fiber| match left.checked_sub(1) {
             Some(less) => {
                 left = less;
@@ -63,7 +75,7 @@ impl Worker {
             self.wake_peer(thief);
         }
         if turn.is_none() {
-            self.simulation(sim::Sim::hand_over);
+            self.simulation(Sim::hand_over);
             return self.moves.take_back().map(|traveller| self.arrive(traveller));
         }
         turn
@@ -75,30 +87,20 @@ impl Worker {
     /// Ends the run, because the simulation has halted.
     #[cold]
     pub(super) fn end_simulation(&self, reason: HaltReason) {
-        let found = match reason {
-            HaltReason::PowerLost => None,
-            HaltReason::Deadlock => Some((Checker::Deadlock, "no fiber can continue")),
-            HaltReason::Livelock => Some((Checker::Livelock, "the fibers run without end")),
-        };
-        if let Some((checker, problem)) = found {
+        let mut waits = String::new();
+        if reason.is_failure() {
             // From the first list on no fiber moves, and fibers on their way arrive before the list
             // of their worker: so each fiber is in one list.
             std::mem::forget(self.shared.hold_moves());
             self.read_mail();
             self.take_back_all();
-            let driver = self.driver.borrow();
-            let core = driver.simulation().expect("a simulation has halted").core();
-            let own = list_waits(self.table.fibers());
-            let Some(waits) = sim::lock(core).list_waits(self.index, own) else { return };
-            let report = format!("{problem}:{waits}");
-            if self.lifecycle.is_stopping() {
-                crate::sys::report(format_args!("the run cannot end, {report}\naborting"));
-                std::process::abort();
-            }
-            sim::lock(core).fail(checker, report);
+            waits = list_waits(self.table.fibers());
         }
-        self.shared.stop();
-        self.follow_state();
+        let is_stopping = self.lifecycle.is_stopping();
+        if self.simulation(|sim| sim.record_halt(reason, is_stopping, waits)) == Some(true) {
+            self.shared.stop();
+            self.follow_state();
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::runtime::hazards;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::timers::Alarm;
 use crate::runtime::wait_target::Target;
+#[cfg(debug_assertions)]
+use crate::sys;
 use std::time::Instant;
 
 impl Current {
@@ -29,14 +31,23 @@ impl Current {
             && !self.fiber.is_cancelled()
     }
 
+    /// Spends one of a solitary fiber's plain calls. When none is left, the worker looks for
+    /// completions and messages first. Returns whether the fiber is solitary still.
+    #[inline]
+    pub(crate) fn spends_solitary(self) -> bool {
+        if !self.fiber.spend_inline() {
+            self.refresh_budget();
+            if !self.is_solitary() {
+                return false;
+            }
+        }
+        self.worker.events().tried_inline(true);
+        true
+    }
+
     /// Suspends the running fiber until it is made ready.
     #[inline(always)]
     pub(crate) fn suspend(self, wait: Wait) {
-        debug_assert_eq!(
-            self.worker.foreground.get(),
-            Some(self.fiber),
-            "only the running fiber suspends itself"
-        );
         self.fiber.set_state(RunState::Waiting(wait));
         self.worker.events.suspended(self.fiber, wait);
         self.switch_out();
@@ -98,6 +109,13 @@ impl Current {
     /// Switches to the scheduler, and returns when the fiber is resumed.
     #[inline(always)]
     pub(super) fn switch_out(self) {
+        debug_assert_eq!(
+            self.worker.foreground.get(),
+            Some(self.fiber),
+            "I3, I13: only the running fiber suspends itself"
+        );
+        #[cfg(debug_assertions)]
+        assert_eq!(sys::lock::held::count(), 0, "I6: a fiber suspends itself under a lock");
         self.fiber.budget().refill();
         let lent = LentFrame::begin();
         if hazards::COMPILED && self.fiber.holds_guards() {

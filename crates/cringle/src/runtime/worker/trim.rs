@@ -47,8 +47,8 @@ pub(super) struct Trim {
 
 impl Trim {
     /// In a simulation nothing is to be saved, and time passes only when all fibers wait.
-    pub(super) fn new(is_simulated: bool) -> Trim {
-        Trim { is_off: is_simulated, ..Trim::default() }
+    pub(super) fn new(is_in_real_time: bool) -> Trim {
+        Trim { is_off: !is_in_real_time, ..Trim::default() }
     }
 
     /// Fibers run in this turn.

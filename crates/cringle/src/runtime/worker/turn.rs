@@ -2,7 +2,6 @@
 
 use super::{Worker, current::WORKER};
 use crate::driver;
-#[cfg(feature = "sim")]
 use crate::driver::sim::Sim;
 use crate::runtime::fiber::{FiberRef, RunState, Wait};
 use crate::runtime::shared::Mail;
@@ -34,14 +33,12 @@ impl Worker {
                 if next.is_none() && self.moves.may_happen() {
                     // Unpacking is the scheduler's work, which must not find a fiber (I14).
                     self.foreground.set(None);
-                    #[cfg(feature = "sim")]
                     self.simulation(Sim::hand_over);
                     next = self.moves.take_back().map(|traveller| self.arrive(traveller));
                 }
             }
             self.foreground.set(None);
             if self.admission.has_unstarted() {
-                #[cfg(feature = "sim")]
                 self.simulation(Sim::hand_over);
                 self.start_some();
             }
@@ -72,7 +69,6 @@ impl Worker {
 
     fn begin(&self) {
         debug_assert!(WORKER.get().is_none(), "a thread is one worker at a time");
-        #[cfg(feature = "sim")]
         self.simulation(Sim::wait_for_turn);
         #[cfg(feature = "tracing")]
         self.outer_spans.leave();
@@ -94,7 +90,6 @@ impl Worker {
         debug_assert!(self.postponed.is_empty(), "I2: a fiber was not started");
         debug_assert!(self.alarms.are_taken_back(), "a timer outlived its fiber");
         debug_assert!(self.room.is_empty(), "a fiber outlived its wait for room");
-        #[cfg(feature = "sim")]
         self.simulation(Sim::leave);
     }
 
@@ -103,6 +98,8 @@ impl Worker {
         if self.families.hold_back(fiber) {
             return;
         }
+        let is_host = || fiber.as_transit().is_at(self.index as usize);
+        debug_assert!(is_host(), "I3: only its host resumes a fiber");
         self.foreground.set(Some(fiber));
         self.events.resumed(fiber);
         let ended = fiber.resume();
@@ -170,10 +167,8 @@ impl Worker {
     fn enter(&self, wait: driver::Wait) {
         self.enter_driver(wait);
         self.reap();
-        #[cfg(feature = "sim")]
-        {
-            let halt = self.driver.borrow_mut().take_halt();
-            halt.into_iter().for_each(|reason| self.end_simulation(reason));
+        if let Some(reason) = self.simulation(Sim::take_halt).flatten() {
+            self.end_simulation(reason);
         }
     }
 

@@ -20,7 +20,7 @@ impl Worker {
     /// it there.
     pub(super) fn wake_from(&self, id: FiberId, by: Option<u32>) {
         let Some(fiber) = self.find(id, || Mail::Wake(id, by)) else { return };
-        let draws = || self.driver.borrow().draws_move();
+        let draws = || self.draws_move();
         match by.filter(|&by| self.moves.follows(fiber, by, || self.now(), draws)) {
             Some(by) => {
                 fiber.set_state(RunState::Runnable);
@@ -62,6 +62,7 @@ impl Worker {
     /// Ends a fiber's wait, whatever it waits for.
     #[inline]
     pub(super) fn make_runnable(&self, fiber: FiberRef, cause: Cause) {
+        debug_assert!(matches!(fiber.state(), RunState::Waiting(_)), "I3: its wait is over");
         fiber.set_state(RunState::Runnable);
         self.schedule.ready().push(fiber);
         self.events.made_ready(fiber, cause);

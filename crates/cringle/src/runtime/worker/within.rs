@@ -26,6 +26,15 @@ impl<'a> Within<'a> {
     /// earlier.
     #[inline]
     pub(crate) unsafe fn enter(current: Current, region: &'a Region) -> Within<'a> {
+        debug_assert_eq!(
+            current.worker.foreground.get(),
+            Some(current.fiber),
+            "I3: entered by its own fiber"
+        );
+        debug_assert!(
+            current.fiber.stack().range().contains(&std::ptr::from_ref(region).addr()),
+            "I12: a region lies in a frame of its fiber"
+        );
         if current.is_unwinding() {
             region.shield();
         }

@@ -18,6 +18,8 @@ mod signal;
 
 pub(crate) use condvar::Condvar;
 pub(crate) use futex::OF_THE_LIBRARY;
+#[cfg(debug_assertions)]
+pub(crate) use mutex::held;
 pub(crate) use mutex::{Mutex, MutexGuard};
 pub(crate) use once_lock::OnceLock;
 pub(crate) use signal::Signal;

@@ -56,6 +56,29 @@ pub(super) fn release(word: &impl Word) {
     }
 }
 
+/// The number of locks that the running code holds, for assertions of **I6**. Code on a fiber with
+/// thread-locals of its own has a number of its own.
+#[cfg(debug_assertions)]
+pub(crate) mod held {
+    use std::cell::Cell;
+
+    thread_local! {
+        static HELD: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn count() -> u32 {
+        HELD.get()
+    }
+
+    pub(super) fn begin() {
+        HELD.set(HELD.get() + 1);
+    }
+
+    pub(super) fn end() {
+        HELD.set(HELD.get() - 1);
+    }
+}
+
 /// See the [module](super).
 pub(crate) struct Mutex<T: ?Sized> {
     word: Futex,
@@ -79,13 +102,13 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         acquire(&self.word);
-        MutexGuard { mutex: self, not_send: PhantomData }
+        MutexGuard::new(self)
     }
 
     /// Returns `None` if the lock is held.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let acquired = self.word.change(FREE, LOCKED);
-        acquired.then_some(MutexGuard { mutex: self, not_send: PhantomData })
+        acquired.then(|| MutexGuard::new(self))
     }
 
     /// Unlocks it in a child of `fork`, if a thread of the parent held it.
@@ -126,6 +149,13 @@ pub(crate) struct MutexGuard<'a, T: ?Sized> {
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    #[inline]
+    fn new(mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        #[cfg(debug_assertions)]
+        held::begin();
+        MutexGuard { mutex, not_send: PhantomData }
+    }
+
     pub(super) fn word(&self) -> &'a Futex {
         &self.mutex.word
     }
@@ -152,6 +182,8 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        held::end();
         release(&self.mutex.word);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `fibers` are measured against this loop, so it uses the advantages of a program that does
 //! nothing else: the kernel runs completions only when the ring is entered, the number of a
-//! connection leads to its state, a round is one system call, and the [`Features`]. `--ablate`
+//! connection leads to its state, a round is one system call, and each [`Feature`]. `--ablate`
 //! measures what each feature is worth.
 //!
 //! A slot is reused only when none of its connection's operations is in flight, so the number in a
@@ -10,12 +10,12 @@
 
 mod buffers;
 
-use super::{READ_BYTES, RequestCounter, ServedPage};
+use super::{Feature, READ_BYTES, RequestCounter, ServedPage, Variant};
 use crate::ring;
 use buffers::{Buffers, GROUP};
 use io_uring::squeue::Flags;
 use io_uring::types::{DestinationSlot, Fd, Fixed};
-use io_uring::{IoUring, Submitter, cqueue, opcode, squeue};
+use io_uring::{Submitter, cqueue, opcode, squeue};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
@@ -29,19 +29,6 @@ const COMPLETIONS: usize = 16 * 1024;
 const ACCEPT: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
 const SEND: u64 = 1 << 62;
-
-/// The features of io_uring that the server uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Features {
-    /// One submission accepts all connections.
-    pub(in super::super) multishot: bool,
-    /// Connections are entries of the ring's file table instead of descriptors of the process.
-    pub(in super::super) fixed: bool,
-    /// One submission receives all bytes of a connection, into buffers that the kernel selects.
-    pub(in super::super) bufring: bool,
-    /// A kernel thread submits, on the server's processors. Completions are not deferred then.
-    pub(in super::super) sqpoll: bool,
-}
 
 #[derive(Default)]
 struct Connection {
@@ -67,7 +54,12 @@ struct Slot {
 struct Loop<'a> {
     page: &'static ServedPage,
     listener: i32,
-    features: Features,
+    /// One submission accepts all connections.
+    multishot: bool,
+    /// Connections are entries of the ring's file table instead of descriptors of the process.
+    fixed: bool,
+    /// A kernel thread submits, on the server's processors. Completions are not deferred then.
+    sqpoll: bool,
     /// The provided buffers. With them, a receive stays in flight until the end of the connection
     /// and keeps it open, so they are used only if a connection has several requests. (A single
     /// receive into a provided buffer costs more than one into the connection's own.)
@@ -82,21 +74,26 @@ pub(super) fn run(
     listener: &TcpListener,
     page: &'static ServedPage,
     connections: usize,
-    features: Features,
+    variant: Variant,
 ) -> io::Result<()> {
-    let mut ring = build(features)?;
+    let fixed = variant.has(Feature::Fixed);
+    let sqpoll = variant.has(Feature::Sqpoll);
+    let build = if sqpoll { ring::build_sqpoll } else { ring::build_with };
+    let mut ring = build(ENTRIES, COMPLETIONS)?;
     let (mut submitter, queue, mut completions) = ring.split();
     // Saves a descriptor lookup in each call. An old kernel refuses; the loop works without.
     let _ = submitter.register_ring_fd();
-    if features.fixed {
+    if fixed {
         submitter.register_files_sparse(table_size(connections)?)?;
     }
-    let chosen = features.bufring && !page.close;
+    let chosen = variant.has(Feature::Bufring) && !page.close;
     let buffers = chosen.then(|| Buffers::register(&submitter, connections)).transpose()?;
     let mut work = Loop {
         page,
         listener: listener.as_raw_fd(),
-        features,
+        multishot: variant.has(Feature::Multishot),
+        fixed,
+        sqpoll,
         buffers,
         submitter,
         queue,
@@ -118,14 +115,6 @@ pub(super) fn run(
     }
 }
 
-fn build(features: Features) -> io::Result<IoUring> {
-    if features.sqpoll {
-        ring::build_sqpoll(ENTRIES, COMPLETIONS)
-    } else {
-        ring::build_with(ENTRIES, COMPLETIONS)
-    }
-}
-
 /// Returns the size of the file table: the limit of open files, but not much more than the
 /// connections.
 fn table_size(connections: usize) -> io::Result<u32> {
@@ -143,7 +132,7 @@ impl Loop<'_> {
         while unsafe { self.queue.push(entry) }.is_err() {
             self.queue.sync();
             self.submitter.submit()?;
-            if self.features.sqpoll {
+            if self.sqpoll {
                 self.submitter.squeue_wait()?;
             }
             self.queue.sync();
@@ -154,16 +143,16 @@ impl Loop<'_> {
     /// Queues an operation on a connection.
     #[inline]
     fn push_on(&mut self, entry: squeue::Entry, user_data: u64) -> io::Result<()> {
-        let flags = if self.features.fixed { Flags::FIXED_FILE } else { Flags::empty() };
+        let flags = if self.fixed { Flags::FIXED_FILE } else { Flags::empty() };
         self.push(&entry.flags(flags).user_data(user_data))
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        let (fd, fixed) = (Fd(self.listener), self.features.fixed);
+        let (fd, fixed) = (Fd(self.listener), self.fixed);
         // The kernel refuses SOCK_CLOEXEC for an entry of the file table, which `exec` closes
         // anyway.
         let flags = if fixed { 0 } else { libc::SOCK_CLOEXEC };
-        let entry = if self.features.multishot {
+        let entry = if self.multishot {
             opcode::AcceptMulti::new(fd).allocate_file_index(fixed).flags(flags).build()
         } else {
             opcode::Accept::new(fd, null_mut(), null_mut())
@@ -315,7 +304,7 @@ impl Loop<'_> {
         let fd = connection(&mut self.slots, number).fd;
         self.slots[number].connection = None;
         self.free.push(number);
-        let entry = if self.features.fixed {
+        let entry = if self.fixed {
             opcode::Close::new(Fixed(fd as u32)).build()
         } else {
             opcode::Close::new(Fd(fd)).build()

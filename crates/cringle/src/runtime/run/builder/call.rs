@@ -45,7 +45,6 @@ impl Builder {
             ring: self.ring,
             origin: Location::caller(),
             cpus,
-            #[cfg(feature = "sim")]
             world: self.world,
         };
         setup.run(plan, f)

@@ -27,15 +27,14 @@ impl Builder {
     }
 
     pub(super) fn plan(&self) -> io::Result<Plan> {
-        if self.is_simulated() {
-            return Ok(Plan::Rings { or_epoll: false });
+        if self.world.is_simulated() {
+            return Ok(Plan::Simulation);
         }
         self.driver.plan()
     }
 
     pub(super) fn watched(&self) -> io::Result<Option<Watched>> {
         match self.watchdog {
-            _ if self.is_simulated() => Ok(None),
             Some(limit) => Ok(limit.map(Watched::Running)),
             None => watchdog::of_environment(),
         }
@@ -83,7 +82,7 @@ impl Builder {
             let text = "fibers that move between workers (Balance::Moving) need thread-locals of \
                         their own, but ThreadLocals::Shared was chosen; remove one of the two";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        } else if sys::is_interposed() && !self.is_simulated() {
+        } else if sys::is_interposed() && !self.world.is_simulated() {
             let text = "this program interposes libc's calls (`cringle_interpose::install!`), for \
                         which fibers need thread-locals of their own, but ThreadLocals::Shared was \
                         chosen; remove one of the two";
@@ -100,12 +99,5 @@ impl Builder {
         let choice = choice.unwrap_or_default();
         choice.check()?;
         Ok(choice)
-    }
-
-    pub(super) fn is_simulated(&self) -> bool {
-        #[cfg(feature = "sim")]
-        return self.world.0.is_some();
-        #[cfg(not(feature = "sim"))]
-        return false;
     }
 }

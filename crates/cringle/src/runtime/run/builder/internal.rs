@@ -1,11 +1,7 @@
 //! Options that only the library sets.
 
 use super::Builder;
-#[cfg(feature = "sim")]
-use super::{SimCore, World};
 use crate::sys;
-#[cfg(feature = "sim")]
-use std::sync::Arc;
 
 impl Builder {
     /// Polls for direct reads and writes of batches, where the device can.
@@ -24,16 +20,6 @@ impl Builder {
     pub(crate) fn stubborn_reports(mut self, report: bool) -> Builder {
         self.stubborn_reports = report;
         self
-    }
-
-    /// Runs in this simulated world. The runtime counts as open, so that no call blocks the thread
-    /// in the belief that no other fiber could run.
-    #[cfg(feature = "sim")]
-    pub(crate) fn simulated(core: &SimCore) -> Builder {
-        let workers = crate::driver::sim::lock(core).begin_run();
-        let mut builder = Builder::new().workers(workers).open_to_outside();
-        builder.world = World(Some(Arc::clone(core)));
-        builder
     }
 
     /// Returns the entries of the submission and the completion queue that each ring requests.

@@ -53,7 +53,7 @@ impl Events {
     ) {
         self.trace.epoch.set(trace::epoch());
         self.leave_trace();
-        let (is_simulated, now) = (driver.borrow().is_simulated(), driver.borrow().now());
+        let (is_simulated, now) = (!driver.borrow().is_in_real_time(), driver.borrow().now());
         let Some(recorder) = trace::attach(worker, &WORDS, is_simulated) else { return };
         self.trace.began.set(Some(now));
         self.trace.place.set(Some(self.trace.recorder.borrow_mut().insert(Box::new(recorder))));

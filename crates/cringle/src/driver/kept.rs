@@ -1,0 +1,216 @@
+//! The files of waits whose descriptors the program closes.
+//!
+//! A thread that waits in a call holds its file open: another thread may close the descriptor, or
+//! put another file in its place, and the call still receives what arrives later. A fiber's wait
+//! refers to its file by the number, also after the wait has begun: an interposed call looks a
+//! timeout up and repeats its attempt, and [`epoll`](super::epoll) attempts each op again and arms
+//! the number. (A ring holds the files of its ops by itself.) So each such wait enters its number
+//! in a table, as a [`KeptFile`]. The promise: a wait that has entered the table uses the file that
+//! the number named then, or fails with `EBADF`, whatever the program does with the number later.
+//!
+//! 1. A thread that is about to close a number in the table, by [`closing`], duplicates the file.
+//!    The entries of the number refer to the duplicate from then on, which the last of them closes.
+//! 2. The lock of the number's part of the table is held in step 1, and while a wait uses its
+//!    number. So no use reaches the next file.
+//! 3. The kernel forgets a registration with epoll whose file is closed, and arms only what a
+//!    number names. So step 1 posts the number to the drivers whose ops are in the table. They move
+//!    these ops to the duplicate.
+//!
+//! A wait that enters the table between step 1 and the close begins, in effect, after the close. An
+//! op may have armed its number before the close. So the closing thread looks at the table once
+//! more afterwards, and posts the number again: the driver arms it, which fails, or finds the next
+//! file.
+
+use super::epoll::Results;
+use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::{self, Owned, syscall};
+use slab::Slab;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// Numbers that are equal modulo this share a part of the table.
+const PARTS: usize = 256;
+/// The pauses of a closing thread for the lock of a part, which a use holds without waiting. If
+/// they do not suffice, a signal handler closes, and has interrupted the use itself.
+const MOST_PAUSES: usize = 1000;
+static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
+/// The number of a file that has none: larger than any open descriptor. Types of descriptors
+/// exclude −1.
+const NO_NUMBER: RawFd = RawFd::MAX;
+
+type Part = Slab<Entry>;
+
+static TABLE: [Mutex<Part>; PARTS] = [const { Mutex::new(Slab::new()) }; PARTS];
+
+/// A wait.
+struct Entry {
+    place: Place,
+    /// The driver of an op that has armed the number.
+    driver: Option<Arc<Results>>,
+}
+
+/// Where a wait finds its file.
+enum Place {
+    Number(RawFd),
+    Duplicate(Arc<Owned>),
+    /// The process had no number for a duplicate.
+    Lost,
+}
+
+/// The file of a wait, until [`end`](Self::end) is called.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptFile {
+    fd: RawFd,
+    key: usize,
+}
+
+impl KeptFile {
+    pub(crate) fn of_call(fd: RawFd) -> KeptFile {
+        KeptFile::new(fd, None)
+    }
+
+    /// Keeps the file of an op, before its driver arms the number.
+    pub(super) fn of_op(fd: RawFd, driver: &Arc<Results>) -> KeptFile {
+        KeptFile::new(fd, Some(Arc::clone(driver)))
+    }
+
+    fn new(fd: RawFd, driver: Option<Arc<Results>>) -> KeptFile {
+        let entry = Entry { place: Place::Number(fd), driver };
+        KeptFile { fd, key: part(fd).lock().insert(entry) }
+    }
+
+    /// Calls `f` with a number of the file, which stays the file's until `f` returns. `f` only
+    /// makes system calls that do not wait. A file without a number has one with which they fail
+    /// with `EBADF`.
+    pub(crate) fn with<T>(self, f: impl FnOnce(RawFd) -> T) -> T {
+        let part = part(self.fd).lock();
+        let number = self.number_in(&part);
+        if number != self.fd {
+            // The duplicate stays as long as the entry.
+            drop(part);
+        }
+        f(number)
+    }
+
+    /// [`with`](Self::with), if the number is still this one.
+    pub(super) fn with_number<T>(self, number: RawFd, f: impl FnOnce() -> T) -> Option<T> {
+        self.with(|present| (present == number).then(f))
+    }
+
+    /// Returns the number of the file at present.
+    pub(crate) fn number(self) -> RawFd {
+        self.with(|fd| fd)
+    }
+
+    fn number_in(self, part: &Part) -> RawFd {
+        match part.get(self.key).map(|entry| &entry.place) {
+            Some(Place::Number(fd)) => *fd,
+            Some(Place::Duplicate(file)) => file.as_raw_fd(),
+            // A forked child has forgotten the waits of its parent.
+            Some(Place::Lost) | None => NO_NUMBER,
+        }
+    }
+
+    /// Ends the wait. Returns the duplicate, if no other wait uses it: the caller closes it.
+    pub(crate) fn end(self) -> Option<Owned> {
+        let entry = part(self.fd).lock().try_remove(self.key);
+        match entry?.place {
+            Place::Duplicate(file) => Arc::into_inner(file),
+            Place::Number(_) | Place::Lost => None,
+        }
+    }
+}
+
+fn part(fd: RawFd) -> &'static Mutex<Part> {
+    &TABLE[fd as u32 as usize % PARTS]
+}
+
+/// Calls `close`, which closes a descriptor or puts another file in its place. The waits for the
+/// file continue.
+pub(crate) fn closing<T>(fd: RawFd, close: impl FnOnce() -> T) -> T {
+    closing_in(std::slice::from_ref(part(fd)), fd as u32..=fd as u32, close)
+}
+
+/// [`closing`] for all numbers of a range.
+pub(crate) fn closing_range<T>(numbers: RangeInclusive<u32>, close: impl FnOnce() -> T) -> T {
+    closing_in(&TABLE, numbers, close)
+}
+
+fn closing_in<T>(
+    parts: &[Mutex<Part>],
+    numbers: RangeInclusive<u32>,
+    close: impl FnOnce() -> T,
+) -> T {
+    // A number occurs for each of its waits.
+    let for_waits = |f: fn(&mut Part, RawFd)| {
+        for part in parts {
+            let Some(mut part) = lock_for_close(part) else { continue };
+            let mut found: Vec<RawFd> =
+                part.iter().filter_map(|(_, entry)| entry.number()).collect();
+            found.retain(|&fd| numbers.contains(&(fd as u32)));
+            found.dedup();
+            found.into_iter().for_each(|fd| f(&mut part, fd));
+        }
+    };
+    for_waits(keep_open);
+    let result = close();
+    for_waits(post);
+    result
+}
+
+fn lock_for_close(part: &Mutex<Part>) -> Option<MutexGuard<'_, Part>> {
+    for _ in 0..MOST_PAUSES {
+        let guard = part.try_lock();
+        if guard.is_some() {
+            return guard;
+        }
+        // SAFETY: I14. The kernel only reads the time.
+        unsafe { syscall!(SYS_nanosleep, &raw const PAUSE, 0) };
+    }
+    None
+}
+
+impl Entry {
+    /// The number, unless the program has closed it.
+    fn number(&self) -> Option<RawFd> {
+        match self.place {
+            Place::Number(fd) => Some(fd),
+            Place::Duplicate(_) | Place::Lost => None,
+        }
+    }
+}
+
+/// Has the waits for a number continue with a duplicate.
+#[cold]
+fn keep_open(part: &mut Part, fd: RawFd) {
+    let file = match sys::duplicate(fd) {
+        // It is not open: nothing is closed.
+        Err(e) if e.raw_os_error() == Some(libc::EBADF) => return,
+        result => result.ok().map(Arc::new),
+    };
+    // The drivers find the duplicate, because they wait for the lock.
+    post(part, fd);
+    for (_, entry) in part.iter_mut().filter(|(_, entry)| entry.number() == Some(fd)) {
+        entry.place = file.clone().map_or(Place::Lost, Place::Duplicate);
+    }
+}
+
+/// Has the drivers look at the ops that wait for a number.
+#[cold]
+fn post(part: &mut Part, fd: RawFd) {
+    for (_, entry) in part.iter().filter(|(_, entry)| entry.number() == Some(fd)) {
+        if let Some(driver) = &entry.driver {
+            driver.post_closed(fd);
+        }
+    }
+}
+
+/// Forgets all waits, in a forked child: their fibers are the parent's.
+pub(crate) fn forget_all() {
+    for part in &TABLE {
+        // SAFETY: I14. The child has one thread, which has no guard. The part is only overwritten.
+        unsafe { part.unlock_in_child() };
+        std::mem::forget(std::mem::take(&mut *part.lock()));
+    }
+}
