@@ -31,7 +31,7 @@ use super::file::Inline;
 use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::syscall::Syscall;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, Way, blocking};
 use crate::runtime::worker::Current;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, WaitsFor};
@@ -229,7 +229,7 @@ impl Read for &File {
         let most = buf.len().min(MAX_RW_BYTES);
         if self.uses_kernels_cursor() {
             let (start, len) = (buf.as_mut_ptr(), most as u32);
-            let op = Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
+            let op = Op::read(self.target(), start, len, AT_CURSOR);
             return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
         let done = match self.read_cached_at_cursor(&mut buf[..most], position)? {
@@ -265,7 +265,7 @@ impl Read for &File {
         }
         if self.uses_kernels_cursor() {
             let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            let op = Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
+            let op = Op::slices(Way::Read, self.fd(), slices, count, AT_CURSOR, 0);
             return self.at_kernels_cursor(op).map_err(|e| self.explain_at_cursor(bufs, e));
         }
         let len = len_of(bufs);
@@ -291,7 +291,7 @@ impl Write for &File {
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (start, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-            let op = Op::Write { target: self.target(), buf: start, len, offset: AT_CURSOR };
+            let op = Op::write(self.target(), start, len, AT_CURSOR);
             let write = || self.at_kernels_cursor(op);
             return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(&[buf], e));
         }
@@ -315,8 +315,7 @@ impl Write for &File {
         }
         if self.uses_kernels_cursor() || self.takes_no_pwrite() {
             let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            let op =
-                Op::WriteVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
+            let op = Op::slices(Way::Write, self.fd(), slices, count, AT_CURSOR, 0);
             let write = || self.at_kernels_cursor(op);
             return self.write_as_opened(write).map_err(|e| self.explain_at_cursor(bufs, e));
         }

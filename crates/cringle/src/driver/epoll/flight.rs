@@ -114,17 +114,9 @@ impl Flight {
     pub(super) fn move_to(&mut self, file: &Arc<Owned>) -> RawFd {
         let number = file.as_raw_fd();
         match &mut self.op {
-            Op::Read { target, .. } | Op::Write { target, .. } => *target = Target::fd(number),
-            Op::ReadVectored { fd, .. }
-            | Op::WriteVectored { fd, .. }
-            | Op::Recv { fd, .. }
-            | Op::RecvMsg { fd, .. }
-            | Op::Send { fd, .. }
-            | Op::SendZc { fd, .. }
-            | Op::SendMsg { fd, .. }
-            | Op::Accept { fd, .. }
-            | Op::Connect { fd, .. }
-            | Op::Poll { fd, .. } => *fd = number,
+            Op::Transfer(transfer) => transfer.file = Target::fd(number),
+            Op::Socket(transfer) => transfer.fd = number,
+            Op::Accept { fd, .. } | Op::Connect { fd, .. } | Op::Poll { fd, .. } => *fd = number,
             _ => unreachable!("an op that waits for a descriptor"),
         }
         (self.watch, self.kept) = (None, Some(Arc::clone(file)));

@@ -13,7 +13,7 @@
 use super::File;
 use super::reports::Reports;
 use super::sync_errors::{failed_before, failed_meanwhile};
-use crate::driver::{Op, blocking};
+use crate::driver::{FileOp, Op, blocking};
 use crate::runtime::cancelled::Reason;
 use crate::runtime::worker::{Current, Worker};
 use crate::sync::shared_run::{RunEnd, SharedRun};
@@ -181,7 +181,7 @@ impl File {
     }
 
     fn perform_sync(&self, data_only: bool) -> RunEnd {
-        let op = Op::Sync { fd: self.fd(), data_only };
+        let op = Op::File(FileOp::Sync { fd: self.fd(), data_only });
         let result = self.report_by(Promises::Durable, || {
             if self.ring().is_some() {
                 return self.retry(op).map(drop);

@@ -14,7 +14,7 @@ use super::properties::{
     FIFO, ODD, OFF_RING, REGULAR, SEEKABLE, SLOW_DEVICE, UNREADABLE, UNWRITABLE, WRITES_ALL,
 };
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, Way, blocking};
 use crate::fiber::op::{perform, perform_off_ring, perform_on_pool};
 use crate::fs::write_rest::{rest_of, write_rest};
 use crate::fs::{fifo, slow_device};
@@ -93,7 +93,7 @@ impl File {
         if self.properties() & (REGULAR | OFF_RING) != REGULAR {
             return self.transfer_irregular(current, op());
         }
-        if let Op::Write { len: 0, .. } = op() {
+        if op().is_write() && op().is_empty() {
             // A ring would not ask the file, and one of `/proc` or `/sys` may refuse the write.
             return Self::transfer_on_pool(op());
         }
@@ -108,15 +108,12 @@ impl File {
     fn transfer_irregular(&self, current: Current, op: Op) -> io::Result<usize> {
         // The plain call of an empty transfer does not wait, unless the file is a device that is
         // not ready. A ring would not even ask the file: it reads 0 bytes from a directory.
-        let is_empty = match op {
-            Op::Read { len: 0, .. } => self.properties() & ODD == 0 || self.is_readable(),
-            Op::Write { len: 0, .. } => self.properties() & REGULAR == 0,
-            _ => false,
-        };
-        let refused = match op {
-            Op::Read { .. } | Op::ReadVectored { .. } => UNREADABLE,
-            _ => UNWRITABLE,
-        };
+        let is_empty = op.is_empty()
+            && match op.is_read() {
+                true => self.properties() & ODD == 0 || self.is_readable(),
+                false => self.properties() & REGULAR == 0,
+            };
+        let refused = if op.is_read() { UNREADABLE } else { UNWRITABLE };
         let is_plain = self.properties() & refused != 0
             || self.properties() & REGULAR == 0 && self.is_nonblocking();
         if is_empty || is_plain {
@@ -164,7 +161,7 @@ impl File {
             };
         };
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-        let op = || Op::Read { target: self.target(), buf: start, len, offset };
+        let op = || Op::read(self.target(), start, len, offset);
         self.read_or_poll_fifo(current, op)
     }
 
@@ -185,7 +182,7 @@ impl File {
     ) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset, flags };
+        let op = || Op::slices(Way::Read, self.fd(), slices, count, offset, flags);
         let Some(current) = self.ring() else {
             return match (offset, flags) {
                 (AT_CURSOR, _) => sys::readv(self.fd(), bufs),
@@ -226,7 +223,7 @@ impl File {
         };
         let write = |buf: &[u8]| {
             let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-            self.transfer(current, || Op::Write { target: self.target(), buf, len, offset })
+            self.transfer(current, || Op::write(self.target(), buf, len, offset))
         };
         let done = write(buf)?;
         if self.stopped_short(done, buf.len()) {
@@ -254,7 +251,7 @@ impl File {
         let len = bufs.iter().map(|buf| buf.len()).sum();
         let op = |bufs: &[IoSlice<'_>]| {
             let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
+            Op::slices(Way::Write, self.fd(), slices, count, offset, flags)
         };
         let Some(current) = self.ring() else {
             return match (offset, flags) {
