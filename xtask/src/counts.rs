@@ -35,6 +35,15 @@ impl Counts {
         Some(Counts::of_words(numbers.split("; ")))
     }
 
+    /// Reads the number of tests in libtest's first line, `running 3 tests`.
+    pub(crate) fn announced(line: &str) -> Option<usize> {
+        let (number, what) = line.strip_prefix("running ")?.split_once(' ')?;
+        if !["test", "tests"].contains(&what) {
+            return None;
+        }
+        number.parse().ok()
+    }
+
     /// Adds up parts such as `3 passed`, and passes over others.
     pub(crate) fn of_words<'a>(parts: impl Iterator<Item = &'a str>) -> Counts {
         let mut counts = Counts::default();

@@ -138,7 +138,7 @@ impl Totals {
     fn read(&mut self, line: &str) {
         if let Some(counts) = Counts::of_suite(line) {
             self.whole.get_or_insert_default().add(counts);
-        } else if line.strip_prefix("running ").is_some_and(is_number_of_tests) {
+        } else if Counts::announced(line).is_some() {
             self.begun += 1;
         } else if let Some(counts) = Counts::of_libtest(line).or_else(|| pytest(line)) {
             self.parts.get_or_insert_default().add(counts);
@@ -147,23 +147,12 @@ impl Totals {
     }
 
     /// A program that a test has ended, with any status, has failed.
-    fn sum(self) -> Option<Counts> {
-        let lost = (self.begun > 0).then(|| Counts { failed: self.begun, ..Counts::default() });
-        let parts = match (self.parts, lost) {
-            (Some(mut parts), Some(lost)) => {
-                parts.add(lost);
-                Some(parts)
-            }
-            (parts, lost) => parts.or(lost),
-        };
-        self.whole.or(parts)
+    fn sum(mut self) -> Option<Counts> {
+        if self.begun > 0 {
+            self.parts.get_or_insert_default().failed += self.begun;
+        }
+        self.whole.or(self.parts)
     }
-}
-
-/// Whether it is the end of libtest's first line.
-fn is_number_of_tests(text: &str) -> bool {
-    let number = text.strip_suffix(" tests").or_else(|| text.strip_suffix(" test"));
-    number.is_some_and(|number| number.parse::<usize>().is_ok())
 }
 
 /// `N failed, N passed, N skipped in …s`

@@ -80,7 +80,7 @@ impl Lines {
             }
         } else if let Some(name) = output_of(line) {
             self.may_skip = !self.failed.contains(name);
-        } else if let Some(number) = announced(line) {
+        } else if let Some(number) = Counts::announced(line) {
             // The program's own line is its first: it precedes all tests.
             if self.adds_up || self.announced.is_none() {
                 self.announced = Some(self.announced.unwrap_or(0) + number);
@@ -142,15 +142,6 @@ impl Lines {
         };
         self.all[start..].join("\n")
     }
-}
-
-/// Reads libtest's first line, `running 3 tests`.
-fn announced(line: &str) -> Option<usize> {
-    let (number, what) = line.strip_prefix("running ")?.split_once(' ')?;
-    if !["test", "tests"].contains(&what) {
-        return None;
-    }
-    number.parse().ok()
 }
 
 /// Returns the name in a line before what a test has printed, `---- NAME stdout ----`.

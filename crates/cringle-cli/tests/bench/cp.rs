@@ -163,8 +163,8 @@ fn wrong_usage_is_refused_with_a_reason() {
     for (args, status, why) in [
         (&["--tools", "cp,nonsense"][..], 2, "`nonsense`"),
         (&["--tool", "nonsense"], 2, "NAME=COMMAND"),
-        (&["--repeat", "0"], 2, "--repeat"),
-        (&["--files", "0"], 2, "--files"),
+        (&["--repeat", "0"], 2, "'--repeat <N>': 0 is not in 1.."),
+        (&["--files", "0"], 2, "'--files <N>': 0 is not in 1.."),
         (&["--tree", "c"], 2, "possible values"),
         (&["--block-size", "0"], 2, "more than 0"),
         (&["--files", "4000000000"], 1, "DIRECTORY"),

@@ -164,7 +164,7 @@ fn sizes_that_cannot_work_are_refused_with_the_remedy() {
         (&["--pool", "2m"][..], 2, "choose a smaller --pool"),
         (&["--pool", "64k"], 2, "choose a larger --pool"),
         (&["--tree", "64k"], 2, "--tree must be at least 256 KiB"),
-        (&["--transactions", "0"], 2, "--transactions"),
+        (&["--transactions", "0"], 2, "'--transactions <N>': 0 is not in 1.."),
         (&["--rungs", "ladder"], 2, "possible values: posix, ring, +evict"),
         (&["file"], 2, "not a directory; give one"),
         (&["nothing"], 1, "give a directory"),

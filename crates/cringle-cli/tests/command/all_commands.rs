@@ -11,10 +11,10 @@ fn wrong_usage_exits_with_2_and_a_reason() {
         (&["bench", "disk", "--profile", "nonsense"][..], "nonsense"),
         (&["bench", "disk", "--block", "4x"], "64KiB"),
         (&["bench", "disk", "--block", "12"], "multiple of 8"),
-        (&["bench", "disk", "--qd", "0"], "--qd"),
+        (&["bench", "disk", "--qd", "0"], "'--qd <N>': 0 is not in 1.."),
         (&["bench", "disk", "--ops", "1", "--seconds", "1"], "cannot be used with"),
         (&["bench", "disk", "--block", "64", "--size", "1m"], "O_DIRECT"),
-        (&["bench", "batch", "low", "x", "--workers", "0"], "--workers"),
+        (&["bench", "batch", "low", "x", "--workers", "0"], "'--workers <N>': 0 is not in 1.."),
         (&["nothing"], "nothing"),
     ] {
         let output = cringle(&place).args(args).output().unwrap();

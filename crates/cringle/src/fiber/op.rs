@@ -40,7 +40,7 @@ pub(crate) fn perform(current: Current, op: Op) -> io::Result<usize> {
 /// numbers of their own.
 #[cfg(debug_assertions)]
 fn check(current: Current, op: &Op) {
-    let unwinds = std::thread::panicking() && current.is_unwinding();
+    let unwinds = current.is_unwinding();
     let at_cursor = op.is_stream_transfer();
     let file = op.describe().file;
     let is_transfer = op.is_read() || op.is_write();

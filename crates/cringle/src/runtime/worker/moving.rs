@@ -81,7 +81,7 @@ unsafe impl Send for Husk {}
 
 /// Whether the family of a fiber may move now. Is asked between two turns.
 pub(super) fn may_move(fiber: FiberRef) -> bool {
-    all_may_move(fiber, |member| member.state() == RunState::Runnable || awaits_wake(member))
+    all_may_move(fiber, is_without_ops)
 }
 
 /// Whether the family of a waiting fiber may move with it, when a wake-up ends its wait. Another
@@ -95,6 +95,11 @@ fn all_may_move(fiber: FiberRef, is_free: impl Fn(FiberRef) -> bool) -> bool {
     family.may_move()
         && family.members() <= MOST_MEMBERS
         && family.siblings().iter().all(|member| member.has_begun() && is_free(member))
+}
+
+/// Whether the fiber is ready, or a wake-up ends its wait: no ring has an op of it.
+fn is_without_ops(fiber: FiberRef) -> bool {
+    fiber.state() == RunState::Runnable || awaits_wake(fiber)
 }
 
 /// Whether a wake-up ends the fiber's wait.
@@ -112,10 +117,7 @@ impl Worker {
         let runs = || self.foreground.get().is_some_and(|it| it.family() == fiber.family());
         debug_assert!(!runs(), "I3: a family departs while it runs");
         for member in fiber.family().siblings().iter() {
-            debug_assert!(
-                member.state() == RunState::Runnable || awaits_wake(member),
-                "I1: a family departs while the ring has its ops"
-            );
+            debug_assert!(is_without_ops(member), "I1: the ring has ops of a family that departs");
             self.alarms.pack(member, || self.now());
             if member.waits_for_fibers() {
                 self.admission.end_wait_for_fibers();
