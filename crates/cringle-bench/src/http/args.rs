@@ -39,7 +39,7 @@ whole response, and sends the next request. CPU time and context switches are th
 server. The kernel's work for an incoming packet counts mostly for the sender, which over the \
 loopback interface is either side.
 
-The load (`--client own`) has one thread for each of its processors, and makes two system calls \
+The load has one thread for each of its processors, and makes two system calls \
 for a request plus a share of an epoll_wait. Its CPU time for a request is in the JSON \
 (load_cpu_us_per_request). If that is about as much as the server's, the load is the limit; the \
 report says so, and the CPU times are to be compared instead of the rates.
@@ -103,8 +103,8 @@ pub struct HttpArgs {
     /// Measure N idle connections instead: the server's memory for each, and the time until all
     /// have been served again. Leaves out `threads`, unless --servers names it.
     #[arg(long, value_parser = up_to(MOST_CONNECTIONS), value_name = "N", conflicts_with_all = [
-        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "client", "svg",
-        "listen", "target",
+        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "svg", "listen",
+        "target",
     ])]
     pub(super) idle: Option<usize>,
 
@@ -130,10 +130,6 @@ pub struct HttpArgs {
     /// Bytes of the page.
     #[arg(long, value_parser = units::parse_size, default_value = "151", value_name = "SIZE")]
     response_bytes: u64,
-
-    /// Program that makes the load; `ab` and `wrk` must be installed, and report no histogram.
-    #[arg(long, value_enum, default_value = "own")]
-    pub(super) client: Client,
 
     /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot
     /// (accept), fixed (descriptors) and bufring (with multishot receives), of `fibers` defer;
@@ -194,16 +190,6 @@ impl Server {
     pub(super) fn supports(self, workers: usize) -> bool {
         workers == 1 || matches!(self, Server::TokioMt | Server::Uring | Server::Fibers)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Client {
-    /// This program.
-    Own,
-    /// ApacheBench.
-    Ab,
-    /// wrk.
-    Wrk,
 }
 
 /// A server, possibly without one of its features, or with one that it lacks by default.
@@ -296,7 +282,6 @@ impl Experiment for HttpArgs {
         if self.response_bytes > 16 << 20 {
             return Err(Failure::usage("--response-bytes must be at most 16 MiB"));
         }
-        self.validate_client()?;
         self.validate_servers()
     }
 
@@ -368,20 +353,6 @@ impl HttpArgs {
 
     pub(super) fn response_bytes(&self) -> usize {
         self.response_bytes as usize
-    }
-
-    fn validate_client(&self) -> Result<(), Failure> {
-        let bad = |text: &str| Err(Failure::usage(text));
-        if self.client != Client::Own && self.svg.is_some() {
-            return bad("--svg needs the latency of each request: use --client own");
-        }
-        if self.client == Client::Wrk && self.requests.is_some() {
-            return bad("--client wrk runs for a time: use --seconds instead of --requests");
-        }
-        if self.client != Client::Own && self.target.is_some() {
-            return bad("--target needs --client own: run ab or wrk directly instead");
-        }
-        Ok(())
     }
 
     fn validate_servers(&self) -> Result<(), Failure> {

@@ -12,7 +12,6 @@ mod idle;
 mod listen;
 mod load;
 mod open_files;
-mod other_clients;
 mod plot;
 mod process_tree;
 mod program;
@@ -28,9 +27,9 @@ use crate::experiment::{self, Named, Notes, Report};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use crate::rounds::{Progress, turns};
-use args::{Cell, Client, Variant};
+use args::{Cell, Variant};
 use cpu_split::CpuSplit;
-use cringle_report::failure::{Failure, fail};
+use cringle_report::failure::Failure;
 use cringle_report::machine::{Machine, cpus};
 use cringle_report::plot::standalone;
 use exchange::Expected;
@@ -49,10 +48,9 @@ struct Sample {
     requests_per_second: f64,
     /// `None` if the server runs on another machine.
     used: Option<Usage>,
-    /// The part of its processors' time that the load has used, and its CPU time for a request;
-    /// `None` if another program makes the load.
-    load_busy: Option<f64>,
-    load_cpu_us_per_request: Option<f64>,
+    /// The part of its processors' time that the load has used, and its CPU time for a request.
+    load_busy: f64,
+    load_cpu_us_per_request: f64,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
@@ -124,10 +122,6 @@ impl Block {
 }
 
 fn measure(args: &HttpArgs) -> Result<Report, Failure> {
-    if !args.client.is_installed() {
-        let name = args.client.program().unwrap_or_default();
-        return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
-    }
     let machine = Machine::of(&crate::storage_under(Path::new("."))?);
     let progress = Progress::new(!args.quiet);
     if let Some(connections) = args.idle {
@@ -216,15 +210,11 @@ impl Bench<'_> {
         if let Some(target) = &self.args.target {
             let (addr, cpus) = (listen::resolve(target)?, self.cpus.clone());
             let plan = plan(self.args, cell, addr, cpus, subject);
-            return with_own_load(&plan, None)
-                .map_err(|error| failed(subject, &cell, &error, None));
+            return under_load(&plan, None).map_err(|error| failed(subject, &cell, &error, None));
         }
         let (mut server, plan) = self.start(cell, subject)?;
-        let result = match self.args.client {
-            Client::Own => with_own_load(&plan, Some(&mut *server)),
-            client => with_other_client(client, &cell, &mut *server, &plan),
-        };
-        result.map_err(|error| failed(subject, &cell, &error, server.failure()))
+        under_load(&plan, Some(&mut *server))
+            .map_err(|error| failed(subject, &cell, &error, server.failure()))
     }
 
     /// Starts a server. Returns it, and the parameters of the load.
@@ -269,7 +259,7 @@ impl Bench<'_> {
 type Started = (Box<dyn ServerProcess>, load::Plan);
 
 /// Makes the load in this process, for a server that it has started or for one that runs elsewhere.
-fn with_own_load(
+fn under_load(
     plan: &load::Plan,
     server: Option<&mut dyn ServerProcess>,
 ) -> io::Result<(Sample, Latencies)> {
@@ -281,18 +271,6 @@ fn with_own_load(
         Ok((mine, used()?.zip(before).map(|(now, before)| now.since(&before))))
     })?;
     Ok((sample(&result, plan, &mine, used), result.latencies))
-}
-
-fn with_other_client(
-    client: Client,
-    cell: &Cell,
-    server: &mut dyn ServerProcess,
-    plan: &load::Plan,
-) -> io::Result<(Sample, Latencies)> {
-    let before = server.used()?;
-    let sample = other_clients::drive(client, cell, plan)?;
-    let used = Some(server.used()?.since(&before));
-    Ok((Sample { used, ..sample }, Latencies::new()))
 }
 
 fn sample(
@@ -307,8 +285,8 @@ fn sample(
         errors: result.errors,
         requests_per_second: result.requests as f64 / load.seconds,
         used,
-        load_busy: Some(load_cpu / load.seconds / plan.cpus.len().max(1) as f64),
-        load_cpu_us_per_request: Some(load_cpu * 1e6 / result.requests.max(1) as f64),
+        load_busy: load_cpu / load.seconds / plan.cpus.len().max(1) as f64,
+        load_cpu_us_per_request: load_cpu * 1e6 / result.requests.max(1) as f64,
         p50_us: result.latencies.quantile_us(0.50),
         p99_us: result.latencies.quantile_us(0.99),
         p999_us: result.latencies.quantile_us(0.999),

@@ -40,7 +40,6 @@ pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Not
         || blocks.iter().flat_map(|block| block.lines.iter().map(move |line| (block, line)));
     let command = |program: &Program| json!({ "server": program.name, "command": program.text() });
     let fields = json!({
-        "client": args.client.name(),
         "response_bytes": response_bytes,
         "commands": args.commands.iter().map(command).collect::<Vec<_>>(),
         "runs": lines().flat_map(|(block, line)| runs(block, line)).collect::<Vec<_>>(),
@@ -94,7 +93,7 @@ fn against_ring(block: &Block) -> Option<String> {
 
 /// Warns that the load is the limit, so that the rates do not compare the servers.
 fn limit(block: &Block) -> Option<String> {
-    let saturated = |line: &&Line| line.median(|sample| sample.load_busy).is_some_and(|b| b > BUSY);
+    let saturated = |line: &&Line| line.figure(|sample| sample.load_busy) > BUSY;
     let all: Vec<String> =
         block.lines.iter().filter(saturated).map(|line| line.subject.name()).collect();
     (!all.is_empty()).then(|| {

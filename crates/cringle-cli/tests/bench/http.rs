@@ -56,20 +56,6 @@ fn every_server_answers_every_request() {
 }
 
 #[test]
-fn ab_loads_the_servers() {
-    // It prints how it is used, and fails.
-    if Command::new("ab").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        return println!("skipped: ab is not installed");
-    }
-    let place = place("http-ab");
-    let mut command = http(&place, &["--servers", "threads", "--client", "ab"]);
-    command.args(["--connections", "2", "--keepalive", "--requests", "200", "--repeat", "1"]);
-    let report = json(&mut command);
-    let [run] = runs(&report).as_slice() else { panic!("{report}") };
-    assert_eq!((&run["errors"], &run["requests"]), (&0.into(), &200.into()), "{run}");
-}
-
-#[test]
 fn system_calls_are_counted_or_a_note_explains() {
     let place = place("http-calls");
     let arguments = ["--servers", "threads,uring", "--keepalive", "--connections", "20"];
@@ -374,9 +360,6 @@ fn contradictions_are_refused() {
         (&["--listen", "127.0.0.1:0", "--target", "127.0.0.1:1"], 2, "--target"),
         (&["--target", "127.0.0.1:1", "--servers", "fibers"], 2, "--servers"),
         (&["--target", "127.0.0.1:1"], 1, "refused"),
-        (&["--client", "wrk", "--svg", "drawn"], 2, "--svg"),
-        (&["--client", "wrk", "--requests", "5"], 2, "--seconds"),
-        (&["--client", "ab", "--target", "127.0.0.1:1"], 2, "--target"),
         (&["--svg", "/proc/nothing"], 1, "/proc/nothing"),
     ] {
         let output = http(&place, arguments).output().unwrap();
