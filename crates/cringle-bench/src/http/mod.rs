@@ -19,7 +19,6 @@ mod report;
 mod served_page;
 mod server_process;
 mod servers;
-mod syscalls;
 
 pub use args::HttpArgs;
 
@@ -105,8 +104,6 @@ type Line = experiment::Line<Subject, Sample>;
 struct Block {
     cell: Cell,
     lines: Vec<Line>,
-    /// The system calls per request, if they were counted.
-    syscalls: Vec<(Subject, f64)>,
 }
 
 impl Block {
@@ -114,10 +111,6 @@ impl Block {
     fn line(&self, server: args::Server) -> Option<&Line> {
         let whole = Subject::Ours(Variant { server, changed: None });
         self.lines.iter().find(|line| line.subject == whole)
-    }
-
-    fn syscalls(&self, line: &Line) -> Option<f64> {
-        self.syscalls.iter().find(|(subject, _)| *subject == line.subject).map(|(_, calls)| *calls)
     }
 }
 
@@ -136,20 +129,13 @@ fn measure(args: &HttpArgs) -> Result<Report, Failure> {
             .fold(args.outputs.files(), |files, path| files.result("--svg", Some(path)))
             .check()?;
     }
-    let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum();
+    let runs = blocks.iter().map(|block| block.lines.len() * args.repeat()).sum();
     let bar = progress.runs(runs);
     let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
-    for Block { cell, lines, syscalls } in &mut blocks {
+    for Block { cell, lines } in &mut blocks {
         open_files::allow(cell.connections)?;
         for round in 0..args.repeat() {
             turns((round, true), lines, &bar, |subject| bench.turn(*cell, subject))?;
-        }
-        // Counting slows a server down, so it has a round of its own.
-        for line in lines {
-            bar.set_message(line.subject.name());
-            let calls = bench.count_syscalls(*cell, &line.subject)?;
-            syscalls.extend(calls.map(|calls| (line.subject.clone(), calls)));
-            bar.inc(1);
         }
     }
     bar.finish_and_clear();
@@ -165,7 +151,7 @@ fn blocks(args: &HttpArgs) -> Vec<Block> {
         let subjects =
             if args.target.is_some() { vec![Subject::Target] } else { subjects(args, &cell) };
         let lines = subjects.into_iter().map(Line::new).collect();
-        Block { cell, lines, syscalls: Vec::new() }
+        Block { cell, lines }
     };
     args.cells().into_iter().map(block).collect()
 }
@@ -232,27 +218,6 @@ impl Bench<'_> {
         )))?;
         let plan = plan(self.args, cell, server.addr(), load, subject);
         Ok((server, plan))
-    }
-
-    /// Returns the system calls per request, or notes why they cannot be counted.
-    fn count_syscalls(&mut self, cell: Cell, subject: &Subject) -> Result<Option<f64>, Failure> {
-        if *subject == Subject::Target {
-            return Ok(None);
-        }
-        let (mut server, plan) = self.start(cell, subject)?;
-        let counter = match syscalls::Counter::of(&server.ids()) {
-            Ok(counter) => std::cell::RefCell::new(counter),
-            Err(error) => {
-                self.notes.add(format!(
-                    "system calls are not counted: cannot open perf's counter: {error}"
-                ));
-                return Ok(None);
-            }
-        };
-        let read = || counter.borrow_mut().read();
-        let (result, calls) = load::drive(&plan, read, |before| Ok(read()? - before))
-            .map_err(|error| failed(subject, &cell, &error, server.failure()))?;
-        Ok(Some(calls as f64 / result.requests.max(1) as f64))
     }
 }
 

@@ -139,7 +139,6 @@ mod tests {
         let block = |workers: usize| Block {
             cell: Cell { workers, connections: 50, keepalive: true },
             lines: servers(workers).iter().map(|&server| line(server, workers)).collect(),
-            syscalls: Vec::new(),
         };
         [1, 2, 8].map(block).into()
     }

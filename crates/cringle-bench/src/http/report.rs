@@ -112,7 +112,7 @@ fn table(block: &Block) -> Rows {
         format!("{}–{}", count(lowest), count(highest))
     };
     let errors = |line: &Line| line.samples.iter().map(|sample| sample.errors as f64).sum();
-    let columns: [Column<'_, Line>; 11] = [
+    let columns: [Column<'_, Line>; 10] = [
         ("server", &|line| line.subject.name()),
         ("requests/s", &|line| count(line.figure(rate))),
         ("lowest–highest", &range),
@@ -122,7 +122,6 @@ fn table(block: &Block) -> Rows {
         ("p99 µs", &|line| cell(line.median(|sample| sample.p99_us))),
         ("p99.9 µs", &|line| cell(line.median(|sample| sample.p999_us))),
         ("ctx/req", &|line| cell(line.median(Sample::context_switches))),
-        ("calls/req", &|line| cell(block.syscalls(line))),
         ("errors", &|line| count(errors(line))),
     ];
     Rows::of(&columns, &block.lines)
@@ -162,7 +161,6 @@ fn median(block: &Block, line: &Line) -> Value {
         "p99_us": line.median(|sample| sample.p99_us),
         "p999_us": line.median(|sample| sample.p999_us),
         "context_switches_per_request": line.median(Sample::context_switches),
-        "syscalls_per_request": block.syscalls(line),
         "quantiles_us": line.latencies.to_json(),
         "ratios": { "cpu_to_uring": to_ring(block, line) },
     })

@@ -56,23 +56,6 @@ fn every_server_answers_every_request() {
 }
 
 #[test]
-fn system_calls_are_counted_or_a_note_explains() {
-    let place = place("http-calls");
-    let arguments = ["--servers", "threads,uring", "--keepalive", "--connections", "20"];
-    let report = json(&mut small(&place, &arguments));
-    let calls = |n: usize| report["medians"][n]["syscalls_per_request"].as_f64();
-    match (calls(0), calls(1)) {
-        // A thread makes a read and a write for each request (its start and end are not counted); a
-        // round of the ring serves many requests.
-        (Some(threads), Some(uring)) => {
-            assert!((2.0..2.5).contains(&threads) && uring < threads, "{threads} {uring}");
-        }
-        (None, None) => assert!(notes(&report).contains("system calls are not counted")),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn workers_share_the_connections() {
     let place = place("http-workers");
     let servers = ["--servers", "epoll,uring,fibers,tokio-mt", "--workers", "1,2"];
