@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -18,7 +17,7 @@ Examples:
       As in the papers on MIO and URingManager
   cringle bench http --servers fibers,uring --connections 50 --repeat 9
       Compare two servers in more rounds
-  cringle bench http --servers fibers,tokio-mt --workers 1,2,4,8 --svg plots
+  cringle bench http --servers fibers,tokio-mt --workers 1,2,4,8 --html report.html
       Compare numbers of workers, and draw plots
   cringle bench http --servers uring --ablate multishot,fixed,bufring,sqpoll
       What is each feature worth?
@@ -103,8 +102,7 @@ pub struct HttpArgs {
     /// Measure N idle connections instead: the server's memory for each, and the time until all
     /// have been served again. Leaves out `threads`, unless --servers names it.
     #[arg(long, value_parser = up_to(MOST_CONNECTIONS), value_name = "N", conflicts_with_all = [
-        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "svg", "listen",
-        "target",
+        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "listen", "target",
     ])]
     pub(super) idle: Option<usize>,
 
@@ -151,10 +149,6 @@ pub struct HttpArgs {
 
     #[command(flatten)]
     pub(super) outputs: Outputs,
-
-    /// Write SVG files with latencies, and rates by workers, into this directory.
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(super) svg: Option<PathBuf>,
 
     /// Show no progress bar.
     #[arg(short, long)]

@@ -30,7 +30,6 @@ use args::{Cell, Variant};
 use cpu_split::CpuSplit;
 use cringle_report::failure::Failure;
 use cringle_report::machine::{Machine, cpus};
-use cringle_report::plot::standalone;
 use exchange::Expected;
 use program::Program;
 use served_page::ServedPage;
@@ -121,14 +120,6 @@ fn measure(args: &HttpArgs) -> Result<Report, Failure> {
         return idle::measure(args, connections, &progress, machine);
     }
     let mut blocks = blocks(args);
-    if let Some(directory) = &args.svg {
-        std::fs::create_dir_all(directory)
-            .map_err(Failure::because(format_args!("{}: cannot create", directory.display())))?;
-        let names = plot::drawings(&blocks, directory).into_iter().map(|(path, _)| path);
-        names
-            .fold(args.outputs.files(), |files, path| files.result("--svg", Some(path)))
-            .check()?;
-    }
     let runs = blocks.iter().map(|block| block.lines.len() * args.repeat()).sum();
     let bar = progress.runs(runs);
     let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
@@ -139,9 +130,6 @@ fn measure(args: &HttpArgs) -> Result<Report, Failure> {
         }
     }
     bar.finish_and_clear();
-    for (path, plot) in args.svg.iter().flat_map(|folder| plot::drawings(&blocks, folder)) {
-        cringle_report::file::write("--svg", &path, &standalone(&plot))?;
-    }
     Ok(report::of(args, &blocks, machine, bench.notes))
 }
 

@@ -7,7 +7,6 @@ use crate::rounds;
 use cringle_report::page::Section;
 use cringle_report::plot::{Axis, Plot, Point, Scale, Series, Stroke};
 use cringle_report::units::counted;
-use std::path::{Path, PathBuf};
 
 type Figure = fn(&Sample) -> Option<f64>;
 
@@ -61,34 +60,6 @@ fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
     labels(blocks).into_iter().map(of_server).collect()
 }
 
-/// Returns the files of `--svg`: one for each table, and more if there are several numbers of
-/// workers. The names do not depend on the figures.
-pub(super) fn drawings(blocks: &[Block], directory: &Path) -> Vec<(PathBuf, Plot)> {
-    let mut drawings = Vec::new();
-    let mut draw = |name: String, plot| drawings.push((directory.join(name + ".svg"), plot));
-    for block in blocks {
-        let workers = counted(block.cell.workers, "worker");
-        let title = format!("Latency: {}, {workers}", describe(&block.cell));
-        let file = format!("latency-{}-workers-{}", name(&block.cell), block.cell.workers);
-        draw(file, latencies(&title, block));
-    }
-    for (cell, same) in several(blocks) {
-        let title = format!("Requests per second: {}", describe(&cell));
-        let rates = over_workers(&title, "requests/s", &same, Sample::rate);
-        draw(format!("workers-{}", name(&cell)), rates);
-        for (label, plot) in labels(&same).iter().zip(latencies_by_workers(&cell, &same)) {
-            draw(format!("latency-{}-{}", name(&cell), label.replace(' ', "-")), plot);
-        }
-    }
-    drawings
-}
-
-/// Returns the part of a file name that identifies the load.
-fn name(cell: &Cell) -> String {
-    let kind = if cell.keepalive { "keepalive" } else { "closing" };
-    format!("{kind}-{}", cell.connections)
-}
-
 /// Describes the load in a title.
 fn describe(cell: &Cell) -> String {
     let kind = if cell.keepalive { "reused" } else { "one request each" };
@@ -119,9 +90,6 @@ mod tests {
     use super::super::args::{Cell, Server, Variant};
     use super::super::{Sample, Subject};
     use super::*;
-    use cringle_report::SVG_START;
-    use cringle_report::plot::standalone;
-    use std::collections::HashSet;
 
     fn line(server: Server, workers: usize) -> Line {
         let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
@@ -141,32 +109,6 @@ mod tests {
             lines: servers(workers).iter().map(|&server| line(server, workers)).collect(),
         };
         [1, 2, 8].map(block).into()
-    }
-
-    #[test]
-    fn each_load_and_server_has_an_svg_file() {
-        let all = drawings(&blocks(), Path::new("plots"));
-        // The latencies of each table, the rates by workers, and each server's latencies by
-        // workers.
-        assert_eq!(all.len(), 3 + 1 + 3);
-        let names: HashSet<_> = all.iter().map(|(path, _)| path).collect();
-        assert_eq!(names.len(), all.len());
-        for (path, plot) in &all {
-            let text = standalone(plot);
-            assert!(text.starts_with(SVG_START), "{text:.80}");
-            let document = roxmltree::Document::parse(&text).unwrap();
-            let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-            let texts: Vec<&str> = texts.filter_map(|node| node.text()).collect();
-            let name = path.strip_prefix("plots").unwrap().to_str().unwrap();
-            let axes = if name.starts_with("workers") {
-                ["workers", "requests/s"]
-            } else {
-                ["µs, logarithmic", "done within"]
-            };
-            for word in axes.iter().chain(&["50 connections", "1"]) {
-                assert!(texts.iter().any(|one| one.contains(word)), "{word} in {name}: {texts:?}");
-            }
-        }
     }
 
     #[test]

@@ -60,44 +60,13 @@ fn workers_share_the_connections() {
     let place = place("http-workers");
     let servers = ["--servers", "epoll,uring,fibers,tokio-mt", "--workers", "1,2"];
     let mut command = small(&place, &servers);
-    let report = json(command.args(["--svg", "drawn", "--no-keepalive", "--repeat", "1"]));
+    let report = json(command.args(["--no-keepalive", "--repeat", "1"]));
     let of_two = |run: &&Value| run["workers"] == 2;
     for (server, expected) in [("epoll", 0), ("uring", 2), ("fibers", 2), ("tokio-mt", 2)] {
         let runs = named(&report, server);
         assert_eq!(runs.iter().copied().filter(of_two).count(), expected, "{server}");
         assert!(runs.iter().all(|run| run["errors"] == 0 && run["keepalive"] == false));
     }
-    for name in ["latency-closing-3-workers-2", "workers-closing-20", "latency-closing-3-fibers"] {
-        let drawing = std::fs::read_to_string(place.join(format!("drawn/{name}.svg"))).unwrap();
-        let drawing = roxmltree::Document::parse(&drawing).unwrap();
-        let series = drawing.descendants().filter(|node| {
-            node.attribute("class").is_some_and(|class| class.starts_with("series "))
-        });
-        let lines = series.flat_map(|one| one.children()).filter_map(|node| node.attribute("d"));
-        assert!(lines.filter(|path| path.contains('L')).count() >= 2, "{name} has too few lines");
-    }
-}
-
-#[test]
-fn drawings_overwrite_only_earlier_drawings() {
-    let place = place("http-drawn-again");
-    let draw = || {
-        let mut command =
-            http(&place, &["--servers", "epoll", "--requests", "20", "--repeat", "1"]);
-        command.args(["--connections", "2", "--workers", "1", "--no-keepalive", "--svg", "."]);
-        command.output().unwrap()
-    };
-    for _ in 0..2 {
-        let output = draw();
-        assert!(output.status.success(), "{}", texts(&output).1);
-    }
-    let name = "latency-closing-2-workers-1.svg";
-    let icon = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 8 8\"/>";
-    std::fs::write(place.join(name), icon).unwrap();
-    let output = draw();
-    assert_eq!(output.status.code(), Some(2), "{}", texts(&output).1);
-    assert!(texts(&output).1.contains(name) && texts(&output).0.is_empty());
-    assert_eq!(std::fs::read_to_string(place.join(name)).unwrap(), icon);
 }
 
 #[test]
@@ -343,7 +312,6 @@ fn contradictions_are_refused() {
         (&["--listen", "127.0.0.1:0", "--target", "127.0.0.1:1"], 2, "--target"),
         (&["--target", "127.0.0.1:1", "--servers", "fibers"], 2, "--servers"),
         (&["--target", "127.0.0.1:1"], 1, "refused"),
-        (&["--svg", "/proc/nothing"], 1, "/proc/nothing"),
     ] {
         let output = http(&place, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", texts(&output).1);

@@ -169,24 +169,6 @@ pub fn svg(plot: &Plot, key: &Key) -> Markup {
     }
 }
 
-/// Draws a plot as a file of its own, with its title and the style sheet.
-pub fn standalone(plot: &Plot) -> String {
-    const TITLE: f64 = 30.0;
-    let drawing = drawing(plot, &Key::of([plot]));
-    let (width, height) = (text::WIDTH + 2.0 * TITLE, drawing.height + 2.0 * TITLE);
-    let markup = html! {
-        svg class="cringle" xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (format!("{height:.0}")) }
-            width=(2.0 * width) role="img" {
-            title { (plot.title) }
-            style { (STYLE) }
-            rect class="paper" width="100%" height="100%" {}
-            text class="heading" x=(TITLE) y="22" { (text::short(&plot.title, 66)) }
-            g transform={ "translate(" (TITLE) " " (TITLE + 6.0) ")" } { (drawing.body) }
-        }
-    };
-    format!("{}\n", markup.into_string())
-}
-
 fn drawing(plot: &Plot, key: &Key) -> Drawing {
     match &plot.kind {
         Kind::Lines(lines) => lines::draw(lines, key),
