@@ -70,17 +70,16 @@ impl Block {
 fn measure(args: &SumArgs) -> Result<Report, Failure> {
     let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();
-    if !args.tcp && !args.udp {
+    if !args.tcp {
         notes.if_in_memory(&storage, &args.path, "cold reads do not read a disk");
     }
     let progress = Progress::new(!args.quiet);
     let mut blocks = Vec::new();
     for bytes in args.sizes() {
-        let message = args.message();
-        let (kind, source) = match (args.tcp, args.udp) {
-            (true, _) => (Kind::Tcp, Source::Tcp { bytes, message }),
-            (_, true) => (Kind::Udp, Source::Udp { bytes, message }),
-            _ => (Kind::File, file(args, bytes, &progress)?),
+        let (kind, source) = if args.tcp {
+            (Kind::Tcp, Source::Tcp { bytes, message: args.message })
+        } else {
+            (Kind::File, file(args, bytes, &progress)?)
         };
         let caches = args.caches().into_iter().map(Some);
         let caches = if kind == Kind::File { caches.collect() } else { vec![None] };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub(super) fn of(args: &SumArgs, machine: Machine, blocks: &[Block], notes: Notes) -> Report {
     let section = |block: &Block| Section {
-        title: title(block, args.message()),
+        title: title(block, args.message),
         sentences: sentence(block).into_iter().collect(),
         plots: vec![
             plot("Time for all bytes", "s", &block.lines, |one| one.usage.seconds),
@@ -23,7 +23,7 @@ pub(super) fn of(args: &SumArgs, machine: Machine, blocks: &[Block], notes: Note
     let lines =
         || blocks.iter().flat_map(|block| block.lines.iter().map(move |line| (block, line)));
     let fields = json!({
-        "message_bytes": args.message(),
+        "message_bytes": args.message,
         "runs": lines().flat_map(|(block, line)| runs(block, line)).collect::<Vec<_>>(),
         "medians": lines().map(|(block, line)| median(block, line)).collect::<Vec<_>>(),
         "words": words(&sections),
@@ -39,7 +39,6 @@ fn title(block: &Block, message_bytes: u64) -> String {
         (Kind::Tcp, _) => format!(
             "{total} from a TCP connection, sent {message} at a time, read {read} at a time"
         ),
-        (Kind::Udp, _) => format!("{total} in datagrams of {message}, one for each read"),
         (Kind::File, cache) => {
             let cache = cache.map_or_else(String::new, |cache| cache.name());
             format!("{total} from a {cache} file, read {read} at a time")

@@ -1,7 +1,7 @@
-//! The sources of bytes: a file, a TCP connection, or a UDP socket.
+//! The sources of bytes: a file, or a TCP connection.
 
 use super::args::Cache;
-use super::feed::{Feeder, window};
+use super::feed::Feeder;
 use crate::experiment::Notes;
 use crate::target::Target;
 use clap::ValueEnum;
@@ -9,48 +9,27 @@ use cringle_report::failure::Failure;
 use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use std::fs::File;
 use std::io;
-use std::net::{TcpStream, UdpSocket};
+use std::net::TcpStream;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     File,
     Tcp,
-    Udp,
 }
 
 pub(super) enum Source {
     File(Target),
     Tcp { bytes: u64, message: u64 },
-    Udp { bytes: u64, message: u64 },
 }
 
 /// An open source, at its beginning.
 pub(super) enum Open {
     File(File),
     Tcp(TcpStream, Feeder),
-    Udp(UdpSocket, Credits, Feeder),
 }
 
-/// Counts datagrams, to decide when the reader sends a credit.
-#[derive(Clone, Copy)]
-pub(super) struct Credits {
-    window: u64,
-    read: u64,
-}
-
-impl Credits {
-    /// Counts a datagram. Returns whether the reader must send a credit now.
-    pub(super) fn count(&mut self) -> bool {
-        self.read += 1;
-        self.read.is_multiple_of(self.window)
-    }
-}
-
-/// The message that lets the sending process begin, and that gives it a credit.
+/// The message that lets the sending process begin.
 pub(super) const GO: &[u8] = &[1];
-/// The message that all datagrams were read. Until then the sender keeps its socket open.
-pub(super) const END: &[u8] = &[0];
-
 impl Source {
     pub(super) fn open(&self) -> io::Result<Open> {
         Ok(match self {
@@ -58,10 +37,6 @@ impl Source {
             Source::Tcp { bytes, message } => {
                 let (stream, feeder) = Feeder::start(*bytes, *message)?;
                 Open::Tcp(stream, feeder)
-            }
-            Source::Udp { bytes, message } => {
-                let (socket, feeder) = Feeder::start_datagrams(*bytes, *message)?;
-                Open::Udp(socket, Credits { window: window(*message), read: 0 }, feeder)
             }
         })
     }

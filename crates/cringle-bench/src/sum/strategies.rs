@@ -2,7 +2,7 @@
 
 use super::args::Strategy;
 use super::feed::Feeder;
-use super::source::{Credits, END, GO, Open, Source};
+use super::source::{GO, Open, Source};
 use super::{BUFFER_BYTES, Sample};
 use crate::meter::Meter;
 use std::io::{self, Read, Write};
@@ -57,27 +57,6 @@ fn buffer() -> Vec<u8> {
     vec![1; BUFFER_BYTES]
 }
 
-/// Reads a datagram at a time, and sends credits.
-struct Datagrams<R, S> {
-    receive: R,
-    send: S,
-    credits: Credits,
-}
-
-impl<R, S> Read for Datagrams<R, S>
-where
-    R: FnMut(&mut [u8]) -> io::Result<usize>,
-    S: FnMut(&[u8]) -> io::Result<usize>,
-{
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let count = (self.receive)(buf)?;
-        if self.credits.count() {
-            (self.send)(GO)?;
-        }
-        Ok(count)
-    }
-}
-
 /// The loop of `sync` and `fibers`, which differ in their types only.
 fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u64> {
     let mut sum = Sum::of(bytes);
@@ -108,34 +87,10 @@ fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::R
     Ok(Sample { usage, sum })
 }
 
-fn of_datagrams(
-    receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
-    send: impl Fn(&[u8]) -> io::Result<usize>,
-    credits: Credits,
-    feeder: Feeder,
-    bytes: u64,
-) -> io::Result<Sample> {
-    let mut buffer = buffer();
-    let meter = Meter::start();
-    send(GO)?;
-    let sum = sum_up(Datagrams { receive, send: &send, credits }, &mut buffer, bytes)?;
-    let usage = meter.stop();
-    send(END)?;
-    feeder.end()?;
-    Ok(Sample { usage, sum })
-}
-
 fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
     match open {
         Open::File(file) => of_file(file, bytes),
         Open::Tcp(stream, feeder) => of_stream(stream, feeder, bytes),
-        Open::Udp(socket, credits, feeder) => of_datagrams(
-            |buf: &mut [u8]| socket.recv(buf),
-            |buf: &[u8]| socket.send(buf),
-            credits,
-            feeder,
-            bytes,
-        ),
     }
 }
 
@@ -144,16 +99,6 @@ fn with_fibers(open: Open, bytes: u64) -> io::Result<Sample> {
         Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
         Open::Tcp(stream, feeder) => {
             of_stream(cringle::net::TcpStream::from(stream), feeder, bytes)
-        }
-        Open::Udp(socket, credits, feeder) => {
-            let socket = cringle::net::UdpSocket::from(socket);
-            of_datagrams(
-                |buf: &mut [u8]| socket.recv(buf),
-                |buf: &[u8]| socket.send(buf),
-                credits,
-                feeder,
-                bytes,
-            )
         }
     })?
 }
@@ -196,25 +141,6 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 let usage = meter.stop();
                 feeder.end()?;
                 Ok(Sample { usage, sum })
-            }
-            Open::Udp(socket, mut credits, feeder) => {
-                socket.set_nonblocking(true)?;
-                let socket = tokio::net::UdpSocket::from_std(socket)?;
-                let meter = Meter::start();
-                socket.send(GO).await?;
-                let mut sum = Sum::of(bytes);
-                while sum.left > 0 {
-                    let want = sum.want();
-                    let count = socket.recv(&mut buffer[..want]).await?;
-                    if credits.count() {
-                        socket.send(GO).await?;
-                    }
-                    sum.add(&buffer[..count])?;
-                }
-                let usage = meter.stop();
-                socket.send(END).await?;
-                feeder.end()?;
-                Ok(Sample { usage, sum: sum.sum })
             }
         }
     })
