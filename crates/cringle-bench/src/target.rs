@@ -99,7 +99,7 @@ impl Target {
     }
 
     /// Fails if the files are smaller than a block.
-    pub(crate) fn must_hold(&self, block: u64) -> Result<(), Failure> {
+    fn must_hold(&self, block: u64) -> Result<(), Failure> {
         if self.file_bytes >= block {
             return Ok(());
         }

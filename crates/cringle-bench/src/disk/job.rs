@@ -22,8 +22,6 @@ pub enum Profile {
     Direct,
     /// Random blocks from the page cache: pure overhead.
     Cached,
-    /// Sequential blocks, with an empty page cache at first: the kernel reads ahead.
-    BufferedSeq,
     /// Appends, each followed by fdatasync: a write-ahead log.
     Wal,
 }

@@ -106,10 +106,9 @@ impl<'a> Bench<'a> {
         let target = self.target(profile)?;
         sanity::examine_target(&target, &self.storage, &mut self.notes)?;
         let direction = self.direction(profile);
-        let block = self.args.block_of(profile);
         if profile.is_direct() {
             let (storage, notes) = (&self.storage, &mut self.notes);
-            sanity::require_direct(&target, block, direction, storage, notes)?;
+            sanity::require_direct(&target, self.args.block(), direction, storage, notes)?;
             self.iopoll = self.args.iopoll && sanity::can_poll(&target, &mut self.notes)?;
         }
         let mut strategies = self.strategies.clone();
@@ -118,7 +117,7 @@ impl<'a> Bench<'a> {
             strategies.retain(|strategy| *strategy != Strategy::Log);
         }
         let cells = schedule::cells(self.args, &strategies, profile, direction, &mut self.notes);
-        let limit = schedule::limit(self.args, profile, &target);
+        let limit = schedule::limit(self.args, profile);
         let measured = self.plan(profile, &target, limit)?;
         let warmup = self.plan(profile, &target, schedule::warmup_limit(limit))?;
         let mut runs: Vec<Run> = cells.into_iter().map(Run::new).collect();
@@ -140,14 +139,13 @@ impl<'a> Bench<'a> {
 
     fn target(&mut self, profile: Profile) -> Result<Arc<Target>, Failure> {
         if let (Some(data), false) = (&self.data, profile == Profile::Wal) {
-            data.must_hold(self.args.block_of(profile) as u64)?;
             return Ok(Arc::clone(data));
         }
         let spec = TargetSpec {
             path: self.args.path.clone(),
             size: self.args.size,
             files: self.args.files,
-            block: self.args.block_of(profile) as u64,
+            block: self.args.block() as u64,
             seed: self.args.seed,
             writes: self.direction(profile).writes(),
             destroy: self.args.destroy,
@@ -170,7 +168,7 @@ impl<'a> Bench<'a> {
         limit: Limit,
     ) -> Result<Arc<Plan>, Failure> {
         let direction = self.direction(profile);
-        let mut plan = Plan::new(&schedule::shape(self.args, profile, direction, target, limit));
+        let mut plan = Plan::new(&schedule::shape(self.args, direction, target, limit));
         if profile == Profile::Wal {
             schedule::spread_over_files(&mut plan, target.files.len());
             return Ok(Arc::new(plan));
@@ -202,7 +200,7 @@ impl<'a> Bench<'a> {
             generation: self.generation,
             log: (cell.profile == Profile::Wal).then(|| Log::begin(target)).transpose()?,
             stop: AtomicBool::new(false),
-            gate: gate(cell, target, writes),
+            gate: Gate::new(cell.strategy.parties(cell.threads)),
         });
         let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.name()));
         let outcome = within_limit(&job, || cell.strategy.run(&job))
@@ -244,17 +242,6 @@ fn available(args: &DiskArgs, notes: &mut Notes) -> Result<Vec<Strategy>, Failur
     Ok(available)
 }
 
-/// Returns the gate of a run. In `buffered-seq`, the clock runs until the writes are on the device:
-/// they are only in the page cache when the calls return. (`cached` measures the calls alone.)
-fn gate(cell: &Cell, target: &Arc<Target>, writes: bool) -> Gate {
-    let gate = Gate::new(cell.strategy.parties(cell.threads));
-    if !(writes && cell.profile == Profile::BufferedSeq) {
-        return gate;
-    }
-    let target = Arc::clone(target);
-    gate.with_ending(move || target.files.iter().try_for_each(|file| file.0.sync_data()))
-}
-
 /// Runs `work`, with a thread that stops it if the run is limited by time.
 fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     match job.plan.limit {
@@ -287,7 +274,7 @@ fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), 
             let checksum = verify::checksum(job, &lanes)?;
             verify::written(job, &lanes)?;
             let Some(usage) = job.gate.usage() else {
-                return fail(format!("`{}` failed: the files could not be synced", cell.name()));
+                return fail(format!("`{}` ended before it began", cell.name()));
             };
             let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
             for lane_result in lanes {

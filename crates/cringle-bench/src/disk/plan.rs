@@ -52,12 +52,6 @@ impl Direction {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Random,
-    Sequential,
-}
-
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Limit {
@@ -71,7 +65,6 @@ pub(super) enum Limit {
 const CYCLE: usize = 1 << 18;
 
 pub(super) struct Shape {
-    pub(super) order: Order,
     pub(super) direction: Direction,
     pub(super) block: usize,
     pub(super) files: usize,
@@ -98,12 +91,9 @@ impl Plan {
             Limit::Seconds(_) => CYCLE.min(usize::try_from(blocks).unwrap_or(CYCLE)),
         };
         let mut rng = content::random(shape.seed);
-        let accesses = (0..len as u64)
-            .map(|i| {
-                let block = match shape.order {
-                    Order::Random => rng.below(blocks),
-                    Order::Sequential => i % blocks,
-                };
+        let accesses = (0..len)
+            .map(|_| {
+                let block = rng.below(blocks);
                 Access {
                     offset: block % blocks_per_file * shape.block as u64,
                     file: (block / blocks_per_file) as u32,
@@ -125,9 +115,7 @@ impl Plan {
 
     /// Returns lane `slot` of `slots` in the part of thread `thread` of `threads`.
     ///
-    /// The part of a thread is contiguous, so that threads that read a file in sequence read
-    /// different parts of it; the lanes of a thread interleave, so that the reads in flight are
-    /// neighbours.
+    /// The part of a thread is contiguous, and the lanes of a thread interleave.
     pub(super) fn lane(&self, thread: usize, threads: usize, slot: usize, slots: usize) -> Lane {
         let len = self.accesses.len();
         let start = len * thread / threads;
@@ -187,7 +175,6 @@ mod tests {
 
     fn shape() -> Shape {
         Shape {
-            order: Order::Random,
             direction: Direction::Read,
             block: 4096,
             files: 2,
@@ -258,13 +245,6 @@ mod tests {
         let once = plan.checksum(&lane, len);
         assert_eq!(plan.checksum(&lane, 2 * len), once.wrapping_mul(2));
         assert!(plan.lane(0, 1, 600, 601).next().is_none(), "an empty lane ends at once");
-    }
-
-    #[test]
-    fn a_sequential_plan_reads_file_after_file() {
-        let plan = Plan::new(&Shape { order: Order::Sequential, ..shape() });
-        assert_eq!(plan.accesses[1], Access { offset: 4096, file: 0, write: false });
-        assert_eq!(plan.accesses[256], Access { offset: 0, file: 1, write: false });
     }
 
     #[test]

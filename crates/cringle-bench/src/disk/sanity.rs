@@ -137,7 +137,7 @@ pub(super) fn prepare_cache(
 ) -> Result<f64, Failure> {
     match profile {
         Profile::Cached => fill_cache(target, notes),
-        Profile::Direct | Profile::BufferedSeq => empty_cache(profile, target, notes),
+        Profile::Direct => empty_cache(target),
         Profile::Wal => Ok(0.0),
     }
 }
@@ -169,19 +169,11 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     Ok(after)
 }
 
-fn empty_cache(profile: Profile, target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
+fn empty_cache(target: &Target) -> Result<f64, Failure> {
     for file in &target.files {
         cache::evict(&file.0)?;
     }
-    let left = resident(target)?;
-    if left > NEGLIGIBLE && profile == Profile::BufferedSeq {
-        notes.add(format!(
-            "{:.0} % of the file could not be dropped from the page cache: `buffered-seq` partly \
-             copies from memory",
-            left * 100.0
-        ));
-    }
-    Ok(left)
+    resident(target)
 }
 
 /// Adds a note if a direct run left pages in the cache, as reads without `O_DIRECT` do.

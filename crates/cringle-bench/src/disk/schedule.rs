@@ -1,7 +1,7 @@
 //! Which cells are run, with which limits and plans.
 
 use super::job::Profile;
-use super::plan::{Direction, Limit, Order, Plan, Shape};
+use super::plan::{Direction, Limit, Plan, Shape};
 use super::results::Cell;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
@@ -39,7 +39,7 @@ pub(super) fn cells(
                     _ => (queue_depth, threads),
                 };
                 let fixed = args.fixed && strategy.can_register() && profile != Profile::Wal;
-                let block = args.block_of(profile);
+                let block = args.block();
                 let cell = Cell { strategy, profile, queue_depth, threads, block, fixed };
                 if !cells.contains(&cell) {
                     cells.push(cell);
@@ -76,15 +76,12 @@ fn suitable(
     chosen
 }
 
-pub(super) fn limit(args: &DiskArgs, profile: Profile, target: &Target) -> Limit {
-    let block = args.block_of(profile) as u64;
-    let blocks = target.file_bytes / block * target.files.len() as u64;
+pub(super) fn limit(args: &DiskArgs, profile: Profile) -> Limit {
     match (args.seconds, args.ops, profile) {
         (Some(seconds), ..) => Limit::Seconds(seconds),
         (None, Some(ops), _) => Limit::Ops(ops),
         (None, None, Profile::Direct) => Limit::Ops(DIRECT_OPS),
         (None, None, Profile::Cached) => Limit::Ops(CACHED_OPS),
-        (None, None, Profile::BufferedSeq) => Limit::Ops(blocks as usize),
         (None, None, Profile::Wal) => Limit::Ops(COMMITS),
     }
 }
@@ -97,20 +94,10 @@ pub(super) fn warmup_limit(limit: Limit) -> Limit {
     }
 }
 
-pub(super) fn shape(
-    args: &DiskArgs,
-    profile: Profile,
-    direction: Direction,
-    target: &Target,
-    limit: Limit,
-) -> Shape {
+pub(super) fn shape(args: &DiskArgs, direction: Direction, target: &Target, limit: Limit) -> Shape {
     Shape {
-        order: match profile {
-            Profile::BufferedSeq | Profile::Wal => Order::Sequential,
-            Profile::Direct | Profile::Cached => Order::Random,
-        },
         direction,
-        block: args.block_of(profile),
+        block: args.block(),
         files: target.files.len(),
         file_bytes: target.file_bytes,
         limit,
@@ -128,7 +115,7 @@ pub(super) fn spread_over_files(plan: &mut Plan, files: usize) {
 pub(super) fn sampling(profile: Profile) -> Sampling {
     match profile {
         Profile::Wal => Sampling::EVERY,
-        Profile::Direct | Profile::BufferedSeq => Sampling::ONE_IN_8,
+        Profile::Direct => Sampling::ONE_IN_8,
         Profile::Cached => Sampling::ONE_IN_64,
     }
 }

@@ -111,7 +111,7 @@ pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::disk::job::Profile;
-    use crate::disk::plan::{Direction, Order, Shape};
+    use crate::disk::plan::{Direction, Shape};
     use crate::disk::results::Cell;
     use crate::disk::strategies::Outcome;
     use crate::latency::Sampling;
@@ -137,7 +137,6 @@ mod tests {
 
     fn job(strategy: Strategy, target: &Arc<Target>) -> Arc<Job> {
         let mut plan = Plan::new(&Shape {
-            order: Order::Random,
             direction: Direction::Read,
             block: BLOCK,
             files: 1,

@@ -44,9 +44,6 @@ fn pattern(job: &Job) -> &'static str {
     let reads = job.plan.accesses.iter().any(|access| !access.write);
     match (job.cell.profile, reads, job.writes) {
         (Profile::Wal, ..) => "write",
-        (Profile::BufferedSeq, true, true) => "rw",
-        (Profile::BufferedSeq, false, _) => "write",
-        (Profile::BufferedSeq, ..) => "read",
         (_, true, true) => "randrw",
         (_, false, _) => "randwrite",
         _ => "randread",
@@ -56,20 +53,10 @@ fn pattern(job: &Job) -> &'static str {
 fn queue(job: &Job, total: u64) -> Vec<String> {
     let mut all = vec!["--norandommap".into(), format!("--numjobs={}", job.cell.threads)];
     all.extend(fio::queue(job.cell.queue_depth));
-    if job.cell.profile == Profile::BufferedSeq {
-        // Each job reads a part of its own, as the threads of other strategies do.
-        let block = job.plan.block as u64;
-        let each = (total / job.cell.threads as u64 / block * block).max(block);
-        all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
-    } else {
-        all.push(format!("--size={total}"));
-    }
+    all.push(format!("--size={total}"));
     all.extend(length(job, job.cell.threads));
     if job.cell.fixed {
         all.extend(["--registerfiles".into(), "--fixedbufs".into()]);
-    }
-    if job.writes && job.cell.profile == Profile::BufferedSeq {
-        all.push("--end_fsync=1".into());
     }
     all
 }

@@ -3,7 +3,7 @@
 //! `pread` copies, too. Without the copy, a large block would count as read after an access to its
 //! first page.
 
-use crate::disk::job::{Job, LaneResult, Profile, drive};
+use crate::disk::job::{Job, LaneResult, drive};
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::io;
 
@@ -28,10 +28,6 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 }
 
 fn maps(job: &Job) -> io::Result<Vec<MmapMut>> {
-    let advice = match job.cell.profile {
-        Profile::BufferedSeq => Advice::Sequential,
-        _ => Advice::Random,
-    };
     let map = |file: &crate::target::TestFile| {
         let file = file.open(false, job.writes)?;
         let mut options = MmapOptions::new();
@@ -44,7 +40,7 @@ fn maps(job: &Job) -> io::Result<Vec<MmapMut>> {
         // interpreted.
         let map =
             unsafe { if job.writes { options.map_mut(&file)? } else { options.map_copy(&file)? } };
-        map.advise(advice)?;
+        map.advise(Advice::Random)?;
         Ok(map)
     };
     job.target.files.iter().map(map).collect()

@@ -87,7 +87,7 @@ impl Strategy {
             (Strategy::Mmap, Profile::Wal) => {
                 Some("a store to a mapping does not append, and cannot be committed by itself")
             }
-            (Strategy::Log, Profile::Direct | Profile::Cached | Profile::BufferedSeq) => {
+            (Strategy::Log, Profile::Direct | Profile::Cached) => {
                 Some("a log has records, and no blocks to read or overwrite")
             }
             (Strategy::Mmap, Profile::Direct) if direction.writes() => {
