@@ -91,14 +91,9 @@ pub struct DiskArgs {
     )]
     block: u64,
 
-    /// Bytes of all temporary files together [default: 1GiB], or the part of PATH to use [default:
-    /// all].
+    /// Bytes of the temporary file [default: 1GiB], or the part of PATH to use [default: all].
     #[arg(long, value_parser = units::parse_size)]
     pub(crate) size: Option<u64>,
-
-    /// Number of temporary files.
-    #[arg(long, default_value_t = 1, value_parser = up_to(u64::MAX), value_name = "N")]
-    pub(super) files: usize,
 
     /// Operations per run [default: `direct` 20,000, `cached` 100,000, `wal` 1,000].
     #[arg(long, value_parser = up_to(MOST_OPS), value_name = "N", conflicts_with = "seconds")]

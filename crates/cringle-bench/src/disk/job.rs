@@ -6,7 +6,7 @@ use super::wal::Log;
 use crate::content;
 use crate::latency::Sampling;
 use crate::meter::Gate;
-use crate::target::{Target, TestFile};
+use crate::target::Target;
 use cringle_report::machine::cpus::Pinning;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
@@ -44,7 +44,7 @@ pub(crate) struct Job {
     pub(super) sampling: Sampling,
     /// The number of this run, which its writes leave in their blocks.
     pub(super) generation: u64,
-    /// The logs of the `wal` profile.
+    /// The log of the `wal` profile.
     pub(super) log: Option<Log>,
     /// Set when the time is up or a thread has failed.
     pub(super) stop: AtomicBool,
@@ -52,9 +52,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(super) fn open_files(&self) -> io::Result<Vec<File>> {
-        let open = |file: &TestFile| file.open(self.cell.profile.is_direct(), self.writes);
-        self.target.files.iter().map(open).collect()
+    pub(super) fn open(&self) -> io::Result<File> {
+        self.target.file.open(self.cell.profile.is_direct(), self.writes)
     }
 
     #[inline]
@@ -82,7 +81,7 @@ impl Job {
     #[inline]
     pub(super) fn stamp(&self, block: &mut [u8], access: &Access) {
         let seed = self.target.seed.unwrap_or(0);
-        let first = content::word(seed, access.file, access.offset / 8);
+        let first = content::word(seed, 0, access.offset / 8);
         content::stamp(block, first, self.generation);
     }
 
@@ -103,8 +102,8 @@ impl Job {
         io::Error::new(
             io::ErrorKind::UnexpectedEof,
             format!(
-                "{moved} of {} bytes at offset {} of file {}; was it truncated meanwhile?",
-                self.plan.block, access.offset, access.file
+                "{moved} of {} bytes at offset {}; was the file truncated meanwhile?",
+                self.plan.block, access.offset
             ),
         )
     }

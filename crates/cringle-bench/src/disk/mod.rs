@@ -144,7 +144,6 @@ impl<'a> Bench<'a> {
         let spec = TargetSpec {
             path: self.args.path.clone(),
             size: self.args.size,
-            files: self.args.files,
             block: self.args.block() as u64,
             seed: self.args.seed,
             writes: self.direction(profile).writes(),
@@ -170,7 +169,6 @@ impl<'a> Bench<'a> {
         let direction = self.direction(profile);
         let mut plan = Plan::new(&schedule::shape(self.args, direction, target, limit));
         if profile == Profile::Wal {
-            schedule::spread_over_files(&mut plan, target.files.len());
             return Ok(Arc::new(plan));
         }
         let words = verify::first_words(&plan, target, &self.progress)?;

@@ -50,7 +50,7 @@ pub(super) fn examine_target(
         ));
     }
     if target.kind == Kind::File {
-        let metadata = target.files[0].0.metadata()?;
+        let metadata = target.file.0.metadata()?;
         if metadata.blocks() * 512 < target.file_bytes {
             notes.add(format!(
                 "{path} has holes ({} of {} are allocated): reading a hole needs no disk access, \
@@ -79,7 +79,7 @@ pub(super) fn examine_content(target: &Target, words: &[u64], notes: &mut Notes)
 
 /// Whether the device has polled queues. The note explains what to do if it has none.
 pub(super) fn can_poll(target: &Target, notes: &mut Notes) -> Result<bool, Failure> {
-    let polling = Polling::of(&target.files[0].open(true, false)?)?;
+    let polling = Polling::of(&target.file.open(true, false)?)?;
     notes.add(format!("--iopoll: {polling}"));
     Ok(matches!(polling, Polling::Polled(_)))
 }
@@ -106,7 +106,7 @@ pub(super) fn require_direct(
             storage.filesystem
         ))
     };
-    let file = target.files[0].open(true, false).map_err(refused)?;
+    let file = target.file.open(true, false).map_err(refused)?;
     if flags_of(&file).is_some_and(|flags| flags & libc::O_DIRECT == 0) {
         return fail(format!(
             "{}: the kernel dropped O_DIRECT at open; use --profile cached",
@@ -128,7 +128,7 @@ fn flags_of(file: &File) -> Option<i32> {
     i32::from_str_radix(line.trim(), 8).ok()
 }
 
-/// Fills or empties the page cache, as the profile requires. Returns the part of the files that is
+/// Fills or empties the page cache, as the profile requires. Returns the part of the file that is
 /// cached afterwards.
 pub(super) fn prepare_cache(
     profile: Profile,
@@ -155,9 +155,7 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
             before * 100.0
         ));
     }
-    for file in &target.files {
-        cache::warm(&file.0, target.file_bytes)?;
-    }
+    cache::warm(&target.file.0, target.file_bytes)?;
     let after = resident(target)?;
     if after < 1.0 - NEGLIGIBLE / 10.0 {
         notes.add(format!(
@@ -170,9 +168,7 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
 }
 
 fn empty_cache(target: &Target) -> Result<f64, Failure> {
-    for file in &target.files {
-        cache::evict(&file.0)?;
-    }
+    cache::evict(&target.file.0)?;
     resident(target)
 }
 
@@ -187,8 +183,7 @@ pub(super) fn note_fallback_to_cache(
     if cell.profile != Profile::Direct || cell.strategy == Strategy::Mmap {
         return Ok(());
     }
-    let total = target.file_bytes * target.files.len() as u64;
-    let touched = plan.accesses.len() as f64 * plan.block as f64 / total as f64;
+    let touched = plan.accesses.len() as f64 * plan.block as f64 / target.file_bytes as f64;
     let grown = resident(target)? - resident_before;
     if grown > touched.min(1.0) / 2.0 {
         notes.add(format!(
@@ -202,13 +197,9 @@ pub(super) fn note_fallback_to_cache(
     Ok(())
 }
 
-/// Returns the part of the files that is in the page cache.
+/// Returns the part of the file that is in the page cache.
 fn resident(target: &Target) -> Result<f64, Failure> {
-    let mut sum = 0.0;
-    for file in &target.files {
-        sum += cache::resident(&file.0, target.file_bytes)?;
-    }
-    Ok(sum / target.files.len() as f64)
+    Ok(cache::resident(&target.file.0, target.file_bytes)?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which cells are run, with which limits and plans.
 
 use super::job::Profile;
-use super::plan::{Direction, Limit, Plan, Shape};
+use super::plan::{Direction, Limit, Shape};
 use super::results::Cell;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
@@ -95,21 +95,7 @@ pub(super) fn warmup_limit(limit: Limit) -> Limit {
 }
 
 pub(super) fn shape(args: &DiskArgs, direction: Direction, target: &Target, limit: Limit) -> Shape {
-    Shape {
-        direction,
-        block: args.block(),
-        files: target.files.len(),
-        file_bytes: target.file_bytes,
-        limit,
-        seed: args.seed,
-    }
-}
-
-/// Assigns the appends to the files in turn.
-pub(super) fn spread_over_files(plan: &mut Plan, files: usize) {
-    for (index, access) in plan.accesses.iter_mut().enumerate() {
-        access.file = (index % files) as u32;
-    }
+    Shape { direction, block: args.block(), file_bytes: target.file_bytes, limit, seed: args.seed }
 }
 
 pub(super) fn sampling(profile: Profile) -> Sampling {

@@ -23,18 +23,17 @@ pub(super) fn first_words(
     progress: &Progress,
 ) -> Result<Vec<u64>, Failure> {
     if let Some(seed) = target.seed {
-        let word = |a: &Access| content::word(seed, a.file, a.offset / 8);
+        let word = |a: &Access| content::word(seed, 0, a.offset / 8);
         return Ok(plan.accesses.iter().map(word).collect());
     }
     // In the order of the file, which rotating disks read fastest.
     let mut order: Vec<usize> = (0..plan.accesses.len()).collect();
-    order.sort_by_key(|&index| (plan.accesses[index].file, plan.accesses[index].offset));
+    order.sort_by_key(|&index| plan.accesses[index].offset);
     let bar = progress.runs(order.len()).with_message("reading for the checksums");
     let mut words = vec![0; order.len()];
     let mut word = [0u8; 8];
     for (done, index) in order.into_iter().enumerate() {
-        let access = &plan.accesses[index];
-        target.files[access.file as usize].0.read_exact_at(&mut word, access.offset)?;
+        target.file.0.read_exact_at(&mut word, plan.accesses[index].offset)?;
         words[index] = u64::from_le_bytes(word);
         if done % 1024 == 0 {
             bar.set_position(done as u64);
@@ -83,7 +82,7 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult]) -> Result<(), Failure> {
     let step = writes.len().div_ceil(READ_BACK).max(1);
     let mut block = [0u8; 16];
     for access in writes.iter().step_by(step) {
-        job.target.files[access.file as usize].0.read_exact_at(&mut block, access.offset)?;
+        job.target.file.0.read_exact_at(&mut block, access.offset)?;
         if content::generation(&block) != job.generation {
             let (name, offset) = (job.cell.name(), access.offset);
             return fail(format!("`{name}` did not write its block at offset {offset}"));
@@ -128,7 +127,6 @@ mod tests {
         TargetSpec {
             path: env!("CARGO_MANIFEST_DIR").into(),
             size: Some(64 << 10),
-            files: 1,
             block: BLOCK as u64,
             seed: 5,
             ..TargetSpec::default()
@@ -139,7 +137,6 @@ mod tests {
         let mut plan = Plan::new(&Shape {
             direction: Direction::Read,
             block: BLOCK,
-            files: 1,
             file_bytes: target.file_bytes,
             limit: Limit::Ops(300),
             seed: 9,
@@ -185,7 +182,7 @@ mod tests {
         let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
         assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:x?}");
         let read = job(Strategy::Sync, &target).plan.accesses[7].offset;
-        target.files[0].0.write_all_at(b"spoiled!", read).unwrap();
+        target.file.0.write_all_at(b"spoiled!", read).unwrap();
         for strategy in ours() {
             let failure = checked(strategy, &target).unwrap_err();
             assert!(failure.message.contains("checksum"), "{}: {failure}", strategy.name());
@@ -196,7 +193,7 @@ mod tests {
     fn a_foreign_file_is_read_for_its_checksums() {
         let mut target = Target::prepare(&spec(), &Progress::new(false)).unwrap();
         target.seed = None;
-        target.files[0].0.write_all_at(b"whatever", 0).unwrap();
+        target.file.0.write_all_at(b"whatever", 0).unwrap();
         assert!(checked(Strategy::Sync, &Arc::new(target)).is_ok());
     }
 }

@@ -95,7 +95,6 @@ fn file(args: &SumArgs, bytes: u64, progress: &Progress) -> Result<Source, Failu
     let spec = TargetSpec {
         path: args.path.clone(),
         size: Some(bytes),
-        files: 1,
         block: 1,
         seed: args.seed,
         ..TargetSpec::default()

@@ -33,7 +33,7 @@ pub(super) const GO: &[u8] = &[1];
 impl Source {
     pub(super) fn open(&self) -> io::Result<Open> {
         Ok(match self {
-            Source::File(target) => Open::File(target.files[0].open(false, false)?),
+            Source::File(target) => Open::File(target.file.open(false, false)?),
             Source::Tcp { bytes, message } => {
                 let (stream, feeder) = Feeder::start(*bytes, *message)?;
                 Open::Tcp(stream, feeder)
@@ -44,7 +44,7 @@ impl Source {
     /// Fills or empties the page cache.
     pub(super) fn prepare(&self, state: Option<Cache>, notes: &mut Notes) -> Result<(), Failure> {
         let (Source::File(target), Some(state)) = (self, state) else { return Ok(()) };
-        let (file, bytes) = (&target.files[0].0, target.file_bytes);
+        let (file, bytes) = (&target.file.0, target.file_bytes);
         match state {
             Cache::Warm => cache::warm(file, bytes)?,
             Cache::Cold => cache::evict(file)?,

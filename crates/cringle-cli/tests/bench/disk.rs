@@ -81,7 +81,7 @@ fn every_strategy_commits_the_same_log() {
     let place = place("wal");
     let args =
         ["--strategies", "sync,threads,tokio,uring,fibers,batch,log,mmap", "--profile", "wal"];
-    let report = json(small_disk(&place).args(args).args(["--ops", "64", "--files", "2"]));
+    let report = json(small_disk(&place).args(args).args(["--ops", "64"]));
     check_runs(&report);
     assert!(notes(&report).contains("mmap is left out"));
     assert!(notes(&report).contains("group commit"));
@@ -91,7 +91,7 @@ fn every_strategy_commits_the_same_log() {
 #[test]
 fn registered_files_and_buffers_read_the_same() {
     let place = place("fixed");
-    let args = ["--strategies", "sync,uring,batch", "--fixed", "--files", "3"];
+    let args = ["--strategies", "sync,uring,batch", "--fixed"];
     let report = json(small_disk(&place).args(args).args(["--profile", "direct,cached"]));
     check_runs(&report);
     for run in runs(&report) {

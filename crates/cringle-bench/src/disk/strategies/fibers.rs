@@ -11,8 +11,8 @@ use std::io;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_workers(job, |worker, party| {
-        let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
-        transfer_by_fibers(job, worker, party, |access, block| transfer(job, &files, access, block))
+        let file = File::from(job.open()?);
+        transfer_by_fibers(job, worker, party, |access, block| transfer(job, &file, access, block))
     })
 }
 
@@ -52,8 +52,7 @@ pub(super) fn transfer_by_fibers(
 
 /// Performs an access with the calls of std, which suspend only the calling fiber.
 #[inline]
-fn transfer(job: &Job, files: &[File], access: &Access, block: &mut [u8]) -> io::Result<usize> {
-    let file = &files[access.file as usize];
+fn transfer(job: &Job, file: &File, access: &Access, block: &mut [u8]) -> io::Result<usize> {
     if !access.write {
         return file.read_at(block, access.offset);
     }

@@ -12,7 +12,6 @@ pub(super) fn run(job: &Job) -> io::Result<Report> {
 }
 
 fn arguments(job: &Job) -> Vec<String> {
-    let total = job.target.file_bytes * job.target.files.len() as u64;
     let mut all = vec![
         "--group_reporting".into(),
         "--lat_percentiles=1".into(),
@@ -22,14 +21,14 @@ fn arguments(job: &Job) -> Vec<String> {
         "--allow_file_create=0".into(),
         format!("--bs={}", job.plan.block),
         format!("--direct={}", u8::from(job.cell.profile.is_direct())),
-        format!("--filename={}", job.target.names_for_others()),
+        format!("--filename={}", job.target.file.name_for_others()),
         format!("--rw={}", pattern(job)),
         format!("--randseed={}", job.generation),
     ];
     if job.cell.profile == Profile::Wal {
         all.extend(committers(job));
     } else {
-        all.extend(queue(job, total));
+        all.extend(queue(job));
     }
     if job.pinning.applies_to(job.cell.threads) {
         let cpus: Vec<_> =
@@ -50,10 +49,10 @@ fn pattern(job: &Job) -> &'static str {
     }
 }
 
-fn queue(job: &Job, total: u64) -> Vec<String> {
+fn queue(job: &Job) -> Vec<String> {
     let mut all = vec!["--norandommap".into(), format!("--numjobs={}", job.cell.threads)];
     all.extend(fio::queue(job.cell.queue_depth));
-    all.push(format!("--size={total}"));
+    all.push(format!("--size={}", job.target.file_bytes));
     all.extend(length(job, job.cell.threads));
     if job.cell.fixed {
         all.extend(["--registerfiles".into(), "--fixedbufs".into()]);
