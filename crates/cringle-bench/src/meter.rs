@@ -177,13 +177,12 @@ impl Gate {
     /// worker 0.
     pub(crate) fn on_workers<T: Send>(
         &self,
-        runtime: cringle::Builder,
         workers: usize,
         work: impl Fn(usize, Party<'_>) -> io::Result<T> + Sync,
     ) -> io::Result<Vec<T>> {
         let work = &work;
         let mut parties: Vec<_> = (0..workers).map(|_| self.party()).collect();
-        runtime.workers(workers).run(move || {
+        cringle::Builder::new().workers(workers).run(move || {
             let mine = parties.swap_remove(0);
             fiber::scope(|scope| {
                 let start = |(worker, party)| {

@@ -60,10 +60,6 @@ pub struct BatchArgs {
     )]
     pub(super) workers: usize,
 
-    /// Submitters in `high`, four for each worker.
-    #[arg(long, value_enum, default_value = "threads", value_name = "KIND")]
-    pub(super) submitters: Submitters,
-
     /// Measure `high` by another language, too, in alternating rounds.
     #[arg(long, value_enum, value_name = "LANGUAGE")]
     pub(super) via: Option<Via>,
@@ -79,10 +75,6 @@ pub struct BatchArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Pin each worker to a core of its own.
-    #[arg(long)]
-    pub(super) pin: bool,
-
     /// Do not compare with fio.
     #[arg(long)]
     pub(super) no_fio: bool,
@@ -95,14 +87,6 @@ pub struct BatchArgs {
 pub(super) enum Level {
     Low,
     High,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Submitters {
-    /// OS threads.
-    Threads,
-    /// Fibers of a runtime with the same number of workers.
-    Fibers,
 }
 
 impl BatchArgs {
@@ -121,13 +105,8 @@ impl Experiment for BatchArgs {
     }
 
     fn validate(&self) -> Result<(), Failure> {
-        let bad = |text: &str| Err(Failure::usage(text));
-        let with_fibers = self.submitters == Submitters::Fibers;
-        if self.via.is_some() && (self.level == Level::Low || with_fibers) {
-            return bad("--via measures `high` with threads as submitters");
-        }
-        if self.pin && self.via.is_some_and(|via| via != Via::C) {
-            return bad("--pin does not reach the program of --via; leave one out");
+        if self.via.is_some() && self.level == Level::Low {
+            return Err(Failure::usage("--via measures `high`"));
         }
         Ok(())
     }

@@ -2,13 +2,10 @@
 //! worker, and four submitters for each worker, which read batches of 32 uniformly random blocks
 //! into a buffer of 128 KiB each.
 
-use super::args::Submitters as By;
-use super::{BATCH, BLOCK, FEWER, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
+use super::{BATCH, BLOCK, FEWER, RoundConfig, ThreadResult, short_read};
 use crate::content;
-use crate::joined;
-use crate::meter::{Gate, Party};
+use crate::meter::Gate;
 use cringle::block::{AlignedBuf, Batch, BlockIo};
-use cringle::fiber;
 use cringle::fs::File;
 use std::io;
 use std::time::Instant;
@@ -21,52 +18,15 @@ pub(super) fn run(config: &RoundConfig<'_>, gate: &Gate) -> io::Result<Vec<Threa
         .workers(config.args.workers)
         .batch_limit(BATCH_LIMIT)
         .in_flight_limit(IN_FLIGHT_LIMIT)
-        .pin(config.pinning.is_enabled())
         .build()?;
     let file = File::from(config.open()?);
-    let all = Submitters { config, gate, block_io: &block_io, file: &file };
-    let results =
-        if config.args.submitters == By::Fibers { all.as_fibers() } else { all.as_threads() };
+    let results = gate.on_threads(config.args.submitters(), FEWER, |number, mut party| {
+        let mut submitter = Submitter::new(config, &block_io, &file, number);
+        party.enter()?;
+        submitter.submit_all()
+    });
     block_io.close()?;
     results
-}
-
-struct Submitters<'a> {
-    config: &'a RoundConfig<'a>,
-    gate: &'a Gate,
-    block_io: &'a BlockIo,
-    file: &'a File,
-}
-
-impl Submitters<'_> {
-    fn as_threads(&self) -> io::Result<Vec<ThreadResult>> {
-        self.gate.on_threads(self.config.args.submitters(), FEWER, |number, mut party| {
-            let mut submitter = Submitter::new(self, number);
-            party.enter()?;
-            submitter.submit_all()
-        })
-    }
-
-    /// Runs the submitters as fibers of another runtime, with as many workers as the `BlockIo`.
-    fn as_fibers(&self) -> io::Result<Vec<ThreadResult>> {
-        let (runtime, workers) = (cringle::Builder::new(), self.config.args.workers);
-        let results =
-            self.gate.on_workers(runtime, workers, |worker, party| self.on_worker(worker, party));
-        Ok(results?.into_iter().flatten().collect())
-    }
-
-    /// Runs the four submitters of a worker. They share a party, because the gate blocks their
-    /// thread.
-    fn on_worker(&self, worker: usize, mut party: Party<'_>) -> io::Result<Vec<ThreadResult>> {
-        let numbers = worker * SUBMITTERS_PER_WORKER..(worker + 1) * SUBMITTERS_PER_WORKER;
-        let mut submitters: Vec<_> = numbers.map(|n| Submitter::new(self, n)).collect();
-        party.enter()?;
-        fiber::scope(|scope| {
-            let start = |submitter| scope.spawn_local(|| Submitter::submit_all(submitter));
-            let fibers: Vec<_> = submitters.iter_mut().map(start).collect();
-            fibers.into_iter().map(|fiber| joined(fiber.join())).collect()
-        })
-    }
 }
 
 /// Returns the number of batches of each submitter.
@@ -89,14 +49,19 @@ struct Submitter<'a> {
 }
 
 impl<'a> Submitter<'a> {
-    fn new(all: &Submitters<'a>, number: usize) -> Submitter<'a> {
-        let offsets = offsets(all.config, number);
+    fn new(
+        config: &RoundConfig<'_>,
+        block_io: &'a BlockIo,
+        file: &'a File,
+        number: usize,
+    ) -> Submitter<'a> {
+        let offsets = offsets(config, number);
         let mut buffer = AlignedBuf::new(BATCH * BLOCK);
         // Touches every page before the clock starts.
         buffer.fill(1);
         let result =
             ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(offsets.len() / BATCH) };
-        Submitter { block_io: all.block_io, file: all.file, offsets, buffer, result }
+        Submitter { block_io, file, offsets, buffer, result }
     }
 
     fn submit_all(&mut self) -> io::Result<ThreadResult> {

@@ -120,11 +120,6 @@ pub struct DiskArgs {
     #[arg(long, conflicts_with = "fixed")]
     pub(super) iopoll: bool,
 
-    /// Pin each thread or worker to a core of its own, if there are enough. A thread on another
-    /// core than the one that handles the device's interrupts may be slower.
-    #[arg(long)]
-    pub(super) pin: bool,
-
     /// Allow overwriting an existing PATH; its content is lost.
     #[arg(long)]
     pub(super) destroy: bool,

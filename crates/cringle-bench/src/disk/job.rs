@@ -7,7 +7,6 @@ use crate::content;
 use crate::latency::Sampling;
 use crate::meter::Gate;
 use crate::target::Target;
-use cringle_report::machine::cpus::Pinning;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
@@ -40,7 +39,6 @@ pub(crate) struct Job {
     /// Whether strategies that can do so poll the device for completions.
     pub(super) iopoll: bool,
     pub(super) writes: bool,
-    pub(super) pinning: Pinning,
     pub(super) sampling: Sampling,
     /// The number of this run, which its writes leave in their blocks.
     pub(super) generation: u64,

@@ -23,7 +23,6 @@ use crate::rounds::{Progress, turns};
 use crate::target::{Kind, Target, TargetSpec};
 pub use args::DiskArgs;
 use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::cpus::Pinning;
 use cringle_report::machine::{Machine, storage::Storage};
 use job::Job;
 pub use job::Profile;
@@ -60,7 +59,6 @@ struct Bench<'a> {
     args: &'a DiskArgs,
     strategies: Vec<Strategy>,
     storage: Storage,
-    pinning: Pinning,
     progress: Progress,
     notes: Notes,
     /// The file that all profiles but `wal` share.
@@ -81,7 +79,6 @@ impl<'a> Bench<'a> {
             args,
             strategies,
             storage: crate::storage_under(&args.path)?,
-            pinning: Pinning::new(args.pin),
             progress: Progress::new(!args.quiet),
             data: None,
             iopoll: false,
@@ -193,7 +190,6 @@ impl<'a> Bench<'a> {
             target: Arc::clone(target),
             iopoll: self.iopoll,
             writes,
-            pinning: self.pinning.clone(),
             sampling: schedule::sampling(cell.profile),
             generation: self.generation,
             log: (cell.profile == Profile::Wal).then(|| Log::begin(target)).transpose()?,

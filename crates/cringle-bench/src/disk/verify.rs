@@ -117,7 +117,6 @@ mod tests {
     use crate::meter::Gate;
     use crate::target::TargetSpec;
     use clap::ValueEnum;
-    use cringle_report::machine::cpus::Pinning;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
@@ -157,7 +156,6 @@ mod tests {
             target: Arc::clone(target),
             iopoll: false,
             writes: false,
-            pinning: Pinning::new(false),
             sampling: Sampling::EVERY,
             generation: 1,
             log: None,

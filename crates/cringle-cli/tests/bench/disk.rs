@@ -129,7 +129,7 @@ fn iopoll_reads_the_same_or_names_the_device() {
 #[test]
 fn two_workers_share_the_reads() {
     let place = place("workers");
-    let args = ["--strategies", OURS, "--threads", "1,2", "--profile", "cached", "--pin"];
+    let args = ["--strategies", OURS, "--threads", "1,2", "--profile", "cached"];
     let report = json(small_disk(&place).args(args));
     check_runs(&report);
     assert!(runs(&report).iter().any(|run| run["threads"] == 2 && run["strategy"] == "fibers"));

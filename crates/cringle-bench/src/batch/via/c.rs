@@ -5,8 +5,8 @@ use crate::batch::{BATCH, BLOCK, FEWER, RoundConfig, ThreadResult, short_read};
 use crate::meter::Gate;
 use cringle::block::AlignedBuf;
 use cringle_c::{
-    CRINGLE_OPEN_PIN, CRINGLE_READ, cringle_close, cringle_io, cringle_last_error, cringle_op,
-    cringle_open, cringle_params, cringle_submit,
+    CRINGLE_READ, cringle_close, cringle_io, cringle_last_error, cringle_op, cringle_open,
+    cringle_params, cringle_submit,
 };
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub(in crate::batch) fn run(
 ) -> io::Result<Vec<ThreadResult>> {
     let params = cringle_params {
         size: size_of::<cringle_params>() as u32,
-        flags: if config.pinning.is_enabled() { CRINGLE_OPEN_PIN } else { 0 },
+        flags: 0,
         workers: config.args.workers as u32,
         batch_limit: BATCH_LIMIT,
         in_flight_limit: IN_FLIGHT_LIMIT,

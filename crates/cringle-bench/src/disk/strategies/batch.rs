@@ -24,8 +24,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 /// Uses a [`BlockIo`] with a worker for each thread, which can poll the device for completions.
 fn polled(job: &Job) -> io::Result<Vec<LaneResult>> {
     let depth = job.cell.queue_depth as u32;
-    let pin = job.pinning.applies_to(job.cell.threads);
-    let builder = BlockIo::builder().workers(job.cell.threads).pin(pin);
+    let builder = BlockIo::builder().workers(job.cell.threads);
     let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
     let submit = |batch: Batch<'_>| block_io.submit(batch);
     super::on_threads(job, |thread, party| work(job, thread, party, &submit))

@@ -30,12 +30,6 @@ fn arguments(job: &Job) -> Vec<String> {
     } else {
         all.extend(queue(job));
     }
-    if job.pinning.applies_to(job.cell.threads) {
-        let cpus: Vec<_> =
-            job.pinning.cpus()[..job.cell.threads].iter().map(usize::to_string).collect();
-        all.push(format!("--cpus_allowed={}", cpus.join(",")));
-        all.push("--cpus_allowed_policy=split".into());
-    }
     all
 }
 

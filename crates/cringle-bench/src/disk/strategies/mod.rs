@@ -151,15 +151,12 @@ impl Strategy {
     }
 }
 
-/// Runs `work` on the threads of the cell, each a party of the gate, and pinned with `--pin`.
+/// Runs `work` on the threads of the cell, each a party of the gate.
 fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
     F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 {
-    let lanes = job.gate.on_threads(job.cell.threads, FEWER, |thread, party| {
-        job.pinning.pin(thread, job.cell.threads)?;
-        work(thread, party)
-    });
+    let lanes = job.gate.on_threads(job.cell.threads, FEWER, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 
@@ -168,8 +165,7 @@ fn on_workers(
     job: &Job,
     work: impl Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 ) -> io::Result<Vec<LaneResult>> {
-    let runtime = cringle::Builder::new().pin(job.pinning.applies_to(job.cell.threads));
-    let lanes = job.gate.on_workers(runtime, job.cell.threads, work);
+    let lanes = job.gate.on_workers(job.cell.threads, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 
