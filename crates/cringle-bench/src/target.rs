@@ -1,7 +1,7 @@
 //! The file that a benchmark reads and writes.
 //!
-//! In a directory the benchmark creates a file without a name (`O_TMPFILE`), which vanishes with the
-//! process, even if it is killed. It is reopened, with or without `O_DIRECT`, through
+//! In a directory the benchmark creates a file without a name (`O_TMPFILE`), which vanishes with
+//! the process, even if it is killed. It is reopened, with or without `O_DIRECT`, through
 //! `/proc/self/fd`. An existing file or device is only read, unless `--destroy` is given.
 
 use super::content;

@@ -2,7 +2,7 @@
 
 use super::trees::Shape;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{Rounds, parse_bytes};
+use crate::rounds::Rounds;
 use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -18,12 +18,12 @@ Examples:
       Copy small files within the page cache
   cringle bench cp --files 5000 --tree a
       Get a quick impression
-  cringle bench cp --tree b --block-size 64k,256k,1m,4m
-      Which block size is best for large files?
   cringle bench cp --tools cp,cringle,fcp
       Compare these commands only
   cringle bench cp --tool 'cpx=cpx -r {src} {dst}'
       Compare with another command, too
+  cringle bench cp --tree b --tool '4m=cringle cp -r --block-size 4m'
+      Is another block size better for large files?
   cringle bench cp --json - | jq '.runs[] | {tree, regime, tool, ratios}'
       Print the ratios
 
@@ -99,26 +99,12 @@ pub struct CpArgs {
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(super) tool: Vec<String>,
 
-    /// Block sizes to try with `cringle cp --block-size` on tree b, as a comma-separated list.
-    #[arg(
-        long,
-        alias = "bs",
-        value_delimiter = ',',
-        value_parser = parse_bytes,
-        value_name = "SIZE"
-    )]
-    pub(super) block_size: Vec<u64>,
-
     #[command(flatten)]
     pub(super) rounds: Rounds<3, 0>,
 
     /// Seed of the files' content.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-
-    /// Do not measure the disk with fio.
-    #[arg(long)]
-    pub(super) no_fio: bool,
 
     #[command(flatten)]
     outputs: Outputs,

@@ -7,7 +7,6 @@
 //! SIGKILL.
 
 mod args;
-mod disk_rate;
 mod report;
 mod run;
 mod sentences;
@@ -24,7 +23,6 @@ use crate::rounds::Progress;
 use args::Cell;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
-use disk_rate::DiskRate;
 use tools::Candidate;
 use workspace::Workspace;
 
@@ -53,12 +51,6 @@ impl Block {
     }
 }
 
-struct Findings<'a> {
-    args: &'a CpArgs,
-    blocks: Vec<Block>,
-    disk_rates: Vec<DiskRate>,
-}
-
 /// Returns the bytes that the trees and their copies need.
 pub(crate) fn space_needed(args: &CpArgs) -> Result<u64, Failure> {
     let tools = tools::chosen(args, &mut Notes::default())?;
@@ -77,14 +69,13 @@ fn measure(args: &CpArgs) -> Result<Report, Failure> {
         notes.add("this cringle is a debug build: its figures are meaningless");
     }
     let (progress, machine) = (Progress::new(!args.quiet), Machine::of(&storage));
-    let blocks = run::blocks(args, &tools);
+    let mut blocks = run::blocks(args, &tools);
     workspace::check_space(args, &blocks)?;
     let workspace = Workspace::make(&args.directory)?;
     run::memory_note(&blocks, &machine, &mut notes);
-    let mut findings = Findings { args, blocks, disk_rates: Vec::new() };
-    run::measure(&workspace, &mut findings, &mut notes, &progress)?;
-    let report = report::of(&findings, machine, notes);
-    let outcome = workspace.remove(&progress).and(outcome(&findings.blocks));
+    run::measure(args, &workspace, &mut blocks, &mut notes, &progress)?;
+    let report = report::of(args, &blocks, machine, notes);
+    let outcome = workspace.remove(&progress).and(outcome(&blocks));
     Ok(Report { outcome, ..report })
 }
 

@@ -1,6 +1,6 @@
 //! The report of `bench cp`: tables, plots and JSON.
 
-use super::{Block, Findings, Line, sentences};
+use super::{Block, CpArgs, Line, sentences};
 use crate::experiment::{Notes, Report, plot, words};
 use crate::meter::Usage;
 use cringle_report::machine::Machine;
@@ -8,11 +8,10 @@ use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::units::{count, figure, mib};
 use serde_json::{Value, json};
 
-pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Report {
-    let blocks = &findings.blocks;
+pub(super) fn of(args: &CpArgs, blocks: &[Block], machine: Machine, notes: Notes) -> Report {
     let section = |block: &Block| Section {
         title: sentences::title(block),
-        sentences: sentences::sentences(block, findings),
+        sentences: sentences::sentences(block),
         plots: vec![
             plot("Time per copy", "s", &block.lines, |usage| usage.seconds),
             plot("CPU time per copy", "s", &block.lines, Usage::cpu_seconds),
@@ -23,9 +22,8 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
     let sections: Vec<Section> = blocks.iter().map(section).collect();
     let runs = blocks.iter().flat_map(|block| block.lines.iter().map(move |line| run(block, line)));
     let fields = json!({
-        "directory": findings.args.directory.to_string_lossy(),
+        "directory": args.directory.to_string_lossy(),
         "runs": runs.collect::<Vec<_>>(),
-        "fio": findings.disk_rates,
         "words": words(&sections),
     });
     Report::new("cp", "Which command copies fastest here", machine, sections, notes, fields)
@@ -85,7 +83,6 @@ fn run(block: &Block, line: &Line) -> Value {
         "tool": line.subject.tool,
         "version": line.subject.version,
         "command": line.subject.text(),
-        "block_size": line.subject.block_size,
         "then_sync": line.subject.then_sync,
         "seconds": line.seconds(),
         "files_per_second": rate(shape.files),

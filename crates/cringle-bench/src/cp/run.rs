@@ -1,13 +1,12 @@
 //! Runs the tools in turns; each copies to a new directory.
 
-use super::args::{Cell, CpArgs, Tree};
+use super::args::{Cell, CpArgs};
 use super::tools::{self, Candidate, Tool};
 use super::trees::{self, Shape};
 use super::workspace::Workspace;
-use super::{Block, Findings, Line, disk_rate, verify};
+use super::{Block, Line, verify};
 use crate::child;
 use crate::experiment::{Named, Notes};
-use crate::fio;
 use crate::meter::Usage;
 use crate::rounds::{self, Progress};
 use cringle_report::failure::Failure;
@@ -22,33 +21,27 @@ use std::path::Path;
 pub(super) fn blocks(args: &CpArgs, tools: &[Tool]) -> Vec<Block> {
     let block = |cell: Cell| Block {
         cell,
-        lines: tools::candidates(tools, &cell, &args.block_size)
-            .into_iter()
-            .map(Line::new)
-            .collect(),
+        lines: tools::candidates(tools, cell.regime).into_iter().map(Line::new).collect(),
     };
     args.cells().into_iter().map(block).collect()
 }
 
 pub(super) fn measure(
+    args: &CpArgs,
     workspace: &Workspace,
-    findings: &mut Findings<'_>,
+    blocks: &mut [Block],
     notes: &mut Notes,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    make_trees(&findings.blocks, workspace, progress)?;
-    let args = findings.args;
-    let runs: usize =
-        findings.blocks.iter().map(|block| block.lines.len() * args.rounds.total()).sum();
+    make_trees(blocks, workspace, progress)?;
+    let runs: usize = blocks.iter().map(|block| block.lines.len() * args.rounds.total()).sum();
     let bar = progress.runs(runs);
     let mut bench = Bench { args, workspace, notes, bar, serial: 0 };
-    for block in &mut findings.blocks {
+    for block in blocks {
         bench.block(block)?;
     }
     bench.bar.finish_and_clear();
-    findings.disk_rates = bench.disk_rates(&findings.blocks)?;
-    check_interrupt()?;
-    Ok(())
+    Ok(check_interrupt()?)
 }
 
 /// Creates all trees before the first run, so that none is created while a tool is measured.
@@ -169,33 +162,5 @@ impl Bench<'_> {
         let checked = |path: &Path| check_interrupt().and_then(|()| each(File::open(path)?));
         trees::for_each_file(shape, &self.workspace.source(shape), checked)
             .map_err(Failure::because("cannot read the tree"))
-    }
-
-    /// Measures the disk for each tree that was copied cold. This comes after all runs because
-    /// fio's file is large.
-    fn disk_rates(&mut self, blocks: &[Block]) -> Result<Vec<disk_rate::DiskRate>, Failure> {
-        let cold = |tree| {
-            let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.is_cold();
-            blocks.iter().find(of).map(|block| (tree, block.cell.shape))
-        };
-        let trees: Vec<_> = [Tree::A, Tree::B].into_iter().filter_map(cold).collect();
-        if self.args.no_fio || trees.is_empty() {
-            return Ok(Vec::new());
-        }
-        if !fio::is_installed() {
-            self.notes.add("fio is not installed, so the rate of the disk is unknown");
-            return Ok(Vec::new());
-        }
-        let mut all = Vec::new();
-        for (tree, shape) in trees {
-            check_interrupt()?;
-            match disk_rate::measure(tree, &shape, self.workspace.path()) {
-                Ok(rate) => all.push(rate),
-                Err(error) => {
-                    self.notes.add(format!("no rate for {}: {error}", tree.name().to_uppercase()))
-                }
-            }
-        }
-        Ok(all)
     }
 }

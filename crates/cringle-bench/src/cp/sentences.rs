@@ -1,8 +1,7 @@
 //! Interprets the tables of `bench cp` in sentences.
 
 use super::args::Regime;
-use super::disk_rate::DiskRate;
-use super::{Block, Findings, Line};
+use super::{Block, Line};
 use crate::experiment::Named;
 use crate::meter::Usage;
 use cringle_report::stats;
@@ -26,13 +25,10 @@ pub(super) fn title(block: &Block) -> String {
     )
 }
 
-pub(super) fn sentences(block: &Block, findings: &Findings<'_>) -> Vec<String> {
-    let rate = findings.disk_rates.iter().find(|rate| rate.tree == block.cell.tree);
+pub(super) fn sentences(block: &Block) -> Vec<String> {
     let mut all: Vec<String> = block.lines.iter().filter_map(failed).collect();
     all.extend(ours(block).or_else(|| fastest(block)));
-    all.extend(blocks(block));
     all.extend(durable(block));
-    all.extend(rate.filter(|_| block.cell.regime.is_cold()).map(|rate| disk(block, rate)));
     all.extend(block.lines.iter().filter_map(outlier));
     all
 }
@@ -110,18 +106,6 @@ fn overlap(a: &Line, b: &Line) -> String {
     String::new()
 }
 
-fn blocks(block: &Block) -> Option<String> {
-    let swept = |line: &Line| line.subject.block_size.is_some();
-    let first = best(block, swept)?;
-    let slowest = block.lines.iter().filter(|line| swept(line)).filter_map(Line::seconds);
-    let slowest = slowest.fold(0.0, f64::max);
-    (slowest > first.seconds()?).then(|| {
-        let size = size(first.subject.block_size.unwrap_or(0));
-        let gain = slowest / first.seconds().unwrap_or(slowest);
-        format!("The best block size is {size}, {gain:.2} × as fast as the worst.")
-    })
-}
-
 /// Compares the two ways to a durable copy.
 fn durable(block: &Block) -> Option<String> {
     if block.cell.regime != Regime::ColdDurable {
@@ -136,25 +120,6 @@ fn durable(block: &Block) -> Option<String> {
         text += &format!("; {} takes {ratio:.2} × cp with one sync", ours.subject.label);
     }
     Some(text + ".")
-}
-
-fn disk(block: &Block, disk: &DiskRate) -> String {
-    let rate = |bytes: f64| figure(mib(bytes));
-    let seconds = disk.seconds(block.cell.shape.bytes());
-    let mut text = format!(
-        "fio ({}, {} at a time, 32 in flight, O_DIRECT) reads {} MiB/s while it writes {} MiB/s: \
-         at that rate the bytes alone take {} s",
-        disk.pattern,
-        size(disk.block_bytes),
-        rate(disk.read_bytes_per_second),
-        rate(disk.write_bytes_per_second),
-        figure(seconds)
-    );
-    if let Some((line, best)) = best(block, |_| true).and_then(|line| Some((line, line.seconds()?)))
-    {
-        text += &format!("; {} takes {:.2} × that", line.subject.label, best / seconds);
-    }
-    text + "."
 }
 
 /// Describes the worst outlier of a row.

@@ -1,9 +1,8 @@
 //! The copy commands that are compared, and their command lines.
 
-use super::args::{Cell, CpArgs, Regime, Tree};
+use super::args::{CpArgs, Regime};
 use crate::experiment::{Named, Notes};
 use cringle_report::failure::{Failure, fail};
-use cringle_report::units;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,6 @@ pub(super) struct Candidate {
     pub(super) label: String,
     pub(super) tool: String,
     pub(super) version: Option<String>,
-    pub(super) block_size: Option<u64>,
     form: Form,
     /// Whether a sync of each file and directory follows.
     fsync_each: bool,
@@ -84,10 +82,6 @@ pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Fail
     }
     if !absent.is_empty() {
         notes.add(format!("not installed and therefore left out: {}", absent.join(", ")));
-    }
-    let swept = tools.iter().any(|tool| tool.name == "cringle") && args.tree.contains(&Tree::B);
-    if !args.block_size.is_empty() && !swept {
-        notes.add("--block-size applies to `cringle cp` on tree b, which is not measured");
     }
     tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || is_named(&tool.name)));
     Ok(tools)
@@ -171,19 +165,14 @@ fn first_line(text: &Option<String>) -> Option<String> {
 }
 
 /// Returns the rows of a table.
-pub(super) fn candidates(tools: &[Tool], cell: &Cell, block_sizes: &[u64]) -> Vec<Candidate> {
+pub(super) fn candidates(tools: &[Tool], regime: Regime) -> Vec<Candidate> {
     let mut all = Vec::new();
     for tool in tools {
-        all.push(candidate(tool, cell.regime));
-        if tool.name == "cp" && cell.regime == Regime::ColdDurable {
+        all.push(candidate(tool, regime));
+        if tool.name == "cp" && regime == Regime::ColdDurable {
             // The other way to a durable copy.
             let synced = candidate(tool, Regime::ColdSync);
             all.push(Candidate { label: "cp, then sync".into(), ..synced });
-        }
-        let is_ours = tool.name == "cringle" && matches!(tool.form, Form::Words(_));
-        if is_ours && cell.tree == Tree::B {
-            let sized = |bytes| with_block_size(candidate(tool, cell.regime), bytes);
-            all.extend(block_sizes.iter().copied().map(sized));
         }
     }
     all
@@ -195,14 +184,14 @@ fn candidate(tool: &Tool, regime: Regime) -> Candidate {
         label: tool.name.clone(),
         tool: tool.name.clone(),
         version: tool.version.clone(),
-        block_size: None,
         form: tool.form.clone(),
         fsync_each: durable && !tool.fsync,
         then_sync: regime == Regime::ColdSync,
         error: None,
     };
-    if durable && tool.fsync {
-        one.option("--fsync".into());
+    // Before the paths.
+    if let (Form::Words(words), true, true) = (&mut one.form, durable, tool.fsync) {
+        words.insert(words.len() - 2, "--fsync".into());
     }
     if durable {
         one.label.push_str(if tool.fsync { " --fsync" } else { " + fsync" });
@@ -210,21 +199,7 @@ fn candidate(tool: &Tool, regime: Regime) -> Candidate {
     one
 }
 
-fn with_block_size(mut one: Candidate, bytes: u64) -> Candidate {
-    one.option(format!("--block-size={bytes}"));
-    one.block_size = Some(bytes);
-    one.label.push_str(&format!(", {}", units::size(bytes)));
-    one
-}
-
 impl Candidate {
-    /// Inserts an option before the paths.
-    fn option(&mut self, text: String) {
-        if let Form::Words(words) = &mut self.form {
-            words.insert(words.len() - 2, text.into());
-        }
-    }
-
     pub(super) fn command(&self, source: &Path, copy: &Path) -> Command {
         let (script, words) = match &self.form {
             Form::Words(words) => (r#"shift 2; "$@""#, spelled(words, source, copy)),
@@ -305,28 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn cringle_gets_block_sizes_and_fsync() {
+    fn cringle_gets_fsync() {
         let words = ["/bin/cringle", "cp", "-r", "{src}", "{dst}"].map(OsString::from);
         let form = Form::Words(words.into());
         let ours = Tool { name: "cringle".into(), version: None, form, fsync: true };
-        let texts = |tree, regime| -> Vec<String> {
-            let cell = Cell { tree, regime, shape: super::super::trees::Shape::new(1, 1, 1) };
-            let all = candidates(std::slice::from_ref(&ours), &cell, &[1 << 20]);
+        let texts = |regime| -> Vec<String> {
+            let all = candidates(std::slice::from_ref(&ours), regime);
             all.iter().map(Candidate::text).collect()
         };
-        let plain = "/bin/cringle cp -r {src} {dst}";
-        assert_eq!(texts(Tree::A, Regime::Warm), [plain]);
-        let sized = "/bin/cringle cp -r --block-size=1048576 {src} {dst}";
-        assert_eq!(texts(Tree::B, Regime::Warm), [plain, sized]);
-        let durable = "/bin/cringle cp -r --fsync {src} {dst}";
-        assert_eq!(texts(Tree::A, Regime::ColdDurable), [durable]);
-    }
-
-    #[test]
-    fn options_precede_the_paths() {
-        let mut one = candidate(&known("cp").unwrap(), Regime::Warm);
-        one = with_block_size(one, 65536);
-        assert!(one.text().ends_with("cp -r --block-size=65536 {src} {dst}"));
-        assert_eq!(one.label, "cp, 64 KiB");
+        assert_eq!(texts(Regime::Warm), ["/bin/cringle cp -r {src} {dst}"]);
+        assert_eq!(texts(Regime::ColdDurable), ["/bin/cringle cp -r --fsync {src} {dst}"]);
     }
 }

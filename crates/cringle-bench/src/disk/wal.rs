@@ -63,7 +63,8 @@ impl Log {
         Ok(self.expected(target, plan.block))
     }
 
-    /// As [`verify`](Self::verify), for a log of the library, which chooses the order of the records.
+    /// As [`verify`](Self::verify), for a log of the library, which chooses the order of the
+    /// records.
     pub(super) fn verify_records(
         &self,
         target: &Target,
