@@ -27,8 +27,7 @@ Examples:
   cringle bench http --idle 100000 --servers epoll,tokio,uring,fibers
       Measure the memory of idle connections
   cringle bench http --listen 0.0.0.0:8080 --servers fibers
-  cringle bench http --target server:8080
-      Run the server on one machine, and the load on another one
+      Run the server alone, for a load such as wrk on another machine
   cringle bench http --json - | jq '.runs[] | {server, requests_per_second}'
       Print the rates
 
@@ -65,7 +64,7 @@ pub struct HttpArgs {
         long = "command",
         value_name = "NAME=COMMAND",
         value_parser = Program::parse,
-        conflicts_with_all = ["listen", "target"]
+        conflicts_with = "listen"
     )]
     pub(super) commands: Vec<Program>,
 
@@ -102,7 +101,7 @@ pub struct HttpArgs {
     /// Measure N idle connections instead: the server's memory for each, and the time until all
     /// have been served again. Leaves out `threads`, unless --servers names it.
     #[arg(long, value_parser = up_to(MOST_CONNECTIONS), value_name = "N", conflicts_with_all = [
-        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "listen", "target",
+        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "listen",
     ])]
     pub(super) idle: Option<usize>,
 
@@ -129,19 +128,14 @@ pub struct HttpArgs {
     #[arg(long, value_parser = units::parse_size, default_value = "151", value_name = "SIZE")]
     response_bytes: u64,
 
-    /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot
-    /// (accept), fixed (descriptors) and bufring (with multishot receives), of `fibers` defer;
-    /// `sqpoll` measures `uring` with that feature, which it lacks by default.
-    #[arg(long, value_delimiter = ',', value_parser = Feature::parse, value_name = "FEATURE")]
+    /// Measure `uring` without a feature, too, as a comma-separated list: multishot (accept), fixed
+    /// (descriptors), bufring (with multishot receives); or with sqpoll, which it lacks by default.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "FEATURE")]
     ablate: Vec<Feature>,
 
     /// Only run the server that --servers names, at this address, until interrupted.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["target", "html"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "html")]
     pub(super) listen: Option<String>,
-
-    /// Only make the load, for a server at this address that responds to GET / with status 200.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["servers", "ablate", "workers"])]
-    pub(super) target: Option<String>,
 
     /// Rounds to measure; the figures are their medians [default: 5; with --idle: 1].
     #[arg(long, alias = "runs", value_parser = up_to(MOST_ROUNDS), value_name = "N")]
@@ -194,7 +188,7 @@ pub(super) struct Variant {
 }
 
 impl Variant {
-    /// Whether its server uses the feature.
+    /// Whether the server on a bare ring uses the feature.
     pub(super) fn has(self, feature: Feature) -> bool {
         feature.is_on() != (self.changed == Some(feature))
     }
@@ -221,29 +215,12 @@ pub(super) enum Feature {
     Bufring,
     /// A kernel thread submits.
     Sqpoll,
-    /// The kernel runs completions only when the ring is entered.
-    Defer,
 }
 
 impl Feature {
     /// Whether its server has the feature by default.
     fn is_on(self) -> bool {
         self != Feature::Sqpoll
-    }
-
-    fn server(self) -> Server {
-        match self {
-            Feature::Defer => Server::Fibers,
-            _ => Server::Uring,
-        }
-    }
-
-    fn parse(name: &str) -> Result<Feature, String> {
-        Feature::from_str(name, false).map_err(|_| {
-            "unknown feature; the features are multishot, fixed, bufring and sqpoll (of uring), and \
-             defer (of fibers)"
-                .into()
-        })
     }
 }
 
@@ -303,8 +280,8 @@ impl HttpArgs {
         let mut all = Vec::new();
         for server in self.servers().into_iter().filter(|server| server.supports(workers)) {
             all.push(Variant { server, changed: None });
-            let of_server = self.ablate.iter().filter(|feature| feature.server() == server);
-            all.extend(of_server.map(|feature| Variant { server, changed: Some(*feature) }));
+            let features = self.ablate.iter().filter(|_| server == Server::Uring);
+            all.extend(features.map(|feature| Variant { server, changed: Some(*feature) }));
         }
         all
     }
@@ -354,9 +331,8 @@ impl HttpArgs {
         if self.listen.is_some() && (self.servers.len(), self.workers.len()) != (1, 1) {
             return bad("--listen runs one server: name it with --servers".into());
         }
-        if let Some(one) = self.ablate.iter().find(|one| !self.servers().contains(&one.server())) {
-            let (name, server) = (one.name(), one.server().name());
-            return bad(format!("--ablate {name} needs {server}, which --servers leaves out"));
+        if !self.ablate.is_empty() && !self.servers().contains(&Server::Uring) {
+            return bad("--ablate needs uring, which --servers leaves out".into());
         }
         let programs = &self.commands;
         for (n, one) in programs.iter().enumerate() {
@@ -370,7 +346,7 @@ impl HttpArgs {
         for &workers in &self.workers {
             let ours = self.servers().iter().any(|one| one.supports(workers));
             let others = programs.iter().any(|one| one.supports(workers));
-            if self.target.is_none() && !ours && !others {
+            if !ours && !others {
                 return bad(format!(
                     "--workers {workers}: none of --servers can have more than one thread"
                 ));

@@ -34,7 +34,7 @@ pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     })
 }
 
-pub(super) fn resolve(addr: &str) -> Result<SocketAddr, Failure> {
+fn resolve(addr: &str) -> Result<SocketAddr, Failure> {
     let bad = |error| Failure::usage(format!("`{addr}`: not an address: {error}; write HOST:PORT"));
     let first = addr.to_socket_addrs().map_err(bad)?.next();
     first.ok_or_else(|| Failure::usage(format!("`{addr}`: the name has no address")))

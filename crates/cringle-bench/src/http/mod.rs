@@ -44,31 +44,31 @@ struct Sample {
     requests: u64,
     errors: u64,
     requests_per_second: f64,
-    /// `None` if the server runs on another machine.
-    used: Option<Usage>,
-    /// The part of its processors' time that the load has used, and its CPU time for a request.
+    /// What the server has used.
+    used: Usage,
+    /// What the load has used, and the part of its processors' time.
+    load: Usage,
     load_busy: f64,
-    load_cpu_us_per_request: f64,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
 }
 
 impl Sample {
-    fn per_request(&self, of: impl Fn(&Usage) -> f64) -> Option<f64> {
-        self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
+    fn per_request(&self, amount: f64) -> f64 {
+        amount / self.requests.max(1) as f64
     }
 
-    fn rate(&self) -> Option<f64> {
-        Some(self.requests_per_second)
+    fn cpu_us(&self) -> f64 {
+        self.per_request(self.used.cpu_seconds() * 1e6)
     }
 
-    fn cpu_us(&self) -> Option<f64> {
-        self.per_request(|used| used.cpu_seconds() * 1e6)
+    fn context_switches(&self) -> f64 {
+        self.per_request(self.used.context_switches as f64)
     }
 
-    fn context_switches(&self) -> Option<f64> {
-        self.per_request(|used| used.context_switches as f64)
+    fn load_cpu_us(&self) -> f64 {
+        self.per_request(self.load.cpu_seconds() * 1e6)
     }
 }
 
@@ -78,8 +78,6 @@ enum Subject {
     Ours(Variant),
     /// Another program, which the benchmark starts (`--command`).
     Program(Program),
-    /// A server that is running already (`--target`).
-    Target,
 }
 
 impl Named for Subject {
@@ -87,7 +85,6 @@ impl Named for Subject {
         match self {
             Subject::Ours(variant) => variant.label(),
             Subject::Program(program) => program.name.clone(),
-            Subject::Target => "target".into(),
         }
     }
 }
@@ -135,11 +132,9 @@ fn measure(args: &HttpArgs) -> Result<Report, Failure> {
 
 /// Returns the tables, without figures.
 fn blocks(args: &HttpArgs) -> Vec<Block> {
-    let block = |cell: Cell| {
-        let subjects =
-            if args.target.is_some() { vec![Subject::Target] } else { subjects(args, &cell) };
-        let lines = subjects.into_iter().map(Line::new).collect();
-        Block { cell, lines }
+    let block = |cell: Cell| Block {
+        cell,
+        lines: subjects(args, &cell).into_iter().map(Line::new).collect(),
     };
     args.cells().into_iter().map(block).collect()
 }
@@ -167,7 +162,7 @@ fn plan(
         extent: args.extent(),
         expected: match subject {
             Subject::Ours(_) => Expected::Exactly(page()),
-            Subject::Program(_) | Subject::Target => Expected::Good,
+            Subject::Program(_) => Expected::Good,
         },
         cpus,
     }
@@ -181,13 +176,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn turn(&mut self, cell: Cell, subject: &Subject) -> Result<(Sample, Latencies), Failure> {
-        if let Some(target) = &self.args.target {
-            let (addr, cpus) = (listen::resolve(target)?, self.cpus.clone());
-            let plan = plan(self.args, cell, addr, cpus, subject);
-            return under_load(&plan, None).map_err(|error| failed(subject, &cell, &error, None));
-        }
         let (mut server, plan) = self.start(cell, subject)?;
-        under_load(&plan, Some(&mut *server))
+        under_load(&plan, &mut *server)
             .map_err(|error| failed(subject, &cell, &error, server.failure()))
     }
 
@@ -198,7 +188,6 @@ impl Bench<'_> {
         let started = match subject {
             Subject::Ours(variant) => OwnServer::start(self.args, &cell, *variant, &cpus),
             Subject::Program(program) => program.start(&cell, &cpus),
-            Subject::Target => unreachable!("a target is running already"),
         };
         let server = started.map_err(Failure::because(format_args!(
             "the server `{}` did not start",
@@ -211,39 +200,30 @@ impl Bench<'_> {
 
 type Started = (Box<dyn ServerProcess>, load::Plan);
 
-/// Makes the load in this process, for a server that it has started or for one that runs elsewhere.
+/// Makes the load for a server.
 fn under_load(
     plan: &load::Plan,
-    server: Option<&mut dyn ServerProcess>,
+    server: &mut dyn ServerProcess,
 ) -> io::Result<(Sample, Latencies)> {
     let server = std::cell::RefCell::new(server);
-    let used = || server.borrow_mut().as_mut().map(|server| server.used()).transpose();
-    let started = || Ok((used()?, Meter::start()));
-    let (result, (mine, used)) = load::drive(plan, started, |(before, meter)| {
-        let mine = meter.stop();
-        Ok((mine, used()?.zip(before).map(|(now, before)| now.since(&before))))
-    })?;
-    Ok((sample(&result, plan, &mine, used), result.latencies))
-}
-
-fn sample(
-    result: &load::LoadResult,
-    plan: &load::Plan,
-    load: &Usage,
-    used: Option<Usage>,
-) -> Sample {
-    let load_cpu = load.cpu_seconds();
-    Sample {
+    let started = || Ok((server.borrow_mut().used()?, Meter::start()));
+    let ended = |(before, meter): (Usage, Meter)| {
+        let load = meter.stop();
+        Ok((load, server.borrow_mut().used()?.since(&before)))
+    };
+    let (result, (load, used)) = load::drive(plan, started, ended)?;
+    let sample = Sample {
         requests: result.requests,
         errors: result.errors,
         requests_per_second: result.requests as f64 / load.seconds,
         used,
-        load_busy: load_cpu / load.seconds / plan.cpus.len().max(1) as f64,
-        load_cpu_us_per_request: load_cpu * 1e6 / result.requests.max(1) as f64,
+        load_busy: load.cpu_seconds() / load.seconds / plan.cpus.len().max(1) as f64,
+        load,
         p50_us: result.latencies.quantile_us(0.50),
         p99_us: result.latencies.quantile_us(0.99),
         p999_us: result.latencies.quantile_us(0.999),
-    }
+    };
+    Ok((sample, result.latencies))
 }
 
 /// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of

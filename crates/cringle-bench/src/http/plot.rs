@@ -6,9 +6,8 @@ use crate::experiment::Named;
 use crate::rounds;
 use cringle_report::page::Section;
 use cringle_report::plot::{Axis, Plot, Point, Scale, Series, Stroke};
-use cringle_report::units::counted;
 
-type Figure = fn(&Sample) -> Option<f64>;
+type Figure = fn(&Sample) -> f64;
 
 pub(super) fn latencies(title: &str, block: &Block) -> Plot {
     let of =
@@ -21,10 +20,11 @@ pub(super) fn by_workers(blocks: &[Block]) -> Vec<Section> {
     let section = |(cell, same): (Cell, Vec<&Block>)| Section {
         title: format!("By workers: {}", describe(&cell)),
         plots: vec![
-            over_workers("Requests per second", "requests/s", &same, Sample::rate),
+            over_workers("Requests per second", "requests/s", &same, |sample| {
+                sample.requests_per_second
+            }),
             over_workers("CPU time of the server per request", "µs", &same, Sample::cpu_us),
         ],
-        more_plots: Some(("Latencies of each server".into(), latencies_by_workers(&cell, &same))),
         ..Section::default()
     };
     several(blocks).into_iter().map(section).collect()
@@ -45,19 +45,6 @@ fn over_workers(title: &str, unit: &str, blocks: &[&Block], of: Figure) -> Plot 
     );
     let series = labels(blocks).into_iter().map(curve).collect();
     Plot::lines(title, Axis::new("workers", Scale::Doubling), y, series)
-}
-
-fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
-    let of_server = |label: String| {
-        let curve = |block: &&Block| {
-            let line = block.lines.iter().find(|line| line.subject.name() == label)?;
-            let name = counted(block.cell.workers, "worker");
-            Some(Series::distribution(name, &line.latencies.quantiles_us()))
-        };
-        let title = format!("Latency of {label}: {}", describe(cell));
-        Plot::latencies(title, blocks.iter().filter_map(curve).collect())
-    };
-    labels(blocks).into_iter().map(of_server).collect()
 }
 
 /// Describes the load in a title.

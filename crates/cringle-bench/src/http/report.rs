@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const BUSY: f64 = 0.95;
 
 pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Notes) -> Report {
-    let response_bytes = args.target.is_none().then(|| args.response_bytes());
+    let response_bytes = args.response_bytes();
     let section = |block: &Block| Section {
         title: title(block, response_bytes),
         sentences: sentences(block),
@@ -24,7 +24,9 @@ pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Not
                 &block.lines,
                 Sample::cpu_us,
             ),
-            experiment::plot("Requests per second", "requests/s", &block.lines, Sample::rate),
+            experiment::plot("Requests per second", "requests/s", &block.lines, |sample| {
+                sample.requests_per_second
+            }),
             experiment::plot("99th percentile of the latency", "µs", &block.lines, |sample| {
                 sample.p99_us
             }),
@@ -49,16 +51,14 @@ pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Not
     Report::new("http", "What a request costs, by server", machine, sections, notes, fields)
 }
 
-fn title(block: &Block, response_bytes: Option<usize>) -> String {
+fn title(block: &Block, response_bytes: usize) -> String {
     let cell = block.cell;
     let kind = if cell.keepalive { "that are reused" } else { "at a time, one request each" };
-    let page = response_bytes.map(|bytes| format!(", {bytes} bytes per page"));
     let rounds = block.lines.first().map_or(0, |line| line.samples.len());
     format!(
-        "{} connections {kind}; {}{}; medians of {}",
+        "{} connections {kind}; {}, {response_bytes} bytes per page; medians of {}",
         count(cell.connections as f64),
         counted(cell.workers, "worker"),
-        page.unwrap_or_default(),
         counted(rounds, "round")
     )
 }
@@ -70,7 +70,7 @@ fn sentences(block: &Block) -> Vec<String> {
 /// Returns the CPU time of a request as a multiple of that with the bare ring.
 fn to_ring(block: &Block, line: &Line) -> Option<f64> {
     let ring = block.line(Server::Uring)?;
-    Some(line.median(Sample::cpu_us)? / ring.median(Sample::cpu_us)?)
+    Some(line.figure(Sample::cpu_us) / ring.figure(Sample::cpu_us))
 }
 
 /// "A request takes 5.1 µs of the server's CPU time with the bare ring; 1.04 × with fibers, …"
@@ -79,7 +79,7 @@ fn against_ring(block: &Block) -> Option<String> {
     let mut ratios: Vec<(f64, String)> =
         others.filter_map(|line| Some((to_ring(block, line)?, line.subject.name()))).collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let ring = block.line(Server::Uring)?.median(Sample::cpu_us)?;
+    let ring = block.line(Server::Uring)?.figure(Sample::cpu_us);
     let all: Vec<String> =
         ratios.iter().map(|(ratio, label)| format!("{ratio:.2} × with {label}")).collect();
     (!all.is_empty()).then(|| {
@@ -116,12 +116,12 @@ fn table(block: &Block) -> Rows {
         ("server", &|line| line.subject.name()),
         ("requests/s", &|line| count(line.figure(rate))),
         ("lowest–highest", &range),
-        ("CPU µs", &|line| cell(line.median(Sample::cpu_us))),
+        ("CPU µs", &|line| figure(line.figure(Sample::cpu_us))),
         ("× uring", &|line| ratio_cell(to_ring(block, line))),
         ("p50 µs", &|line| cell(line.median(|sample| sample.p50_us))),
         ("p99 µs", &|line| cell(line.median(|sample| sample.p99_us))),
         ("p99.9 µs", &|line| cell(line.median(|sample| sample.p999_us))),
-        ("ctx/req", &|line| cell(line.median(Sample::context_switches))),
+        ("ctx/req", &|line| figure(line.figure(Sample::context_switches))),
         ("errors", &|line| count(errors(line))),
     ];
     Rows::of(&columns, &block.lines)
@@ -142,7 +142,7 @@ fn runs(block: &Block, line: &Line) -> Vec<Value> {
             "p999_us": sample.p999_us,
             "context_switches_per_request": sample.context_switches(),
             "load_busy": sample.load_busy,
-            "load_cpu_us_per_request": sample.load_cpu_us_per_request,
+            "load_cpu_us_per_request": sample.load_cpu_us(),
             "errors": sample.errors,
         })
     };
