@@ -77,7 +77,7 @@ pub struct DiskArgs {
     )]
     pub(super) threads: Vec<usize>,
 
-    /// Read, write, or both; writes go to the temporary file, or to PATH with --destroy.
+    /// Read or write; writes go to the temporary file, or to PATH with --destroy.
     #[arg(long, value_enum, default_value = "read", value_name = "DIRECTION")]
     pub(super) rw: Direction,
 

@@ -25,8 +25,6 @@ pub enum Direction {
     Read,
     /// Writes only.
     Write,
-    /// Reads and writes, half of each, mixed.
-    RandRw,
 }
 
 impl Direction {
@@ -38,7 +36,6 @@ impl Direction {
         match self {
             Direction::Read => "reading",
             Direction::Write => "writing",
-            Direction::RandRw => "reading and writing",
         }
     }
 
@@ -46,7 +43,6 @@ impl Direction {
         match self {
             Direction::Read => "reads",
             Direction::Write => "writes",
-            Direction::RandRw => "reads and writes",
         }
     }
 }
@@ -88,16 +84,11 @@ impl Plan {
             Limit::Seconds(_) => CYCLE.min(usize::try_from(blocks).unwrap_or(CYCLE)),
         };
         let mut rng = content::random(shape.seed);
-        let accesses = (0..len)
-            .map(|_| Access {
-                offset: rng.below(blocks) * shape.block as u64,
-                write: match shape.direction {
-                    Direction::Read => false,
-                    Direction::Write => true,
-                    Direction::RandRw => rng.below(2) == 1,
-                },
-            })
-            .collect();
+        let mut access = |_| {
+            let offset = rng.below(blocks) * shape.block as u64;
+            Access { offset, write: shape.direction.writes() }
+        };
+        let accesses = (0..len).map(&mut access).collect();
         Plan { accesses, expected: Vec::new(), block: shape.block, limit: shape.limit }
     }
 
@@ -241,12 +232,5 @@ mod tests {
         let right = term(x, &a).wrapping_add(term(y, &b));
         let swapped = term(y, &a).wrapping_add(term(x, &b));
         assert_ne!(right, swapped);
-    }
-
-    #[test]
-    fn randrw_writes_half_of_the_blocks() {
-        let plan = Plan::new(&Shape { direction: Direction::RandRw, ..shape() });
-        let writes = plan.accesses.iter().filter(|a| a.write).count();
-        assert!((400..600).contains(&writes), "{writes} of 1000");
     }
 }

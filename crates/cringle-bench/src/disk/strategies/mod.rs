@@ -90,6 +90,9 @@ impl Strategy {
             (Strategy::Log, Profile::Direct | Profile::Cached) => {
                 Some("a log has records, and no blocks to read or overwrite")
             }
+            (Strategy::Fio, Profile::Wal) => {
+                Some("its committers are threads, which `threads` has, and it reports no latency")
+            }
             (Strategy::Mmap, Profile::Direct) if direction.writes() => {
                 Some("a store to a mapping does not report when it reaches the device")
             }
@@ -114,10 +117,6 @@ impl Strategy {
             (Strategy::Log, Profile::Wal) => Some(
                 "log: block::Log; appends that wait at the same time share a write and a sync, and \
                  each has a frame of 16 bytes with checksums",
-            ),
-            (Strategy::Fio, Profile::Wal) => Some(
-                "fio: one psync job with fdatasync=1 for each committer; it reports no common \
-                 latency of an append and its sync",
             ),
             (Strategy::Fio, _) => Some(
                 "fio: chooses its own offsets and checks no content; its clock counts whole \
