@@ -35,7 +35,6 @@ pub(super) fn of(comparison: &Comparison<'_>, machine: Machine, notes: Notes) ->
             .collect(),
         plots: vec![rates(comparison), latencies(comparison, unit)],
         table: Some(Rows { text_columns: 2, ..Rows::new(&["", "median round"], cells) }),
-        ..Section::default()
     };
     let (title, fields) = ("Batches of random 4 KiB reads", fields(comparison));
     let report = Report::new("batch", title, machine, vec![section], notes, fields);

@@ -17,7 +17,6 @@ pub(super) fn of(args: &CpArgs, blocks: &[Block], machine: Machine, notes: Notes
             plot("CPU time per copy", "s", &block.lines, Usage::cpu_seconds),
         ],
         table: Some(rows(block)),
-        ..Section::default()
     };
     let sections: Vec<Section> = blocks.iter().map(section).collect();
     let runs = blocks.iter().flat_map(|block| block.lines.iter().map(move |line| run(block, line)));

@@ -20,7 +20,6 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
             plot("CPU time of a transaction", "µs", lines, cpu),
         ],
         table: Some(table(findings)),
-        ..Section::default()
     }];
     let runs = |line: &Line| line.samples.iter().map(|one| run(findings, line, one)).collect();
     let fields = json!({

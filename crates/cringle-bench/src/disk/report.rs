@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 type Figure = fn(&Sample) -> Option<f64>;
 
-/// The number in flight whose latencies are shown, and not folded away.
+/// The distribution of the latencies is shown for the number in flight that is nearest to this.
 const USUAL_DEPTH: usize = 32;
 
 pub(super) fn of(findings: Findings) -> Report {
@@ -51,12 +51,9 @@ fn section(runs: &[Run], direction: Direction) -> Section {
     let mut plots: Vec<Plot> =
         figures.iter().map(|(title, unit, of)| draw(runs, (*title, *unit), *of)).collect();
     let usual = depths.iter().copied().min_by_key(|depth| depth.abs_diff(USUAL_DEPTH));
-    let others = depths.iter().copied().filter(|depth| Some(*depth) != usual);
-    let others: Vec<Plot> = others.map(|depth| latencies(runs, depth)).collect();
     plots.extend(usual.map(|depth| latencies(runs, depth)));
     Section {
         plots,
-        more_plots: Some(("Latencies at other depths".into(), others)),
         table: Some(table(runs, rate.1)),
         title: sentences::title(runs, direction),
         sentences: sentences::sentences(runs, direction),
@@ -127,18 +124,13 @@ fn stroke(run: &Run) -> Stroke {
     }
 }
 
-/// Plots the latencies of all runs with this number in flight: distributions, and of fio the two
-/// quantiles that it reports.
+/// Plots the distributions of the latencies of all runs with this number in flight. fio reports
+/// none.
 fn latencies(runs: &[Run], depth: usize) -> Plot {
     let at_depth = runs.iter().filter(|run| run.subject.in_flight() == depth);
     let series = at_depth.map(|run| {
-        let own = run.latencies.quantiles_us();
-        let reported = [(0.5, run.p50_us()), (0.99, run.p99_us())];
-        let reported = reported.into_iter().filter_map(|(share, us)| Some((share, us?)));
-        let (quantiles, stroke) =
-            if own.is_empty() { (reported.collect(), Stroke::None) } else { (own, stroke(run)) };
-        let series = Series::distribution(run.subject.label(), &quantiles);
-        Series { label: label(run, runs), stroke, ..series }
+        let series = Series::distribution(run.subject.label(), &run.latencies.quantiles_us());
+        Series { label: label(run, runs), stroke: stroke(run), ..series }
     });
     Plot::latencies(format!("Latency with {depth} in flight"), series.collect())
 }

@@ -33,7 +33,6 @@ pub(super) fn of(args: &HttpArgs, blocks: &[Block], machine: Machine, notes: Not
             plot::latencies("Latency of a request", block),
         ],
         table: Some(table(block)),
-        ..Section::default()
     };
     // If numbers of workers are compared, that comparison comes first.
     let by_workers = plot::by_workers(blocks).into_iter();

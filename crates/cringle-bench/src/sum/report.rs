@@ -17,7 +17,6 @@ pub(super) fn of(args: &SumArgs, machine: Machine, blocks: &[Block], notes: Note
             plot("CPU time for all bytes", "s", &block.lines, |one| one.usage.cpu_seconds()),
         ],
         table: Some(table(block)),
-        ..Section::default()
     };
     let sections: Vec<Section> = blocks.iter().map(section).collect();
     let lines =

@@ -56,8 +56,6 @@ pub enum Stroke {
     Dashed,
     /// A variant of a series of the same colour.
     Dotted,
-    /// Points only, because the values between them are unknown.
-    None,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

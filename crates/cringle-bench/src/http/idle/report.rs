@@ -28,7 +28,6 @@ pub(super) fn of(cell: Cell, lines: &[Line], machine: Machine, notes: Notes) -> 
             plot(served, "s", lines, |sample| sample.served_seconds),
         ],
         table: Some(table(lines, connections)),
-        ..Section::default()
     };
     let runs = lines.iter().flat_map(|line| runs(cell, line)).collect::<Vec<_>>();
     let (title, fields) = ("What an idle connection costs", json!({ "runs": runs }));
