@@ -166,6 +166,23 @@ impl<K, S> Line<K, S> {
     }
 }
 
+/// The lines of one case, for example of one number of connections.
+pub(crate) struct Table<C, K, S> {
+    pub(crate) case: C,
+    pub(crate) lines: Vec<Line<K, S>>,
+}
+
+impl<C, K, S> Table<C, K, S> {
+    pub(crate) fn new(case: C, subjects: impl IntoIterator<Item = K>) -> Table<C, K, S> {
+        Table { case, lines: subjects.into_iter().map(Line::new).collect() }
+    }
+
+    /// Returns every line with its table.
+    pub(crate) fn lines_of(tables: &[Self]) -> impl Iterator<Item = (&Self, &Line<K, S>)> {
+        tables.iter().flat_map(|table| table.lines.iter().map(move |line| (table, line)))
+    }
+}
+
 /// Returns two subjects with different values of what must be the same in all samples that have it.
 pub(crate) fn disagreement<K, S, V: PartialEq>(
     lines: &[Line<K, S>],

@@ -1,4 +1,4 @@
-//! The command line of `bench cp`, and the cells (a tree in a regime) that it selects.
+//! The command line of `bench cp`, and the cases (a tree in a regime) that it selects.
 
 use super::trees::Shape;
 use crate::experiment::{Experiment, Report};
@@ -148,7 +148,7 @@ impl Regime {
 
 /// One table: a tree in a regime.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cell {
+pub(super) struct CopyCase {
     pub(super) tree: Tree,
     pub(super) regime: Regime,
     pub(super) shape: Shape,
@@ -165,16 +165,16 @@ impl Experiment for CpArgs {
 }
 
 impl CpArgs {
-    /// Returns the cells, tree by tree; within a tree, warm comes first.
-    pub(super) fn cells(&self) -> Vec<Cell> {
+    /// Returns the cases, tree by tree; within a tree, warm comes first.
+    pub(super) fn cases(&self) -> Vec<CopyCase> {
         let trees = [Tree::A, Tree::B].into_iter().filter(|tree| self.tree.contains(tree));
-        trees.flat_map(|tree| self.cells_of(tree)).collect()
+        trees.flat_map(|tree| self.cases_of(tree)).collect()
     }
 
-    fn cells_of(&self, tree: Tree) -> impl Iterator<Item = Cell> {
+    fn cases_of(&self, tree: Tree) -> impl Iterator<Item = CopyCase> {
         let regimes = [Regime::Warm, Regime::ColdSync, Regime::ColdDurable];
         let chosen = regimes.into_iter().filter(|regime| self.regime.contains(regime));
-        chosen.map(move |regime| Cell { tree, regime, shape: self.shape(tree, regime) })
+        chosen.map(move |regime| CopyCase { tree, regime, shape: self.shape(tree, regime) })
     }
 
     fn shape(&self, tree: Tree, regime: Regime) -> Shape {

@@ -20,7 +20,7 @@ pub use args::CpArgs;
 use crate::experiment::{self, Notes, Report};
 use crate::meter::Usage;
 use crate::rounds::Progress;
-use args::Cell;
+use args::CopyCase;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
 use tools::Candidate;
@@ -34,12 +34,9 @@ impl Line {
     }
 }
 
-struct Block {
-    cell: Cell,
-    lines: Vec<Line>,
-}
+type Table = experiment::Table<CopyCase, Candidate, Usage>;
 
-impl Block {
+impl Table {
     /// Returns the row that all others are compared with.
     fn base(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.subject.tool == "cp")
@@ -54,7 +51,7 @@ impl Block {
 /// Returns the bytes that the trees and their copies need.
 pub(crate) fn space_needed(args: &CpArgs) -> Result<u64, Failure> {
     let tools = tools::chosen(args, &mut Notes::default())?;
-    Ok(workspace::needed(args, &run::blocks(args, &tools)).0)
+    Ok(workspace::needed(args, &run::tables(args, &tools)).0)
 }
 
 fn measure(args: &CpArgs) -> Result<Report, Failure> {
@@ -69,19 +66,19 @@ fn measure(args: &CpArgs) -> Result<Report, Failure> {
         notes.add("this cringle is a debug build: its figures are meaningless");
     }
     let (progress, machine) = (Progress::new(!args.quiet), Machine::of(&storage));
-    let mut blocks = run::blocks(args, &tools);
-    workspace::check_space(args, &blocks)?;
+    let mut tables = run::tables(args, &tools);
+    workspace::check_space(args, &tables)?;
     let workspace = Workspace::make(&args.directory)?;
-    run::memory_note(&blocks, &machine, &mut notes);
-    run::measure(args, &workspace, &mut blocks, &mut notes, &progress)?;
-    let report = report::of(args, &blocks, machine, notes);
-    let outcome = workspace.remove(&progress).and(outcome(&blocks));
+    run::memory_note(&tables, &machine, &mut notes);
+    run::measure(args, &workspace, &mut tables, &mut notes, &progress)?;
+    let report = report::of(args, &tables, machine, notes);
+    let outcome = workspace.remove(&progress).and(outcome(&tables));
     Ok(Report { outcome, ..report })
 }
 
 /// Fails if a copy was incomplete.
-fn outcome(blocks: &[Block]) -> Result<(), Failure> {
-    let candidates = blocks.iter().flat_map(|block| &block.lines).map(|line| &line.subject);
+fn outcome(tables: &[Table]) -> Result<(), Failure> {
+    let candidates = tables.iter().flat_map(|table| &table.lines).map(|line| &line.subject);
     let failed = candidates.filter(|candidate| candidate.error.is_some());
     let mut failed: Vec<&str> = failed.map(|candidate| candidate.tool.as_str()).collect();
     failed.sort_unstable();

@@ -1,7 +1,7 @@
 //! One run of one strategy: its input, its result, and the loop that the blocking strategies share.
 
 use super::plan::{Access, Lane, Plan, term};
-use super::results::Cell;
+use super::results::Setting;
 use super::wal::Log;
 use crate::content;
 use crate::latency::Sampling;
@@ -33,7 +33,7 @@ impl Profile {
 
 /// The input of a run, shared by all its threads.
 pub(crate) struct Job {
-    pub(super) cell: Cell,
+    pub(super) setting: Setting,
     pub(super) plan: Arc<Plan>,
     pub(super) target: Arc<Target>,
     /// Whether strategies that can do so poll the device for completions.
@@ -51,7 +51,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(super) fn open(&self) -> io::Result<File> {
-        self.target.file.open(self.cell.profile.is_direct(), self.writes)
+        self.target.file.open(self.setting.profile.is_direct(), self.writes)
     }
 
     #[inline]

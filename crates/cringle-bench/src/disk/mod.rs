@@ -28,7 +28,7 @@ use job::Job;
 pub use job::Profile;
 pub use plan::Direction;
 use plan::{Limit, Plan};
-use results::{Cell, Run, Sample};
+use results::{DiskSample, Run, Setting};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,7 +37,7 @@ use strategies::{Outcome, Strategy};
 use wal::Log;
 
 /// The results of all profiles.
-pub struct Findings {
+pub struct DiskFindings {
     machine: Machine,
     direction: Direction,
     pub runs: Vec<Run>,
@@ -47,15 +47,15 @@ pub struct Findings {
 }
 
 /// Runs the experiment without writing a report.
-pub fn measure(args: &DiskArgs) -> Result<Findings, Failure> {
-    let mut bench = Bench::new(args)?;
+pub fn measure(args: &DiskArgs) -> Result<DiskFindings, Failure> {
+    let mut bench = DiskBench::new(args)?;
     for profile in args.profiles() {
         bench.profile(profile)?;
     }
     Ok(bench.finish())
 }
 
-struct Bench<'a> {
+struct DiskBench<'a> {
     args: &'a DiskArgs,
     strategies: Vec<Strategy>,
     storage: Storage,
@@ -71,11 +71,11 @@ struct Bench<'a> {
     generation: u64,
 }
 
-impl<'a> Bench<'a> {
-    fn new(args: &'a DiskArgs) -> Result<Bench<'a>, Failure> {
+impl<'a> DiskBench<'a> {
+    fn new(args: &'a DiskArgs) -> Result<DiskBench<'a>, Failure> {
         let mut notes = Notes::default();
         let strategies = available(args, &mut notes)?;
-        Ok(Bench {
+        Ok(DiskBench {
             args,
             strategies,
             storage: crate::storage_under(&args.path)?,
@@ -89,8 +89,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn finish(self) -> Findings {
-        Findings {
+    fn finish(self) -> DiskFindings {
+        DiskFindings {
             machine: Machine::of(&self.storage),
             direction: self.args.rw,
             runs: self.runs,
@@ -113,16 +113,19 @@ impl<'a> Bench<'a> {
             self.notes.add("log is left out of `wal`: a log is a file, not a device");
             strategies.retain(|strategy| *strategy != Strategy::Log);
         }
-        let cells = schedule::cells(self.args, &strategies, profile, direction, &mut self.notes);
+        let settings =
+            schedule::settings(self.args, &strategies, profile, direction, &mut self.notes);
         let limit = schedule::limit(self.args, profile);
         let measured = self.plan(profile, &target, limit)?;
         let warmup = self.plan(profile, &target, schedule::warmup_limit(limit))?;
-        let mut runs: Vec<Run> = cells.into_iter().map(Run::new).collect();
+        let mut runs: Vec<Run> = settings.into_iter().map(Run::new).collect();
         let rounds = &self.args.rounds;
         let bar = self.progress.runs(rounds.total() * runs.len());
         for (round, is_measured) in rounds.all() {
             let plan = if is_measured { &measured } else { &warmup };
-            turns((round, is_measured), &mut runs, &bar, |cell| self.measure(cell, plan, &target))?;
+            turns((round, is_measured), &mut runs, &bar, |setting| {
+                self.measure(setting, plan, &target)
+            })?;
         }
         bar.finish_and_clear();
         verify::agreement(&runs, limit)?;
@@ -177,31 +180,31 @@ impl<'a> Bench<'a> {
 
     fn measure(
         &mut self,
-        cell: &Cell,
+        setting: &Setting,
         plan: &Arc<Plan>,
         target: &Arc<Target>,
-    ) -> Result<(Sample, Latencies), Failure> {
-        let resident = sanity::prepare_cache(cell.profile, target, &mut self.notes)?;
+    ) -> Result<(DiskSample, Latencies), Failure> {
+        let resident = sanity::prepare_cache(setting.profile, target, &mut self.notes)?;
         self.generation += 1;
-        let writes = self.direction(cell.profile).writes();
+        let writes = self.direction(setting.profile).writes();
         let job = Arc::new(Job {
-            cell: *cell,
+            setting: *setting,
             plan: Arc::clone(plan),
             target: Arc::clone(target),
             iopoll: self.iopoll,
             writes,
-            sampling: schedule::sampling(cell.profile),
+            sampling: schedule::sampling(setting.profile),
             generation: self.generation,
-            log: (cell.profile == Profile::Wal).then(|| Log::begin(target)).transpose()?,
+            log: (setting.profile == Profile::Wal).then(|| Log::begin(target)).transpose()?,
             stop: AtomicBool::new(false),
-            gate: Gate::new(cell.strategy.parties(cell.threads)),
+            gate: Gate::new(setting.strategy.parties(setting.threads)),
         });
-        let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.name()));
-        let outcome = within_limit(&job, || cell.strategy.run(&job))
+        let named = |error| Failure::failed(format!("`{}` failed: {error}", setting.name()));
+        let outcome = within_limit(&job, || setting.strategy.run(&job))
             .map_err(|error| named(with_remedy(error)))?;
         let result = check_and_sample(&job, outcome)?;
-        let direction = self.direction(cell.profile);
-        let subject = (cell, direction);
+        let direction = self.direction(setting.profile);
+        let subject = (setting, direction);
         sanity::note_fallback_to_cache(subject, target, plan, resident, &mut self.notes)?;
         Ok(result)
     }
@@ -245,12 +248,12 @@ fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Resul
 }
 
 /// Checks what a run has read and written, and returns its figures.
-fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), Failure> {
-    let cell = &job.cell;
+fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(DiskSample, Latencies), Failure> {
+    let setting = &job.setting;
     let mut latencies = Latencies::new();
     match outcome {
         Outcome::Reported(report) => {
-            let sample = Sample {
+            let sample = DiskSample {
                 ops: report.ops,
                 usage: report.usage,
                 checksum: None,
@@ -263,14 +266,14 @@ fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), 
             let checksum = verify::checksum(job, &lanes)?;
             verify::written(job, &lanes)?;
             let Some(usage) = job.gate.usage() else {
-                return fail(format!("`{}` ended before it began", cell.name()));
+                return fail(format!("`{}` ended before it began", setting.name()));
             };
             let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
             for lane_result in lanes {
                 latencies.record(lane_result.latencies_ns);
             }
             let (p50_us, p99_us) = (latencies.quantile_us(0.5), latencies.quantile_us(0.99));
-            Ok((Sample { ops, usage, checksum: Some(checksum), p50_us, p99_us }, latencies))
+            Ok((DiskSample { ops, usage, checksum: Some(checksum), p50_us, p99_us }, latencies))
         }
     }
 }

@@ -3,25 +3,25 @@
 
 use super::job::Profile;
 use super::plan::Direction;
-use super::results::{Run, Sample, beside};
+use super::results::{DiskSample, Run, beside};
 use super::strategies::Strategy;
-use super::{Findings, sentences};
+use super::{DiskFindings, sentences};
 use crate::experiment::{Named, Report, words};
 use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::plot::{Axis, Plot, Point, Row, Scale, Series, Stroke};
 use cringle_report::units::{count, counted, figure, mib};
 use serde_json::{Value, json};
 
-type Figure = fn(&Sample) -> Option<f64>;
+type Figure = fn(&DiskSample) -> Option<f64>;
 
 /// The distribution of the latencies is shown for the number in flight that is nearest to this.
 const USUAL_DEPTH: usize = 32;
 
-pub(super) fn of(findings: Findings) -> Report {
-    let Findings { machine, direction, runs, notes, load } = findings;
+pub(super) fn of(findings: DiskFindings) -> Report {
+    let DiskFindings { machine, direction, runs, notes, load } = findings;
     let is_wal = |run: &Run| run.subject.profile == Profile::Wal;
     let activity = if runs.iter().all(is_wal) { "committing" } else { direction.gerund() };
-    // Each profile is measured once, with all its cells.
+    // Each profile is measured once, with all its settings.
     let profiles = runs.chunk_by(|a, b| a.subject.profile == b.subject.profile);
     let sections: Vec<Section> = profiles.map(|runs| section(runs, direction)).collect();
     let fields = json!({
@@ -187,7 +187,7 @@ fn run_json(run: &Run, all: &[Run]) -> Value {
     })
 }
 
-fn sample_json(sample: &Sample) -> Value {
+fn sample_json(sample: &DiskSample) -> Value {
     json!({
         "ops": sample.ops,
         "seconds": sample.usage.seconds,

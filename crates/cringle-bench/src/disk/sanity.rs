@@ -3,7 +3,7 @@
 
 use super::job::Profile;
 use super::plan::{Direction, Plan};
-use super::results::Cell;
+use super::results::Setting;
 use super::strategies::Strategy;
 use crate::experiment::Notes;
 use crate::target::{Kind, Target};
@@ -174,13 +174,13 @@ fn empty_cache(target: &Target) -> Result<f64, Failure> {
 
 /// Adds a note if a direct run left pages in the cache, as reads without `O_DIRECT` do.
 pub(super) fn note_fallback_to_cache(
-    (cell, direction): (&Cell, Direction),
+    (setting, direction): (&Setting, Direction),
     target: &Target,
     plan: &Plan,
     resident_before: f64,
     notes: &mut Notes,
 ) -> Result<(), Failure> {
-    if cell.profile != Profile::Direct || cell.strategy == Strategy::Mmap {
+    if setting.profile != Profile::Direct || setting.strategy == Strategy::Mmap {
         return Ok(());
     }
     let touched = plan.accesses.len() as f64 * plan.block as f64 / target.file_bytes as f64;
@@ -189,7 +189,7 @@ pub(super) fn note_fallback_to_cache(
         notes.add(format!(
             "O_DIRECT fell back to the page cache in `{}`: its {} left {:.0} % of the file there, \
              so its figures are not those of the device",
-            cell.label(),
+            setting.label(),
             direction.noun(),
             grown * 100.0
         ));

@@ -1,8 +1,8 @@
-//! Which cells are run, with which limits and plans.
+//! Which settings are run, with which limits and plans.
 
 use super::job::Profile;
 use super::plan::{Direction, Limit, Shape};
-use super::results::Cell;
+use super::results::Setting;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
 use crate::experiment::{Named, Notes};
@@ -20,15 +20,15 @@ const WARMUP_SHARE: usize = 8;
 
 /// Returns the rows, in the order of a round: the strategies at one depth follow each other, so
 /// that they are compared at about the same time.
-pub(super) fn cells(
+pub(super) fn settings(
     args: &DiskArgs,
     strategies: &[Strategy],
     profile: Profile,
     direction: Direction,
     notes: &mut Notes,
-) -> Vec<Cell> {
+) -> Vec<Setting> {
     let chosen = suitable(args, strategies, profile, direction, notes);
-    let mut cells: Vec<Cell> = Vec::new();
+    let mut settings: Vec<Setting> = Vec::new();
     for threads in args.thread_counts() {
         for &queue_depth in &args.qd {
             for &strategy in &chosen {
@@ -40,14 +40,14 @@ pub(super) fn cells(
                 };
                 let fixed = args.fixed && strategy.can_register() && profile != Profile::Wal;
                 let block = args.block();
-                let cell = Cell { strategy, profile, queue_depth, threads, block, fixed };
-                if !cells.contains(&cell) {
-                    cells.push(cell);
+                let setting = Setting { strategy, profile, queue_depth, threads, block, fixed };
+                if !settings.contains(&setting) {
+                    settings.push(setting);
                 }
             }
         }
     }
-    cells
+    settings
 }
 
 /// Returns the strategies that support the profile and direction, and adds notes about the others.
@@ -117,9 +117,9 @@ mod tests {
         };
         let direction = if profile == Profile::Wal { Direction::Write } else { args.rw };
         let mut notes = Notes::default();
-        cells(&args, &args.strategies(), profile, direction, &mut notes)
+        settings(&args, &args.strategies(), profile, direction, &mut notes)
             .iter()
-            .map(|cell| (cell.label(), cell.queue_depth, cell.threads))
+            .map(|setting| (setting.label(), setting.queue_depth, setting.threads))
             .collect()
     }
 

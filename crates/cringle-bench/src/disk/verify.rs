@@ -45,11 +45,11 @@ pub(super) fn first_words(
 
 /// Checks every lane against the plan, or the log against its content. Returns the run's checksum.
 pub(super) fn checksum(job: &Job, lanes: &[LaneResult]) -> Result<u64, Failure> {
-    let name = job.cell.name();
+    let name = job.setting.name();
     let found = lanes.iter().fold(0u64, |sum, lane_result| sum.wrapping_add(lane_result.checksum));
     if let Some(log) = &job.log {
         let verify =
-            if job.cell.strategy == Strategy::Log { Log::verify_records } else { Log::verify };
+            if job.setting.strategy == Strategy::Log { Log::verify_records } else { Log::verify };
         let (expected, commits) = verify(log, &job.target, &job.plan, job.generation)?;
         let ops: u64 = lanes.iter().map(|lane_result| lane_result.ops).sum();
         if (expected, commits) != (found, ops) {
@@ -84,7 +84,7 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult]) -> Result<(), Failure> {
     for access in writes.iter().step_by(step) {
         job.target.file.0.read_exact_at(&mut block, access.offset)?;
         if content::generation(&block) != job.generation {
-            let (name, offset) = (job.cell.name(), access.offset);
+            let (name, offset) = (job.setting.name(), access.offset);
             return fail(format!("`{name}` did not write its block at offset {offset}"));
         }
     }
@@ -98,9 +98,9 @@ pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
     let differ = experiment::disagreement(runs, |sample| sample.checksum);
     match differ.filter(|_| matches!(limit, Limit::Ops(_))) {
         None => Ok(()),
-        Some([(other, expected), (cell, checksum)]) => fail(format!(
+        Some([(other, expected), (setting, checksum)]) => fail(format!(
             "`{}` and `{}` read different data: checksums {checksum:016x} and {expected:016x}",
-            cell.name(),
+            setting.name(),
             other.name()
         )),
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::disk::job::Profile;
     use crate::disk::plan::{Direction, Shape};
-    use crate::disk::results::Cell;
+    use crate::disk::results::Setting;
     use crate::disk::strategies::Outcome;
     use crate::latency::Sampling;
     use crate::meter::Gate;
@@ -144,7 +144,7 @@ mod tests {
         let mut words = words.into_iter();
         plan.expect(|_| words.next().unwrap());
         Arc::new(Job {
-            cell: Cell {
+            setting: Setting {
                 strategy,
                 profile: Profile::Cached,
                 queue_depth: 4,

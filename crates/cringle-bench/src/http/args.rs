@@ -233,7 +233,7 @@ pub(super) enum Extent {
 
 /// The parameters of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(super) struct HttpCase {
     pub(super) workers: usize,
     pub(super) connections: usize,
     pub(super) keepalive: bool,
@@ -286,24 +286,25 @@ impl HttpArgs {
         all
     }
 
-    pub(super) fn cells(&self) -> Vec<Cell> {
+    pub(super) fn cases(&self) -> Vec<HttpCase> {
         let workers = rounds::distinct(self.workers.iter().copied());
         let connections = rounds::distinct(self.connections.iter().copied());
         let fewest = connections.iter().copied().min();
-        let mut cells = Vec::new();
+        let mut cases = Vec::new();
         for &workers in &workers {
-            let of =
-                |keepalive| move |&connections: &usize| Cell { workers, connections, keepalive };
+            let of = |keepalive| {
+                move |&connections: &usize| HttpCase { workers, connections, keepalive }
+            };
             if !self.no_keepalive {
-                cells.extend(connections.iter().map(of(true)));
+                cases.extend(connections.iter().map(of(true)));
             }
             if self.no_keepalive {
-                cells.extend(connections.iter().map(of(false)));
+                cases.extend(connections.iter().map(of(false)));
             } else if !self.keepalive {
-                cells.extend(fewest.iter().map(of(false)));
+                cases.extend(fewest.iter().map(of(false)));
             }
         }
-        cells
+        cases
     }
 
     pub(super) fn repeat(&self) -> usize {
@@ -368,17 +369,17 @@ mod tests {
         }
     }
 
-    fn cell(connections: usize, keepalive: bool) -> Cell {
-        Cell { workers: 1, connections, keepalive }
+    fn cell(connections: usize, keepalive: bool) -> HttpCase {
+        HttpCase { workers: 1, connections, keepalive }
     }
 
     #[test]
     fn closing_connections_use_the_fewest() {
-        let cells = http(&["--connections", "500,50"]).cells();
-        assert_eq!(cells, [cell(500, true), cell(50, true), cell(50, false)]);
-        let cells = http(&["--connections", "500,50", "--no-keepalive"]).cells();
-        assert_eq!(cells, [cell(500, false), cell(50, false)]);
-        assert_eq!(http(&["--connections", "5", "--keepalive"]).cells(), [cell(5, true)]);
+        let cases = http(&["--connections", "500,50"]).cases();
+        assert_eq!(cases, [cell(500, true), cell(50, true), cell(50, false)]);
+        let cases = http(&["--connections", "500,50", "--no-keepalive"]).cases();
+        assert_eq!(cases, [cell(500, false), cell(50, false)]);
+        assert_eq!(http(&["--connections", "5", "--keepalive"]).cases(), [cell(5, true)]);
     }
 
     #[test]

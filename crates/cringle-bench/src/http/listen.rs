@@ -12,19 +12,19 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread;
 
 pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
-    let cell = args.cells()[0];
-    let variants = args.variants(cell.workers);
+    let case = args.cases()[0];
+    let variants = args.variants(case.workers);
     // The last one is the changed variant, if `--ablate` is given.
     let Some(&variant) = variants.last() else {
-        return fail(format!("--workers {}: the server supports only one", cell.workers));
+        return fail(format!("--workers {}: the server supports only one", case.workers));
     };
-    open_files::allow(cell.connections)?;
+    open_files::allow(case.connections)?;
     if !args.cpus.is_empty() {
         cringle_report::machine::cpus::pin_to(&args.cpus)?;
     }
     let addr = resolve(addr)?;
-    let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !cell.keepalive)));
-    let (workers, connections) = (cell.workers, cell.connections);
+    let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !case.keepalive)));
+    let (workers, connections) = (case.workers, case.connections);
     let config = servers::ServerConfig { variant, addr, workers, connections, page };
     let controlled = args.controlled;
     let ready =

@@ -26,7 +26,7 @@ use crate::experiment::{self, Named, Notes, Report};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use crate::rounds::{Progress, turns};
-use args::{Cell, Variant};
+use args::{HttpCase, Variant};
 use cpu_split::CpuSplit;
 use cringle_report::failure::Failure;
 use cringle_report::machine::{Machine, cpus};
@@ -40,7 +40,7 @@ use std::path::Path;
 
 /// The figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Sample {
+struct HttpSample {
     requests: u64,
     errors: u64,
     requests_per_second: f64,
@@ -54,7 +54,7 @@ struct Sample {
     p999_us: Option<f64>,
 }
 
-impl Sample {
+impl HttpSample {
     fn per_request(&self, amount: f64) -> f64 {
         amount / self.requests.max(1) as f64
     }
@@ -95,14 +95,11 @@ impl Subject {
     }
 }
 
-type Line = experiment::Line<Subject, Sample>;
+type Line = experiment::Line<Subject, HttpSample>;
 
-struct Block {
-    cell: Cell,
-    lines: Vec<Line>,
-}
+type Table = experiment::Table<HttpCase, Subject, HttpSample>;
 
-impl Block {
+impl Table {
     /// Returns the row of a server with its default features.
     fn line(&self, server: args::Server) -> Option<&Line> {
         let whole = Subject::Ours(Variant { server, changed: None });
@@ -116,49 +113,46 @@ fn measure(args: &HttpArgs) -> Result<Report, Failure> {
     if let Some(connections) = args.idle {
         return idle::measure(args, connections, &progress, machine);
     }
-    let mut blocks = blocks(args);
-    let runs = blocks.iter().map(|block| block.lines.len() * args.repeat()).sum();
+    let mut tables = tables(args);
+    let runs = tables.iter().map(|table| table.lines.len() * args.repeat()).sum();
     let bar = progress.runs(runs);
-    let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
-    for Block { cell, lines } in &mut blocks {
-        open_files::allow(cell.connections)?;
+    let mut bench = HttpBench { args, cpus: cpus::allowed(), notes: Notes::default() };
+    for Table { case, lines } in &mut tables {
+        open_files::allow(case.connections)?;
         for round in 0..args.repeat() {
-            turns((round, true), lines, &bar, |subject| bench.turn(*cell, subject))?;
+            turns((round, true), lines, &bar, |subject| bench.turn(*case, subject))?;
         }
     }
     bar.finish_and_clear();
-    Ok(report::of(args, &blocks, machine, bench.notes))
+    Ok(report::of(args, &tables, machine, bench.notes))
 }
 
 /// Returns the tables, without figures.
-fn blocks(args: &HttpArgs) -> Vec<Block> {
-    let block = |cell: Cell| Block {
-        cell,
-        lines: subjects(args, &cell).into_iter().map(Line::new).collect(),
-    };
-    args.cells().into_iter().map(block).collect()
+fn tables(args: &HttpArgs) -> Vec<Table> {
+    let table = |case| Table::new(case, subjects(args, &case));
+    args.cases().into_iter().map(table).collect()
 }
 
 /// Returns the servers that the benchmark starts.
-fn subjects(args: &HttpArgs, cell: &Cell) -> Vec<Subject> {
-    let ours = args.variants(cell.workers).into_iter().map(Subject::Ours);
-    let others = args.commands.iter().filter(|one| one.supports(cell.workers));
+fn subjects(args: &HttpArgs, case: &HttpCase) -> Vec<Subject> {
+    let ours = args.variants(case.workers).into_iter().map(Subject::Ours);
+    let others = args.commands.iter().filter(|one| one.supports(case.workers));
     ours.chain(others.cloned().map(Subject::Program)).collect()
 }
 
 /// Returns the parameters of the load.
 fn plan(
     args: &HttpArgs,
-    cell: Cell,
+    case: HttpCase,
     addr: SocketAddr,
     cpus: Vec<usize>,
     subject: &Subject,
 ) -> load::Plan {
-    let page = || ServedPage::new(args.response_bytes(), !cell.keepalive).response;
+    let page = || ServedPage::new(args.response_bytes(), !case.keepalive).response;
     load::Plan {
         addr,
-        connections: cell.connections,
-        keepalive: cell.keepalive,
+        connections: case.connections,
+        keepalive: case.keepalive,
         extent: args.extent(),
         expected: match subject {
             Subject::Ours(_) => Expected::Exactly(page()),
@@ -168,32 +162,36 @@ fn plan(
     }
 }
 
-struct Bench<'a> {
+struct HttpBench<'a> {
     args: &'a HttpArgs,
     cpus: Vec<usize>,
     notes: Notes,
 }
 
-impl Bench<'_> {
-    fn turn(&mut self, cell: Cell, subject: &Subject) -> Result<(Sample, Latencies), Failure> {
-        let (mut server, plan) = self.start(cell, subject)?;
+impl HttpBench<'_> {
+    fn turn(
+        &mut self,
+        case: HttpCase,
+        subject: &Subject,
+    ) -> Result<(HttpSample, Latencies), Failure> {
+        let (mut server, plan) = self.start(case, subject)?;
         under_load(&plan, &mut *server)
-            .map_err(|error| failed(subject, &cell, &error, server.failure()))
+            .map_err(|error| failed(subject, &case, &error, server.failure()))
     }
 
     /// Starts a server. Returns it, and the parameters of the load.
-    fn start(&mut self, cell: Cell, subject: &Subject) -> Result<Started, Failure> {
+    fn start(&mut self, case: HttpCase, subject: &Subject) -> Result<Started, Failure> {
         let CpuSplit { server: cpus, load } =
-            CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
+            CpuSplit::of(&self.cpus, case.workers, &mut self.notes);
         let started = match subject {
-            Subject::Ours(variant) => OwnServer::start(self.args, &cell, *variant, &cpus),
-            Subject::Program(program) => program.start(&cell, &cpus),
+            Subject::Ours(variant) => OwnServer::start(self.args, &case, *variant, &cpus),
+            Subject::Program(program) => program.start(&case, &cpus),
         };
         let server = started.map_err(Failure::because(format_args!(
             "the server `{}` did not start",
             subject.name()
         )))?;
-        let plan = plan(self.args, cell, server.addr(), load, subject);
+        let plan = plan(self.args, case, server.addr(), load, subject);
         Ok((server, plan))
     }
 }
@@ -204,7 +202,7 @@ type Started = (Box<dyn ServerProcess>, load::Plan);
 fn under_load(
     plan: &load::Plan,
     server: &mut dyn ServerProcess,
-) -> io::Result<(Sample, Latencies)> {
+) -> io::Result<(HttpSample, Latencies)> {
     let server = std::cell::RefCell::new(server);
     let started = || Ok((server.borrow_mut().used()?, Meter::start()));
     let ended = |(before, meter): (Usage, Meter)| {
@@ -212,7 +210,7 @@ fn under_load(
         Ok((load, server.borrow_mut().used()?.since(&before)))
     };
     let (result, (load, used)) = load::drive(plan, started, ended)?;
-    let sample = Sample {
+    let sample = HttpSample {
         requests: result.requests,
         errors: result.errors,
         requests_per_second: result.requests as f64 / load.seconds,
@@ -228,8 +226,8 @@ fn under_load(
 
 /// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of
 /// the load.
-fn failed(subject: &Subject, cell: &Cell, error: &io::Error, ended: Option<String>) -> Failure {
-    let (name, connections) = (subject.name(), cell.connections);
+fn failed(subject: &Subject, case: &HttpCase, error: &io::Error, ended: Option<String>) -> Failure {
+    let (name, connections) = (subject.name(), case.connections);
     let why = ended.map_or_else(|| error.to_string(), |how| format!("it has ended, {how}"));
     Failure::failed(format!("`{name}` with {connections} connections: {why}"))
 }

@@ -1,6 +1,6 @@
 //! A server as a child process.
 
-use super::args::{Cell, HttpArgs, Variant};
+use super::args::{HttpArgs, HttpCase, Variant};
 use crate::cannot_start;
 use crate::child::Stderr;
 use crate::experiment::Named;
@@ -40,12 +40,12 @@ impl OwnServer {
     /// Starts a server on these processors, and waits until it listens on a port of its own.
     pub(super) fn start(
         args: &HttpArgs,
-        cell: &Cell,
+        case: &HttpCase,
         variant: Variant,
         cpus: &[usize],
     ) -> io::Result<Box<dyn ServerProcess>> {
         let errors = Stderr::new()?;
-        let mut child = command(args, cell, variant, cpus)?
+        let mut child = command(args, case, variant, cpus)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors.writer()?)
@@ -120,14 +120,19 @@ impl Drop for OwnServer {
     }
 }
 
-fn command(args: &HttpArgs, cell: &Cell, variant: Variant, cpus: &[usize]) -> io::Result<Command> {
+fn command(
+    args: &HttpArgs,
+    case: &HttpCase,
+    variant: Variant,
+    cpus: &[usize],
+) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "http", "--controlled", "--listen", "127.0.0.1:0"]);
     command.args(["--servers", &variant.server.name()]);
-    command.args(["--workers", &cell.workers.to_string()]);
-    command.args(["--connections", &cell.connections.to_string()]);
+    command.args(["--workers", &case.workers.to_string()]);
+    command.args(["--connections", &case.connections.to_string()]);
     command.args(["--response-bytes", &args.response_bytes().to_string()]);
-    command.arg(if cell.keepalive { "--keepalive" } else { "--no-keepalive" });
+    command.arg(if case.keepalive { "--keepalive" } else { "--no-keepalive" });
     if let Some(feature) = variant.changed {
         command.args(["--ablate", &feature.name()]);
     }

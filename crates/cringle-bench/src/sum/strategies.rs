@@ -3,13 +3,13 @@
 use super::args::Strategy;
 use super::feed::Feeder;
 use super::source::{GO, Open, Source};
-use super::{BUFFER_BYTES, Sample};
+use super::{BUFFER_BYTES, SumSample};
 use crate::meter::Meter;
 use std::io::{self, Read, Write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// Reads the source once.
-pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result<Sample> {
+pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result<SumSample> {
     let open = source.open()?;
     match strategy {
         Strategy::Sync => sync(open, bytes),
@@ -70,31 +70,31 @@ fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u6
     Ok(sum.sum)
 }
 
-fn of_file(file: impl Read, bytes: u64) -> io::Result<Sample> {
+fn of_file(file: impl Read, bytes: u64) -> io::Result<SumSample> {
     let mut buffer = buffer();
     let meter = Meter::start();
     let sum = sum_up(file, &mut buffer, bytes)?;
-    Ok(Sample { usage: meter.stop(), sum })
+    Ok(SumSample { usage: meter.stop(), sum })
 }
 
-fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::Result<Sample> {
+fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::Result<SumSample> {
     let mut buffer = buffer();
     let meter = Meter::start();
     stream.write_all(GO)?;
     let sum = sum_up(&mut stream, &mut buffer, bytes)?;
     let usage = meter.stop();
     feeder.end()?;
-    Ok(Sample { usage, sum })
+    Ok(SumSample { usage, sum })
 }
 
-fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
+fn sync(open: Open, bytes: u64) -> io::Result<SumSample> {
     match open {
         Open::File(file) => of_file(file, bytes),
         Open::Tcp(stream, feeder) => of_stream(stream, feeder, bytes),
     }
 }
 
-fn with_fibers(open: Open, bytes: u64) -> io::Result<Sample> {
+fn with_fibers(open: Open, bytes: u64) -> io::Result<SumSample> {
     cringle::Builder::new().workers(1).run(|| match open {
         Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
         Open::Tcp(stream, feeder) => {
@@ -119,7 +119,7 @@ async fn sum_up_async(
     Ok(sum.sum)
 }
 
-fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
+fn with_tokio(open: Open, bytes: u64) -> io::Result<SumSample> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let mut buffer = buffer();
@@ -130,7 +130,7 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 file.set_max_buf_size(BUFFER_BYTES);
                 let meter = Meter::start();
                 let sum = sum_up_async(&mut file, &mut buffer, bytes).await?;
-                Ok(Sample { usage: meter.stop(), sum })
+                Ok(SumSample { usage: meter.stop(), sum })
             }
             Open::Tcp(stream, feeder) => {
                 stream.set_nonblocking(true)?;
@@ -140,7 +140,7 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 let sum = sum_up_async(&mut stream, &mut buffer, bytes).await?;
                 let usage = meter.stop();
                 feeder.end()?;
-                Ok(Sample { usage, sum })
+                Ok(SumSample { usage, sum })
             }
         }
     })

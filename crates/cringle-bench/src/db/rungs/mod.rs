@@ -10,7 +10,7 @@ mod twin;
 
 use super::engine::{Engine, Eviction, Platform, offset, whole};
 use super::tree::PAGE_BYTES;
-use super::{Job, Sample};
+use super::{Job, RungSample};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use cringle::block::AlignedBuf;
@@ -59,7 +59,7 @@ pub(super) enum Rung {
 const MOST_THREADS: usize = 4096;
 
 /// The figures of a run, and the times of its transactions.
-pub(super) type Outcome = (Sample, Latencies);
+pub(super) type Outcome = (RungSample, Latencies);
 
 impl Rung {
     /// Whether it changes one thing in the rung below it.
@@ -182,7 +182,7 @@ fn outcome<P: Platform>(
         engine.flush(job.store.cached())?;
         job.store.cached().sync_data()?;
     }
-    Ok((Sample { usage, counts: engine.counts(), calls }, all))
+    Ok((RungSample { usage, counts: engine.counts(), calls }, all))
 }
 
 /// Writes pages one after the other.

@@ -1,13 +1,13 @@
 //! Tests of the sentences, with invented figures.
 
 use super::*;
-use crate::disk::results::{Cell, Sample};
+use crate::disk::results::{DiskSample, Setting};
 use crate::meter::Usage;
 
 fn run(strategy: Strategy, profile: Profile, depth: usize, iops: f64, cpu_us: f64) -> Run {
     let threads = if strategy == Strategy::Threads { depth } else { 1 };
     let queue_depth = if strategy.has_queue() { depth } else { 1 };
-    let cell = Cell { strategy, profile, queue_depth, threads, block: 4096, fixed: false };
+    let setting = Setting { strategy, profile, queue_depth, threads, block: 4096, fixed: false };
     let usage = Usage {
         seconds: 1.0,
         user_seconds: 0.0,
@@ -16,8 +16,8 @@ fn run(strategy: Strategy, profile: Profile, depth: usize, iops: f64, cpu_us: f6
     };
     let latency = Some(1e6 * depth as f64 / iops);
     let sample =
-        Sample { ops: iops as u64, usage, checksum: Some(1), p50_us: latency, p99_us: latency };
-    Run { samples: vec![sample], ..Run::new(cell) }
+        DiskSample { ops: iops as u64, usage, checksum: Some(1), p50_us: latency, p99_us: latency };
+    Run { samples: vec![sample], ..Run::new(setting) }
 }
 
 /// A run with a sample for each rate.

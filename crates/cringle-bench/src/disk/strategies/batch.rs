@@ -23,8 +23,8 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 
 /// Uses a [`BlockIo`] with a worker for each thread, which can poll the device for completions.
 fn polled(job: &Job) -> io::Result<Vec<LaneResult>> {
-    let depth = job.cell.queue_depth as u32;
-    let builder = BlockIo::builder().workers(job.cell.threads);
+    let depth = job.setting.queue_depth as u32;
+    let builder = BlockIo::builder().workers(job.setting.threads);
     let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
     let submit = |batch: Batch<'_>| block_io.submit(batch);
     super::on_threads(job, |thread, party| work(job, thread, party, &submit))
@@ -39,10 +39,10 @@ fn work(
     mut party: Party<'_>,
     submit: &Submit<'_>,
 ) -> io::Result<Vec<LaneResult>> {
-    let lane = job.plan.lane(worker, job.cell.threads, 0, 1);
+    let lane = job.plan.lane(worker, job.setting.threads, 0, 1);
     let file = File::from(job.open()?);
     let mut rounds = Rounds::new(job, lane);
-    let result = if job.cell.fixed {
+    let result = if job.setting.fixed {
         registered(&mut rounds, &file, &mut party)
     } else {
         plain(&mut rounds, &file, &mut party, submit)
@@ -59,8 +59,8 @@ fn plain(
     submit: &Submit<'_>,
 ) -> io::Result<()> {
     let job = rounds.job;
-    let mut area = job.buffers(job.cell.queue_depth)?;
-    let mut spare = Batch::with_capacity(job.cell.queue_depth);
+    let mut area = job.buffers(job.setting.queue_depth)?;
+    let mut spare = Batch::with_capacity(job.setting.queue_depth);
     party.enter()?;
     while rounds.next() {
         let mut batch = spare;
@@ -85,8 +85,8 @@ fn plain(
 fn registered(rounds: &mut Rounds<'_>, file: &File, party: &mut Party<'_>) -> io::Result<()> {
     let job = rounds.job;
     let file = FixedFile::register(file)?;
-    let mut area = FixedBufs::new(job.cell.queue_depth, job.plan.block)?;
-    let mut spare = Batch::with_capacity(job.cell.queue_depth);
+    let mut area = FixedBufs::new(job.setting.queue_depth, job.plan.block)?;
+    let mut spare = Batch::with_capacity(job.setting.queue_depth);
     party.enter()?;
     while rounds.next() {
         let mut batch = spare;
@@ -123,7 +123,7 @@ impl<'a> Rounds<'a> {
             job,
             lane_result: LaneResult::new(lane.clone()),
             lane,
-            accesses: Vec::with_capacity(job.cell.queue_depth),
+            accesses: Vec::with_capacity(job.setting.queue_depth),
             sampled: 0,
             started: None,
         }
@@ -136,7 +136,7 @@ impl<'a> Rounds<'a> {
         if self.job.is_stopped() {
             return false;
         }
-        for index in self.lane.by_ref().take(self.job.cell.queue_depth) {
+        for index in self.lane.by_ref().take(self.job.setting.queue_depth) {
             self.accesses.push(self.job.access(index));
             self.sampled += usize::from(self.job.sampling.takes(index));
         }

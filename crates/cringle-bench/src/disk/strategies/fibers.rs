@@ -24,10 +24,10 @@ pub(super) fn transfer_by_fibers(
     transfer: impl Fn(&Access, &mut [u8]) -> io::Result<usize>,
 ) -> io::Result<Vec<LaneResult>> {
     let transfer = &transfer;
-    let mut area = job.buffers(job.cell.queue_depth)?;
+    let mut area = job.buffers(job.setting.queue_depth)?;
     fiber::scope(|scope| {
         let start = |(slot, buffer)| {
-            let lane = job.plan.lane(worker, job.cell.threads, slot, job.cell.queue_depth);
+            let lane = job.plan.lane(worker, job.setting.threads, slot, job.setting.queue_depth);
             scope.spawn_local(move || {
                 // Continues when the gate is open.
                 fiber::yield_now();

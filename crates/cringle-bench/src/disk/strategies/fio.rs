@@ -20,17 +20,17 @@ fn arguments(job: &Job) -> Vec<String> {
         "--invalidate=0".into(),
         "--allow_file_create=0".into(),
         format!("--bs={}", job.plan.block),
-        format!("--direct={}", u8::from(job.cell.profile.is_direct())),
+        format!("--direct={}", u8::from(job.setting.profile.is_direct())),
         format!("--filename={}", job.target.file.name_for_others()),
         format!("--rw={}", if job.writes { "randwrite" } else { "randread" }),
         "--norandommap".into(),
-        format!("--numjobs={}", job.cell.threads),
+        format!("--numjobs={}", job.setting.threads),
         format!("--size={}", job.target.file_bytes),
         format!("--randseed={}", job.generation),
     ];
-    all.extend(fio::queue(job.cell.queue_depth));
-    all.extend(length(job, job.cell.threads));
-    if job.cell.fixed {
+    all.extend(fio::queue(job.setting.queue_depth));
+    all.extend(length(job, job.setting.threads));
+    if job.setting.fixed {
         all.extend(["--registerfiles".into(), "--fixedbufs".into()]);
     }
     all

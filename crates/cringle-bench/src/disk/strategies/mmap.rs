@@ -12,7 +12,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let mut map = map(job)?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
-        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
+        let lane = job.plan.lane(thread, job.setting.threads, 0, 1);
         let lane_result = drive(job, lane, &mut buffer, |access, block| {
             let start = access.offset as usize;
             let mapped = &mut map[start..start + block.len()];

@@ -150,12 +150,12 @@ impl Strategy {
     }
 }
 
-/// Runs `work` on the threads of the cell, each a party of the gate.
+/// Runs `work` on the threads of the setting, each a party of the gate.
 fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
     F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 {
-    let lanes = job.gate.on_threads(job.cell.threads, FEWER, work);
+    let lanes = job.gate.on_threads(job.setting.threads, FEWER, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 
@@ -164,7 +164,7 @@ fn on_workers(
     job: &Job,
     work: impl Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 ) -> io::Result<Vec<LaneResult>> {
-    let lanes = job.gate.on_workers(job.cell.threads, work);
+    let lanes = job.gate.on_workers(job.setting.threads, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 

@@ -13,7 +13,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let file = job.open()?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
-        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
+        let lane = job.plan.lane(thread, job.setting.threads, 0, 1);
         Ok(vec![drive(job, lane, &mut buffer, |access, block| {
             transfer(job, &file, access, block)
         })?])

@@ -18,19 +18,19 @@ use tokio::sync::Barrier;
 
 pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     let mut party = job.gate.party();
-    let tasks = job.cell.queue_depth * job.cell.threads;
+    let tasks = job.setting.queue_depth * job.setting.threads;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(job.cell.threads)
+        .worker_threads(job.setting.threads)
         .max_blocking_threads(tasks)
         .build()?;
     let start = Arc::new(Barrier::new(tasks + 1));
     runtime.block_on(async {
         let spawn = |i: usize| {
             let lane = job.plan.lane(
-                i / job.cell.queue_depth,
-                job.cell.threads,
-                i % job.cell.queue_depth,
-                job.cell.queue_depth,
+                i / job.setting.queue_depth,
+                job.setting.threads,
+                i % job.setting.queue_depth,
+                job.setting.queue_depth,
             );
             tokio::spawn(task(Arc::clone(job), lane, Arc::clone(&start)))
         };
@@ -79,7 +79,7 @@ enum File {
 impl Task {
     fn prepare(job: &Job) -> io::Result<Task> {
         let file = job.open()?;
-        let file = match job.cell.profile {
+        let file = match job.setting.profile {
             Profile::Direct => File::Std(Arc::new(file)),
             _ => File::Tokio(tokio::fs::File::from_std(file)),
         };

@@ -25,7 +25,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let build = if job.iopoll { ring::build_iopoll } else { ring::build };
         let mut ring = build(entries(job))?;
         let loops = Loop::prepare(job, thread)?;
-        if job.cell.fixed {
+        if job.setting.fixed {
             loops.register(&ring)?;
         }
         party.enter()?;
@@ -37,7 +37,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 
 /// A committed append is two linked submissions: the write, and the sync after it.
 fn entries(job: &Job) -> usize {
-    job.cell.queue_depth * if job.commits() { 2 } else { 1 }
+    job.setting.queue_depth * if job.commits() { 2 } else { 1 }
 }
 
 /// The number of direct operations that are submitted in one call.
@@ -77,17 +77,17 @@ const FIRST_OF_TWO: u64 = 1 << 63;
 
 impl<'a> Loop<'a> {
     fn prepare(job: &'a Job, thread: usize) -> io::Result<Loop<'a>> {
-        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
-        let mut area = job.buffers(job.cell.queue_depth)?;
+        let lane = job.plan.lane(thread, job.setting.threads, 0, 1);
+        let mut area = job.buffers(job.setting.queue_depth)?;
         let nothing = Access { offset: 0, write: false };
         Ok(Loop {
             job,
             file: job.open()?,
             base: area.as_mut_ptr(),
             area,
-            slots: vec![Slot { access: nothing, started: None }; job.cell.queue_depth],
-            free: (0..job.cell.queue_depth).rev().collect(),
-            group: if job.cell.profile.is_direct() { DIRECT_GROUP } else { usize::MAX },
+            slots: vec![Slot { access: nothing, started: None }; job.setting.queue_depth],
+            free: (0..job.setting.queue_depth).rev().collect(),
+            group: if job.setting.profile.is_direct() { DIRECT_GROUP } else { usize::MAX },
             lane_result: LaneResult::new(lane.clone()),
             lane,
             in_flight: 0,
@@ -195,7 +195,7 @@ impl<'a> Loop<'a> {
         let bytes = self.job.plan.block as u32;
         let (start, offset) = (self.start_of(slot), access.offset);
         let (file, plain) = (types::Fixed(0), types::Fd(self.file.as_raw_fd()));
-        match (self.job.cell.fixed, access.write) {
+        match (self.job.setting.fixed, access.write) {
             (false, false) => opcode::Read::new(plain, start, bytes).offset(offset).build(),
             (false, true) => opcode::Write::new(plain, start, bytes).offset(offset).build(),
             (true, false) => opcode::ReadFixed::new(file, start, bytes, 0).offset(offset).build(),
