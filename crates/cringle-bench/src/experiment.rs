@@ -17,14 +17,6 @@ use std::path::Path;
 
 /// A subcommand of `bench`.
 pub(crate) trait Experiment {
-    fn outputs(&self) -> &Outputs;
-
-    /// Returns the path that the experiment reads, or where it creates its files, if the outputs
-    /// must not overwrite it.
-    fn input(&self) -> Option<&Path> {
-        None
-    }
-
     /// Checks what clap cannot check.
     fn validate(&self) -> Result<(), Failure> {
         Ok(())

@@ -1,4 +1,4 @@
-//! `--json` and `--html`: the files that every experiment can write its results to.
+//! `--json` and `--html`: the files that every experiment can write its results to; `--quiet`.
 
 use super::page::{self, Page};
 use super::{file, html, is_stdout, print, save};
@@ -22,6 +22,10 @@ pub struct Outputs {
     /// Write the parts of the page as data, from which `bench all` makes one page.
     #[arg(long, hide = true, value_name = "FILE")]
     page: Option<PathBuf>,
+
+    /// Show no progress bar.
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 impl Outputs {

@@ -7,7 +7,7 @@ use crate::rounds::{Rounds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,7 @@ pub struct BatchArgs {
     pub(super) level: Level,
 
     /// The file to read.
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
 
     /// Read through the page cache instead of with O_DIRECT.
     #[arg(long)]
@@ -80,7 +80,7 @@ pub struct BatchArgs {
     pub(super) no_fio: bool,
 
     #[command(flatten)]
-    outputs: Outputs,
+    pub(crate) outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,14 +96,6 @@ impl BatchArgs {
 }
 
 impl Experiment for BatchArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.file)
-    }
-
     fn validate(&self) -> Result<(), Failure> {
         if self.via.is_some() && self.level == Level::Low {
             return Err(Failure::usage("--via measures `high`"));

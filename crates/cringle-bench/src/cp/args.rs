@@ -107,11 +107,7 @@ pub struct CpArgs {
     seed: u64,
 
     #[command(flatten)]
-    outputs: Outputs,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -155,10 +151,6 @@ pub(super) struct CopyCase {
 }
 
 impl Experiment for CpArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
     fn measure(&self) -> Result<Report, Failure> {
         crate::unless_interrupted(|| super::measure(self))
     }

@@ -65,7 +65,7 @@ fn measure(args: &CpArgs) -> Result<Report, Failure> {
     if cfg!(debug_assertions) && tools.iter().any(|tool| tool.name == "cringle") {
         notes.add("this cringle is a debug build: its figures are meaningless");
     }
-    let (progress, machine) = (Progress::new(!args.quiet), Machine::of(&storage));
+    let (progress, machine) = (Progress::new(!args.outputs.quiet), Machine::of(&storage));
     let mut tables = run::tables(args, &tools);
     workspace::check_space(args, &tables)?;
     let workspace = Workspace::make(&args.directory)?;

@@ -232,7 +232,7 @@ fn in_rounds(
     let engines = rungs.iter().copied().filter(|rung| *rung != Rung::Fio);
     let mut lines: Vec<Line> = engines.map(Line::new).collect();
     let mut fios = Vec::new();
-    let bar = Progress::new(!args.quiet).runs(args.rounds.total() * rungs.len());
+    let bar = Progress::new(!args.outputs.quiet).runs(args.rounds.total() * rungs.len());
     for (round, is_measured) in args.rounds.all() {
         let mut last = Counts::default();
         turns((round, is_measured), &mut lines, &bar, |rung| {

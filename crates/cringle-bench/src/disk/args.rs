@@ -8,7 +8,7 @@ use crate::rounds::{self, Rounds, parse_seconds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::failure::Failure;
 use cringle_report::{Outputs, units};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -125,11 +125,7 @@ pub struct DiskArgs {
     pub(super) destroy: bool,
 
     #[command(flatten)]
-    outputs: Outputs,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 }
 
 /// The most operations of a run: the plan takes 40 bytes for each.
@@ -180,14 +176,6 @@ impl DiskArgs {
 }
 
 impl Experiment for DiskArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.path)
-    }
-
     fn validate(&self) -> Result<(), Failure> {
         self.validate()
     }

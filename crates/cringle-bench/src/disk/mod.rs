@@ -79,7 +79,7 @@ impl<'a> DiskBench<'a> {
             args,
             strategies,
             storage: crate::storage_under(&args.path)?,
-            progress: Progress::new(!args.quiet),
+            progress: Progress::new(!args.outputs.quiet),
             data: None,
             iopoll: false,
             runs: Vec::new(),

@@ -142,11 +142,7 @@ pub struct HttpArgs {
     repeat: Option<usize>,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 
     /// Be a server that another `bench http` controls through standard input.
     #[arg(long, hide = true, requires = "listen")]
@@ -242,10 +238,6 @@ pub(super) struct HttpCase {
 const MOST_CONNECTIONS: u64 = 1_000_000;
 
 impl Experiment for HttpArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
     fn validate(&self) -> Result<(), Failure> {
         if self.idle.is_some() && self.workers.len() > 1 {
             return Err(Failure::usage("--idle allows only one number of --workers"));

@@ -109,7 +109,7 @@ impl Table {
 
 fn measure(args: &HttpArgs) -> Result<Report, Failure> {
     let machine = Machine::of(&crate::storage_under(Path::new("."))?);
-    let progress = Progress::new(!args.quiet);
+    let progress = Progress::new(!args.outputs.quiet);
     if let Some(connections) = args.idle {
         return idle::measure(args, connections, &progress, machine);
     }

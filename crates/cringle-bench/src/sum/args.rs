@@ -6,7 +6,7 @@ use crate::rounds::{self, Rounds, parse_bytes};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,10 +64,6 @@ pub struct SumArgs {
     #[command(flatten)]
     pub(crate) outputs: Outputs,
 
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
-
     /// Be the other process: send this number of bytes to the connection that standard input is.
     #[arg(long, hide = true, value_name = "BYTES")]
     pub(super) feed: Option<u64>,
@@ -108,14 +104,6 @@ impl SumArgs {
 }
 
 impl Experiment for SumArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.path)
-    }
-
     /// Sends the bytes, for a reader in another process.
     fn assist(&self) -> Option<Result<(), Failure>> {
         Some(feed::feed(self.feed?, self.message).map_err(Failure::from))

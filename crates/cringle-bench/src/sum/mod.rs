@@ -70,7 +70,7 @@ fn measure(args: &SumArgs) -> Result<Report, Failure> {
     if !args.tcp {
         notes.if_in_memory(&storage, &args.path, "cold reads do not read a disk");
     }
-    let progress = Progress::new(!args.quiet);
+    let progress = Progress::new(!args.outputs.quiet);
     let mut tables = Vec::new();
     for bytes in args.sizes() {
         let (kind, source) = if args.tcp {
