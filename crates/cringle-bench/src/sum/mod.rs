@@ -22,7 +22,7 @@ use args::{Cache, Strategy};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
 use cringle_report::units::size;
-use source::{Kind, Source};
+use source::Source;
 
 /// Bytes of one read.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -30,9 +30,15 @@ const BUFFER_BYTES: usize = 32 << 10;
 /// The source of a table, and the state of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SumCase {
-    kind: Kind,
+    /// `None` for a connection.
     cache: Option<Cache>,
     bytes: u64,
+}
+
+impl SumCase {
+    fn source(&self) -> &'static str {
+        if self.cache.is_some() { "file" } else { "tcp" }
+    }
 }
 
 /// One pass of a strategy over its source.
@@ -73,15 +79,13 @@ fn measure(args: &SumArgs) -> Result<Report, Failure> {
     let progress = Progress::new(!args.outputs.quiet);
     let mut tables = Vec::new();
     for bytes in args.sizes() {
-        let (kind, source) = if args.tcp {
-            (Kind::Tcp, Source::Tcp { bytes, message: args.message })
+        let (source, caches) = if args.tcp {
+            (Source::Tcp { bytes, message: args.message }, vec![None])
         } else {
-            (Kind::File, file(args, bytes, &progress)?)
+            (file(args, bytes, &progress)?, args.caches().into_iter().map(Some).collect())
         };
-        let caches = args.caches().into_iter().map(Some);
-        let caches = if kind == Kind::File { caches.collect() } else { vec![None] };
         for cache in caches {
-            let case = SumCase { kind, cache, bytes };
+            let case = SumCase { cache, bytes };
             tables.push(table(args, case, &source, &progress, &mut notes)?);
         }
     }
@@ -118,8 +122,8 @@ fn table(
         turns(round, &mut table.lines, &bar, |strategy| {
             source.prepare(case.cache, notes)?;
             let sample = strategies::run(*strategy, source, case.bytes).map_err(|error| {
-                let (name, kind) = (strategy.name(), case.kind.name());
-                Failure::failed(format!("{name} cannot read the {kind}: {error}"))
+                let (name, source) = (strategy.name(), case.source());
+                Failure::failed(format!("{name} cannot read the {source}: {error}"))
             })?;
             Ok((sample, Latencies::new()))
         })?;
@@ -152,7 +156,7 @@ mod tests {
 
     #[test]
     fn different_sums_fail_and_name_both_strategies() {
-        let case = SumCase { kind: Kind::File, cache: Some(Cache::Warm), bytes: 1 };
+        let case = SumCase { cache: Some(Cache::Warm), bytes: 1 };
         let table = |last| Table {
             case,
             lines: vec![line(Strategy::Sync, &[7, 7]), line(Strategy::Fibers, &[7, last])],

@@ -1,7 +1,7 @@
 //! The report of `bench sum`: tables, sentences, plots and JSON.
 
 use super::args::{Strategy, SumArgs};
-use super::{BUFFER_BYTES, Kind, Line, Table};
+use super::{BUFFER_BYTES, Line, Table};
 use crate::experiment::{Named, Notes, Report, plot, words};
 use cringle_report::machine::Machine;
 use cringle_report::page::{Column, Rows, Section, ratio_cell};
@@ -32,16 +32,11 @@ pub(super) fn of(args: &SumArgs, machine: Machine, tables: &[Table], notes: Note
 
 fn title(table: &Table, message_bytes: u64) -> String {
     let (total, read) = (size(table.case.bytes), size(BUFFER_BYTES as u64));
-    let message = size(message_bytes);
-    match (table.case.kind, table.case.cache) {
-        (Kind::Tcp, _) => format!(
-            "{total} from a TCP connection, sent {message} at a time, read {read} at a time"
-        ),
-        (Kind::File, cache) => {
-            let cache = cache.map_or_else(String::new, |cache| cache.name());
-            format!("{total} from a {cache} file, read {read} at a time")
-        }
-    }
+    let from = match table.case.cache {
+        None => format!("TCP connection, sent {} at a time", size(message_bytes)),
+        Some(cache) => format!("{} file", cache.name()),
+    };
+    format!("{total} from a {from}, read {read} at a time")
 }
 
 /// "fibers take 1.01 × the plain thread's time, with 3 context switches; tokio takes …"
@@ -84,7 +79,7 @@ fn runs(table: &Table, line: &Line) -> Vec<Value> {
     let run = |sample: &super::SumSample| {
         json!({
             "strategy": line.subject.name(),
-            "source": table.case.kind.name(),
+            "source": table.case.source(),
             "cache": table.case.cache.map(|cache| cache.name()),
             "bytes": table.case.bytes,
             "seconds": sample.usage.seconds,
@@ -100,7 +95,7 @@ fn runs(table: &Table, line: &Line) -> Vec<Value> {
 fn median(table: &Table, line: &Line) -> Value {
     json!({
         "strategy": line.subject.name(),
-        "source": table.case.kind.name(),
+        "source": table.case.source(),
         "cache": table.case.cache.map(|cache| cache.name()),
         "bytes": table.case.bytes,
         "seconds": line.seconds(),

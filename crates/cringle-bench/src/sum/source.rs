@@ -4,18 +4,11 @@ use super::args::Cache;
 use super::feed::Feeder;
 use crate::experiment::Notes;
 use crate::target::Target;
-use clap::ValueEnum;
 use cringle_report::failure::Failure;
 use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use std::fs::File;
 use std::io;
 use std::net::TcpStream;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
-    File,
-    Tcp,
-}
 
 pub(super) enum Source {
     File(Target),

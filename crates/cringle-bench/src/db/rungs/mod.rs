@@ -150,21 +150,22 @@ fn memory(job: &Job) -> AlignedBuf {
     AlignedBuf::new(job.frames * PAGE_BYTES)
 }
 
-/// Runs one transaction after the other on this thread. `calls` counts the system calls.
+/// Runs one transaction after the other on this thread. Each read is a system call, and each
+/// write-back.
 fn one_by_one<'a, P: Platform<Page = &'a mut [u8]>>(
     job: &Job,
     platform: P,
     memory: &'a mut AlignedBuf,
     evict_batch: usize,
-    calls: impl Fn(&P) -> u64,
 ) -> io::Result<Outcome> {
     let eviction = Eviction::ByTransactions { batch: evict_batch };
     let engine = Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction)?;
     let meter = Meter::start();
     let latencies = engine.work();
     let usage = meter.stop();
+    let counts = engine.counts();
     // Those of the log are not counted.
-    let calls = (!job.durable).then(|| calls(engine.platform()));
+    let calls = (!job.durable).then_some(counts.reads + counts.evictions);
     outcome(job, &engine, usage, latencies.map(|one| vec![one]), calls)
 }
 
