@@ -80,8 +80,7 @@ impl Report {
     /// Writes the report. The failure of a part comes after that of a file.
     pub(crate) fn write(self, outputs: &Outputs) -> Result<(), Failure> {
         let Report { page, json, text, outcome } = self;
-        let text = || text.unwrap_or_else(|| cringle_report::page::text(&page));
-        outputs.write_with_text(&json, &page, text).and(outcome)
+        outputs.write(&json, &page, text).and(outcome)
     }
 }
 

@@ -27,7 +27,6 @@ use cringle_report::stats;
 use indicatif::ProgressBar;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::process::Command;
 use via::{Method, Via};
 
@@ -201,11 +200,7 @@ fn prepare_cache(config: &RoundConfig<'_>, notes: &mut Notes) -> Result<(), Fail
     let file = &config.file.0;
     let bytes = config.blocks * BLOCK as u64;
     if config.args.warm {
-        let mut part = vec![0; 1 << 20];
-        for offset in (0..bytes).step_by(part.len()) {
-            file.read_at(&mut part, offset)?;
-        }
-        return Ok(());
+        return Ok(cache::warm(file, bytes)?);
     }
     cache::evict(file)?;
     if cache::resident(file, bytes)? > NEGLIGIBLE {

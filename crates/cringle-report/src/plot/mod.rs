@@ -123,10 +123,6 @@ impl Plot {
     /// Returns a plot of rows, with an axis that [fits](Axis::fitting) all samples.
     pub fn rows(title: impl Into<String>, unit: &str, rows: Vec<Row>) -> Plot {
         let axis = Axis::fitting(unit, rows.iter().flat_map(|row| &row.samples).copied());
-        Plot::rows_along(title, axis, rows)
-    }
-
-    pub fn rows_along(title: impl Into<String>, axis: Axis, rows: Vec<Row>) -> Plot {
         let rows = rows.into_iter().filter(|row| !row.samples.is_empty()).collect();
         Plot { title: title.into(), kind: Kind::Rows(Rows { axis, rows }) }
     }
