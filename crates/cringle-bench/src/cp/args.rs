@@ -2,7 +2,7 @@
 
 use super::trees::Shape;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::Rounds;
+use crate::rounds::{self, Rounds};
 use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -159,14 +159,13 @@ impl Experiment for CpArgs {
 impl CpArgs {
     /// Returns the cases, tree by tree; within a tree, warm comes first.
     pub(super) fn cases(&self) -> Vec<CopyCase> {
-        let trees = [Tree::A, Tree::B].into_iter().filter(|tree| self.tree.contains(tree));
-        trees.flat_map(|tree| self.cases_of(tree)).collect()
-    }
-
-    fn cases_of(&self, tree: Tree) -> impl Iterator<Item = CopyCase> {
-        let regimes = [Regime::Warm, Regime::ColdSync, Regime::ColdDurable];
-        let chosen = regimes.into_iter().filter(|regime| self.regime.contains(regime));
-        chosen.map(move |regime| CopyCase { tree, regime, shape: self.shape(tree, regime) })
+        let mut cases = Vec::new();
+        for tree in rounds::selected(Tree::value_variants(), &self.tree) {
+            for regime in rounds::selected(Regime::value_variants(), &self.regime) {
+                cases.push(CopyCase { tree, regime, shape: self.shape(tree, regime) });
+            }
+        }
+        cases
     }
 
     fn shape(&self, tree: Tree, regime: Regime) -> Shape {

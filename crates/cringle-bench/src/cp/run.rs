@@ -136,7 +136,7 @@ impl CopyBench<'_> {
     fn prepare(&mut self, case: &CopyCase) -> Result<(), Failure> {
         child::sync_filesystem(&self.workspace.directory)
             .map_err(Failure::because("cannot sync the file system"))?;
-        if case.regime.is_cold() && cache::evict_everything_and_inodes().is_err() {
+        if case.regime.is_cold() && cache::evict_everything().is_err() {
             self.notes.add(
                 "dropping all caches needs root: the pages of each file were dropped, but inodes \
                  and directories stayed in memory, so `cold` is faster than it should be",

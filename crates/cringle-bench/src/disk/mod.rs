@@ -27,7 +27,7 @@ use cringle_report::machine::{Machine, storage::Storage};
 use job::Job;
 pub use job::Profile;
 pub use plan::Direction;
-use plan::{Limit, Plan};
+use plan::{Limit, Plan, Shape};
 use results::{DiskSample, Run, Setting};
 use std::io;
 use std::sync::Arc;
@@ -166,8 +166,13 @@ impl<'a> DiskBench<'a> {
         target: &Target,
         limit: Limit,
     ) -> Result<Arc<Plan>, Failure> {
-        let direction = self.direction(profile);
-        let mut plan = Plan::new(&schedule::shape(self.args, direction, target, limit));
+        let mut plan = Plan::new(&Shape {
+            direction: self.direction(profile),
+            block: self.args.block(),
+            file_bytes: target.file_bytes,
+            limit,
+            seed: self.args.seed,
+        });
         if profile == Profile::Wal {
             return Ok(Arc::new(plan));
         }

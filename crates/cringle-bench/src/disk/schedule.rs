@@ -1,14 +1,12 @@
 //! Which settings are run, with which limits and plans.
 
 use super::job::Profile;
-use super::plan::{Direction, Limit, Shape};
+use super::plan::{Direction, Limit};
 use super::results::Setting;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
 use crate::experiment::{Named, Notes};
 use crate::latency::Sampling;
-
-use crate::target::Target;
 
 /// The operations of a run if neither `--ops` nor `--seconds` is given: a fraction of a second on a
 /// fast device.
@@ -92,10 +90,6 @@ pub(super) fn warmup_limit(limit: Limit) -> Limit {
         Limit::Ops(ops) => Limit::Ops(ops.div_ceil(WARMUP_SHARE)),
         Limit::Seconds(seconds) => Limit::Seconds(seconds / WARMUP_SHARE as f64),
     }
-}
-
-pub(super) fn shape(args: &DiskArgs, direction: Direction, target: &Target, limit: Limit) -> Shape {
-    Shape { direction, block: args.block(), file_bytes: target.file_bytes, limit, seed: args.seed }
 }
 
 pub(super) fn sampling(profile: Profile) -> Sampling {

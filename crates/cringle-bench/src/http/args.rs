@@ -147,10 +147,6 @@ pub struct HttpArgs {
     /// Be a server that another `bench http` controls through standard input.
     #[arg(long, hide = true, requires = "listen")]
     pub(super) controlled: bool,
-
-    /// Run on these processors only.
-    #[arg(long, hide = true, value_delimiter = ',', value_name = "N")]
-    pub(super) cpus: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -19,9 +19,6 @@ pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
         return fail(format!("--workers {}: the server supports only one", case.workers));
     };
     open_files::allow(case.connections)?;
-    if !args.cpus.is_empty() {
-        cringle_report::machine::cpus::pin_to(&args.cpus)?;
-    }
     let addr = resolve(addr)?;
     let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !case.keepalive)));
     let (workers, connections) = (case.workers, case.connections);

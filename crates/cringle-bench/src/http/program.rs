@@ -4,14 +4,12 @@
 use super::args::HttpCase;
 use super::exchange::{Expected, LAST_REQUEST, REQUEST, TOO_LONG, exchange, wrong};
 use super::process_tree::ProcessTree;
-use super::server_process::ServerProcess;
+use super::server_process::{ServerProcess, spawn};
 use crate::child::Stderr;
-use crate::meter::{Usage, on_threads};
+use crate::meter::Usage;
 use cringle_report::interrupt;
-use cringle_report::machine::cpus;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -122,19 +120,10 @@ impl Process {
     fn spawn(mut command: Command, addr: SocketAddr, cpus: &[usize]) -> io::Result<Process> {
         let errors = Stderr::new()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.writer()?);
-        // A child inherits the mask of the thread that starts it.
-        let spawn = || {
-            if !cpus.is_empty() {
-                cpus::pin_to(cpus)?;
-            }
-            command.process_group(0).spawn()
-        };
-        let mut started = on_threads("", [spawn]).map_err(|error| {
+        let child = spawn(&mut command, cpus).map_err(|error| {
             let program = command.get_program().display();
             io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
         })?;
-        let child = started.remove(0);
-        interrupt::kill_group_on_interrupt(child.id());
         let tree = ProcessTree::of(child.id());
         Ok(Process { child, tree, errors, addr, ended: None })
     }

@@ -4,12 +4,13 @@ use super::args::{HttpArgs, HttpCase, Variant};
 use crate::cannot_start;
 use crate::child::Stderr;
 use crate::experiment::Named;
-use crate::meter::Usage;
+use crate::meter::{Usage, on_threads};
 use cringle_report::interrupt;
+use cringle_report::machine::cpus;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A running server. It is killed when it is dropped.
 pub(super) trait ServerProcess {
@@ -29,7 +30,7 @@ pub(super) trait ServerProcess {
 /// One of the servers of this program, which [`super::listen`] runs and which answers to its
 /// standard input.
 pub(super) struct OwnServer {
-    child: std::process::Child,
+    child: Child,
     requests: ChildStdin,
     replies: BufReader<ChildStdout>,
     errors: Stderr,
@@ -45,14 +46,10 @@ impl OwnServer {
         cpus: &[usize],
     ) -> io::Result<Box<dyn ServerProcess>> {
         let errors = Stderr::new()?;
-        let mut child = command(args, case, variant, cpus)?
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors.writer()?)
-            .process_group(0)
-            .spawn()
-            .map_err(|error| cannot_start("a process", &error, ""))?;
-        interrupt::kill_group_on_interrupt(child.id());
+        let mut command = command(args, case, variant)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.writer()?);
+        let mut child =
+            spawn(&mut command, cpus).map_err(|error| cannot_start("a process", &error, ""))?;
         let (Some(requests), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes")
         };
@@ -120,12 +117,7 @@ impl Drop for OwnServer {
     }
 }
 
-fn command(
-    args: &HttpArgs,
-    case: &HttpCase,
-    variant: Variant,
-    cpus: &[usize],
-) -> io::Result<Command> {
+fn command(args: &HttpArgs, case: &HttpCase, variant: Variant) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "http", "--controlled", "--listen", "127.0.0.1:0"]);
     command.args(["--servers", &variant.server.name()]);
@@ -136,9 +128,19 @@ fn command(
     if let Some(feature) = variant.changed {
         command.args(["--ablate", &feature.name()]);
     }
-    if !cpus.is_empty() {
-        let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        command.args(["--cpus", &list.join(",")]);
-    }
     Ok(command)
+}
+
+/// Starts a command on these processors, in a group of its own.
+pub(super) fn spawn(command: &mut Command, cpus: &[usize]) -> io::Result<Child> {
+    // A child inherits the mask of the thread that starts it.
+    let spawn = || {
+        if !cpus.is_empty() {
+            cpus::pin_to(cpus)?;
+        }
+        command.process_group(0).spawn()
+    };
+    let child = on_threads("", [spawn])?.remove(0);
+    interrupt::kill_group_on_interrupt(child.id());
+    Ok(child)
 }
