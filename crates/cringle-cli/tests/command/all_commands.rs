@@ -181,7 +181,7 @@ const RESULTS: &[(&[&str], &str)] = &[
     (&["bench", "batch", "high", "data", "--cached"], "--json --html --trace"),
     (&["bench", "sum", "--sizes", "64k"], "--json --html --trace"),
     (&["bench", "db", "--transactions", "10", "--no-fio"], "--json --html --trace"),
-    (&["bench", "cp", "--files", "30", "--file-size", "100", "--no-fio"], "--json --html"),
+    (&["bench", "cp", "--files", "30", "--file-size", "100"], "--json --html"),
     (&["bench", "http", "--connections", "2", "--requests", "10"], "--json --html"),
     (&["bench", "http", "--idle", "5"], "--json --html"),
     (&["bench", "all", "--quick"], "--json --html"),
