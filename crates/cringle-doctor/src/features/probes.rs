@@ -11,10 +11,6 @@ use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-const REGISTER_FILES2: u32 = 13;
-const REGISTER_RING_FDS: u32 = 20;
-const REGISTER_PBUF_RING: u32 = 22;
-const REGISTER_SYNC_CANCEL: u32 = 24;
 const REGISTER_PBUF_STATUS: u32 = 26;
 const REGISTER_NAPI: u32 = 27;
 const REGISTER_CLOCK: u32 = 29;
@@ -28,7 +24,6 @@ const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_ABS_TIMER: u32 = 1 << 5;
-const RSRC_REGISTER_SPARSE: u32 = 1;
 const PBUF_RING_INC: u16 = 2;
 
 /// The descriptor of requests that need no ring.
@@ -61,45 +56,26 @@ fn known(result: io::Result<()>, expected: i32) -> Presence {
     }
 }
 
-/// Passes a `struct io_uring_rsrc_update` with any free index and the ring itself.
+/// Registers the ring itself, with any free index.
 pub(super) fn registered_ring() -> Presence {
-    let attempt = || {
-        let ring = plain(0)?;
-        let update = [u64::from(u32::MAX), ring.as_raw_fd() as u64];
-        register(Some(ring.as_raw_fd()), REGISTER_RING_FDS, update, 1)
-    };
+    let attempt = || IoUring::new(1)?.submitter().register_ring_fd();
     Presence::by(attempt(), libc::EINVAL)
 }
 
-/// Passes a `struct io_uring_rsrc_register` for one empty slot.
+/// Registers one empty slot.
 pub(super) fn sparse_files() -> Presence {
-    let (number, flags) = (1u32, RSRC_REGISTER_SPARSE);
-    let request = [u64::from(number) | u64::from(flags) << 32, 0, 0, 0];
-    let size = size_of_val(&request) as u32;
-    Presence::by(register(None, REGISTER_FILES2, request, size), libc::EINVAL)
-}
-
-/// `struct io_uring_buf_reg`.
-#[repr(C)]
-struct BufferRing {
-    address: u64,
-    entries: u32,
-    group: u16,
-    flags: u16,
-    reserved: [u64; 3],
+    let attempt = || IoUring::new(1)?.submitter().register_files_sparse(1);
+    Presence::by(attempt(), libc::EINVAL)
 }
 
 fn buffers(flags: u16) -> Presence {
     let attempt = || {
-        // The kernel owns the pages until the ring is closed, which happens before they are
-        // unmapped.
         let pages = memmap2::MmapMut::map_anon(page_bytes() as usize)?;
-        let ring = plain(0)?;
+        let ring = IoUring::new(1)?;
         let address = pages.as_ptr() as u64;
-        let request = BufferRing { address, entries: 1, group: 0, flags, reserved: [0; 3] };
-        let done = register(Some(ring.as_raw_fd()), REGISTER_PBUF_RING, request, 1);
-        drop(ring);
-        done
+        // SAFETY: the kernel owns the pages until the ring is closed, which happens before they
+        // are unmapped: locals are dropped in the reverse order.
+        unsafe { ring.submitter().register_buf_ring_with_flags(address, 1, 0, flags) }
     };
     Presence::by(attempt(), libc::EINVAL)
 }
@@ -117,21 +93,13 @@ pub(super) fn buffer_status() -> Presence {
     known(register(None, REGISTER_PBUF_STATUS, [0u32; 10], 1), libc::ENOENT)
 }
 
-/// `struct io_uring_sync_cancel_reg`.
-#[repr(C)]
-struct SyncCancel {
-    address: u64,
-    fd: i32,
-    flags: u32,
-    timeout: [i64; 2],
-    reserved: [u64; 4],
-}
-
 /// Cancels an op that does not exist, without a timeout.
 pub(super) fn sync_cancel() -> Presence {
-    let request =
-        SyncCancel { address: 1, fd: INVALID_FD, flags: 0, timeout: [-1, -1], reserved: [0; 4] };
-    known(register(None, REGISTER_SYNC_CANCEL, request, 1), libc::ENOENT)
+    let attempt = || {
+        let none = types::CancelBuilder::user_data(1);
+        IoUring::new(1)?.submitter().register_sync_cancel(None, none)
+    };
+    known(attempt(), libc::ENOENT)
 }
 
 /// Passes a `struct io_uring_napi` that turns busy polling off.
