@@ -12,8 +12,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// How QEMU runs the machine's processor: by KVM if the processor supports virtualization, else by
-/// translating every instruction, which is much slower. An existing `/dev/kvm` is not enough: inside
-/// a virtual machine it may exist, and then fail at the first instruction that KVM must emulate.
+/// translating every instruction, which is much slower. An existing `/dev/kvm` is not enough:
+/// inside a virtual machine it may exist, and then fail at the first instruction that KVM must
+/// emulate.
 fn accelerator() -> [&'static str; 4] {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut flags = processor.split_whitespace();

@@ -88,11 +88,10 @@ fn plan(names: &[String], binaries: &mut Vec<Binary>) -> Result<Vec<Step>> {
         let named = whole.iter().copied().chain(here.iter().map(|part| part.binary)).collect();
         for (name, path) in built(package, (!all).then_some(named))? {
             if all || whole.contains(&name.as_str()) {
-                steps.push(Step::whole(&name, &path)?);
+                steps.push(Step::whole(&name));
             }
-            for part in here.iter().filter(|part| part.binary == name) {
-                steps.push(Step::part(part, &path)?);
-            }
+            let parts = here.iter().filter(|part| part.binary == name);
+            steps.extend(parts.map(|part| Step::part(part)));
             binaries.push(Binary { name: file_name(package, &name), path });
         }
     }
