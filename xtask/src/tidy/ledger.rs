@@ -1,5 +1,5 @@
 //! `cargo xtask tidy --ledger`: what a reader has to hold in mind. No rule, but figures: lines of
-//! code by room.
+//! code by room, names with several meanings, and files with several subjects.
 
 use super::rooms;
 use super::sources::Source;
@@ -10,13 +10,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::AddAssign;
 
+/// Types of one crate that share their name are listed from this number on.
+const MANY: usize = 3;
+/// A subject has at least as many lines of code.
+const SUBJECT: usize = 60;
+
 pub(super) fn print(sources: &[Source]) -> Result<()> {
     let mut rooms: BTreeMap<String, Lines> = BTreeMap::new();
+    let mut names: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    let mut divided = Vec::new();
     for source in sources {
         let file = syn::parse_file(&source.text).map_err(|e| format!("{}: {e}", source.path))?;
         *rooms.entry(room_of(&source.path)).or_default() += lines_of(source, &file);
+        if is_test(&source.path) {
+            continue;
+        }
+        let items = file.items.iter().filter(|item| !is_for_tests(item));
+        for name in items.filter_map(name_of_type) {
+            names.entry((crate_of(&source.path), name)).or_default().push(&source.path);
+        }
+        let subjects = subjects(&file);
+        if subjects.len() > 1 {
+            divided.push((&source.path, subjects));
+        }
     }
     println!("{}", Table(&rooms));
+    println!("Types of one crate with the same name:");
+    for ((of, name), files) in names.iter().filter(|(_, files)| files.len() >= MANY) {
+        println!("  {name} x{} in {of}: {}", files.len(), files.join(", "));
+    }
+    println!("Files with parts that do not refer to each other:");
+    for (path, subjects) in divided {
+        println!("  {path}: {}", subjects.join("; "));
+    }
     Ok(())
 }
 
@@ -97,14 +123,105 @@ fn is_for_tests(item: &syn::Item) -> bool {
     rooms::is_for_tests(attributes)
 }
 
-/// The crate of a file, and for the library the room.
-fn room_of(path: &str) -> String {
+/// The crate of a file: the path of its folder.
+fn crate_of(path: &str) -> &str {
     let inside = ["/src/", "/tests/", "/examples/", "/bench/", "/build.rs"];
     let end = inside.iter().filter_map(|part| path.find(part)).min();
-    let of = &path[..end.unwrap_or(path.len())];
+    &path[..end.unwrap_or(path.len())]
+}
+
+/// The crate of a file, and for the library the room.
+fn room_of(path: &str) -> String {
+    let of = crate_of(path);
     match path.strip_prefix(rooms::LIBRARY).map(|file| file.split_once('/')) {
         Some(Some((room, _))) => format!("{of} {room}"),
         _ => of.to_owned(),
+    }
+}
+
+fn name_of_type(item: &syn::Item) -> Option<String> {
+    match item {
+        syn::Item::Struct(item) => Some(item.ident.to_string()),
+        syn::Item::Enum(item) => Some(item.ident.to_string()),
+        syn::Item::Union(item) => Some(item.ident.to_string()),
+        syn::Item::Trait(item) => Some(item.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// A part of a file: an item with the implementations of it.
+struct Part {
+    name: String,
+    lines: usize,
+    words: BTreeSet<String>,
+}
+
+/// Returns the subjects of a file: the largest items of parts that do not refer to each other, with
+/// the lines of code.
+fn subjects(file: &syn::File) -> Vec<String> {
+    let mut parts: Vec<Part> = Vec::new();
+    for item in file.items.iter().filter(|item| !is_for_tests(item)) {
+        let Some(name) = name_of(item) else { continue };
+        let (mut lines, mut words) = (BTreeSet::new(), BTreeSet::new());
+        note_lines(item.to_token_stream(), &mut lines);
+        note_words(item.to_token_stream(), &mut words);
+        match parts.iter_mut().find(|part| part.name == name) {
+            Some(part) => {
+                part.lines += lines.len();
+                part.words.extend(words);
+            }
+            None => parts.push(Part { name, lines: lines.len(), words }),
+        }
+    }
+    let mut subjects = Vec::new();
+    while let Some(first) = parts.pop() {
+        let mut subject = vec![first];
+        let mut next = 0;
+        while let Some(part) = subject.get(next) {
+            let (words, name) = (part.words.clone(), part.name.clone());
+            let refers =
+                |other: &mut Part| words.contains(&other.name) || other.words.contains(&name);
+            subject.extend(parts.extract_if(.., refers).collect::<Vec<_>>());
+            next += 1;
+        }
+        let lines: usize = subject.iter().map(|part| part.lines).sum();
+        if lines >= SUBJECT {
+            let largest = subject.iter().max_by_key(|part| part.lines).expect("it has its first");
+            subjects.push(format!("`{}` {lines}", largest.name));
+        }
+    }
+    subjects.sort();
+    subjects
+}
+
+/// The name by which other items refer to an item. An implementation is a part of its type.
+fn name_of(item: &syn::Item) -> Option<String> {
+    match item {
+        syn::Item::Fn(item) => Some(item.sig.ident.to_string()),
+        syn::Item::Const(item) => Some(item.ident.to_string()),
+        syn::Item::Static(item) => Some(item.ident.to_string()),
+        syn::Item::Type(item) => Some(item.ident.to_string()),
+        syn::Item::Macro(item) => {
+            let name = item.ident.as_ref().or(item.mac.path.get_ident());
+            name.map(ToString::to_string)
+        }
+        syn::Item::Impl(item) => match &*item.self_ty {
+            syn::Type::Path(of) => of.path.segments.last().map(|part| part.ident.to_string()),
+            _ => None,
+        },
+        item => name_of_type(item),
+    }
+}
+
+fn note_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => note_words(group.stream(), words),
+            TokenTree::Ident(word) => {
+                words.insert(word.to_string());
+            }
+            _ => (),
+        }
     }
 }
 
@@ -149,6 +266,15 @@ mod tests {
         assert_eq!(lines_of(&source, &file), expected);
         let (source, file) = (Source::new("crates/a/tests/a.rs", "fn f() {}\n\n// A\n"), file);
         assert_eq!(lines_of(&source, &file), Lines { files: 1, tests: 2, ..Lines::default() });
+    }
+
+    #[test]
+    fn parts_that_do_not_refer_to_each_other_are_subjects() {
+        let body = "    work();\n".repeat(SUBJECT);
+        let two = format!("struct A; impl A {{ fn f() {{\n{body} }} }}\nfn b() {{\n{body} }}\n");
+        let one = format!("{two}fn c() {{ b(); A::f() }}\n");
+        assert_eq!(subjects(&parsed(&two).1).len(), 2);
+        assert_eq!(subjects(&parsed(&one).1), [format!("`A` {}", 2 * SUBJECT + 6)]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod rooms;
 mod safety;
 mod sources;
 mod std_paths;
+mod units;
 
 use crate::Result;
 use exceptions::Exceptions;
@@ -23,7 +24,7 @@ use sources::Source;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also print lines of code by room
+    /// Also print lines of code by room, names with several meanings, files with several subjects
     #[arg(long)]
     ledger: bool,
     /// Also require an example on what the libraries have and std does not, and on types (builds
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Also look for numbers of invariants in the documentation that `cargo doc` has written
     #[arg(long)]
     rendered: bool,
+    /// Also find what `cargo xtask` compiles again after the tests (builds both)
+    #[arg(long)]
+    units: bool,
     /// Renew the book's copies of parts of sources, instead of comparing them
     #[arg(long)]
     copies: bool,
@@ -71,6 +75,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     if args.rendered {
         rendered::check(&mut findings)?;
+    }
+    if args.units {
+        units::check(&mut findings)?;
     }
     findings.extend(exceptions.unused());
     findings.sort();
