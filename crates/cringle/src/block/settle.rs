@@ -4,7 +4,7 @@ use super::notes::{Note, find};
 use super::results::{END_OF_FILE, LONG, WROTE_NOTHING};
 use super::{Batch, OpId, Results};
 use crate::driver::completion::OpState;
-use crate::driver::{Memory, Op, OpSlot, Transfer};
+use crate::driver::{Memory, Op, OpSlot};
 use crate::fiber::op::{on_descriptor, perform_on_pool};
 use crate::fs::misaligned::Misaligned;
 use crate::runtime::worker::Current;
@@ -87,13 +87,13 @@ fn is_complete(slot: &OpSlot) -> bool {
 
 /// Returns the op without its first `done` bytes.
 fn rest_of(op: Op, done: usize, left: usize) -> Op {
-    let Some(mut transfer) = op.transfer() else { return op };
-    if let Memory::Bytes { start, len } = &mut transfer.memory {
-        *start = start.wrapping_add(done);
-        *len = left.min(MAX_RW_BYTES) as u32;
+    let Op::Transfer(mut transfer) = op else { return op };
+    if let Memory::Bytes { start, .. } = transfer.memory() {
+        let (start, len) = (start.wrapping_add(done), left.min(MAX_RW_BYTES) as u32);
+        transfer = transfer.with_memory(Memory::Bytes { start, len });
     }
     transfer.offset += done as u64;
-    transfer.into_op()
+    Op::Transfer(transfer)
 }
 
 /// Returns the op on a plain descriptor and buffer, if the file is a regular one.
@@ -104,8 +104,7 @@ fn on_regular_file(current: Option<Current>, op: Op) -> Option<Op> {
 
 /// Finds the misalignment of a direct read or write that the kernel refused.
 fn misalignment(op: &Op) -> Option<Misaligned> {
-    let Transfer { file, memory: Memory::Bytes { start, len }, offset, .. } = op.transfer()? else {
-        return None;
-    };
-    Misaligned::find(file.as_fd(), start.addr(), len as usize, offset)
+    let transfer = op.transfer()?;
+    let Memory::Bytes { start, len } = transfer.memory() else { return None };
+    Misaligned::find(transfer.file.as_fd(), start.addr(), len as usize, transfer.offset)
 }

@@ -31,7 +31,7 @@ use super::file::Inline;
 use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::syscall::Syscall;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, Way, blocking};
 use crate::runtime::worker::Current;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, WaitsFor};
@@ -257,7 +257,7 @@ impl Read for &File {
         }
         let most = buf.len().min(MAX_RW_BYTES);
         let (start, len) = (buf.as_mut_ptr(), most as u32);
-        let op = || Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
+        let op = || Op::read(self.target(), start, len, AT_CURSOR);
         let current = match self.mover(false, op) {
             Ok(current) => current,
             Err(result) => return result.map_err(|e| self.explain_at_cursor(&[buf], e)),
@@ -273,7 +273,7 @@ impl Read for &File {
         let rest = &mut buf[done..most];
         let (start, len) = (rest.as_mut_ptr(), rest.len() as u32);
         let read = self.at_cursor(rest.len(), false, |offset| {
-            let op = || Op::Read { target: self.target(), buf: start, len, offset };
+            let op = || Op::read(self.target(), start, len, offset);
             self.transfer(current, op).map_err(|e| self.explain(&[&*rest], offset, e))
         });
         match read {
@@ -294,7 +294,7 @@ impl Read for &File {
             return self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset));
         }
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
+        let op = || Op::slices(Way::Read, self.fd(), slices, count, AT_CURSOR, 0);
         if let Err(result) = self.mover(false, op) {
             return result.map_err(|e| self.explain_at_cursor(bufs, e));
         }

@@ -1,15 +1,15 @@
 //! The table of ops: one row for each, without a wildcard.
 //!
-//! A new op gets a variant of [`Op`] (or of [`Syscall`]) and a row here. The compiler then names
-//! the other places: `blocking.rs` performs the op as a system call, `uring/encode.rs` encodes it
-//! for a ring, `epoll/nowait.rs` tries it without waiting, and `sim/lent_memory.rs` lists its
-//! memory. Four places have wildcards: [`Op::transfer`], [`Op::may_keep_file`],
-//! [`Op::may_need_thread`], and the faults in `sim/perform.rs`.
+//! A new op gets a variant of [`FileOp`], [`PathOp`] or [`Op`] (or of [`Syscall`], if no ring has
+//! it) and a row here. The compiler then names the other places: `blocking.rs` performs the op as a
+//! system call, `uring/encode.rs` encodes it for a ring, `epoll/nowait.rs` tries it without
+//! waiting, `sim/lent_memory.rs` lists its memory, and `sim/perform.rs` draws its faults.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
 
-use super::{AT_CURSOR, Op, OpName, Target};
+use super::{AT_CURSOR, FileOp, FileRange, Op, OpName, PathOp};
+use super::{SocketMemoryKind, SocketTransfer, Target, Transfer, Way};
 use crate::driver::syscall::Syscall;
 use crate::driver::{Feature, Features};
 use std::os::fd::RawFd;
@@ -33,9 +33,6 @@ struct Row {
     file: i32,
     /// An offset, a length, or the address of a path or a peer: see `PlaceKind`.
     place: u64,
-    /// Whether the op moves bytes from or to a place in a file, which a disk or the page cache
-    /// answers.
-    is_positioned: bool,
     /// Whether another party decides when the op ends: a peer, or the holder of the other end.
     waits_for_peer: bool,
     ring: RingSupport,
@@ -43,14 +40,7 @@ struct Row {
 
 #[inline(always)]
 fn row(name: OpName) -> Row {
-    Row {
-        name,
-        file: -1,
-        place: 0,
-        is_positioned: false,
-        waits_for_peer: false,
-        ring: RingSupport::Always,
-    }
+    Row { name, file: -1, place: 0, waits_for_peer: false, ring: RingSupport::Always }
 }
 
 impl Row {
@@ -84,14 +74,7 @@ impl Row {
     /// whose other end decides. (So does an append to a file, which has the same offset.)
     #[inline(always)]
     fn transfer(self, offset: u64) -> Row {
-        let at_cursor = offset == AT_CURSOR;
-        Row { place: offset, is_positioned: !at_cursor, waits_for_peer: at_cursor, ..self }
-    }
-
-    /// A transfer at an offset, from or to a registered buffer.
-    #[inline(always)]
-    fn fixed_transfer(self, offset: u64) -> Row {
-        Row { place: offset, is_positioned: offset != AT_CURSOR, ..self }
+        Row { place: offset, waits_for_peer: offset == AT_CURSOR, ..self }
     }
 
     #[inline(always)]
@@ -104,11 +87,19 @@ impl Row {
         Row { ring: RingSupport::With(feature), ..self }
     }
 
-    /// As [`needs`](Self::needs), for an op whose length has 32 bits on a ring.
+    /// An op on a part of a file.
     #[inline(always)]
-    fn needs_for_len(self, feature: Feature, len: u64) -> Row {
-        let fits = u32::try_from(len).is_ok();
-        Row { ring: if fits { RingSupport::With(feature) } else { RingSupport::Never }, ..self }
+    fn range(self, range: *const FileRange) -> Row {
+        // SAFETY: I1. The op has not ended, so the range that it points to is valid.
+        self.place(unsafe { (*range).offset }).needs(Feature::FileSystem)
+    }
+
+    /// As [`range`](Self::range), for an op whose length has 32 bits on a ring.
+    #[inline(always)]
+    fn short_range(self, range: *const FileRange) -> Row {
+        // SAFETY: I1. As above.
+        let fits = u32::try_from(unsafe { (*range).len }).is_ok();
+        if fits { self.range(range) } else { self.range(range).off_ring() }
     }
 
     #[inline(always)]
@@ -120,50 +111,27 @@ impl Row {
 impl Op {
     #[inline(always)]
     fn row(&self) -> Row {
-        use Feature::{FileSystem, Ftruncate};
         use OpName as N;
         match *self {
             Op::Nop => row(N::Nop),
-            Op::Read { target, offset, .. } => row(N::Read).target(target).transfer(offset),
-            Op::Write { target, offset, .. } => row(N::Write).target(target).transfer(offset),
-            Op::ReadFixed { target, offset, .. } => {
-                row(N::Read).target(target).fixed_transfer(offset)
+            Op::Transfer(Transfer { way, file, offset, .. }) => {
+                let name = if way == Way::Read { N::Read } else { N::Write };
+                row(name).target(file).transfer(offset)
             }
-            Op::WriteFixed { target, offset, .. } => {
-                row(N::Write).target(target).fixed_transfer(offset)
-            }
-            Op::ReadVectored { fd, offset, .. } => row(N::Read).fd(fd).transfer(offset),
-            Op::WriteVectored { fd, offset, .. } => row(N::Write).fd(fd).transfer(offset),
-            Op::Sync { fd, .. } => row(N::Sync).fd(fd),
-            Op::Open { path, .. } => row(N::Open).path(path),
-            Op::OpenHow { path, .. } => row(N::Open).path(path).needs(FileSystem),
-            Op::Close { fd } => row(N::Close).fd(fd),
-            Op::Stat { path, .. } => row(N::Stat).path(path),
-            Op::SetLen { fd, len } => row(N::SetLen).fd(fd).place(len).needs(Ftruncate),
+            Op::File(ref op) => op.row(),
+            Op::Path(ref op) => op.row(),
+            Op::Socket(SocketTransfer { way, kind, fd, .. }) => match (way, kind) {
+                (Way::Read, _) => row(N::Receive).fd(fd).peer(),
+                (Way::Write, SocketMemoryKind::ZeroCopy) => {
+                    row(N::SendZc).fd(fd).peer().needs(Feature::SendZc)
+                }
+                (Way::Write, _) => row(N::Send).fd(fd).peer(),
+            },
             Op::Poll { fd, .. } => row(N::Poll).fd(fd).peer(),
-            Op::Unlink { path, .. } => row(N::Unlink).path(path).needs(FileSystem),
-            Op::Rename { from, .. } => row(N::Rename).path(from).needs(FileSystem),
-            Op::MakeDir { path, .. } => row(N::MakeDir).path(path).needs(FileSystem),
-            Op::Symlink { path, .. } => row(N::Symlink).path(path).needs(FileSystem),
-            Op::Link { from, .. } => row(N::Link).path(from).needs(FileSystem),
-            Op::Allocate { fd, offset, .. } => {
-                row(N::Allocate).fd(fd).place(offset).needs(FileSystem)
-            }
-            Op::Advise { fd, offset, len, .. } => {
-                row(N::Advise).fd(fd).place(offset).needs_for_len(FileSystem, len)
-            }
-            Op::SyncRange { fd, offset, len, .. } => {
-                row(N::SyncRange).fd(fd).place(offset).needs_for_len(FileSystem, len)
-            }
-            Op::GetXattr(_) => row(N::GetXattr).needs(FileSystem),
-            Op::SetXattr(_) => row(N::SetXattr).needs(FileSystem),
-            Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } => row(N::Receive).fd(fd).peer(),
-            Op::Send { fd, .. } | Op::SendMsg { fd, .. } => row(N::Send).fd(fd).peer(),
-            Op::SendZc { fd, .. } => row(N::SendZc).fd(fd).peer().needs(Feature::SendZc),
             Op::Accept { fd, .. } => row(N::Accept).fd(fd).peer(),
             Op::Connect { fd, addr, .. } => row(N::Connect).fd(fd).path(addr).peer(),
             Op::FutexWait { word, .. } => row(N::Futex).path(word).peer().needs(Feature::Futex),
-            Op::Syscall(call) => call.row().off_ring(),
+            Op::Syscall(ref call) => call.row().off_ring(),
             Op::Raw(_) => row(N::Raw),
         }
     }
@@ -179,11 +147,8 @@ impl Op {
     #[inline(always)]
     pub(crate) fn file_and_place(&self) -> (i32, u64) {
         match *self {
-            Op::Read { target, offset, .. }
-            | Op::Write { target, offset, .. }
-            | Op::ReadFixed { target, offset, .. }
-            | Op::WriteFixed { target, offset, .. } => (target.file(), offset),
-            Op::Recv { fd, .. } | Op::Send { fd, .. } => (fd, 0),
+            Op::Transfer(Transfer { file, offset, .. }) => (file.file(), offset),
+            Op::Socket(SocketTransfer { fd, .. }) => (fd, 0),
             ref other => other.rare_file_and_place(),
         }
     }
@@ -197,7 +162,7 @@ impl Op {
     /// answers.
     #[inline]
     pub(crate) fn is_positioned_transfer(&self) -> bool {
-        self.row().is_positioned
+        matches!(*self, Op::Transfer(Transfer { offset, .. }) if offset != AT_CURSOR)
     }
 
     /// Whether another party decides when the op ends. Such an op does not count against the limit
@@ -215,18 +180,7 @@ impl Op {
     /// without a thread, and reads are what a database does most.
     #[inline(always)]
     pub(crate) fn may_keep_file(&self) -> bool {
-        self.is_write()
-            || matches!(
-                self,
-                Op::Sync { .. }
-                    | Op::SetLen { .. }
-                    | Op::Allocate { .. }
-                    | Op::Advise { .. }
-                    | Op::SyncRange { .. }
-                    | Op::GetXattr(_)
-                    | Op::SetXattr(_)
-                    | Op::Close { .. }
-            )
+        self.is_write() || matches!(self, Op::File(_))
     }
 
     /// Whether a ring may have a kernel thread perform the op. Reads at an offset are left out, as
@@ -234,19 +188,7 @@ impl Op {
     #[inline(always)]
     pub(crate) fn may_need_thread(&self) -> bool {
         self.may_keep_file()
-            || matches!(
-                self,
-                Op::Read { offset: AT_CURSOR, .. }
-                    | Op::ReadVectored { offset: AT_CURSOR, .. }
-                    | Op::Open { .. }
-                    | Op::OpenHow { .. }
-                    | Op::Stat { .. }
-                    | Op::Unlink { .. }
-                    | Op::Rename { .. }
-                    | Op::MakeDir { .. }
-                    | Op::Symlink { .. }
-                    | Op::Link { .. }
-            )
+            || matches!(self, Op::Transfer(Transfer { offset: AT_CURSOR, .. }) | Op::Path(_))
     }
 
     /// Whether a ring with these features performs the op.
@@ -255,6 +197,43 @@ impl Op {
             RingSupport::Always => true,
             RingSupport::With(feature) => features.has(feature),
             RingSupport::Never => false,
+        }
+    }
+}
+
+impl FileOp {
+    #[inline(always)]
+    fn row(&self) -> Row {
+        use OpName as N;
+        match *self {
+            FileOp::Sync { fd, .. } => row(N::Sync).fd(fd),
+            FileOp::Close { fd } => row(N::Close).fd(fd),
+            FileOp::SetLen { fd, len } => {
+                row(N::SetLen).fd(fd).place(len).needs(Feature::Ftruncate)
+            }
+            FileOp::Allocate { fd, range, .. } => row(N::Allocate).fd(fd).range(range),
+            FileOp::Advise { fd, range, .. } => row(N::Advise).fd(fd).short_range(range),
+            FileOp::SyncRange { fd, range, .. } => row(N::SyncRange).fd(fd).short_range(range),
+            FileOp::GetXattr(_) => row(N::GetXattr).needs(Feature::FileSystem),
+            FileOp::SetXattr(_) => row(N::SetXattr).needs(Feature::FileSystem),
+        }
+    }
+}
+
+impl PathOp {
+    #[inline(always)]
+    fn row(&self) -> Row {
+        use OpName as N;
+        let row = |name, path| row(name).path(path);
+        match *self {
+            PathOp::Open { path, .. } => row(N::Open, path),
+            PathOp::OpenHow { path, .. } => row(N::Open, path).needs(Feature::FileSystem),
+            PathOp::Stat { path, .. } => row(N::Stat, path),
+            PathOp::Unlink { path, .. } => row(N::Unlink, path).needs(Feature::FileSystem),
+            PathOp::Rename { path, .. } => row(N::Rename, path).needs(Feature::FileSystem),
+            PathOp::MakeDir { path, .. } => row(N::MakeDir, path).needs(Feature::FileSystem),
+            PathOp::Symlink { path, .. } => row(N::Symlink, path).needs(Feature::FileSystem),
+            PathOp::Link { path, .. } => row(N::Link, path).needs(Feature::FileSystem),
         }
     }
 }
@@ -292,12 +271,12 @@ mod tests {
         let (buf, len) = (std::ptr::null_mut::<u8>(), 0);
         for (target, offset) in targets.into_iter().flat_map(|t| [(t, 5), (t, AT_CURSOR)]) {
             for op in [
-                Op::Read { target, buf, len, offset },
-                Op::Write { target, buf, len, offset },
-                Op::ReadFixed { target, buf, len, offset, index: 1 },
-                Op::WriteFixed { target, buf, len, offset, index: 1 },
-                Op::Recv { fd: 7, buf, len, flags: 0 },
-                Op::Send { fd: 7, buf, len, flags: 0 },
+                Op::read(target, buf, len, offset),
+                Op::write(target, buf, len, offset),
+                Op::registered(Way::Read, target, buf, len, offset, 1),
+                Op::registered(Way::Write, target, buf, len, offset, 1),
+                Op::recv(7, buf, len, 0),
+                Op::send(7, buf, len, 0),
             ] {
                 assert_eq!(op.file_and_place(), op.rare_file_and_place(), "{op:?}");
             }

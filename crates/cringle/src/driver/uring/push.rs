@@ -16,7 +16,9 @@
 
 use super::enter::{ENTER_GETEVENTS, ENTER_SQ_WAIT};
 use super::{Uring, encode};
-use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+use crate::driver::op::MemoryKind::{Bytes, Registered};
+use crate::driver::op::SocketMemoryKind;
+use crate::driver::{Completion, Full, Op, OpSlot, Transfer, Waiter, Way::Read};
 use crate::trace::Recorder;
 use io_uring::squeue::Entry;
 
@@ -55,21 +57,14 @@ impl Uring {
         let user_data = std::ptr::from_ref(completion) as u64;
         // The frequent ops have a branch each, so that the encoder is compiled for that op alone.
         match *op {
-            Op::Read { target, buf, len, offset } => {
-                let op = Op::Read { target, buf, len, offset };
-                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            Op::Transfer(read @ Transfer { way: Read, kind: Bytes, .. }) => {
+                self.push_entry(|| encode::of_transfer(read).user_data(user_data))
             }
-            Op::ReadFixed { target, buf, len, offset, index } => {
-                let op = Op::ReadFixed { target, buf, len, offset, index };
-                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            Op::Transfer(read @ Transfer { way: Read, kind: Registered, .. }) => {
+                self.push_entry(|| encode::of_transfer(read).user_data(user_data))
             }
-            Op::Recv { fd, buf, len, flags } => {
-                let op = Op::Recv { fd, buf, len, flags };
-                self.push_entry(|| encode::entry(&op).user_data(user_data))
-            }
-            Op::Send { fd, buf, len, flags } => {
-                let op = Op::Send { fd, buf, len, flags };
-                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            Op::Socket(bytes) if bytes.kind == SocketMemoryKind::Bytes => {
+                self.push_entry(|| encode::of_socket(bytes).user_data(user_data))
             }
             ref op if op.may_keep_file() => self.push_with_release(op, user_data),
             ref op => self.push_any(op, user_data),
@@ -150,11 +145,11 @@ impl Uring {
             // place.
             let pushed = unsafe {
                 match *op {
-                    Op::Read { target, buf, len, offset } => {
-                        queue.push(&entry(&Op::Read { target, buf, len, offset }))
+                    Op::Transfer(read @ Transfer { way: Read, kind: Bytes, .. }) => {
+                        queue.push(&encode::of_transfer(read).user_data(user_data))
                     }
-                    Op::ReadFixed { target, buf, len, offset, index } => {
-                        queue.push(&entry(&Op::ReadFixed { target, buf, len, offset, index }))
+                    Op::Transfer(read @ Transfer { way: Read, kind: Registered, .. }) => {
+                        queue.push(&encode::of_transfer(read).user_data(user_data))
                     }
                     ref op if op.may_keep_file() => {
                         releases += 1;
