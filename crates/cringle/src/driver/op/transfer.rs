@@ -44,6 +44,14 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
+    /// The op of this transfer, whose way and kind the caller has matched. It repeats them, because
+    /// the compiler then builds what follows for that op alone.
+    #[inline(always)]
+    pub(in crate::driver) fn known(self, way: Way, kind: MemoryKind) -> Op {
+        debug_assert_eq!((self.way, self.kind), (way, kind));
+        Op::Transfer(Transfer { way, kind, ..self })
+    }
+
     /// The memory. A registered buffer is plain memory here.
     #[inline]
     pub(crate) fn memory(&self) -> Memory {
