@@ -175,8 +175,7 @@ impl Driver {
         }
     }
 
-    /// The features of the ring. Drivers without a ring have all of them: they perform every op
-    /// that has a meaning without a ring.
+    /// The features of the ring; all of them without a ring.
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),

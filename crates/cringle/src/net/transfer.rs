@@ -195,7 +195,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         let len = buf.len().min(MAX_RW_BYTES) as u32;
         let (fd, buf) = (self.fd(), buf.as_ptr());
         let op = Op::send_zc(fd, buf, len, flags);
-        if len > 0 && op.fits_ring(ring.current.worker.driver().borrow().features()) {
+        if len > 0 && ring.current.worker.driver().borrow().performs(&op) {
             match ring.perform(op) {
                 Err(e) if e.raw_os_error().is_some_and(|errno| REFUSALS.contains(&errno)) => {}
                 result => return result,

@@ -1,46 +1,101 @@
-//! The table of ops: one row for each, without a wildcard.
+//! The table of ops: one row for each, without a wildcard. Each row names the drivers that perform
+//! the op.
 //!
-//! A new op gets a variant of [`FileOp`], [`PathOp`] or [`Op`] (or of [`Syscall`], if no ring has
-//! it) and a row here. The compiler then names the other places: `blocking.rs` performs the op as a
-//! system call, `uring/encode.rs` encodes it for a ring, `epoll/nowait.rs` tries it without
-//! waiting, `sim/lent_memory.rs` lists its memory, and `sim/perform.rs` draws its faults.
+//! # A new op
+//!
+//! It is a variant of [`FileOp`] or [`PathOp`]; of [`Syscall`](crate::driver::syscall), if no ring
+//! has it; of [`Op`], if drivers treat it as no other op. A read or a write of a file or of a socket
+//! is a new kind of [`Transfer`] or [`SocketTransfer`].
+//!
+//! The compiler names these places:
+//!
+//! - here the row, and in `name.rs` the name that the row has;
+//! - the system call: `blocking.rs`, or `syscall.rs`;
+//! - `uring/encode.rs`: the entry for a ring;
+//! - `sim/perform.rs`: how a simulation performs it;
+//! - `sim/lent_memory.rs`: the memory of an op on a path, of a transfer, or of a variant of [`Op`];
+//! - for a variant of [`Op`]: `epoll/enter.rs`, whether the op waits in the queue of its descriptor,
+//!   and `epoll/nowait.rs`, how it is tried without waiting.
+//!
+//! The compiler does not name these:
+//!
+//! - `features.rs`: the opcode, if the row says that a ring needs a feature;
+//! - [`Op::may_keep_file`] and [`Op::may_need_thread`], for a variant of [`Op`];
+//! - `sim/perform.rs`: the faults of an op on a path, if it may fail by more than `EIO`; that an op
+//!   on a file has changed the file; and in `would_block`, that a variant of [`Op`] waits for a peer;
+//! - `sim/lent_memory.rs`: the memory of an op on a file;
+//! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
+//! - `uring/push.rs`: an arm of its own, if the op is frequent.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
 
 use super::{AT_CURSOR, FileOp, FileRange, Op, OpName, PathOp};
 use super::{SocketMemoryKind, SocketTransfer, Target, Transfer, Way};
-use crate::driver::syscall::Syscall;
-use crate::driver::{Feature, Features};
+use crate::driver::syscall::{Syscall, XattrCall};
+use crate::driver::{Driver, Feature, Features};
 use std::os::fd::RawFd;
 
 /// Which rings perform an op.
 #[derive(Clone, Copy)]
-enum RingSupport {
+enum Rings {
     /// Every ring that Cringle uses.
-    Always,
+    Every,
     /// Rings of kernels with this feature.
     With(Feature),
-    /// None: the op is a system call on a thread of the pool.
-    Never,
+    No,
 }
+
+/// The drivers that perform an op. For the others, a thread of the pool makes the system call, if
+/// there is one; a simulation answers `ENOSYS`, lest the call reach the machine's files.
+#[derive(Clone, Copy)]
+struct Drivers {
+    rings: Rings,
+    epoll: bool,
+    simulation: bool,
+}
+
+/// Every driver.
+const ALL: Drivers = Drivers { rings: Rings::Every, epoll: true, simulation: true };
+
+/// A thread of the pool in place of a driver, except in a simulation.
+const POOL: Drivers = Drivers { rings: Rings::No, epoll: false, ..ALL };
+
+/// Rings alone: the op has a meaning only there.
+const RINGS: Drivers = Drivers { epoll: false, simulation: false, ..ALL };
+
+impl Drivers {
+    /// Of the rings, only those of kernels with this feature.
+    #[inline(always)]
+    const fn with(self, feature: Feature) -> Drivers {
+        Drivers { rings: Rings::With(feature), ..self }
+    }
+
+    #[inline(always)]
+    const fn simulated(self, simulation: bool) -> Drivers {
+        Drivers { simulation, ..self }
+    }
+}
+
+/// Every driver; of the rings, those that have the ops on names, space and attributes.
+const NAMES: Drivers = ALL.with(Feature::FileSystem);
 
 /// What the library knows about an op.
 #[derive(Clone, Copy)]
 struct Row {
     name: OpName,
+    drivers: Drivers,
     /// A descriptor, or a registered file; −1 for none. Of two files, the one that is written to.
     file: i32,
     /// An offset, a length, or the address of a path or a peer: see `PlaceKind`.
     place: u64,
     /// Whether another party decides when the op ends: a peer, or the holder of the other end.
     waits_for_peer: bool,
-    ring: RingSupport,
 }
 
 #[inline(always)]
-fn row(name: OpName) -> Row {
-    Row { name, file: -1, place: 0, waits_for_peer: false, ring: RingSupport::Always }
+fn row(name: OpName, drivers: Drivers) -> Row {
+    Row { name, drivers, file: -1, place: 0, waits_for_peer: false }
 }
 
 impl Row {
@@ -82,30 +137,26 @@ impl Row {
         Row { waits_for_peer: true, ..self }
     }
 
-    #[inline(always)]
-    fn needs(self, feature: Feature) -> Row {
-        Row { ring: RingSupport::With(feature), ..self }
-    }
-
     /// An op on a part of a file.
     #[inline(always)]
     fn range(self, range: *const FileRange) -> Row {
         // SAFETY: I1. The op has not ended, so the range that it points to is valid.
-        self.place(unsafe { (*range).offset }).needs(Feature::FileSystem)
+        self.place(unsafe { (*range).offset })
     }
+}
 
-    /// As [`range`](Self::range), for an op whose length has 32 bits on a ring.
-    #[inline(always)]
-    fn short_range(self, range: *const FileRange) -> Row {
-        // SAFETY: I1. As above.
-        let fits = u32::try_from(unsafe { (*range).len }).is_ok();
-        if fits { self.range(range) } else { self.range(range).off_ring() }
-    }
+/// The drivers of an op on a part of a file, whose length has 32 bits on a ring.
+#[inline(always)]
+fn of_short_range(range: *const FileRange) -> Drivers {
+    // SAFETY: I1. The op has not ended, so the range that it points to is valid.
+    if u32::try_from(unsafe { (*range).len }).is_ok() { NAMES } else { POOL }
+}
 
-    #[inline(always)]
-    fn off_ring(self) -> Row {
-        Row { ring: RingSupport::Never, ..self }
-    }
+/// Whether a call on attributes names a descriptor.
+#[inline(always)]
+fn names_descriptor(call: *const XattrCall) -> bool {
+    // SAFETY: I1. The op has not ended, so the call that it points to is valid.
+    unsafe { (*call).path.is_null() }
 }
 
 impl Op {
@@ -113,26 +164,30 @@ impl Op {
     fn row(&self) -> Row {
         use OpName as N;
         match *self {
-            Op::Nop => row(N::Nop),
+            Op::Nop => row(N::Nop, ALL),
             Op::Transfer(Transfer { way, file, offset, .. }) => {
                 let name = if way == Way::Read { N::Read } else { N::Write };
-                row(name).target(file).transfer(offset)
+                row(name, ALL).target(file).transfer(offset)
             }
             Op::File(ref op) => op.row(),
             Op::Path(ref op) => op.row(),
             Op::Socket(SocketTransfer { way, kind, fd, .. }) => match (way, kind) {
-                (Way::Read, _) => row(N::Receive).fd(fd).peer(),
+                (Way::Read, _) => row(N::Receive, ALL).fd(fd).peer(),
                 (Way::Write, SocketMemoryKind::ZeroCopy) => {
-                    row(N::SendZc).fd(fd).peer().needs(Feature::SendZc)
+                    row(N::SendZc, ALL.with(Feature::SendZc)).fd(fd).peer()
                 }
-                (Way::Write, _) => row(N::Send).fd(fd).peer(),
+                (Way::Write, _) => row(N::Send, ALL).fd(fd).peer(),
             },
-            Op::Poll { fd, .. } => row(N::Poll).fd(fd).peer(),
-            Op::Accept { fd, .. } => row(N::Accept).fd(fd).peer(),
-            Op::Connect { fd, addr, .. } => row(N::Connect).fd(fd).path(addr).peer(),
-            Op::FutexWait { word, .. } => row(N::Futex).path(word).peer().needs(Feature::Futex),
-            Op::Syscall(ref call) => call.row().off_ring(),
-            Op::Raw(_) => row(N::Raw),
+            Op::Poll { fd, .. } => row(N::Poll, ALL).fd(fd).peer(),
+            Op::Accept { fd, .. } => row(N::Accept, ALL).fd(fd).peer(),
+            Op::Connect { fd, addr, .. } => {
+                row(N::Connect, ALL.simulated(false)).fd(fd).path(addr).peer()
+            }
+            Op::FutexWait { word, .. } => {
+                row(N::Futex, RINGS.with(Feature::Futex)).path(word).peer()
+            }
+            Op::Syscall(ref call) => call.row(),
+            Op::Raw(_) => row(N::Raw, RINGS),
         }
     }
 
@@ -192,11 +247,28 @@ impl Op {
     }
 
     /// Whether a ring with these features performs the op.
-    pub(crate) fn fits_ring(&self, features: Features) -> bool {
-        match self.row().ring {
-            RingSupport::Always => true,
-            RingSupport::With(feature) => features.has(feature),
-            RingSupport::Never => false,
+    pub(in crate::driver) fn fits_ring(&self, features: Features) -> bool {
+        match self.row().drivers.rings {
+            Rings::Every => true,
+            Rings::With(feature) => features.has(feature),
+            Rings::No => false,
+        }
+    }
+
+    /// Whether a simulation performs the op.
+    #[cfg(feature = "sim")]
+    pub(in crate::driver) fn is_simulated(&self) -> bool {
+        self.row().drivers.simulation
+    }
+}
+
+impl Driver {
+    /// Whether the driver performs the op.
+    pub(crate) fn performs(&self, op: &Op) -> bool {
+        match self {
+            Driver::Uring(driver) => op.fits_ring(driver.features()),
+            Driver::Epoll(_) => op.row().drivers.epoll,
+            Driver::Sim(_) => op.row().drivers.simulation,
         }
     }
 }
@@ -206,16 +278,20 @@ impl FileOp {
     fn row(&self) -> Row {
         use OpName as N;
         match *self {
-            FileOp::Sync { fd, .. } => row(N::Sync).fd(fd),
-            FileOp::Close { fd } => row(N::Close).fd(fd),
+            FileOp::Sync { fd, .. } => row(N::Sync, ALL).fd(fd),
+            FileOp::Close { fd } => row(N::Close, ALL).fd(fd),
             FileOp::SetLen { fd, len } => {
-                row(N::SetLen).fd(fd).place(len).needs(Feature::Ftruncate)
+                row(N::SetLen, ALL.with(Feature::Ftruncate)).fd(fd).place(len)
             }
-            FileOp::Allocate { fd, range, .. } => row(N::Allocate).fd(fd).range(range),
-            FileOp::Advise { fd, range, .. } => row(N::Advise).fd(fd).short_range(range),
-            FileOp::SyncRange { fd, range, .. } => row(N::SyncRange).fd(fd).short_range(range),
-            FileOp::GetXattr(_) => row(N::GetXattr).needs(Feature::FileSystem),
-            FileOp::SetXattr(_) => row(N::SetXattr).needs(Feature::FileSystem),
+            FileOp::Allocate { fd, range, .. } => row(N::Allocate, NAMES).fd(fd).range(range),
+            FileOp::Advise { fd, range, .. } => {
+                row(N::Advise, of_short_range(range)).fd(fd).range(range)
+            }
+            FileOp::SyncRange { fd, range, .. } => {
+                row(N::SyncRange, of_short_range(range)).fd(fd).range(range)
+            }
+            FileOp::GetXattr(call) => row(N::GetXattr, NAMES.simulated(names_descriptor(call))),
+            FileOp::SetXattr(call) => row(N::SetXattr, NAMES.simulated(names_descriptor(call))),
         }
     }
 }
@@ -224,39 +300,54 @@ impl PathOp {
     #[inline(always)]
     fn row(&self) -> Row {
         use OpName as N;
-        let row = |name, path| row(name).path(path);
+        let not_simulated = NAMES.simulated(false);
         match *self {
-            PathOp::Open { path, .. } => row(N::Open, path),
-            PathOp::OpenHow { path, .. } => row(N::Open, path).needs(Feature::FileSystem),
-            PathOp::Stat { path, .. } => row(N::Stat, path),
-            PathOp::Unlink { path, .. } => row(N::Unlink, path).needs(Feature::FileSystem),
-            PathOp::Rename { path, .. } => row(N::Rename, path).needs(Feature::FileSystem),
-            PathOp::MakeDir { path, .. } => row(N::MakeDir, path).needs(Feature::FileSystem),
-            PathOp::Symlink { path, .. } => row(N::Symlink, path).needs(Feature::FileSystem),
-            PathOp::Link { path, .. } => row(N::Link, path).needs(Feature::FileSystem),
+            PathOp::Open { path, .. } => row(N::Open, ALL).path(path),
+            PathOp::OpenHow { path, .. } => row(N::Open, not_simulated).path(path),
+            PathOp::Stat { path, .. } => row(N::Stat, ALL).path(path),
+            PathOp::Unlink { path, .. } => row(N::Unlink, NAMES).path(path),
+            PathOp::Rename { path, .. } => row(N::Rename, NAMES).path(path),
+            PathOp::MakeDir { path, .. } => row(N::MakeDir, NAMES).path(path),
+            PathOp::Symlink { path, .. } => row(N::Symlink, not_simulated).path(path),
+            PathOp::Link { path, .. } => row(N::Link, not_simulated).path(path),
         }
     }
 }
 
 impl Syscall {
+    #[inline(always)]
     fn row(&self) -> Row {
         use OpName as N;
+        // A simulation makes calls on descriptors, which are of its own files.
+        let not_simulated = POOL.simulated(false);
         match *self {
-            Syscall::ReadDir { fd, .. } => row(N::ReadDir).dir(fd),
-            Syscall::ReadLink { dir, path, .. } => row(N::ReadLink).dir(dir).path(path),
-            Syscall::RealPath { path, .. } => row(N::RealPath).path(path),
-            Syscall::SetMode { fd, path, .. } => row(N::SetMode).dir(fd).path(path),
-            Syscall::SetOwner { dir, path, .. } => row(N::SetOwner).dir(dir).path(path),
-            Syscall::SetTimes { fd, path, .. } => row(N::SetTimes).dir(fd).path(path),
-            Syscall::Lock { fd, .. } => row(N::Lock).dir(fd),
-            Syscall::CopyRange { to, .. } => row(N::CopyRange).dir(to),
-            Syscall::Clone { to, .. } => row(N::Clone).dir(to),
-            Syscall::Discard { fd, .. } => row(N::Discard).dir(fd),
-            Syscall::SetWriteLife { fd, .. } => row(N::SetWriteLife).dir(fd),
-            Syscall::Seek { fd, .. } => row(N::Seek).dir(fd),
-            Syscall::ListXattrs(_) => row(N::ListXattrs),
-            Syscall::RemoveXattr(_) => row(N::RemoveXattr),
-            Syscall::ChangeRoot { path } => row(N::ChangeRoot).path(path),
+            Syscall::ReadDir { fd, .. } => row(N::ReadDir, not_simulated).dir(fd),
+            Syscall::ReadLink { dir, path, .. } => {
+                row(N::ReadLink, not_simulated).dir(dir).path(path)
+            }
+            Syscall::RealPath { path, .. } => row(N::RealPath, not_simulated).path(path),
+            Syscall::SetMode { fd, path, .. } => {
+                row(N::SetMode, POOL.simulated(path.is_null())).dir(fd).path(path)
+            }
+            Syscall::SetOwner { dir, path, .. } => {
+                // SAFETY: I1. The op has not ended, so its path is a valid C string.
+                let is_descriptor = unsafe { *path == 0 };
+                row(N::SetOwner, POOL.simulated(is_descriptor)).dir(dir).path(path)
+            }
+            Syscall::SetTimes { fd, path, .. } => {
+                row(N::SetTimes, POOL.simulated(path.is_null())).dir(fd).path(path)
+            }
+            Syscall::Lock { fd, .. } => row(N::Lock, POOL).dir(fd),
+            Syscall::CopyRange { to, .. } => row(N::CopyRange, POOL).dir(to),
+            Syscall::Clone { to, .. } => row(N::Clone, POOL).dir(to),
+            Syscall::Discard { fd, .. } => row(N::Discard, POOL).dir(fd),
+            Syscall::SetWriteLife { fd, .. } => row(N::SetWriteLife, POOL).dir(fd),
+            Syscall::Seek { fd, .. } => row(N::Seek, POOL).dir(fd),
+            Syscall::ListXattrs(call) => row(N::ListXattrs, POOL.simulated(names_descriptor(call))),
+            Syscall::RemoveXattr(call) => {
+                row(N::RemoveXattr, POOL.simulated(names_descriptor(call)))
+            }
+            Syscall::ChangeRoot { path } => row(N::ChangeRoot, not_simulated).path(path),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::options::Fault;
 use crate::driver::op::{AT_CURSOR, StatCall};
 use crate::driver::registered::Registered;
-use crate::driver::syscall::{Syscall, XattrCall};
+use crate::driver::syscall::Syscall;
 use crate::driver::{FileOp, Memory, Op, PathOp, SocketMemory, Way, blocking};
 use crate::sys;
 use std::ffi::CStr;
@@ -157,10 +157,7 @@ impl Core {
             Op::Path(op) => self.perform_on_path(op),
             Op::Nop | Op::Poll { .. } | Op::Raw(_) => call(),
             _ if self.draw(Fault::InputOutput) => -libc::EIO,
-            // As for `accept`.
-            Op::Connect { .. } => -libc::ENOSYS,
-            Op::FutexWait { .. } => call(),
-            Op::Syscall(syscall) if names_a_path(&syscall) => -libc::ENOSYS,
+            _ if !op.is_simulated() => -libc::ENOSYS,
             Op::Syscall(syscall) => {
                 let result = call();
                 if let (0.., Syscall::CopyRange { to, .. } | Syscall::Clone { to, .. }) =
@@ -170,6 +167,7 @@ impl Core {
                 }
                 result
             }
+            Op::Connect { .. } | Op::FutexWait { .. } => unreachable!("it is not simulated"),
             Op::Transfer(_) | Op::Socket(_) | Op::Accept { .. } => {
                 unreachable!("it may wait for a peer")
             }
@@ -210,9 +208,8 @@ impl Core {
                 result
             }
             _ if self.draw(Fault::InputOutput) => -libc::EIO,
-            FileOp::Advise { .. } => call(),
-            FileOp::GetXattr(xattr) | FileOp::SetXattr(xattr) if has_path(xattr) => -libc::ENOSYS,
-            FileOp::GetXattr(_) | FileOp::SetXattr(_) => call(),
+            _ if !Op::File(op).is_simulated() => -libc::ENOSYS,
+            FileOp::Advise { .. } | FileOp::GetXattr(_) | FileOp::SetXattr(_) => call(),
         }
     }
 
@@ -228,6 +225,9 @@ impl Core {
         };
         if let Some(error) = self.fault(faults) {
             return error;
+        }
+        if !Op::Path(op).is_simulated() {
+            return -libc::ENOSYS;
         }
         // SAFETY: I1. The op has not ended, so its paths are valid C strings.
         let of = |path| unsafe { CStr::from_ptr(path) };
@@ -249,8 +249,9 @@ impl Core {
                 Ok(()) => 0,
                 Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
             },
-            // They are not imitated yet.
-            PathOp::OpenHow { .. } | PathOp::Symlink { .. } | PathOp::Link { .. } => -libc::ENOSYS,
+            PathOp::OpenHow { .. } | PathOp::Symlink { .. } | PathOp::Link { .. } => {
+                unreachable!("it is not simulated")
+            }
         }
     }
 
@@ -302,32 +303,6 @@ impl Core {
         let waits = flags & (libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER);
         let fails = self.draw(Fault::InputOutput);
         self.files.sync_range(fd, &mut self.rng, waits != 0, fails)
-    }
-}
-
-fn has_path(call: *const XattrCall) -> bool {
-    // SAFETY: I1. The op has not ended, so the call that it points to is valid.
-    unsafe { !(*call).path.is_null() }
-}
-
-/// Whether the call names a path, or lists a directory. No such call is imitated yet, and it must
-/// not reach the machine's files.
-fn names_a_path(call: &Syscall) -> bool {
-    match *call {
-        Syscall::ListXattrs(call) | Syscall::RemoveXattr(call) => has_path(call),
-        Syscall::SetMode { path, .. } | Syscall::SetTimes { path, .. } => !path.is_null(),
-        // SAFETY: I1. The op has not ended, so its path is a valid C string.
-        Syscall::SetOwner { path, .. } => unsafe { *path != 0 },
-        Syscall::ReadDir { .. }
-        | Syscall::ReadLink { .. }
-        | Syscall::RealPath { .. }
-        | Syscall::ChangeRoot { .. } => true,
-        Syscall::Lock { .. }
-        | Syscall::CopyRange { .. }
-        | Syscall::Clone { .. }
-        | Syscall::Discard { .. }
-        | Syscall::SetWriteLife { .. }
-        | Syscall::Seek { .. } => false,
     }
 }
 
@@ -463,9 +438,9 @@ mod tests {
     #[test]
     fn times_of_a_path_are_not_performed() {
         let times = null::<Times>();
-        for (path, names) in [(c"/file".as_ptr(), true), (null(), false)] {
+        for (path, is_simulated) in [(c"/file".as_ptr(), false), (null(), true)] {
             let call = Syscall::SetTimes { fd: libc::AT_FDCWD, path, times };
-            assert_eq!(names_a_path(&call), names);
+            assert_eq!(Op::Syscall(call).is_simulated(), is_simulated);
         }
     }
 }
