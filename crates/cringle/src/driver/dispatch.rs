@@ -200,9 +200,9 @@ impl Driver {
         on!(self, driver => driver.unregister_file(slot))
     }
 
-    /// The descriptor of a registered file, if it is a regular file.
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        on!(self, driver => driver.regular_file(slot))
+    /// The descriptor of a registered file: the driver's duplicate.
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        on!(self, driver => driver.registered_file(slot))
     }
 
     /// # Safety

@@ -2,7 +2,7 @@
 //! the drivers without a ring, and for the plain call after an `EAGAIN` of a ring. A buffer's slot
 //! holds nothing, because ops carry the buffer's address.
 
-use crate::sys::{self, Owned};
+use crate::sys::Owned;
 use slab::Slab;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -30,11 +30,6 @@ impl Registered {
     /// The descriptor in a slot.
     pub(super) fn file(&self, slot: i32) -> Option<RawFd> {
         self.files.get(usize::try_from(slot).ok()?).map(AsRawFd::as_raw_fd)
-    }
-
-    /// The descriptor in a slot, if it is of a regular file.
-    pub(super) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.file(slot as i32).filter(|&fd| sys::file_kind(fd).regular)
     }
 
     /// Whether no file was ever added: a slab keeps its memory.

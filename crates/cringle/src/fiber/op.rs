@@ -200,10 +200,11 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
     (!op.waits_for_peer() || is_file()).then_some(op)
 }
 
-/// The op on a plain descriptor. Of a registered file, the ring has one if the file is regular.
+/// The op on a plain descriptor. `None` for a registered file that is not regular.
 pub(crate) fn on_descriptor(worker: Here, op: Op) -> Option<Op> {
     let Some(slot) = op.describe().fixed() else { return Some(op) };
-    Some(op.on_descriptor(worker.driver().borrow().regular_file(slot)?))
+    let fd = worker.driver().borrow().registered_file(slot)?;
+    sys::file_kind(fd).regular.then(|| op.on_descriptor(fd))
 }
 
 /// Turns an op's result into the result of the fiber's call.

@@ -252,10 +252,11 @@ impl Read for &File {
             return self.read_through(buf, AT_CURSOR);
         }
         let (_held, position) = self.cursor().lock_for_read()?;
-        if let Some(bounce) = &self.bounce {
-            return self.at_cursor(buf.len(), false, |offset| bounce.read(self, buf, offset));
-        }
         let most = buf.len().min(MAX_RW_BYTES);
+        if let Some(bounce) = &self.bounce {
+            let buf = &mut buf[..most];
+            return self.at_cursor(most, false, |offset| bounce.read(self, buf, offset));
+        }
         let (start, len) = (buf.as_mut_ptr(), most as u32);
         let op = || Op::read(self.target(), start, len, AT_CURSOR);
         let current = match self.mover(false, op) {
@@ -313,6 +314,7 @@ impl Write for &File {
         }
         let _cursor = self.hold_cursor()?;
         if let Some(bounce) = &self.bounce {
+            let buf = &buf[..buf.len().min(MAX_RW_BYTES)];
             return self.at_cursor(buf.len(), true, |offset| bounce.write(self, buf, offset));
         }
         if let Err(result) = self.mover(true, || self.write_op(buf, AT_CURSOR)) {

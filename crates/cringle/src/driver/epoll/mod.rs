@@ -156,9 +156,8 @@ impl Epoll {
         self.registered.remove_file(slot);
     }
 
-    /// The descriptor of a registered file, if it is a regular file.
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.registered.regular_file(slot)
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        self.registered.file(slot as i32)
     }
 
     pub(crate) fn register_buffer(&mut self) -> io::Result<u16> {

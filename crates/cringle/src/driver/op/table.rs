@@ -3,9 +3,9 @@
 //!
 //! # A new op
 //!
-//! It is a variant of [`FileOp`] or [`PathOp`]; of [`Syscall`](crate::driver::syscall), if no ring
-//! has it; of [`Op`], if drivers treat it as no other op. A read or a write of a file or of a socket
-//! is a new kind of [`Transfer`] or [`SocketTransfer`].
+//! It is a variant of [`FileOp`] or [`PathOp`] (`storage.rs`); of [`Syscall`], if no ring has it;
+//! or of [`Op`], if drivers treat it as no other op. A new way of reading or writing is a kind of
+//! [`Transfer`] or of [`SocketTransfer`].
 //!
 //! The compiler names these places:
 //!
@@ -13,8 +13,8 @@
 //! - the system call: `blocking.rs`, or `syscall.rs`;
 //! - `uring/encode.rs`: the entry for a ring;
 //! - `sim/perform.rs`: how a simulation performs it;
-//! - `sim/lent_memory.rs`: the memory of an op on a path, of a transfer, or of a variant of [`Op`];
-//! - for a variant of [`Op`]: `epoll/enter.rs`, whether the op waits in the queue of its descriptor,
+//! - `sim/lent_memory.rs`: the memory of an op on a path, of a transfer or a variant of `Op`;
+//! - for a variant of `Op`: `epoll/enter.rs`, whether the op waits in the queue of its descriptor,
 //!   and `epoll/nowait.rs`, how it is tried without waiting.
 //!
 //! The compiler does not name these:
@@ -22,7 +22,7 @@
 //! - `features.rs`: the opcode, if the row says that a ring needs a feature;
 //! - [`Op::may_keep_file`] and [`Op::may_need_thread`], for a variant of [`Op`];
 //! - `sim/perform.rs`: the faults of an op on a path, if it may fail by more than `EIO`; that an op
-//!   on a file has changed the file; and in `would_block`, that a variant of [`Op`] waits for a peer;
+//!   on a file has changed the file; and in `would_block`, that a variant of `Op` waits for a peer;
 //! - `sim/lent_memory.rs`: the memory of an op on a file;
 //! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
 //! - `uring/push.rs`: an arm of its own, if the op is frequent.

@@ -302,8 +302,8 @@ impl Sim {
         self.fixed.remove_file(slot);
     }
 
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.fixed.regular_file(slot)
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        self.fixed.file(slot as i32)
     }
 
     pub(crate) fn register_buffer(&mut self) -> std::io::Result<u16> {

@@ -33,9 +33,8 @@ impl Uring {
         }
     }
 
-    /// The descriptor of a registered file, if it is a regular file.
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.registered.regular_file(slot)
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        self.registered.file(slot as i32)
     }
 
     /// # Safety
