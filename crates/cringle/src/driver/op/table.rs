@@ -12,7 +12,7 @@
 //! - here the row, and in `name.rs` the name that the row has;
 //! - the system call: `blocking.rs`, or `syscall.rs`;
 //! - `uring/encode.rs`: the entry for a ring;
-//! - `sim/perform.rs`: how a simulation performs it;
+//! - `sim/perform.rs`: how a simulation performs it, unless it is a system call;
 //! - `sim/lent_memory.rs`: the memory of an op on a path, of a transfer or a variant of `Op`;
 //! - for a variant of `Op`: `epoll/enter.rs`, whether the op waits in the queue of its descriptor,
 //!   and `epoll/nowait.rs`, how it is tried without waiting.
@@ -22,8 +22,9 @@
 //! - `features.rs`: the opcode, if the row says that a ring needs a feature;
 //! - [`Op::may_keep_file`] and [`Op::may_need_thread`], for a variant of [`Op`];
 //! - `sim/perform.rs`: the faults of an op on a path, if it may fail by more than `EIO`; that an op
-//!   on a file has changed the file; and in `would_block`, that a variant of `Op` waits for a peer;
-//! - `sim/lent_memory.rs`: the memory of an op on a file;
+//!   on a file or a system call has changed the file; and in `would_block`, that a variant of `Op`
+//!   waits for a peer;
+//! - `sim/lent_memory.rs`: the memory of an op on a file or of a system call;
 //! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
 //! - `uring/push.rs`: an arm of its own, if the op is frequent.
 //!
