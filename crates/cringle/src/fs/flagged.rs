@@ -1,7 +1,7 @@
 //! Reads and writes with flags of the kernel (`RWF_…` of `preadv2(2)`).
 
 use super::File;
-use crate::driver::Op;
+use crate::driver::{Op, Way};
 use crate::fiber::op::perform_on_pool;
 use crate::runtime;
 use crate::runtime::worker::Current;
@@ -179,8 +179,7 @@ impl File {
         }
         self.check_flagged(offset)?;
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let fd = self.fd();
-        let op = Op::ReadVectored { fd, slices, count, offset, flags: flags.0 };
+        let op = Op::slices(Way::Read, self.fd(), slices, count, offset, flags.0);
         let result = match How::of(flags.0) {
             How::Ring(flags) => self.read_vectored_through(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.
@@ -243,8 +242,7 @@ impl File {
         }
         self.check_flagged(offset)?;
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let fd = self.fd();
-        let op = Op::WriteVectored { fd, slices, count, offset, flags: flags.0 };
+        let op = Op::slices(Way::Write, self.fd(), slices, count, offset, flags.0);
         let write = || match How::of(flags.0) {
             How::Ring(flags) => self.write_vectored_flagged(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.

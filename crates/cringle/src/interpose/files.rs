@@ -1,7 +1,7 @@
 //! Opening, closing, syncing and locking files.
 
 use super::call::{Call, OnFiber, WOULD_WAIT};
-use crate::driver::Op;
+use crate::driver::{FileOp, Op, PathOp};
 use crate::fs::{File, wait_for_fifo_writer};
 use crate::sys::{self, raw, syscall};
 use libc::{mode_t, size_t, ssize_t};
@@ -42,7 +42,7 @@ unsafe fn open(call: Call, dir: RawFd, path: *const c_char, flags: c_int, mode: 
             // SAFETY: by the contract.
             unsafe { syscall!(SYS_openat, dir, path, open_flags, mode) }
         } else {
-            call.perform(Op::Open { dir, path, flags: open_flags, mode })
+            call.perform(Op::Path(PathOp::Open { dir, path, flags: open_flags, mode }))
         };
         const NO_READER: isize = -(libc::ENXIO as isize);
         // SAFETY: by the contract; the kernel has read the path.
@@ -106,7 +106,7 @@ pub(super) unsafe fn sync(on: OnFiber, fd: c_int, data_only: bool) -> c_int {
             // SAFETY: no pointers.
             return Ok(unsafe { raw::call(number, [fd as usize]) });
         }
-        Ok(call.perform(Op::Sync { fd, data_only }))
+        Ok(call.perform(Op::File(FileOp::Sync { fd, data_only })))
     })
 }
 

@@ -312,8 +312,7 @@ impl Futex {
         let (word, is_shared) = (self.address as *const u32, self.is_shared());
         let op = Op::FutexWait { word, value: self.value, mask, is_shared };
         let here = call.current.worker;
-        let driver = here.driver().borrow();
-        (driver.is_ring() && op.fits_ring(driver.features())).then_some(op)
+        here.driver().borrow().performs(&op).then_some(op)
     }
 
     /// Waits on a thread of the pool. No cancel reaches it there: a wait with a time looks for one

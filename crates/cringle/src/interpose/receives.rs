@@ -108,7 +108,7 @@ pub unsafe fn recvfrom(
 
 fn recv_op(fd: RawFd, slice: &iovec, flags: c_int) -> Op {
     let len = slice.iov_len.min(MAX_RW_BYTES) as u32;
-    Op::Recv { fd, buf: slice.iov_base.cast(), len, flags }
+    Op::recv(fd, slice.iov_base.cast(), len, flags)
 }
 
 /// Receives with the sender's address. `None` if the socket's timeout has passed.
@@ -128,7 +128,7 @@ unsafe fn receive_from(
     message.msg_name = addr.cast();
     // SAFETY: by the contract.
     message.msg_namelen = unsafe { *addr_len };
-    let op = Op::RecvMsg { fd: held.number(), message: &raw mut message, flags };
+    let op = Op::recv_msg(held.number(), &raw mut message, flags);
     let result = receive(call, held, op);
     if result.is_some_and(|result| result >= 0) {
         // SAFETY: by the contract.
@@ -263,10 +263,10 @@ pub unsafe fn recvmsg(on: OnFiber, fd: c_int, message: *mut msghdr, flags: c_int
             }
         }
         let result = if waits_for_all {
-            let op = Op::RecvMsg { fd, message, flags };
+            let op = Op::recv_msg(fd, message, flags);
             call.perform_until(op, deadline(call, &held, libc::SO_RCVTIMEO))
         } else {
-            receive(call, &held, Op::RecvMsg { fd, message, flags: flags & !libc::MSG_WAITALL })
+            receive(call, &held, Op::recv_msg(fd, message, flags & !libc::MSG_WAITALL))
         };
         result.unwrap_or_else(|| at_last(&held, attempt))
     })

@@ -68,7 +68,7 @@ pub unsafe fn sendto(
         let rest_op = |fd, done: usize| {
             let (buf, len) = (buf.cast::<u8>().wrapping_add(done), len - done);
             let flags = flags | libc::MSG_WAITALL;
-            Op::Send { fd, buf, len: len.min(MAX_RW_BYTES) as u32, flags }
+            Op::send(fd, buf, len.min(MAX_RW_BYTES) as u32, flags)
         };
         let outgoing = Outgoing { call, fd, flags, len: || len, first: 0 };
         if addr.is_null() {
@@ -81,7 +81,7 @@ pub unsafe fn sendto(
             let mut message = header(&raw mut slice, 1);
             (message.msg_name, message.msg_namelen) = (addr.cast_mut().cast(), addr_len);
             let message = &raw const message;
-            call.perform_until(Op::SendMsg { fd, message, flags }, deadline)
+            call.perform_until(Op::send_msg(fd, message, flags), deadline)
         })
     })
 }
@@ -126,7 +126,7 @@ pub unsafe fn sendmsg(on: OnFiber, fd: c_int, message: *const msghdr, flags: c_i
         Outgoing { call, fd, flags, len, first }.send(attempt, |fd, done, deadline| {
             let flags = flags | libc::MSG_WAITALL;
             let send =
-                &mut |message| call.perform_until(Op::SendMsg { fd, message, flags }, deadline);
+                &mut |message| call.perform_until(Op::send_msg(fd, message, flags), deadline);
             rest_of(done, send)
         })
     })
@@ -260,10 +260,10 @@ pub(super) unsafe fn transfer(call: Call, fd: RawFd, slices: &Slices, write: boo
     let mut message = header(first.cast_mut(), count);
     let held = Held::new(fd);
     let result = if write {
-        let op = Op::SendMsg { fd, message: &raw const message, flags: libc::MSG_WAITALL };
+        let op = Op::send_msg(fd, &raw const message, libc::MSG_WAITALL);
         call.perform_until(op, deadline(call, &held, libc::SO_SNDTIMEO))
     } else {
-        receive(call, &held, Op::RecvMsg { fd, message: &raw mut message, flags: 0 })
+        receive(call, &held, Op::recv_msg(fd, &raw mut message, 0))
     };
     result.unwrap_or(WOULD_WAIT)
 }

@@ -11,7 +11,7 @@
 //! up once, at its first use; changes that another library makes later are not noticed.
 
 use crate::driver::nonblocking;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, SocketTransfer, Way, blocking};
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Current;
 use crate::sys::lock::{Mutex, OnceLock};
@@ -353,25 +353,17 @@ impl Ring {
 /// timeout, and data that has arrived is returned nevertheless, as std does.
 #[cold]
 fn try_now(mut op: Op) -> io::Result<usize> {
-    match &mut op {
-        Op::Recv { flags, .. }
-        | Op::Send { flags, .. }
-        | Op::RecvMsg { flags, .. }
-        | Op::SendMsg { flags, .. } => *flags |= libc::MSG_DONTWAIT,
-        _ => return Err(io::Error::from_raw_os_error(libc::EAGAIN)),
-    }
+    let Op::Socket(transfer) = &mut op else {
+        return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+    };
+    transfer.flags |= libc::MSG_DONTWAIT;
+    let SocketTransfer { way, fd, .. } = *transfer;
     // SAFETY: I1. The caller's frame holds what the op points to until this returns.
     let result = unsafe { blocking::perform(&op) };
-    match op {
-        Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } if result == -libc::EAGAIN => {
-            if sys::is_shut_for_reading(fd) {
-                Ok(0)
-            } else {
-                sys::result_of(result)
-            }
-        }
-        _ => sys::result_of(result),
+    if way == Way::Read && result == -libc::EAGAIN && sys::is_shut_for_reading(fd) {
+        return Ok(0);
     }
+    sys::result_of(result)
 }
 
 impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {

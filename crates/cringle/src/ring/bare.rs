@@ -133,7 +133,7 @@ impl BareRing {
         let entry = &mut self.slots[slot];
         assert!(entry.waiter.is_settled(), "slot {slot} is in use");
         entry.completion = Completion::new();
-        let op = Op::Read { target: Target::fd(fd.as_raw_fd()), buf, len, offset };
+        let op = Op::read(Target::fd(fd.as_raw_fd()), buf, len, offset);
         // SAFETY: I1. The slot's address is stable until the ring is dropped, which waits for its
         // operations. The rest is this function's contract.
         unsafe { self.driver.push(&op, &entry.completion, &entry.waiter) }

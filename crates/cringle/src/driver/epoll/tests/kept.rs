@@ -31,7 +31,7 @@ fn close(fd: RawFd) {
 
 fn read(rig: &mut Rig, fd: RawFd) -> usize {
     let target = Target::fd(fd);
-    let number = rig.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR }).unwrap();
+    let number = rig.push(|buf| Op::read(target, buf, 1, AT_CURSOR)).unwrap();
     rig.enter();
     number
 }
