@@ -2,8 +2,9 @@
 //! their descriptors. The fiber of the last call closes the duplicate, on a thread of the pool if
 //! that may wait.
 
-use super::call::{Call, Readiness};
+use super::call::{Call, WOULD_WAIT};
 use crate::driver::kept::KeptFile;
+use crate::fiber::backoff::Backoff;
 use crate::fiber::unblock::unblock_or_here;
 use crate::sys;
 use std::ops::Deref;
@@ -24,17 +25,34 @@ impl Held {
     }
 
     /// [`Call::ready`] of the file.
-    pub(super) fn ready(&self, call: Call, events: i16, deadline: Option<Instant>) -> Readiness {
+    pub(super) fn ready(
+        &self,
+        call: Call,
+        events: i16,
+        deadline: Option<Instant>,
+    ) -> Result<bool, isize> {
         loop {
             let fd = self.number();
             let until = call.now().checked_add(LONGEST_WAIT);
             let until = [deadline, until].into_iter().flatten().min();
             match call.ready(fd, events, until) {
-                Readiness::TimedOut if deadline.is_none_or(|at| call.now() < at) => {}
-                Readiness::Failed(CLOSED) if self.number() != fd => {}
+                Ok(false) if deadline.is_none_or(|at| call.now() < at) => {}
+                Err(CLOSED) if self.number() != fd => {}
                 readiness => return readiness,
             }
         }
+    }
+
+    /// [`ready`](Self::ready), and then pauses before the next attempt. The error after the deadline
+    /// is [`WOULD_WAIT`].
+    pub(super) fn wait(
+        &self,
+        call: Call,
+        events: i16,
+        deadline: Option<Instant>,
+        backoff: &mut Backoff,
+    ) -> Result<(), isize> {
+        if self.ready(call, events, deadline)? { call.pause(backoff) } else { Err(WOULD_WAIT) }
     }
 }
 

@@ -108,20 +108,18 @@ unsafe fn transfer_with(
         };
     }
     on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         // SAFETY: by the contract.
         let attempt = unsafe { slices.call(fd, offset, flags | libc::RWF_NOWAIT, write) };
         let waits = attempt == WOULD_WAIT || attempt == NOWAIT_UNSUPPORTED;
         if !waits || flags & libc::RWF_NOWAIT != 0 {
-            return attempt;
+            return Ok(attempt);
         }
         let (first, count) = slices.parts();
         let number = if write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };
         let arguments = [fd as usize, first as usize, count, offset as usize, 0, flags as usize];
         // SAFETY: by the contract.
-        unsafe { call.system_call_on_thread(number, arguments) }
+        Ok(unsafe { call.system_call_on_thread(number, arguments) })
     })
 }
 
@@ -145,17 +143,16 @@ impl Transfer {
     /// # Safety
     ///
     /// The buffers come from the interposed call.
-    unsafe fn perform(&mut self) -> isize {
-        let Some(refusal) = self.refusal() else {
-            // SAFETY: by the contract.
-            return unsafe { self.perform_admitted() };
-        };
-        if self.is_wake_up() {
+    unsafe fn perform(&mut self) -> Result<isize, isize> {
+        let admitted = self.admit();
+        if admitted.is_err() && self.is_wake_up() {
             let call = self.call;
             // SAFETY: by the contract.
-            return call.shielded(|| unsafe { self.perform_admitted() });
+            return Ok(call.shielded(|| unsafe { self.perform_admitted() }));
         }
-        refusal
+        admitted?;
+        // SAFETY: by the contract.
+        Ok(unsafe { self.perform_admitted() })
     }
 
     /// Whether this wakes, or takes the wake-ups of, an event loop. A cancelled fiber's are
@@ -195,8 +192,8 @@ impl Transfer {
 
     /// A write to standard output or standard error is refused only if it has to wait: `println!`
     /// panics if it fails.
-    fn refusal(&self) -> Option<isize> {
-        if self.write && matches!(self.fd, 1 | 2) { None } else { self.call.refusal() }
+    fn admit(&self) -> Result<(), isize> {
+        if self.write && matches!(self.fd, 1 | 2) { Ok(()) } else { self.call.admit() }
     }
 
     /// Transfers what is possible without waiting.

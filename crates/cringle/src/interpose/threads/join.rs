@@ -118,17 +118,14 @@ unsafe fn try_until(
     }
     on.call_for_code(|call| {
         // SAFETY: by the contract.
-        let deadline = match unsafe { Limit::at(clock, time).deadline(call.now()) } {
-            Ok(deadline) => deadline,
-            Err(code) => return code,
-        };
+        let deadline = unsafe { Limit::at(clock, time).deadline(call.now())? };
         // SAFETY: by the contract.
         let result =
             call.poll_to_the_end(|| match unsafe { next::pthread_tryjoin_np(thread, result) } {
                 libc::EBUSY => call.is_over(deadline).then_some(TIMED_OUT),
                 code => Some(-(code as isize)),
             });
-        if result == TIMED_OUT { call.timed_out(deadline) } else { result }
+        Ok(if result == TIMED_OUT { call.timed_out(deadline) } else { result })
     })
 }
 
@@ -206,18 +203,15 @@ fn release(thread: &Thread) -> usize {
 unsafe fn wait_on_fiber(on: OnFiber, thread: &Thread, limit: Limit) -> c_int {
     on.call_for_code(|call| {
         // SAFETY: by the contract.
-        let deadline = match unsafe { limit.deadline(call.now()) } {
-            Ok(deadline) => deadline,
-            Err(code) => return code,
-        };
+        let deadline = unsafe { limit.deadline(call.now())? };
         while !is_over(thread) {
             if call.is_over(deadline) {
-                return call.timed_out(deadline);
+                return Err(call.timed_out(deadline));
             }
             let (until, goes_on) = (Until::deadline(deadline), || !is_over(thread));
             queue::wait(call, thread.address(), u32::MAX, until, goes_on, || true);
         }
-        0
+        Ok(0)
     })
 }
 

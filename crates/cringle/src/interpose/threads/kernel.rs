@@ -66,7 +66,7 @@ fn set_name(on: Option<OnFiber>, thread: pthread_t, text: &[u8]) -> c_int {
             // For dumps and traces.
             on.call_for_code(|call| {
                 call.current.rename(String::from_utf8_lossy(text).into());
-                0
+                Ok(0)
             });
         }
         return 0;
