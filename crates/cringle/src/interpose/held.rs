@@ -7,7 +7,6 @@ use crate::driver::kept::KeptFile;
 use crate::fiber::backoff::Backoff;
 use crate::fiber::unblock::unblock_or_here;
 use crate::sys;
-use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -56,13 +55,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
-    type Target = KeptFile;
-
-    fn deref(&self) -> &KeptFile {
-        &self.0
-    }
-}
+derefs!([] Held => KeptFile, |it| &it.0);
 
 impl Drop for Held {
     fn drop(&mut self) {

@@ -172,68 +172,20 @@ macro_rules! end_of_pipe {
 }
 pub(super) use end_of_pipe;
 
-/// Implements `Read` for the reading end of a pipe.
+/// `Read` of an end of a pipe, and of references to it.
 macro_rules! reads {
     ($name:ident) => {
-        impl std::io::Read for &$name {
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                (&self.0).read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                (&self.0).read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Read for $name {
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                (&*self).read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                (&*self).read_vectored(bufs)
-            }
-        }
+        reads_by!(&$name, |it| (&it.0));
+        reads_by!($name, |it| (&*it));
     };
 }
 pub(super) use reads;
 
-/// Implements `Write` for the writing end of a pipe.
+/// `Write` of an end of a pipe, and of references to it.
 macro_rules! writes {
     ($name:ident) => {
-        impl std::io::Write for &$name {
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                (&self.0).write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                (&self.0).write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-
-        impl std::io::Write for $name {
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                (&*self).write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                (&*self).write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        writes_by!(&$name, |it| (&it.0));
+        writes_by!($name, |it| (&*it));
     };
 }
 pub(super) use writes;

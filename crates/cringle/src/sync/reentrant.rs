@@ -10,7 +10,6 @@ use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 pub(crate) struct ReentrantLock<T> {
     gate: Gate,
@@ -116,10 +115,4 @@ impl<T> Drop for ReentrantGuard<'_, T> {
     }
 }
 
-impl<T> Deref for ReentrantGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.lock.value
-    }
-}
+derefs!([T] ReentrantGuard<'_, T> => T, |guard| &guard.lock.value);

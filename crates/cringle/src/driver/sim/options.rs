@@ -262,11 +262,7 @@ pub struct Options {
     pub(super) workers: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options::new()
-    }
-}
+default_by_new!(Options);
 
 impl Options {
     /// No faults; each operation takes 10 µs to 1 ms.
@@ -288,7 +284,10 @@ impl Options {
             workers: 1,
         }
     }
+}
 
+setters! {
+    Options:
     /// Sets the faults that may occur (default: none).
     ///
     /// ```
@@ -304,10 +303,7 @@ impl Options {
     ///     Ok(())
     /// });
     /// ```
-    pub fn faults(mut self, faults: Faults) -> Options {
-        self.faults = faults;
-        self
-    }
+    pub fn faults(faults: Faults) |it| it.faults = faults;
 
     /// Sets whether each seed also draws a subset of the faults (default: no).
     ///
@@ -317,10 +313,7 @@ impl Options {
     /// let options = Options::new().faults(Faults::all()).swarm(true);
     /// assert_eq!(World::new(7, &options).faults(), Faults::swarm(7));
     /// ```
-    pub fn swarm(mut self, swarm: bool) -> Options {
-        self.swarm = swarm;
-        self
-    }
+    pub fn swarm(swarm: bool) |it| it.swarm = swarm;
 
     /// Sets the range of an operation's duration in virtual time. Small values are drawn more
     /// often.
@@ -336,10 +329,7 @@ impl Options {
     /// assert!(report.elapsed >= least);
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn latency(mut self, latency: RangeInclusive<Duration>) -> Options {
-        self.latency = latency;
-        self
-    }
+    pub fn latency(latency: RangeInclusive<Duration>) |it| it.latency = latency;
 
     /// Stops all faults after this much virtual time, so that a test can check that the program
     /// then ends. (Default: faults throughout.)
@@ -359,10 +349,7 @@ impl Options {
     /// })?;
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn faults_for(mut self, duration: Duration) -> Options {
-        self.faults_for = Some(duration);
-        self
-    }
+    pub fn faults_for(duration: Duration) |it| it.faults_for = Some(duration);
 
     /// Sets the number of operations that may be in flight at once, at least 1 (default: 4032).
     /// With a small limit, fibers wait for room.
@@ -376,10 +363,7 @@ impl Options {
     /// })?;
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn in_flight_limit(mut self, operations: u32) -> Options {
-        self.in_flight_limit = operations.max(1);
-        self
-    }
+    pub fn in_flight_limit(operations: u32) |it| it.in_flight_limit = operations.max(1);
 
     /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In
     /// each turn every ready fiber runs once. With several workers it is the number of all turns,
@@ -399,10 +383,7 @@ impl Options {
     /// };
     /// assert_eq!(sim::run(7, &options, endless).unwrap_err().checker, Checker::Livelock);
     /// ```
-    pub fn turn_limit(mut self, turns: u64) -> Options {
-        self.turn_limit = turns;
-        self
-    }
+    pub fn turn_limit(turns: u64) |it| it.turn_limit = turns;
 
     /// Sets the number of workers, at least 1 and at most 64 (default: 1). One runs at a time; the
     /// seed draws which one.
@@ -414,8 +395,5 @@ impl Options {
     /// assert_eq!(sim::run(7, &options, runtime::workers)?.value, Some(3));
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn workers(mut self, workers: usize) -> Options {
-        self.workers = workers.clamp(1, MAX_WORKERS);
-        self
-    }
+    pub fn workers(workers: usize) |it| it.workers = workers.clamp(1, MAX_WORKERS);
 }

@@ -1,0 +1,162 @@
+//! Implementations that many types repeat.
+
+/// Methods of a builder that each set something, and return the builder.
+macro_rules! setters {
+    ($builder:ty: $(
+        $(#[$doc:meta])*
+        $visibility:vis fn $name:ident($value:ident: $type:ty) |$it:ident| $set:expr;
+    )*) => {
+        impl $builder {
+            $(
+                $(#[$doc])*
+                $visibility fn $name(self, $value: $type) -> $builder {
+                    let mut $it = self;
+                    $set;
+                    $it
+                }
+            )*
+        }
+    };
+}
+
+/// `Debug` that prints the name of the type alone.
+macro_rules! opaque_debug {
+    ($($name:ident $(<$($parameter:tt),+>)?),+) => {$(
+        impl $(<$($parameter),+>)? std::fmt::Debug for $name $(<$($parameter),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
+/// `Debug` and `Display` of guards, which print the guarded value.
+macro_rules! prints_value {
+    ($($guard:ident),+) => {$(
+        impl<T: ?Sized + std::fmt::Debug> std::fmt::Debug for $guard<'_, T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+
+        impl<T: ?Sized + std::fmt::Display> std::fmt::Display for $guard<'_, T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+    )+};
+}
+
+/// `Default`, by a constructor without arguments.
+macro_rules! default_by_new {
+    ($name:ident $(<$parameter:ident>)?) => {
+        impl $(<$parameter>)? Default for $name $(<$parameter>)? {
+            fn default() -> Self {
+                $name::new()
+            }
+        }
+    };
+}
+
+/// `Default` and `From` of a cell or a lock, by a constructor that takes the value.
+macro_rules! made_of_value {
+    ($name:ident) => {
+        impl<T: Default> Default for $name<T> {
+            fn default() -> $name<T> {
+                $name::new(T::default())
+            }
+        }
+
+        impl<T> From<T> for $name<T> {
+            fn from(value: T) -> $name<T> {
+                $name::new(value)
+            }
+        }
+    };
+}
+
+/// `Deref` to what a value contains or guards, and with `mut` also `DerefMut`.
+macro_rules! derefs {
+    ([$($generics:tt)*] $type:ty => $target:ty, |$it:ident| $shared:expr) => {
+        impl<$($generics)*> std::ops::Deref for $type {
+            type Target = $target;
+
+            #[inline]
+            fn deref(&self) -> &$target {
+                let $it = self;
+                $shared
+            }
+        }
+    };
+    ([$($generics:tt)*] $type:ty => $target:ty, |$it:ident| $shared:expr, mut $exclusive:expr) => {
+        derefs!([$($generics)*] $type => $target, |$it| $shared);
+
+        impl<$($generics)*> std::ops::DerefMut for $type {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut $target {
+                let $it = self;
+                $exclusive
+            }
+        }
+    };
+}
+
+/// `Read` by the methods of another value, and by these in addition.
+macro_rules! reads_by {
+    (
+        $type:ty, |$it:ident| $reader:expr
+        $(, $also:ident($buf:ty) -> $result:ty)*
+    ) => {
+        impl std::io::Read for $type {
+            #[inline]
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                let $it = self;
+                $reader.read(buf)
+            }
+
+            fn read_vectored(
+                &mut self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                let $it = self;
+                $reader.read_vectored(bufs)
+            }
+
+            $(fn $also(&mut self, buf: $buf) -> std::io::Result<$result> {
+                let $it = self;
+                $reader.$also(buf)
+            })*
+        }
+    };
+}
+
+/// `Write` by the methods of another value, and by these in addition.
+macro_rules! writes_by {
+    (
+        $type:ty, |$it:ident| $writer:expr
+        $(, $also:ident($buf:ty) -> $result:ty)*
+    ) => {
+        impl std::io::Write for $type {
+            #[inline]
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                let $it = self;
+                $writer.write(buf)
+            }
+
+            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                let $it = self;
+                $writer.write_vectored(bufs)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                let $it = self;
+                $writer.flush()
+            }
+
+            $(fn $also(&mut self, buf: $buf) -> std::io::Result<$result> {
+                let $it = self;
+                $writer.$also(buf)
+            })*
+        }
+    };
+}
