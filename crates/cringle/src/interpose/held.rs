@@ -63,9 +63,7 @@ impl Drop for Held {
         if let Some(file) = self.0.end()
             && sys::close_waits(file.as_raw_fd())
         {
-            let fd = file.into_fd();
-            // As the drop of a descriptor, it ignores the error.
-            let _ = unblock_or_here(|| sys::close_slowly(fd));
+            unblock_or_here(|| file.close_slowly());
         }
     }
 }

@@ -10,7 +10,7 @@ use super::held::Held;
 use super::slices::Slices;
 use super::{modes, sockets};
 use crate::fs::File;
-use crate::sys;
+use crate::sys::{self, raw, syscall};
 use libc::{iovec, off_t, size_t, ssize_t};
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -130,12 +130,12 @@ fn is_at_limit(fd: RawFd) -> bool {
     let none = std::ptr::null::<libc::rlimit>();
     // SAFETY: the structures are borrowed for the calls; all zeros are a `stat`.
     unsafe {
-        sys::syscall!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
+        syscall!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
         if limit.rlim_cur == libc::RLIM_INFINITY {
             return false;
         }
         let mut stat: libc::stat = std::mem::zeroed();
-        sys::syscall!(SYS_fstat, fd, &raw mut stat) == 0 && stat.st_size as u64 >= limit.rlim_cur
+        syscall!(SYS_fstat, fd, &raw mut stat) == 0 && stat.st_size as u64 >= limit.rlim_cur
     }
 }
 
@@ -224,7 +224,7 @@ impl Transfer {
                     // The next call reports the error.
                     ..=-1 if done > 0 => return Attempt::Done(done as isize),
                     ..=-1 => return Attempt::Done(result),
-                    0 if done == 0 && self.slices.len() == 0 => return Attempt::Done(self.empty()),
+                    0 if done == 0 && self.slices.len() == 0 => return self.empty(),
                     0 => return Attempt::Done(done as isize),
                     _ => {}
                 }
@@ -274,14 +274,42 @@ impl Transfer {
         }
     }
 
-    /// An empty transfer: the plain call asks the file, which may refuse it, and does not wait.
+    /// An empty transfer. The calls with slices do not ask the file. `read` and `write` do, which
+    /// may refuse it, and sends an empty datagram. Files that could wait are asked on a thread.
     ///
     /// # Safety
     ///
     /// As for [`perform`](Self::perform).
-    unsafe fn empty(&self) -> isize {
-        // SAFETY: by the contract.
-        unsafe { self.slices.call(self.fd, self.offset, 0, self.write) }
+    unsafe fn empty(&self) -> Attempt {
+        let Transfer { call, fd, offset, write, ref slices } = *self;
+        let Some(0) = slices.only_len() else {
+            // SAFETY: by the contract.
+            return Attempt::Done(unsafe { slices.call(fd, offset, 0, write) });
+        };
+        let kind = sys::mode(fd) & libc::S_IFMT;
+        if write && offset == -1 && kind == libc::S_IFSOCK {
+            let (null, flags) = (std::ptr::null::<()>(), libc::MSG_DONTWAIT);
+            // SAFETY: null is allowed.
+            return match unsafe { syscall!(SYS_sendto, fd, null, 0, flags, null, 0) } {
+                WOULD_WAIT => Attempt::Rest(0),
+                result => Attempt::Done(result),
+            };
+        }
+        let number = match (offset, write) {
+            (-1, false) => libc::SYS_read,
+            (-1, true) => libc::SYS_write,
+            (_, false) => libc::SYS_pread64,
+            (_, true) => libc::SYS_pwrite64,
+        };
+        // The address is only checked.
+        let buf = unsafe { (*slices.parts().0).iov_base };
+        let arguments = [fd as usize, buf as usize, 0, offset as usize];
+        Attempt::Done(match kind {
+            // SAFETY: by the contract.
+            0 | libc::S_IFCHR => unsafe { call.system_call_on_thread(number, arguments) },
+            // SAFETY: as above.
+            _ => unsafe { raw::call(number, arguments) },
+        })
     }
 
     /// Whether a transfer that stopped short continues, as the plain call would: of a file, and of
@@ -301,6 +329,7 @@ impl Transfer {
     fn is_direct(&self) -> bool {
         let is_aligned = |number: u64| number.is_multiple_of(512);
         let may_be = match self.slices.only_len() {
+            Some(0) => false,
             Some(len) => {
                 is_aligned(len as u64) && (self.offset < 0 || is_aligned(self.offset as u64))
             }
@@ -349,7 +378,8 @@ impl Transfer {
                     sockets::transfer(self.call, self.fd, &self.slices, self.write)
                 }
                 -1 => self.on_file(|file, op| file.perform_at_cursor(op)),
-                _ => self.empty(),
+                // The kernel refuses the offset.
+                _ => self.slices.call(self.fd, self.offset, 0, self.write),
             }
         }
     }
