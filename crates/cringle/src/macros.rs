@@ -160,3 +160,63 @@ macro_rules! writes_by {
         }
     };
 }
+
+/// The conversions of a handle to and from descriptors and the type of std that it stands for.
+macro_rules! stands_for_std {
+    (
+        $ours:ident, $std:ty,
+        |$it:ident| $borrowed:expr, |$of:ident| $of_std:expr, |$into:ident| $into_std:expr
+    ) => {
+        impl std::os::fd::AsFd for $ours {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                let $it = self;
+                $borrowed.as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $ours {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                let $it = self;
+                $borrowed.as_raw_fd()
+            }
+        }
+
+        impl From<$std> for $ours {
+            fn from($of: $std) -> $ours {
+                $of_std
+            }
+        }
+
+        impl From<$ours> for $std {
+            fn from($into: $ours) -> $std {
+                $into_std
+            }
+        }
+
+        impl From<std::os::fd::OwnedFd> for $ours {
+            fn from(fd: std::os::fd::OwnedFd) -> $ours {
+                <$std>::from(fd).into()
+            }
+        }
+
+        impl From<$ours> for std::os::fd::OwnedFd {
+            fn from(ours: $ours) -> std::os::fd::OwnedFd {
+                <$std>::from(ours).into()
+            }
+        }
+
+        impl std::os::fd::IntoRawFd for $ours {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                std::os::fd::OwnedFd::from(self).into_raw_fd()
+            }
+        }
+
+        impl std::os::fd::FromRawFd for $ours {
+            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $ours {
+                // SAFETY: the contract of std's function: the caller passes ownership of an open
+                // descriptor.
+                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
+            }
+        }
+    };
+}

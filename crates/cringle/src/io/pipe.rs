@@ -112,60 +112,18 @@ macro_rules! end_of_pipe {
             }
         }
 
-        impl From<std::os::fd::OwnedFd> for $name {
-            fn from(fd: std::os::fd::OwnedFd) -> $name {
-                $name(fd.into())
-            }
-        }
-
-        impl From<$name> for std::os::fd::OwnedFd {
-            fn from(end: $name) -> std::os::fd::OwnedFd {
-                end.0.into()
-            }
-        }
-
-        impl From<$std> for $name {
-            fn from(std: $std) -> $name {
-                std::os::fd::OwnedFd::from(std).into()
-            }
-        }
-
-        impl From<$name> for $std {
-            fn from(end: $name) -> $std {
-                std::os::fd::OwnedFd::from(end).into()
-            }
-        }
+        stands_for_std!(
+            $name,
+            $std,
+            |it| it.0,
+            |std| $name(std::os::fd::OwnedFd::from(std).into()),
+            |end| std::os::fd::OwnedFd::from(end.0).into()
+        );
 
         /// Uses this end as a child process's standard stream.
         impl From<$name> for std::process::Stdio {
             fn from(end: $name) -> std::process::Stdio {
                 end.0.into()
-            }
-        }
-
-        impl std::os::fd::AsFd for $name {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        impl std::os::fd::AsRawFd for $name {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                self.0.as_raw_fd()
-            }
-        }
-
-        impl std::os::fd::IntoRawFd for $name {
-            fn into_raw_fd(self) -> std::os::fd::RawFd {
-                self.0.into_raw_fd()
-            }
-        }
-
-        impl std::os::fd::FromRawFd for $name {
-            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $name {
-                // SAFETY: the contract of std's function: the caller passes ownership of an open
-                // descriptor.
-                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
             }
         }
     };

@@ -107,9 +107,7 @@ impl<T: ?Sized> Mutex<T> {
     /// A cancelled fiber acquires a free lock, and unwinds where it would wait.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(1, Wait::Lock);
         self.guard()
     }
 
@@ -145,9 +143,7 @@ impl<T: ?Sized> Mutex<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
     /// is what `lock` returns.
     pub fn lock_cancellable(&self) -> io::Result<LockResult<MutexGuard<'_, T>>> {
-        self.gate
-            .acquire(1, WaitOptions::fallible(Wait::Lock))
-            .map_err(WaitError::into_io_error)?;
+        self.gate.acquire_cancellable(1, Wait::Lock)?;
         Ok(self.guard())
     }
 

@@ -5,7 +5,7 @@
 //! (**I6**). A caller that finds itself the owner enters; every other caller passes the gate first,
 //! and becomes the owner then.
 
-use super::caller::{Caller, CallerId, WaitOptions};
+use super::caller::{Caller, CallerId};
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -56,9 +56,7 @@ impl<T> ReentrantLock<T> {
         if self.enter_again(id) {
             return self.guard();
         }
-        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(1, Wait::Lock);
         self.own(id)
     }
 

@@ -117,9 +117,7 @@ impl<T: ?Sized> RwLock<T> {
     /// A cancelled fiber acquires a free lock, and unwinds where it would wait.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(1, Wait::Lock);
         self.reading()
     }
 
@@ -135,9 +133,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](Self::read).
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        if let Err(error) = self.gate.acquire(Gate::MAX, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(Gate::MAX, Wait::Lock);
         self.writing()
     }
 

@@ -1,6 +1,6 @@
 //! A counting semaphore: a gate whose permits the program counts.
 
-use super::caller::{Caller, WaitError, WaitOptions};
+use super::caller::{Caller};
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use std::fmt;
@@ -113,9 +113,7 @@ impl Semaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub fn acquire_many(&self, count: usize) -> Permit<'_> {
-        if let Err(error) = self.gate.acquire(count, WaitOptions::unwinding(Wait::Permit)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(count, Wait::Permit);
         Permit { semaphore: self, count }
     }
 
@@ -157,9 +155,7 @@ impl Semaphore {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn acquire_many_cancellable(&self, count: usize) -> io::Result<Permit<'_>> {
-        self.gate
-            .acquire(count, WaitOptions::fallible(Wait::Permit))
-            .map_err(WaitError::into_io_error)?;
+        self.gate.acquire_cancellable(count, Wait::Permit)?;
         Ok(Permit { semaphore: self, count })
     }
 
