@@ -220,3 +220,16 @@ macro_rules! stands_for_std {
         }
     };
 }
+
+/// `BitOr` of a set of flags.
+macro_rules! flags_or {
+    ($($flags:ident),+) => {$(
+        impl std::ops::BitOr for $flags {
+            type Output = $flags;
+
+            fn bitor(self, other: $flags) -> $flags {
+                $flags(self.0 | other.0)
+            }
+        }
+    )+};
+}

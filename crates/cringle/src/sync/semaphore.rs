@@ -1,6 +1,6 @@
 //! A counting semaphore: a gate whose permits the program counts.
 
-use super::caller::{Caller};
+use super::caller::Caller;
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use std::fmt;
