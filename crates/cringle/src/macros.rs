@@ -19,6 +19,20 @@ macro_rules! setters {
     };
 }
 
+/// `Debug` that prints the name of the type and some values.
+macro_rules! brief_debug {
+    ($name:ident $(<$($parameter:tt),+>)?, |$it:ident| $($field:ident: $value:expr),+) => {
+        impl $(<$($parameter),+>)? std::fmt::Debug for $name $(<$($parameter),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                let mut fields = f.debug_struct(stringify!($name));
+                $(fields.field(stringify!($field), &$value);)+
+                fields.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 /// `Debug` that prints the name of the type alone.
 macro_rules! opaque_debug {
     ($($name:ident $(<$($parameter:tt),+>)?),+) => {$(

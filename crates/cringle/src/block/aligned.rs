@@ -93,8 +93,4 @@ impl AsMut<[u8]> for AlignedBuf {
     }
 }
 
-impl std::fmt::Debug for AlignedBuf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AlignedBuf").field("len", &self.len).finish_non_exhaustive()
-    }
-}
+brief_debug!(AlignedBuf, |it| len: it.len);

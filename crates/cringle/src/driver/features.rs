@@ -9,8 +9,8 @@ use std::fmt;
 macro_rules! features {
     ($($(#[$doc:meta])* $feature:ident: $since:literal, $cost:literal, [$($op:ident),*];)*) => {
         /// A feature of io_uring that only newer kernels have. The library uses it where it exists;
-        /// [`Builder::without`](crate::Builder::without) turns it off, to measure it or to rule it out as
-        /// the cause of a problem.
+        /// [`Builder::without`](crate::Builder::without) turns it off, to measure it or to rule it
+        /// out as the cause of a problem.
         ///
         /// ```
         /// use cringle::Builder;

@@ -62,7 +62,8 @@ setters! {
     /// let listener = TcpListener::builder().backlog(128).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn backlog(connections: u32) |it| it.backlog = i32::try_from(connections).unwrap_or(i32::MAX);
+    pub fn backlog(connections: u32)
+        |it| it.backlog = i32::try_from(connections).unwrap_or(i32::MAX);
 
     /// Sets whether the listener may bind to a port of which old connections linger
     /// (`SO_REUSEADDR`). The default is `true`, as for std's listeners.

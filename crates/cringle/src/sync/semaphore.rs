@@ -3,7 +3,6 @@
 use super::caller::Caller;
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -234,14 +233,6 @@ impl Drop for Permit<'_> {
     }
 }
 
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("available", &self.available()).finish_non_exhaustive()
-    }
-}
+brief_debug!(Semaphore, |it| available: it.available());
 
-impl fmt::Debug for Permit<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("count", &self.count).finish_non_exhaustive()
-    }
-}
+brief_debug!(Permit<'a>, |it| count: it.count);

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::ops::{BitOrAssign};
+use std::ops::BitOrAssign;
 
 /// Flags of a `sendmsg` or `recvmsg`, and of a received message (`MSG_…`).
 ///

@@ -11,7 +11,7 @@ macro_rules! waits {
             $($(#[$doc])* $wait,)*
         }
 
-        /// Each wait in one word, in the order of [`Wait`]. The last word is for a fiber that yields.
+        /// Each wait in one word, in the order of [`Wait`]; the last is of a fiber that yields.
         pub(in crate::runtime) const WAIT_WORDS: [&str; WAIT_PHRASES.len() + 1] =
             [$($word,)* "yield"];
 
