@@ -197,24 +197,26 @@ calls! {
         let arguments = [to as usize, from as usize, offset as usize, count];
         copy(on, from, to, libc::SYS_sendfile, arguments)
     };
+}
 
-    fn splice(
-        from: c_int, from_offset: *mut libc::loff_t, to: c_int, to_offset: *mut libc::loff_t,
-        len: size_t, flags: libc::c_uint,
-    ) -> ssize_t;
-    |on| {
-        let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
-        let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-        copy(on, from, to, libc::SYS_splice, arguments)
-    };
+/// The calls that copy between two files, each of which may have an offset of its own.
+macro_rules! copies {
+    ($($name:ident = $number:ident, $offset:ty;)*) => {$(calls! {
+        OnFiber:
+        fn $name(
+            from: c_int, from_offset: *mut $offset, to: c_int, to_offset: *mut $offset,
+            len: size_t, flags: libc::c_uint,
+        ) -> ssize_t;
+        |on| {
+            let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
+            let arguments =
+                [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
+            copy(on, from, to, libc::$number, arguments)
+        };
+    })*};
+}
 
-    fn copy_file_range(
-        from: c_int, from_offset: *mut libc::off64_t, to: c_int, to_offset: *mut libc::off64_t,
-        len: size_t, flags: libc::c_uint,
-    ) -> ssize_t;
-    |on| {
-        let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
-        let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-        copy(on, from, to, libc::SYS_copy_file_range, arguments)
-    };
+copies! {
+    splice = SYS_splice, libc::loff_t;
+    copy_file_range = SYS_copy_file_range, libc::off64_t;
 }

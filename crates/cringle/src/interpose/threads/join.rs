@@ -57,6 +57,9 @@ calls! {
         None => next::pthread_clockjoin_np(thread, result, clock, time),
     };
 
+    fn pthread_detach(thread: pthread_t) -> c_int, next if !is_fibers(thread);
+    |_| detach(thread);
+
     fn thrd_detach(thread: pthread_t) -> c_int;
     |on| waits::c11(pthread_detach(on, thread));
 }
@@ -235,16 +238,7 @@ unsafe fn wait_on_thread(thread: &Thread, limit: Limit) -> c_int {
     0
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_detach(_: Option<OnFiber>, handle: pthread_t) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(handle) {
-            return next::pthread_detach(handle);
-        }
-    }
+fn detach(handle: pthread_t) -> c_int {
     let Some(thread) = registry::find(handle) else { return libc::EINVAL };
     let mut state = thread.lock();
     if state.is_detached || state.is_joined {
