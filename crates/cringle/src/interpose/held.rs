@@ -42,8 +42,8 @@ impl Held {
         }
     }
 
-    /// [`ready`](Self::ready), and then pauses before the next attempt. The error after the deadline
-    /// is [`WOULD_WAIT`].
+    /// [`ready`](Self::ready), and then pauses before the next attempt. After the deadline, the
+    /// error is [`WOULD_WAIT`].
     pub(super) fn wait(
         &self,
         call: Call,

@@ -289,7 +289,7 @@ impl Transfer {
         let kind = sys::mode(fd) & libc::S_IFMT;
         if write && offset == -1 && kind == libc::S_IFSOCK {
             let (null, flags) = (std::ptr::null::<()>(), libc::MSG_DONTWAIT);
-            // SAFETY: null is allowed.
+            // SAFETY: by the contract of the call: null is allowed.
             return match unsafe { syscall!(SYS_sendto, fd, null, 0, flags, null, 0) } {
                 WOULD_WAIT => Attempt::Rest(0),
                 result => Attempt::Done(result),

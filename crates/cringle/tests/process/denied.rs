@@ -18,7 +18,7 @@ const RING_CALLS: [i64; 3] =
     [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// Installs a filter that gives these calls this result, for this thread and its future children.
-fn deny(calls: &[i64], action: SeccompAction) {
+pub(crate) fn deny(calls: &[i64], action: SeccompAction) {
     let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).unwrap();
@@ -97,7 +97,7 @@ fn is_epoll_because(driver: &Driver, words: &[&str]) {
 }
 
 /// Runs the body in a child process whose environment chooses no driver.
-fn in_child(test: &str, body: impl FnOnce()) {
+pub(crate) fn in_child(test: &str, body: impl FnOnce()) {
     child::must_succeed_with(test, |command| command.env_remove("CRINGLE_DRIVER"), body);
 }
 
@@ -298,19 +298,6 @@ fn run_works_with_few_open_files() {
     in_child("run_works_with_few_open_files", || {
         child::limit(libc::RLIMIT_NOFILE, 64).unwrap();
         is_rings_or_because(&exercise_everything(), "RLIMIT_NOFILE");
-    });
-}
-
-#[test]
-fn refused_threads_are_errors_with_a_remedy() {
-    in_child("refused_threads_are_errors_with_a_remedy", || {
-        deny(&[libc::SYS_clone, libc::SYS_clone3], SeccompAction::Errno(libc::EAGAIN as u32));
-        let error = Builder::new().workers(2).run(|| ()).unwrap_err().to_string();
-        assert!(error.contains("a worker thread") && error.contains("`ulimit -u`"), "{error}");
-        let unblock = || fiber::catch_unwind(|| fiber::unblock(|| ()));
-        let payload = Builder::new().workers(1).run(unblock).unwrap().unwrap_err();
-        let text = payload.downcast_ref::<String>().unwrap();
-        assert!(text.contains("a blocking call") && text.contains("`ulimit -u`"), "{text}");
     });
 }
 
