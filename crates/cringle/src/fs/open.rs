@@ -42,7 +42,7 @@ pub struct OpenOptions {
     direct: Option<Direct>,
 }
 
-macro_rules! options {
+macro_rules! option {
     ($($(#[$attr:meta])* $name:ident;)*) => {$(
         $(#[$attr])*
         pub fn $name(&mut self, $name: bool) -> &mut Self {
@@ -71,7 +71,7 @@ impl OpenOptions {
         }
     }
 
-    options! {
+    option! {
         /// Sets read access.
         ///
         /// ```
