@@ -63,11 +63,15 @@ pub unsafe fn close_range(
 /// As libc's.
 pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
     closing_range(first.max(0) as c_uint..=c_uint::MAX, |first, last| {
-        // SAFETY: by the contract: the program gives these numbers up.
-        match last {
-            c_uint::MAX => unsafe { next::closefrom(first as c_int) },
+        if last == c_uint::MAX {
+            // SAFETY: by the contract.
+            unsafe { next::closefrom(first as c_int) };
+        } else {
             // Not `close_range`, which `closefrom` does not need.
-            _ => (first..=last).for_each(|fd| _ = unsafe { syscall!(SYS_close, fd) }),
+            for fd in first..=last {
+                // SAFETY: by the contract: the program gives these numbers up.
+                unsafe { syscall!(SYS_close, fd) };
+            }
         }
         0
     });

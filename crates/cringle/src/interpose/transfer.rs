@@ -301,7 +301,7 @@ impl Transfer {
             (_, false) => libc::SYS_pread64,
             (_, true) => libc::SYS_pwrite64,
         };
-        // The address is only checked.
+        // SAFETY: by the contract. (The address is only checked by the call.)
         let buf = unsafe { (*slices.parts().0).iov_base };
         let arguments = [fd as usize, buf as usize, 0, offset as usize];
         Attempt::Done(match kind {
