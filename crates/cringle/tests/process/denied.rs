@@ -97,6 +97,7 @@ fn is_epoll_because(driver: &Driver, words: &[&str]) {
 }
 
 /// Runs the body in a child process whose environment chooses no driver.
+#[track_caller]
 pub(crate) fn in_child(test: &str, body: impl FnOnce()) {
     child::must_succeed_with(test, |command| command.env_remove("CRINGLE_DRIVER"), body);
 }
