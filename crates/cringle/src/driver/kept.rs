@@ -87,8 +87,11 @@ impl Duplicate {
         file.strike_out();
     }
 
+    /// Removes the number once: the next duplicate may have got it since the close.
     fn strike_out(&self) {
-        DUPLICATES.lock().retain(|&fd| fd != self.0);
+        let mut listed = DUPLICATES.lock();
+        let at = listed.iter().position(|&fd| fd == self.0);
+        at.inspect(|&at| _ = listed.swap_remove(at));
     }
 }
 
@@ -193,6 +196,7 @@ pub(crate) fn closing_range(
         let listed = listed.iter().flat_map(|listed| listed.iter().map(|&fd| fd as u32));
         let mut duplicates: Vec<u32> = listed.filter(|fd| (first..=last).contains(fd)).collect();
         duplicates.sort_unstable();
+        duplicates.dedup();
         for duplicate in duplicates {
             if first < duplicate {
                 let result = close(first, duplicate - 1);
