@@ -4,7 +4,7 @@ use super::notes::{Note, find};
 use super::results::{END_OF_FILE, LONG, WROTE_NOTHING};
 use super::{Batch, OpId, Results};
 use crate::driver::completion::OpState;
-use crate::driver::{Memory, Op, OpSlot};
+use crate::driver::{Memory, Op, OpSlot, blocking};
 use crate::fiber::op::{on_descriptor, perform_on_pool};
 use crate::fs::File;
 use crate::fs::misaligned::Misaligned;
@@ -72,6 +72,16 @@ impl Batch<'_> {
             OpState::Done => completion.result(),
             _ => again(*first),
         };
+        if result == 0
+            && is_empty(first)
+            && let Some(current) = current.filter(|current| current.worker.may_bypass())
+            && let Some(plain) = on_descriptor(current.worker, *first)
+        {
+            // A ring and epoll do not ask the file, which may refuse an empty transfer, and does
+            // not wait for it.
+            // SAFETY: I1. The batch borrows what its ops point to until it has finished.
+            result = unsafe { blocking::perform(&plain) };
+        }
         if result == -libc::ECANCELED && !was_cancelled {
             result = again(*first);
         }
@@ -107,6 +117,13 @@ fn is_complete(slot: &OpSlot) -> bool {
     slot.completion.state() == OpState::Done
         && slot.completion.result() >= 0
         && slot.op.exact_len().is_none_or(|len| is_whole(slot.completion.result(), len))
+        && (slot.completion.result() != 0 || !is_empty(&slot.op))
+}
+
+/// Whether the op transfers no bytes.
+#[cold]
+fn is_empty(op: &Op) -> bool {
+    op.transfer().is_some_and(|it| matches!(it.memory(), Memory::Bytes { len: 0, .. }))
 }
 
 /// Returns the op without its first `done` bytes.

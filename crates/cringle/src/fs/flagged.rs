@@ -8,7 +8,6 @@ use crate::runtime::worker::Current;
 use crate::sys;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::ops::BitOr;
 
 /// Flags of one read: see [`File::read_at_with`]. They are combined by `|`.
 ///
@@ -34,13 +33,7 @@ impl ReadFlags {
     pub const DONTCACHE: ReadFlags = ReadFlags(libc::RWF_DONTCACHE);
 }
 
-impl BitOr for ReadFlags {
-    type Output = ReadFlags;
-
-    fn bitor(self, other: ReadFlags) -> ReadFlags {
-        ReadFlags(self.0 | other.0)
-    }
-}
+flags_or!(ReadFlags);
 
 /// Flags of one write: see [`File::write_at_with`]. They are combined by `|`.
 ///
@@ -96,13 +89,7 @@ impl WriteFlags {
     pub const ATOMIC: WriteFlags = WriteFlags(libc::RWF_ATOMIC);
 }
 
-impl BitOr for WriteFlags {
-    type Output = WriteFlags;
-
-    fn bitor(self, other: WriteFlags) -> WriteFlags {
-        WriteFlags(self.0 | other.0)
-    }
-}
+flags_or!(WriteFlags);
 
 /// The lengths of writes with [`WriteFlags::ATOMIC`] that a file accepts: powers of two between
 /// `least` and `most` bytes, at offsets that are multiples of the length.

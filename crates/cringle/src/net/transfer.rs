@@ -123,6 +123,11 @@ where
         ring.perform(Op::send_msg(self.fd(), &raw const message, SEND_FLAGS))
     }
 
+    /// Does nothing: a socket has no buffer in this process.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes without copying, where the kernel can.
     pub(super) fn write_zc(&self, buf: &[u8]) -> io::Result<usize> {
         match self.ring(Direction::Send)? {
@@ -261,64 +266,10 @@ fn recv_from_by(
 /// Implements `Read` and `Write` for a stream and for references to it, and `send_zc`.
 macro_rules! reads_and_writes {
     ($ours:ident) => {
-        impl std::io::Read for &$ours {
-            #[inline]
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.socket.read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                self.socket.read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Write for &$ours {
-            #[inline]
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                self.socket.write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.socket.write_vectored(bufs)
-            }
-
-            /// Does nothing: a socket has no buffer in this process.
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-
-        impl std::io::Read for $ours {
-            #[inline]
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.socket.read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                self.socket.read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Write for $ours {
-            #[inline]
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                self.socket.write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.socket.write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        reads_by!(&$ours, |it| it.socket);
+        reads_by!($ours, |it| it.socket);
+        writes_by!(&$ours, |it| it.socket);
+        writes_by!($ours, |it| it.socket);
 
         impl $ours {
             /// Writes without copying the bytes (`IORING_OP_SEND_ZC`, Linux 6.0), and returns the

@@ -186,8 +186,4 @@ impl Drop for BareRing {
     }
 }
 
-impl std::fmt::Debug for BareRing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BareRing").field("in_flight", &self.in_flight()).finish_non_exhaustive()
-    }
-}
+brief_debug!(BareRing, |it| in_flight: it.in_flight());

@@ -174,7 +174,12 @@ impl Sim {
                 format!("the memory of {} changed before the op was performed", name.as_str());
             core.fail(Checker::Buffers, text);
         }
-        match core.perform(&flight.op, &self.fixed) {
+        let outcome = if core.has_power() && core.exceeds_size(&flight.op, &self.fixed) {
+            Outcome::Done(-libc::EFBIG)
+        } else {
+            core.perform(&flight.op, &self.fixed)
+        };
+        match outcome {
             Outcome::Done(result) if flight.op.name() == OpName::SendZc => {
                 self.post_early_result(core, number, result);
                 true

@@ -38,6 +38,7 @@ mod rng;
 mod run_world;
 #[cfg(any(test, feature = "sabotage"))]
 mod sabotage;
+mod sizes;
 mod write_back;
 
 use super::{Completion, Counts, DriverId, Op, OpDescription};
