@@ -1,6 +1,7 @@
 //! A host that refuses threads.
 
 use crate::denied::{deny, in_child};
+use cringle::runtime::{Balance, ThreadLocals};
 use cringle::{Builder, fiber};
 use seccompiler::SeccompAction;
 
@@ -8,10 +9,12 @@ use seccompiler::SeccompAction;
 fn refused_threads_are_errors_with_a_remedy() {
     in_child("refused_threads_are_errors_with_a_remedy", || {
         deny(&[libc::SYS_clone, libc::SYS_clone3], SeccompAction::Errno(libc::EAGAIN as u32));
-        let error = Builder::new().workers(2).run(|| ()).unwrap_err().to_string();
+        // The check of private thread-locals needs a thread, too.
+        let builder = || Builder::new().balance(Balance::Fixed).thread_locals(ThreadLocals::Shared);
+        let error = builder().workers(2).run(|| ()).unwrap_err().to_string();
         assert!(error.contains("a worker thread") && error.contains("`ulimit -u`"), "{error}");
         let unblock = || fiber::catch_unwind(|| fiber::unblock(|| ()));
-        let payload = Builder::new().workers(1).run(unblock).unwrap().unwrap_err();
+        let payload = builder().workers(1).run(unblock).unwrap().unwrap_err();
         let text = payload.downcast_ref::<String>().unwrap();
         assert!(text.contains("a blocking call") && text.contains("`ulimit -u`"), "{text}");
     });
