@@ -46,6 +46,7 @@ const METRICS: &[Metric] = metrics! {
     counter "cringle_mapped_copies_total" mapped_copies "Reads of mapped files that were copied from memory.";
     counter "cringle_slot_waits_total" room_waits "Waits for room among the operations in flight.";
     counter "cringle_steals_total" steals "Unstarted fibers taken from other workers.";
+    counter "cringle_moves_total" moves "Started fibers that came from other workers.";
     counter "cringle_sleeps_total" sleeps "Times that the worker went to sleep.";
     counter "cringle_wakes_total" wakes "Other workers that this worker woke.";
     counter "cringle_messages_total" messages "Messages received from other threads.";

@@ -6,8 +6,7 @@
 //! worker has. A driver knows nothing of fibers. Its caller lends it completions in a frame that
 //! cannot go away, and gets an opaque [`Token`] back when the driver owes that frame nothing more.
 //! Every driver keeps **I1** (a completion outlives its op's last cqe, also when the op is
-//! cancelled), **I5** (every op is answered exactly once) and **I7** (in-flight ops ≤ the limit ≤
-//! the completion queue).
+//! cancelled), **I5** (every op is answered exactly once) and **I7** (in-flight ops ≤ the limit).
 
 pub(crate) mod blocking;
 pub(crate) mod completion;

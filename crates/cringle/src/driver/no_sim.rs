@@ -1,5 +1,6 @@
-//! In place of `sim`, where the feature is off: a driver that no worker has. So no caller asks for
-//! the feature, and the compiler removes what a caller would do with this driver.
+//! The simulated driver where the feature `sim` is off: a type without values, so that no worker
+//! has it. Callers need not ask whether the feature is on, and the compiler removes the code that
+//! would use this driver.
 
 use super::{Epoll, Op};
 use std::ffi::c_char;

@@ -48,9 +48,9 @@ where
     expect_spawned(Builder::new().spawn(f))
 }
 
-/// Spawns a fiber on this worker. Its closure and its result need not be `Send`: it never leaves
-/// the thread. It is appended to the ready fibers, and the caller continues.
-/// Never suspends the calling fiber.
+/// Spawns a fiber on this worker. Its closure and its result need not be `Send`: it stays with its
+/// caller, and moves only together with it (see [`Builder::balance`](crate::Builder::balance)). It
+/// is appended to the ready fibers, and the caller continues. Never suspends the calling fiber.
 ///
 /// ```
 /// use cringle::fiber;

@@ -13,9 +13,10 @@
 //! 3. performs the op at the offset where the cursor was,
 //! 4. moves the cursor back by the bytes that the op did not transfer.
 //!
-//! So another process that shares the cursor without a call of this library (after `fork`) reads
-//! other bytes. Two kinds of calls skip the claim: a read from the page cache that does not wait
-//! moves the kernel's cursor itself, and an appending write does not use the cursor.
+//! Meanwhile the kernel's cursor is past the claimed bytes. So a plain read of another process that
+//! shares the cursor (after `fork`) returns the bytes after them. Two kinds of calls skip the
+//! claim: a read from the page cache that does not wait moves the kernel's cursor itself, and an
+//! appending write does not use the cursor.
 //!
 //! # Files whose descriptor was lent or came from elsewhere
 //!

@@ -9,9 +9,10 @@
 //! # No wake-up is lost between the two
 //!
 //! A caller that wakes a waiter has changed the value before, or what the value stands for. The op
-//! begins only if the value is unchanged; otherwise the wait ends as if by a wake-up. A value that
-//! has changed and come back asks the caller to wait, as it would ask a caller that arrives now: a
-//! wait may end without a reason, so no caller learns from its end what the value does not say.
+//! begins only if the value is unchanged; otherwise the wait ends as if by a wake-up. If the value
+//! has changed and changed back, the waiter waits on, as a caller that arrives now would wait. That
+//! is right, because a wait may end without a reason: callers decide by the value, and not by the
+//! end of a wait.
 //!
 //! A wake-up that takes longer than a waiter stays in the queue may wake the waiter in the queue,
 //! and once more in the kernel, where the waiter waits by then. The wake-up counts the waiter

@@ -1,5 +1,13 @@
 //! The counters of a worker. The worker alone writes them; [`stats`](super::stats) and the watchdog
 //! read them.
+//!
+//! # A new counter
+//!
+//! It is a field of [`Counters`], a method of `runtime/worker/events` that adds to it, and a row of
+//! `numbers!` in `runtime/diagnostics/stats.rs`. The compiler then names `WorkerStats::of`, which
+//! reads the field. By hand, if the counter belongs there: the metrics in
+//! `crates/cringle/examples/metrics.rs`, and the dictionary in `bindings/python/src/block_io.rs`,
+//! which has a part of the counters; and [`FIELDS`], for debuggers.
 
 use crate::driver::Counter;
 use crate::sys::debug_info::Field;

@@ -1,4 +1,4 @@
-//! A call that is made once for all callers that ask for it meanwhile, as a sync of a file.
+//! One call, such as a sync of a file, that serves all callers waiting for it.
 //!
 //! One caller, the *leader*, makes the call. A caller that asks while the call is made waits,
 //! because the call may have begun too early for it. When the call ends, one of the waiting callers

@@ -1,9 +1,9 @@
 //! `fork`, while other threads use what the whole process shares.
 //!
-//! A child has a copy of each lock, in the state of the moment. One that another thread held stays
-//! locked for ever, and what it guards may be half changed. So what a child of `fork` may use as
-//! well, a static or a lock of glibc, is used within a [`Section`], and a `fork` waits until no
-//! thread is in one. A [`ForkLock`] is such a static.
+//! A lock that another thread held at the fork stays locked in the child for ever, and the data
+//! that it guards may be half changed. So a static, or a lock of glibc, that a child of `fork` may
+//! use as well is used only within a [`Section`], and a `fork` waits until no thread is in a
+//! section. A [`ForkLock`] is such a static.
 //!
 //! Such statics are the list of runtimes, the buffers and locks of `Direct::Bounce`, the queues of
 //! file locks, a lock of the epoll drivers and the handlers of signals. (Refused: a handler of

@@ -70,6 +70,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The last variant. A new one goes before it, or is named here.
     const LAST: u8 = Kind::Inline as u8;
 
     fn from_code(code: u8) -> Kind {

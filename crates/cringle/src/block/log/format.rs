@@ -6,9 +6,10 @@
 //!         │ checksum of the salt, the offset and these: 4 │ the bytes │ zeros up to 8
 //! ```
 //!
-//! Integers are little-endian, checksums are CRC-32. A frame, the 16 bytes before a record, is
-//! recognised by itself: the salt and the offset keep apart what another log, or a record that
-//! contains a log, has at the same place.
+//! Integers are little-endian, checksums are CRC-32. A frame is the 16 bytes before a record. Its
+//! checksum covers the salt of the log and the offset of the frame. So a frame is recognised
+//! without its record, and a frame of another log, or within a record that contains a log, is not
+//! taken for one of this log.
 //!
 //! The first frame of a group has the highest bit of its second number set, and the size of the
 //! group in the others. The other frames have their distance from the group's start. So recovery

@@ -16,7 +16,8 @@
 //! A record that finds no space waits in line, and while there is a line, no record overtakes it:
 //! otherwise small records would keep a large one out.
 //!
-//! [`group`] has the records that wait, and what becomes of them; [`format`](mod@format) the bytes.
+//! [`group`] holds the waiting records and their outcomes. [`format`](mod@format) defines the bytes
+//! of the file.
 
 mod builder;
 mod format;

@@ -1,11 +1,11 @@
 //! Opening a log: finds its end, cuts a torn group, and makes the rest durable.
 //!
 //! Groups are written one after the other, each after the sync of the one before. So after a crash
-//! only the last group can be torn, in any of its sectors. Two things show that the group of the
-//! first damaged record is not the last one, and so was synced and lost later: an intact frame of a
-//! group that begins behind it, and, from version 2, a file that is longer than the group's first
-//! frame says. A group begins in the sector in which the one before ends, whose bytes it does not
-//! change: sectors are assumed to be written as a whole.
+//! only the last group can be torn, in any of its sectors. If the group of the first damaged record
+//! is not the last one, it was synced, and its bytes were lost later: an error. Either of two signs
+//! shows this: an intact frame of a later group, or, from version 2, a file that is longer than the
+//! group's first frame says. A group begins in the sector in which the one before ends, whose bytes
+//! it does not change: sectors are assumed to be written as a whole.
 //!
 //! # A torn group of which some records are intact
 //!

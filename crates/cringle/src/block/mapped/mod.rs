@@ -12,7 +12,7 @@
 //!   (Unless a process stores bytes beyond the end of the file through a mapping of its own. The
 //!   last page of a file is not copied because of them; after a truncation they show until the next
 //!   look.)
-//! - A read of which a part cannot be copied is the driver's from its first byte. So its result is
+//! - If any part of a read cannot be copied, the driver performs the whole read. So its result is
 //!   `EFAULT` if the caller's memory is the mapping of a file that became shorter.
 
 mod batch;

@@ -4,9 +4,9 @@
 //! last *look*. A copy from such a page costs no system call and no page fault. Looks are made on
 //! two threads for all files, in slices of [`SLICE`], chunk by chunk:
 //!
-//! 1. `cachestat` skips a chunk of which the page cache has little. (For 2 GiB without a page in
-//!    memory it takes 0.2 ms, `mincore` 7 ms.) So reads that go all over a large file, most of
-//!    which is not in memory, cost no looks that would not pay.
+//! 1. `cachestat` counts the pages of a chunk in the page cache, and the look skips a chunk with
+//!    few. (For 2 GiB without a page in memory it takes 0.2 ms, `mincore` 7 ms.) So random reads of
+//!    a large file that is mostly not in memory cause no expensive looks.
 //! 2. `mincore` reports which pages are in memory. (For 2 GiB in memory it takes 1.7 ms if they are
 //!    in the page table, 60 ms if not.)
 //! 3. `MADV_POPULATE_READ` enters the pages that are new since the last look into the page table.

@@ -3,13 +3,23 @@
 //!
 //! # A new op
 //!
-//! It is a variant of [`FileOp`] or [`PathOp`] (`storage.rs`); of [`Syscall`], if no ring has it;
-//! or of [`Op`], if drivers treat it as no other op. A new way of reading or writing is a kind of
-//! [`Transfer`] or of [`SocketTransfer`].
+//! Choose its type by what performs it:
+//!
+//! - [`Syscall`], if no ring has it: a thread of the pool makes the call;
+//! - [`FileOp`] (`storage.rs`), if it is on an open file and waits only for storage. A kernel
+//!   thread of a ring may perform it, so a ring adds a release of the file; without a ring, one of
+//!   a bounded number of threads performs it;
+//! - [`PathOp`] (`storage.rs`), if it names a path;
+//! - [`Transfer`] or [`SocketTransfer`], if it is a new way of reading or writing;
+//! - otherwise a variant of [`Op`]. An op that may wait for a peer, as on a pipe or a socket, is
+//!   always one, because it could occupy a thread of the pool for ever.
+//!
+//! A caller passes the op to `fiber::op::perform`, and std's semantics are the caller's business:
+//! see `File::allocate` in `fs/space.rs`.
 //!
 //! The compiler names these places:
 //!
-//! - here the row, and in `name.rs` the name that the row has;
+//! - the op's row in this table, and its name in `name.rs`;
 //! - the system call: `blocking.rs`, or `syscall.rs`;
 //! - `uring/encode.rs`: the entry for a ring;
 //! - `sim/perform.rs`: how a simulation performs it, unless it is a system call;
@@ -19,14 +29,22 @@
 //!
 //! The compiler does not name these:
 //!
-//! - `features.rs`: the opcode, if the row says that a ring needs a feature;
+//! - `features.rs`: the opcode, in the row of its feature, or in [`Features::NEEDED_OPS`] if the
+//!   row here says that every ring performs the op;
 //! - [`Op::may_keep_file`] and [`Op::may_need_thread`], for a variant of [`Op`];
+//! - `uring/push.rs`: an arm of its own, if the op is frequent;
+//! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
+//! - `epoll/flight.rs`, `Flight::follow`: an op that waits for a descriptor. Without an arm there
+//!   it panics if the program closes the descriptor under the wait. An op has one such descriptor;
+//! - `epoll/enter.rs`, `Op::socket`: an op that holds its socket non-blocking while it waits;
 //! - `sim/perform.rs`: the faults of an op on a path, if it may fail by more than `EIO`; that an op
 //!   on a file or a system call has changed the file; and in `would_block`, that a variant of `Op`
 //!   waits for a peer;
 //! - `sim/lent_memory.rs`: the memory of an op on a file or of a system call;
-//! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
-//! - `uring/push.rs`: an arm of its own, if the op is frequent.
+//! - `sim/sizes.rs`, `end_of`: an op that may lengthen a file;
+//! - `sim/plain.rs`, `note_plain`: an op that changes a file, and that may also be a plain call;
+//! - `sim/reap.rs`, `op_ended`: an op that returns a descriptor, whose number must not enter the
+//!   hash of the events, because it differs from run to run.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
@@ -228,9 +246,9 @@ impl Op {
         self.row().waits_for_peer
     }
 
-    /// Whether a ring may have a kernel thread perform the op. The thread releases the op's file
-    /// some time after the completion, so that for a while `close` would close nothing: see
-    /// `uring/push.rs`.
+    /// Whether the kernel may keep the op's file for a while after the completion, so that a
+    /// `close` would close nothing yet: on a ring, a kernel thread may perform the op, and it
+    /// releases the file later. See `uring/push.rs`.
     ///
     /// Reads are not among them: the file systems that programs are written for answer them
     /// without a thread, and reads are what a database does most.
@@ -239,8 +257,8 @@ impl Op {
         self.is_write() || matches!(self, Op::File(_))
     }
 
-    /// Whether a ring may have a kernel thread perform the op. Reads at an offset are left out, as
-    /// above.
+    /// Whether the op may fail where the kernel can start no thread: see `fiber/op.rs`. Reads at an
+    /// offset are left out, as above.
     #[inline(always)]
     pub(crate) fn may_need_thread(&self) -> bool {
         self.may_keep_file()

@@ -1,7 +1,8 @@
 //! One op at its time: performed for real, in part, or answered by an error.
 //!
-//! The faults of each kind of op are drawn here. (The library has no multishot and no linked ops;
-//! their faults, an end without `F_MORE` and a broken link, would belong here.)
+//! The faults of each kind of op are drawn here. (The library has no multishot ops, so none ends
+//! without `F_MORE`. The only entry that a ring links to an op is the release of its file;
+//! `enter.rs` simulates it by an early result.)
 
 use super::checker::Checker;
 use super::core::Core;

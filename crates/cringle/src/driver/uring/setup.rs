@@ -24,8 +24,7 @@ pub(crate) struct UringOptions {
     pub(crate) features: Features,
 }
 
-/// Completion queue entries reserved for cancels and wake-ups, so that the ops within the limit
-/// never overflow the queue (**I7**).
+/// Completion queue entries reserved for cancels and wake-ups (**I7**).
 pub(super) const RESERVED_CQES: u32 = 64;
 
 /// The kernel's limit for a completion queue.
@@ -33,7 +32,8 @@ const MAX_CQ_ENTRIES: u32 = 65_536;
 
 impl UringOptions {
     /// The entries of the completion queue: two for each op within the limit, its result and its
-    /// release. (If the largest queue holds fewer, the kernel keeps the others.)
+    /// release, and the reserve. For limits above 32,736 the largest queue is smaller than that,
+    /// and the kernel keeps the completions that do not fit (`NODROP`).
     pub(crate) fn cq_entries(&self) -> u32 {
         let reserve = RESERVED_CQES.min(self.in_flight_limit);
         (2 * self.in_flight_limit + reserve).next_power_of_two().clamp(2, MAX_CQ_ENTRIES)

@@ -2,6 +2,34 @@
 //!
 //! They are looked up at the first call that needs them and kept in [`File::properties`]: a word
 //! that is 0 means unknown.
+//!
+//! # A new kind of file
+//!
+//! It is a field of [`FileKind`] (`sys/file_kind.rs`) and a bit here. The compiler names one place,
+//! `file_kind_of` beside that type, which sets the field from the file's mode, status flags and
+//! file system. [`File::properties`] looks it up once for each handle. The compiler does not name
+//! these:
+//!
+//! - [`properties_of`], which sets the bit;
+//! - the masks of the calls that the kind excludes: [`SPECIAL_TO_READ`], and those of
+//!   [`File::is_batchable_to_write`], [`File::is_on_local_storage`] and
+//!   [`File::refuses_at_offset`];
+//! - `Description::is_ordinary`: after it, a batch reads the file with [`ORDINARY`] alone, and
+//!   later look-ups take the file for a regular one, by its status flags only. So a new kind of
+//!   regular file must not be ordinary;
+//! - `transfer.rs`: a regular file takes the fast path unless its bit is in the mask of
+//!   `File::transfer`, which has `OFF_RING`. `File::transfer_irregular` then chooses plain call,
+//!   ring or thread;
+//! - `inline.rs`, `File::tries_inline`: the bits that exclude a call without waiting;
+//! - [`FileKind::waits_for`], and [`File::waits_for`] with the same answer: what a call at the
+//!   cursor may wait for. `fs/cursor.rs` and `fs/kernel_cursor.rs` use it;
+//! - `driver/epoll/nowait.rs`: how a call returns without waiting, in its table and its code;
+//! - `sys/slow_close.rs`: whether `close` may wait;
+//! - code without a [`File`], which classifies the descriptor itself: `io/stdio/raw.rs`,
+//!   `fs/open.rs`, `block/settle.rs`, `fiber/op.rs`, `interpose/transfer.rs`, `interpose/files.rs`,
+//!   `driver/sim/perform.rs`.
+//!
+//! A test of the kind belongs to `tests/fs`.
 
 use super::File;
 use crate::sys::{self, FileKind};

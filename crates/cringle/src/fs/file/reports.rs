@@ -6,7 +6,8 @@
 //! that has succeeded waits until all calls that had begun before its end have ended, too. If one
 //! of them has failed, that call may have taken the report that was due to this one.
 //!
-//! A call that begins later cannot take it: what this call waited for had failed before.
+//! A call that begins after the end of this one cannot take the report: by then this call has
+//! checked for the failures of all write-backs that it waited for.
 //!
 //! Writes of a file that is opened with `O_DSYNC` or `O_SYNC` are among these calls also with
 //! `O_DIRECT`: ext4 without extents writes into holes through the page cache.

@@ -226,7 +226,10 @@ impl WorkerStats {
             messages: counters.messages.get(),
             stacks,
             most_stacks: counters.most_alive.get(),
-            ..WorkerStats::default()
+            entries: EntryCounts::default(),
+            enters: 0,
+            in_flight: 0,
+            overflows: 0,
         };
         if let Some(driver) = peer.driver_counts() {
             stats.enters = driver.enters.get();

@@ -18,11 +18,11 @@
 //! - The sender first: the new host finds the message.
 //! - The new host first: the sender reads the number of that host, and sends the message there.
 //!
-//! A wake-up is not left for a fiber that is ready. Yet its sender takes the lock, so that
-//! everything before the wake-up happens before the fiber runs, and is seen by the check that the
-//! fiber makes next. For a fiber that waits, a wake-up is left as any message: it ends the wait on
-//! arrival, or the sender sends it to the new host. So the state says whether a fiber on the way is
-//! ready or waits. That does not change on the way: only a host ends a wait.
+//! A wake-up of a ready fiber is not left: the fiber runs anyway. Its sender takes the lock all the
+//! same. So everything that the sender did before happens before the fiber runs, and the fiber sees
+//! it when it next checks its condition. For a fiber that waits, a wake-up is left as any message:
+//! it ends the wait on arrival, or the sender sends it to the new host. So the state says whether a
+//! fiber on the way is ready or waits. That does not change on the way: only a host ends a wait.
 //!
 //! # Families
 //!

@@ -1,4 +1,21 @@
 //! The kinds of waits.
+//!
+//! # A new kind of wait
+//!
+//! It is a row of `waits!`, before `Answers`: the code that suspends the fiber names it. Traces
+//! show the row's word, and dumps and debuggers its phrase. The compiler refuses a row after
+//! `Answers`, and names no other place. By hand:
+//!
+//! - [`Wait::is_cancellable`]: a cancel ends the wait, unless the wait is listed there;
+//! - `runtime/diagnostics/stall.rs`, `FOR_OTHERS`: a wait that only another fiber or thread ends.
+//!   Without an entry, no deadlock with such a wait is ever suspected;
+//! - `runtime/fiber/debug_info.rs`: a wait that the script for debuggers
+//!   (`crates/cringle/debugger`) distinguishes.
+//!
+//! A `Target` (`runtime/wait_target.rs`) does not make a kind of wait: it shows the *object* of a
+//! wait, such as the lock. For a new kind of object the compiler names `for_what` in
+//! `runtime/diagnostics/dump/report.rs`, which describes it. By hand: the numbers of `TargetKind`
+//! and the reader of the parts, in `crates/cringle/debugger/cringle_debug.py`.
 
 /// A row for each wait: its word, and the object of the wait.
 macro_rules! waits {

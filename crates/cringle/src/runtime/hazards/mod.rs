@@ -12,6 +12,13 @@
 //! constant. Reports are made in the middle of a suspension, on the fiber's stack, because only
 //! there are the frames from which the place of the wait is taken. They are made beside the fiber:
 //! they call no code of the program (**I13**), hold no borrow of the worker, and wait for nothing.
+//!
+//! # A new hazard
+//!
+//! Its module looks for it where a fiber is resumed, suspended or takes a guard, if [`is_active`],
+//! and calls [`report`], once for each place ([`is_first`]). The compiler names nothing else. By
+//! hand: a row in the documentation of [`detect`](crate::detect), a paragraph in
+//! `docs/book/src/hazards.md`, and a test in `tests/reports/detect`.
 
 pub(crate) mod held;
 #[cfg(feature = "interpose")]

@@ -157,8 +157,9 @@ setters! {
     pub fn ring_entries(entries: u32) |it| it.ring.entries = entries;
 
     /// Sets the number of operations that each worker may have in the kernel at once, 1 to 65535
-    /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue holds twice
-    /// as many entries. Operations that wait for a peer do not count: a read of a pipe or a socket,
+    /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue has twice as
+    /// many entries, but at most 65536; completions that do not fit wait in the kernel. Operations
+    /// that wait for a peer do not count: a read of a pipe or a socket,
     /// [`io::ready`](crate::io::ready).
     ///
     /// ```

@@ -7,9 +7,10 @@
 //! no wake-up. It has to poll for longer than the wake-up of the other side takes, or the two would
 //! alternate in sleeping.
 //!
-//! After a poll without success the worker sleeps at once the next time, after a second one the
-//! next two times, then four: an exponential back-off, so that little is wasted where messages
-//! arrive just too late. A worker that waits for disks or timers, or that is alone, never polls.
+//! After a poll without success the worker ignores the next sleep that a message ends soon, after a
+//! second one the next two such sleeps, then four: an exponential back-off, so that little is
+//! wasted where messages arrive just too late. Sleeps that lasted longer, or that something else
+//! ended, do not count. A worker that waits for disks or timers, or that is alone, never polls.
 
 use super::Worker;
 use std::cell::Cell;

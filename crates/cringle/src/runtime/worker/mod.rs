@@ -10,7 +10,7 @@
 //! 3. If no fiber is ready, it steals an unstarted one, or sleeps in the kernel until the next
 //!    completion, message or timer.
 //!
-//! A fiber runs on one worker, and is resumed only while it is suspended (**I3**).
+//! Only its host, one worker at a time, resumes a fiber, and only while it is suspended (**I3**).
 //! No borrow of the worker's cells is held while a fiber runs.
 //!
 //! # The parts

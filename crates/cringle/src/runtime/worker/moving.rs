@@ -11,19 +11,20 @@
 //! - if it is the family of `run`'s closure, whose captures belong to the calling thread;
 //! - while an op of any member is with a ring, because the completion arrives at the worker that
 //!   has submitted the op (**I1**);
-//! - while a member has started and did not begin: it begins where it was started;
-//! - while it is [pinned](crate::runtime::family::Family::pin): it holds something of one ring, a
-//!   part of its ops is in the kernel and the rest waits for room, it waits for a lock that an
-//!   allocator may wait for, a later member is to start on this worker (`on_exit_local`), or the
-//!   program has placed it there, or a member runs alone;
+//! - while a member was started and has not begun: it begins on the worker that started it;
+//! - while it is [pinned](crate::runtime::family::Family::pin): a member holds something of one
+//!   ring, or has a part of its ops in the kernel and waits for room for the others, or waits for a
+//!   lock that an allocator may wait for, or runs alone; a later member is to start on this worker
+//!   (`on_exit_local`); or the program has placed the family there;
 //! - while a member holds the others back;
 //! - if it has more than [`MOST_MEMBERS`]: a worker that is pressed looks at each member in each
 //!   turn, and may pack and unpack it, so that a large family would cost more than it gains.
 //!
 //! Otherwise each member is ready, or it waits for a wake-up: a message, a timer or a cancel. No
 //! worker but the host ends such a wait, and others know the fiber by a name, which finds it
-//! wherever it is ([`FiberId`]). The host keeps timers for it (of the wait, and of regions around
-//! it), counts, and its place among the ready. All that is packed.
+//! wherever it is ([`FiberId`]). For each fiber the host has timers (of its wait and of the regions
+//! around it), counts, and a place among the ready fibers. It takes all of them back when it packs
+//! the fiber.
 //!
 //! A family is given away between two turns, when a member is ready, or by the wake-up that makes
 //! the first one ready ([`Worker::wake_from`]). No member runs then. At the begin of a turn each

@@ -10,12 +10,13 @@
 //!   of another one [was free](super::cores) of late. (Where the clients of a server run on the
 //!   same machine, it has often none to spare.)
 //!
-//! Then it *calls for help*: it offers all ready fibers but the first, and wakes a sleeper, which
-//! takes half of what is offered. One of the fibers that compute for long stays, and a worker that
-//! has such a fiber takes none from one that has none: so light fibers come together elsewhere. For
-//! a second after that it offers fibers without a call in every turn. An idle worker looks every
-//! [`STUCK_AFTER`] whether such a worker is still in the same turn, because a fiber computes or the
-//! kernel runs another thread, and takes half then.
+//! A pressed worker *calls for help*: it offers all ready fibers but the first, and wakes a
+//! sleeping worker, which takes half of the offer. For a second after that it offers fibers in
+//! every turn, without a call. Of the fibers that compute for long, one stays; and a worker that
+//! has such a fiber takes none from a worker that has none. So light fibers gather elsewhere. Every
+//! [`STUCK_AFTER`] an idle worker looks for a worker that has offered fibers and is still in the
+//! same turn, because a fiber computes or the kernel runs another thread, and takes half of its
+//! offer.
 //!
 //! # Rest
 //!

@@ -1,9 +1,10 @@
 //! The clock of a cancelled fiber, as an interposed `clock_gettime` shows it.
 //!
-//! A cancel ends a timed wait of libc at once, as timed out. A caller that goes by this result
-//! sees the right time. A caller that reads its clock instead (`parking_lot`, std's channels) finds
-//! that it is too early, and waits for the rest. When a fiber has read its clock and waits *again*
-//! until about the same time, its next read shows the end of that wait; after the second
+//! A cancel ends a timed wait of libc at once, and the wait reports a time-out. For a caller that
+//! relies on this result, the clock shows the right time. Other callers read their clock instead
+//! (`parking_lot`, std's channels), find that the time is not over, and wait for the rest, again
+//! and again. So the clock shows them a later time. When a fiber has read its clock and waits
+//! *again* until about the same time, its next read shows the end of that wait; after the second
 //! repetition, and later ones, the next two reads do: std's channels read the clock twice. Then the
 //! time is right again. An `Instant` that reached another fiber or a thread, as the due time of a
 //! job, would delay it there by the length of the wait. (r2d2 hands one to the threads that make

@@ -3,6 +3,13 @@
 //! Code calls the method at the place where the moment occurs. The methods lie on the hot paths:
 //! each adds to [`Counters`] that this worker alone writes, and tests one flag for a
 //! [trace](trace), which does its part out of line.
+//!
+//! # A new moment
+//!
+//! It is a method here, or a row of `traced!` if only a trace records it; its part in `trace.rs`;
+//! and a `Kind` in `trace/event.rs`, which is its last variant, `Kind::LAST`, or stands before
+//! that. The compiler names `trace/perfetto/track.rs`, which converts the event. By hand: in the
+//! same file an arm of `instant_of`, if the event is an instant.
 
 mod trace;
 
