@@ -105,3 +105,24 @@ where
     // to the borrow of `value`.
     is_same.then(|| unsafe { &*std::ptr::from_ref(value).cast::<Known>() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the kernel is asked to copy from or to a stream of this type.
+    fn has_file<T: ?Sized>(stream: &T) -> bool {
+        file_of(stream).is_some()
+    }
+
+    #[test]
+    fn files_are_found_in_streams_without_a_buffer() {
+        let file = File::open("/dev/null").unwrap();
+        assert!(has_file(&file) && has_file(&&file));
+        let (reader, writer) = super::super::pipe::pipe().unwrap();
+        assert!(has_file(&reader) && has_file(&&reader));
+        assert!(has_file(&writer) && has_file(&&writer));
+        assert!(!has_file(&io::BufReader::new(&file)) && !has_file(&(&file).take(1)));
+        assert!(!has_file::<dyn Read>(&file));
+    }
+}

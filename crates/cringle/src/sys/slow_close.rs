@@ -284,6 +284,12 @@ mod tests {
         assert!(!waits(reader) && !waits(writer));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(!waits(listener));
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        for (linger, waits_then) in [(None, false), (Some(0), false), (Some(1), true)] {
+            let time = linger.map(std::time::Duration::from_secs);
+            socket2::SockRef::from(&socket).set_linger(time).unwrap();
+            assert_eq!(waits(&socket), waits_then, "SO_LINGER {linger:?}");
+        }
         for path in ["/", "/proc/self/exe", "/dev/null", "/dev/urandom"] {
             assert!(!waits_when_known(&File::open(path).unwrap()), "{path}");
         }

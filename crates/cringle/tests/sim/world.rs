@@ -356,6 +356,32 @@ fn shared_syncs_keep_what_they_acknowledge() {
     assert!(cut > 20, "the power was lost in {cut} of 200 runs");
 }
 
+#[test]
+fn failed_read_reports_an_error_and_no_bytes() {
+    let mut failed = 0;
+    for seed in 0..100 {
+        let mut world =
+            World::new(seed, &Options::new().faults(Faults::none().with(Fault::InputOutput)));
+        world.write("/given", b"from outside").unwrap();
+        world
+            .run(|| {
+                let Ok(file) = File::open("/given") else { return };
+                for _ in 0..20 {
+                    let mut bytes = [0; 12];
+                    match file.read_at(&mut bytes, 0) {
+                        Ok(count) => assert_eq!((count, &bytes), (12, b"from outside")),
+                        Err(e) => {
+                            failed += 1;
+                            assert_eq!((e.raw_os_error(), bytes), (Some(libc::EIO), [0; 12]));
+                        }
+                    }
+                }
+            })
+            .unwrap();
+    }
+    assert!(failed > 50, "{failed} of 2000 reads failed");
+}
+
 /// The kernel would report the loss once only.
 #[test]
 fn failed_sync_fails_for_good() {

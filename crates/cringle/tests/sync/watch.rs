@@ -35,3 +35,17 @@ fn wait_for_returns_the_value_that_it_has_checked() {
         });
     });
 }
+
+#[test]
+fn wait_for_ends_with_the_last_sender() {
+    on_one_worker(|| {
+        let (sender, mut receiver) = watch::channel(0);
+        fiber::spawn_local(move || {
+            sender.send(1).unwrap();
+            fiber::yield_now();
+        });
+        assert!(receiver.wait_for(|value| *value == 2).is_err());
+        assert!(receiver.wait_for_cancellable(|value| *value == 2).unwrap().is_err());
+        assert_eq!(*receiver.wait_for(|value| *value == 1).unwrap(), 1);
+    });
+}

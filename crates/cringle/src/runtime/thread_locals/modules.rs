@@ -326,4 +326,28 @@ mod tests {
     fn changes_of_a_programs_modules_are_seen_in_the_table() {
         assert!(Modules::now(super::super::glibc().unwrap()).slots.is_some());
     }
+
+    /// A loader whose module at an address has its offset there, too.
+    unsafe extern "C" fn find_offset(
+        address: *const c_void,
+        _info: *mut libc::Dl_info,
+        offset: *mut *mut c_void,
+        _flags: c_int,
+    ) -> c_int {
+        // SAFETY: the contract of `dladdr1`: the place is valid.
+        unsafe { *offset = address.cast_mut() };
+        1
+    }
+
+    #[test]
+    fn thread_locals_apart_from_the_block_have_no_place() {
+        let link_map = LinkMap { find: find_offset, tls_offset: 0 };
+        let is_placed = |offset: isize| {
+            let image = Image { address: 0, copy: Box::default() };
+            let address = (&raw const offset).expose_provenance();
+            Found { address, image, bytes: 8 }.placed(&link_map).is_some()
+        };
+        assert_eq!([-2, -1, 0].map(is_placed), [false; 3]);
+        assert_eq!([-3, 1, 64].map(is_placed), [true; 3]);
+    }
 }

@@ -110,6 +110,26 @@ fn try_par_map_error_is_returned_after_all_end() {
 }
 
 #[test]
+fn failed_try_par_map_takes_no_further_item() {
+    on_one_worker(|| {
+        let (taken, begun) = (Cell::new(0), Cell::new(0));
+        let items = (0..10).inspect(|_| taken.set(taken.get() + 1));
+        let result = fiber::try_par_map(items, 2, |n| {
+            begun.set(begun.get() + 1);
+            if n == 0 {
+                fiber::yield_now();
+                return Err(io::Error::from(ErrorKind::NotFound));
+            }
+            // It succeeds after the error, because it ignores the cancel.
+            while fiber::yield_now_cancellable().is_ok() {}
+            Ok(n)
+        });
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!((taken.get(), begun.get()), (2, 2));
+    });
+}
+
+#[test]
 fn panic_in_par_map_cancels_the_other_calls() {
     on_one_worker(|| {
         let begun = Cell::new(0);

@@ -237,3 +237,27 @@ impl Events {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::runtime::worker::Worker;
+    use crate::{fiber, trace};
+
+    /// Else all events take the slow path for good.
+    #[test]
+    fn worker_does_not_record_after_the_end_of_a_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        crate::run(|| {
+            let is_traced = || {
+                // A turn begins, in which the worker sees the change.
+                fiber::yield_now();
+                Worker::here().unwrap().events.is_traced()
+            };
+            assert!(!is_traced());
+            let trace = trace::start(dir.path().join("trace")).unwrap();
+            assert!(is_traced());
+            trace.finish().unwrap();
+            assert!(!is_traced());
+        });
+    }
+}
