@@ -234,6 +234,24 @@ fn splice_and_sendfile_move_bytes() {
 }
 
 #[test]
+fn copies_that_move_nothing_do_not_wait_for_a_peer() {
+    on_both_drivers(|| {
+        let ((from, _from_peer), (_to_peer, to)) = (pipe().unwrap(), pipe().unwrap());
+        let (from, to, null) = (from.as_raw_fd(), to.as_raw_fd(), null_mut());
+        let call = || {
+            // SAFETY: null offsets mean the cursors.
+            let copied = unsafe { copy_file_range(from, null, to, null, 8, 0) };
+            let error = std::io::Error::last_os_error().raw_os_error();
+            // SAFETY: as above.
+            Ok(unsafe { (copied, error, splice(from, null, to, null, 0, 0)) })
+        };
+        let (copied, error, spliced) =
+            cringle::time::timeout(Duration::from_secs(10), call).unwrap();
+        assert_eq!((copied, error, spliced), (-1, Some(EINVAL), 0));
+    });
+}
+
+#[test]
 fn resolver_and_clocks_wait_only_their_fiber() {
     on_both_drivers(|| {
         let mut found = null_mut();

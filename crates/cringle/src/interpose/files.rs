@@ -165,7 +165,8 @@ pub(super) unsafe fn wait_for_record(
 }
 
 /// Copies within the kernel: on a thread, because the files decide whether it waits. A peer's
-/// readiness is waited for before, which a cancel ends.
+/// readiness is waited for before, which a cancel ends; not if the call copies no bytes, or refuses
+/// streams.
 ///
 /// # Safety
 ///
@@ -174,14 +175,16 @@ unsafe fn copy<const N: usize>(
     on: OnFiber,
     from: RawFd,
     to: RawFd,
+    len: size_t,
     number: c_long,
     arguments: [usize; N],
 ) -> ssize_t {
     on.call(|call| {
         call.admit()?;
+        let may_wait = len > 0 && number != libc::SYS_copy_file_range;
         for (fd, events) in [(from, libc::POLLIN), (to, libc::POLLOUT)] {
             let is_stream = matches!(sys::mode(fd) & libc::S_IFMT, libc::S_IFSOCK | libc::S_IFIFO);
-            if is_stream && !super::sockets::is_nonblocking(fd) {
+            if may_wait && is_stream && !super::sockets::is_nonblocking(fd) {
                 call.ready(fd, events, None)?;
             }
         }
@@ -195,7 +198,7 @@ calls! {
     fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, count: size_t) -> ssize_t;
     |on| {
         let arguments = [to as usize, from as usize, offset as usize, count];
-        copy(on, from, to, libc::SYS_sendfile, arguments)
+        copy(on, from, to, count, libc::SYS_sendfile, arguments)
     };
 }
 
@@ -211,7 +214,7 @@ macro_rules! copies {
             let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
             let arguments =
                 [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-            copy(on, from, to, libc::$number, arguments)
+            copy(on, from, to, len, libc::$number, arguments)
         };
     })*};
 }

@@ -170,6 +170,9 @@ fn simulated_file_has_a_largest_size() {
         is_refused(file.write_all_at(b"strand", 1 << 40));
         is_refused(file.write_vectored_at(&[io::IoSlice::new(b"strand")], 1 << 40).map(drop));
         is_refused(file.allocate(1 << 40, 1 << 20));
+        for no_offset in [file.allocate(1 << 63, 1), file.write_all_at(b"strand", 1 << 63)] {
+            assert_eq!(no_offset.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        }
         (&file).seek(SeekFrom::Start(1 << 40)).unwrap();
         is_refused((&file).write_all(b"strand"));
         let mut batch = Batch::new();

@@ -13,7 +13,8 @@ use std::os::fd::RawFd;
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Core {
-    /// Whether the op would make a file of the world too long: it fails with `EFBIG`.
+    /// Whether the op would make a file of the world too long: it fails with `EFBIG`. (The call
+    /// itself refuses numbers that are no offset, with `EINVAL`.)
     pub(super) fn exceeds_size(&mut self, op: &Op, fixed: &Registered) -> bool {
         let end = end_of(op, fixed).filter(|&(_, end)| end > MOST_BYTES);
         end.is_some_and(|(fd, _)| self.files.has(fd))
@@ -29,7 +30,8 @@ fn end_of(op: &Op, fixed: &Registered) -> Option<(RawFd, u64)> {
         {
             // SAFETY: I1. The op has not ended, so its range is valid.
             let range = unsafe { *range };
-            return Some((fd, range.offset.saturating_add(range.len)));
+            let end = range.offset.saturating_add(range.len);
+            return is_offset(range.offset.max(range.len)).then_some((fd, end));
         }
         Op::Syscall(Syscall::CopyRange { to, offsets, len, .. }) => {
             // SAFETY: I1. The op has not ended, so its offsets are valid.
@@ -54,5 +56,9 @@ fn end_of(op: &Op, fixed: &Registered) -> Option<(RawFd, u64)> {
     // (A file that is appended to is not longer than the limit.)
     let first =
         if transfer.offset == AT_CURSOR { sys::simulated::cursor(fd) } else { transfer.offset };
-    Some((fd, if bytes == 0 { 0 } else { first.saturating_add(bytes) }))
+    (bytes > 0 && is_offset(first)).then(|| (fd, first.saturating_add(bytes)))
+}
+
+fn is_offset(number: u64) -> bool {
+    i64::try_from(number).is_ok()
 }
