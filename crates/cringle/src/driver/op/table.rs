@@ -11,34 +11,32 @@
 //!   (`uring/push.rs`);
 //! - [`PathOp`], if it names a path;
 //! - [`Transfer`] or [`SocketTransfer`], if it is a new way of reading or writing;
-//! - otherwise, and always if it may wait for a peer and so could occupy a thread of the pool for
-//!   ever, a variant of [`Op`].
+//! - otherwise, and always if it may wait for a peer, a variant of [`Op`].
 //!
-//! An `Op` has 32 bytes: larger arguments lie behind a pointer, as in `storage.rs`. Model callers
-//! are `File::allocate` (`fs/space.rs`) and, for an op that waits for a peer, `ready`
-//! (`io/ready.rs`).
+//! An `Op` has 32 bytes: larger arguments lie behind a pointer, as in `storage.rs`. Model callers:
+//! `File::allocate` (`fs/space.rs`) and, if the op waits for a peer, `ready` (`io/ready.rs`).
 //!
-//! The compiler names the row here, `name.rs`, the system call (`blocking.rs` or `syscall.rs`),
-//! `uring/encode.rs`, `sim/perform.rs` and `sim/lent_memory.rs`; for a variant of `Op` also
-//! `epoll/enter.rs` and `epoll/nowait.rs`. By hand, for every op:
+//! The compiler names the row here, `name.rs`, `blocking.rs` or `syscall.rs`, `uring/encode.rs`,
+//! `sim/perform.rs` and `sim/lent_memory.rs`; for a variant of `Op` also `epoll/enter.rs` and
+//! `epoll/nowait.rs`. By hand, for every op:
 //!
 //! - `features.rs`: the opcode, in its feature's row, or in [`Features::NEEDED_OPS`] if every ring
 //!   performs the op. A new feature may need a row in `docs/book/src/deploying.md`;
 //! - `uring/push.rs`: an arm, if the op is frequent;
 //! - `sim/reap.rs`, `op_ended`: an op that returns a descriptor;
-//! - tests of the caller in `tests/fs` or `tests/net`, and a statement in `crates/cringle-fuzz`.
+//! - tests in `tests/fs` or `tests/net`, and a statement in `crates/cringle-fuzz`.
 //!
 //! For a variant of `Op`:
 //!
 //! - [`Op::may_keep_file`], [`Op::may_need_thread`];
-//! - `fiber/op.rs`, `perform_plainly`: it treats an op that waits for a peer, on a regular file or
-//!   a device, as a transfer;
+//! - `fiber/op.rs`, `perform_plainly`: on a regular file or a device, an op that waits for a peer
+//!   is treated as a transfer;
 //! - `epoll/flight.rs`, `Flight::follow`: an arm for an op that waits for a descriptor: without it
 //!   the driver panics when the program closes that descriptor meanwhile. An op may wait for one
 //!   descriptor only; of two, choose one;
 //! - `epoll/enter.rs`, `Op::socket`: an op that holds its socket non-blocking while it waits;
-//! - `sim/perform.rs`, for an op that waits for a peer: `would_block`, and an arm of
-//!   `Core::perform`, as for `Accept`, because `perform_other` makes a blocking call;
+//! - `sim/perform.rs`, if the op waits for a peer: `would_block`, and an arm of `Core::perform`, as
+//!   for `Accept`, because `perform_other` makes a blocking call;
 //! - `runtime/diagnostics/stall.rs`, `waits_for_others`: an op that only another fiber ends.
 //!
 //! For any other op:
@@ -46,10 +44,10 @@
 //! - `uring/tests/release.rs`: the list of ops that keep their file;
 //! - `syscall.rs`, `Syscall::call`: an arm, if the call may wait or a program may interpose it;
 //! - `epoll/nowait.rs`: a way without waiting, if one exists;
-//! - `sim/perform.rs`: faults of an op on a path, other than `EIO`; that the op changed the file;
+//! - `sim/perform.rs`: the faults of an op on a path, other than `EIO`; that the op changed a file;
 //! - `sim/lent_memory.rs`: the memory of a `FileOp` or a `Syscall`;
-//! - `sim/sizes.rs`, `end_of`: an op that may lengthen a file;
-//! - `sim/plain.rs`, `note_plain`: an op that changes a file and may be a plain call.
+//! - `sim/sizes.rs`, `end_of`: that it may lengthen a file;
+//! - `sim/plain.rs`, `note_plain`: that it changes a file and may be a plain call.
 
 use super::{AT_CURSOR, FileOp, FileRange, Op, OpName, PathOp};
 use super::{SocketMemoryKind, SocketTransfer, Target, Transfer, Way};
