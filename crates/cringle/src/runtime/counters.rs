@@ -4,10 +4,12 @@
 //! # A new counter
 //!
 //! It is a field of [`Counters`], a method of `runtime/worker/events` that adds to it, and a row of
-//! `numbers!` in `runtime/diagnostics/stats.rs`. The compiler then names `WorkerStats::of`, which
-//! reads the field. By hand, if the counter belongs there: the metrics in
-//! `crates/cringle/examples/metrics.rs`, and the dictionary in `bindings/python/src/block_io.rs`,
-//! which has a part of the counters; and [`FIELDS`], for debuggers.
+//! `numbers!` in `runtime/diagnostics/stats.rs`. (A counter of the driver is a field of
+//! `driver::counters::Counts`, to which the driver adds.) The compiler then names
+//! `WorkerStats::of`, which reads the field. By hand: the table in `docs/book/src/diagnosing.md`, a
+//! line in `CHANGELOG.md`, and, if the counter belongs there, the metrics in
+//! `crates/cringle/examples/metrics.rs`; the dictionary in `bindings/python/src/block_io.rs`, which
+//! has a part of the counters; and [`FIELDS`], for debuggers.
 
 use crate::driver::Counter;
 use crate::sys::debug_info::Field;

@@ -6,48 +6,48 @@
 //! Choose its type by what performs it:
 //!
 //! - [`Syscall`], if no ring has it: a thread of the pool makes the call;
-//! - [`FileOp`] (`storage.rs`), if it is on an open file and waits only for storage. A kernel
-//!   thread of a ring may perform it, so a ring adds a release of the file; without a ring, one of
-//!   a bounded number of threads performs it;
-//! - [`PathOp`] (`storage.rs`), if it names a path;
+//! - [`FileOp`], if it is on an open file and waits only for storage. A kernel thread may perform
+//!   it, so the ring submits a second entry, which says when the kernel has let go of the file
+//!   (`uring/push.rs`);
+//! - [`PathOp`], if it names a path;
 //! - [`Transfer`] or [`SocketTransfer`], if it is a new way of reading or writing;
-//! - otherwise a variant of [`Op`]. An op that may wait for a peer, as on a pipe or a socket, is
-//!   always one, because it could occupy a thread of the pool for ever.
+//! - otherwise, and always if it may wait for a peer, a variant of [`Op`].
 //!
-//! A caller passes the op to `fiber::op::perform`, and std's semantics are the caller's business:
-//! see `File::allocate` in `fs/space.rs`.
+//! An `Op` has 32 bytes: larger arguments lie behind a pointer, as in `storage.rs`. Model callers:
+//! `File::allocate` (`fs/space.rs`) and, if the op waits for a peer, `ready` (`io/ready.rs`).
 //!
-//! The compiler names these places:
+//! The compiler names the row here, `name.rs`, `blocking.rs` or `syscall.rs`, `uring/encode.rs`,
+//! `sim/perform.rs` and `sim/lent_memory.rs`; for a variant of `Op` also `epoll/enter.rs` and
+//! `epoll/nowait.rs`. By hand, for every op:
 //!
-//! - the op's row in this table, and its name in `name.rs`;
-//! - the system call: `blocking.rs`, or `syscall.rs`;
-//! - `uring/encode.rs`: the entry for a ring;
-//! - `sim/perform.rs`: how a simulation performs it, unless it is a system call;
-//! - `sim/lent_memory.rs`: the memory of an op on a path, of a transfer or a variant of `Op`;
-//! - for a variant of `Op`: `epoll/enter.rs`, whether the op waits in the queue of its descriptor,
-//!   and `epoll/nowait.rs`, how it is tried without waiting.
+//! - `features.rs`: the opcode, in its feature's row, or in [`Features::NEEDED_OPS`] if every ring
+//!   performs the op. A new feature may need a row in `docs/book/src/deploying.md`;
+//! - `uring/push.rs`: an arm, if the op is frequent;
+//! - `sim/reap.rs`, `op_ended`: an op that returns a descriptor;
+//! - tests in `tests/fs` or `tests/net`, and a statement in `crates/cringle-fuzz`.
 //!
-//! The compiler does not name these:
+//! For a variant of `Op`:
 //!
-//! - `features.rs`: the opcode, in the row of its feature, or in [`Features::NEEDED_OPS`] if the
-//!   row here says that every ring performs the op;
-//! - [`Op::may_keep_file`] and [`Op::may_need_thread`], for a variant of [`Op`];
-//! - `uring/push.rs`: an arm of its own, if the op is frequent;
-//! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
-//! - `epoll/flight.rs`, `Flight::follow`: an op that waits for a descriptor. Without an arm there
-//!   it panics if the program closes the descriptor under the wait. An op has one such descriptor;
+//! - [`Op::may_keep_file`], [`Op::may_need_thread`];
+//! - `fiber/op.rs`, `perform_plainly`: on a regular file or a device, an op that waits for a peer
+//!   is treated as a transfer;
+//! - `epoll/flight.rs`, `Flight::follow`: an arm for an op that waits for a descriptor: without it
+//!   the driver panics when the program closes that descriptor meanwhile. An op may wait for one
+//!   descriptor only; of two, choose one;
 //! - `epoll/enter.rs`, `Op::socket`: an op that holds its socket non-blocking while it waits;
-//! - `sim/perform.rs`: the faults of an op on a path, if it may fail by more than `EIO`; that an op
-//!   on a file or a system call has changed the file; and in `would_block`, that a variant of `Op`
-//!   waits for a peer;
-//! - `sim/lent_memory.rs`: the memory of an op on a file or of a system call;
-//! - `sim/sizes.rs`, `end_of`: an op that may lengthen a file;
-//! - `sim/plain.rs`, `note_plain`: an op that changes a file, and that may also be a plain call;
-//! - `sim/reap.rs`, `op_ended`: an op that returns a descriptor, whose number must not enter the
-//!   hash of the events, because it differs from run to run.
+//! - `sim/perform.rs`, if the op waits for a peer: `would_block`, and an arm of `Core::perform`, as
+//!   for `Accept`, because `perform_other` makes a blocking call;
+//! - `runtime/diagnostics/stall.rs`, `waits_for_others`: an op that only another fiber ends.
 //!
-//! The table is inlined and each caller uses one column, so that each call compiles to a match over
-//! that column alone.
+//! For any other op:
+//!
+//! - `uring/tests/release.rs`: the list of ops that keep their file;
+//! - `syscall.rs`, `Syscall::call`: an arm, if the call may wait or a program may interpose it;
+//! - `epoll/nowait.rs`: a way without waiting, if one exists;
+//! - `sim/perform.rs`: the faults of an op on a path, other than `EIO`; that the op changed a file;
+//! - `sim/lent_memory.rs`: the memory of a `FileOp` or a `Syscall`;
+//! - `sim/sizes.rs`, `end_of`: that it may lengthen a file;
+//! - `sim/plain.rs`, `note_plain`: that it changes a file and may be a plain call.
 
 use super::{AT_CURSOR, FileOp, FileRange, Op, OpName, PathOp};
 use super::{SocketMemoryKind, SocketTransfer, Target, Transfer, Way};
@@ -66,7 +66,8 @@ enum Rings {
 }
 
 /// The drivers that perform an op. For the others, a thread of the pool makes the system call, if
-/// there is one; a simulation answers `ENOSYS`, lest the call reach the machine's files.
+/// the op has a system call; a simulation answers `ENOSYS`, lest the call reach the machine's
+/// files.
 #[derive(Clone, Copy)]
 struct Drivers {
     rings: Rings,
@@ -99,7 +100,8 @@ impl Drivers {
 /// Every driver; of the rings, those that have the ops on names, space and attributes.
 const NAMES: Drivers = ALL.with(Feature::FileSystem);
 
-/// What the library knows about an op.
+/// What the library knows about an op. The table is inlined and each caller uses one column, so
+/// that each call compiles to a match over that column alone.
 #[derive(Clone, Copy)]
 struct Row {
     name: OpName,

@@ -7,27 +7,30 @@
 //!
 //! It is a field of [`FileKind`] (`sys/file_kind.rs`) and a bit here. The compiler names one place,
 //! `file_kind_of` beside that type, which sets the field from the file's mode, status flags and
-//! file system. [`File::properties`] looks it up once for each handle. The compiler does not name
-//! these:
+//! file system. [`File::properties`] looks it up once for each handle. By hand:
 //!
-//! - [`properties_of`], which sets the bit;
+//! - [`properties_of`], which sets the bit (except [`FIFO`], which `File::of_kind` sets);
 //! - the masks of the calls that the kind excludes: [`SPECIAL_TO_READ`], and those of
 //!   [`File::is_batchable_to_write`], [`File::is_on_local_storage`] and
 //!   [`File::refuses_at_offset`];
-//! - `Description::is_ordinary`: after it, a batch reads the file with [`ORDINARY`] alone, and
-//!   later look-ups take the file for a regular one, by its status flags only. So a new kind of
-//!   regular file must not be ordinary;
+//! - `fs/own_ops.rs`, `File::performs_itself`: a case for the kind. Without it, the route of its
+//!   ops in a batch is `Route::Plain`, and the driver gets them although the masks exclude them.
+//!   For registered files `block/fixed.rs` has the same cases, in `register` and `handle_for`;
+//! - `Description::is_ordinary`: if it is true for a file, a batch reads it as a regular file, and
+//!   later look-ups see only its status flags. So a new kind must make it false;
 //! - `transfer.rs`: a regular file takes the fast path unless its bit is in the mask of
 //!   `File::transfer`, which has `OFF_RING`. `File::transfer_irregular` then chooses plain call,
-//!   ring or thread;
+//!   ring or thread. `File::ring` chooses the plain call for a fiber that unwinds ([`REGULAR`]) or
+//!   is solitary ([`SEEKABLE`]);
 //! - `inline.rs`, `File::tries_inline`: the bits that exclude a call without waiting;
-//! - [`FileKind::waits_for`], and [`File::waits_for`] with the same answer: what a call at the
-//!   cursor may wait for. `fs/cursor.rs` and `fs/kernel_cursor.rs` use it;
+//! - [`FileKind::waits_for`] and [`File::waits_for`], which must agree: what a call at the cursor
+//!   may wait for; and `File::uses_kernels_cursor`, whether such a call is one system call;
+//! - `fs/bounce/mod.rs`, `Bounce::end_of`: whether `fstat` may wait for a server;
 //! - `driver/epoll/nowait.rs`: how a call returns without waiting, in its table and its code;
 //! - `sys/slow_close.rs`: whether `close` may wait;
-//! - code without a [`File`], which classifies the descriptor itself: `io/stdio/raw.rs`,
-//!   `fs/open.rs`, `block/settle.rs`, `fiber/op.rs`, `interpose/transfer.rs`, `interpose/files.rs`,
-//!   `driver/sim/perform.rs`.
+//! - code that classifies a descriptor itself: `io/stdio/raw.rs`, `fs/open.rs`, `block/settle.rs`,
+//!   `block/mapped/mod.rs`, `fiber/op.rs`, `interpose/{transfer,files,modes}.rs`,
+//!   `runtime/worker/snapshot.rs`, `driver/sim/perform.rs`, `sys/report.rs`.
 //!
 //! A test of the kind belongs to `tests/fs`.
 

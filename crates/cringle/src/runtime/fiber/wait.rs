@@ -7,21 +7,26 @@
 //! `Answers`, and names no other place. By hand:
 //!
 //! - [`Wait::is_cancellable`]: a cancel ends the wait, unless the wait is listed there;
+//! - `make_ready` in `runtime/worker/wake.rs` and `awaits_wake` in `runtime/worker/moving.rs`: a
+//!   wait that no wake-up ends, as `Ops` and `Room`;
+//! - `runtime/diagnostics/dump/report.rs`, `for_what`: an arm, if a dump describes the wait by more
+//!   than its phrase and an address;
 //! - `runtime/diagnostics/stall.rs`, `FOR_OTHERS`: a wait that only another fiber or thread ends.
-//!   Without an entry, no deadlock with such a wait is ever suspected;
+//!   Without an entry, a deadlock with such a wait is suspected only if `for_what` returns a
+//!   variant of its own, as for `Join`, which `waits_for_others` knows;
 //! - `runtime/fiber/debug_info.rs`: a wait that the script for debuggers
 //!   (`crates/cringle/debugger`) distinguishes.
 //!
-//! A `Target` (`runtime/wait_target.rs`) does not make a kind of wait: it shows the *object* of a
-//! wait, such as the lock. For a new kind of object the compiler names `for_what` in
-//! `runtime/diagnostics/dump/report.rs`, which describes it. By hand: the numbers of `TargetKind`
-//! and the reader of the parts, in `crates/cringle/debugger/cringle_debug.py`.
+//! A wait may also name its object, such as the lock, by a `Target` (`runtime/wait_target.rs`). A
+//! new kind of *object* (not of wait) needs: an arm of `for_what`, which the compiler names; and by
+//! hand its number in `TargetKind` and the reader of its parts, in
+//! `crates/cringle/debugger/cringle_debug.py`.
 
 /// A row for each wait: its word, and the object of the wait.
 macro_rules! waits {
     ($($(#[$doc:meta])* $wait:ident: $word:literal, $phrase:literal;)*) => {
-        /// The kind of a suspended fiber's wait. Every kind but [`Wait::Ops`] may also end for no
-        /// reason, and the waiting code checks again.
+        /// The kind of a suspended fiber's wait. Every kind but [`Wait::Ops`] and [`Wait::Room`]
+        /// may also end for no reason, and the waiting code checks again.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Wait {
