@@ -16,9 +16,9 @@
 //! An `Op` has 32 bytes: larger arguments lie behind a pointer, as in `storage.rs`. Model callers:
 //! `File::allocate` (`fs/space.rs`) and, if the op waits for a peer, `ready` (`io/ready.rs`).
 //!
-//! The compiler names the row here, `name.rs`, `blocking.rs` or `syscall.rs`, `uring/encode.rs`,
-//! `sim/perform.rs` and `sim/lent_memory.rs`; for a variant of `Op` also `epoll/enter.rs` and
-//! `epoll/nowait.rs`. By hand, for every op:
+//! The compiler names the row here, `name.rs`, and `blocking.rs` or `syscall.rs`; for all but a
+//! `Syscall` also `uring/encode.rs` and `sim/perform.rs`; for a variant of `Op` also
+//! `sim/lent_memory.rs`, `epoll/enter.rs` and `epoll/nowait.rs`. By hand, for every op:
 //!
 //! - `features.rs`: the opcode, in its feature's row, or in [`Features::NEEDED_OPS`] if every ring
 //!   performs the op. A new feature may need a row in `docs/book/src/deploying.md`;
@@ -28,7 +28,8 @@
 //!
 //! For a variant of `Op`:
 //!
-//! - [`Op::may_keep_file`], [`Op::may_need_thread`];
+//! - [`Op::may_keep_file`] (and the list of `uring/tests/release.rs`), [`Op::may_need_thread`];
+//! - `epoll/wait_queues.rs`, `interest`: the events of an op that waits for `Direction::Events`;
 //! - `fiber/op.rs`, `perform_plainly`: on a regular file or a device, an op that waits for a peer
 //!   is treated as a transfer;
 //! - `epoll/flight.rs`, `Flight::follow`: an arm for an op that waits for a descriptor: without it
@@ -41,7 +42,7 @@
 //!
 //! For any other op:
 //!
-//! - `uring/tests/release.rs`: the list of ops that keep their file;
+//! - `uring/tests/release.rs`: the list of ops that keep their file, if it is a `FileOp`;
 //! - `syscall.rs`, `Syscall::call`: an arm, if the call may wait or a program may interpose it;
 //! - `epoll/nowait.rs`: a way without waiting, if one exists;
 //! - `sim/perform.rs`: the faults of an op on a path, other than `EIO`; that the op changed a file;

@@ -24,13 +24,16 @@
 //!   is solitary ([`SEEKABLE`]);
 //! - `inline.rs`, `File::tries_inline`: the bits that exclude a call without waiting;
 //! - [`FileKind::waits_for`] and [`File::waits_for`], which must agree: what a call at the cursor
-//!   may wait for; and `File::uses_kernels_cursor`, whether such a call is one system call;
-//! - `fs/bounce/mod.rs`, `Bounce::end_of`: whether `fstat` may wait for a server;
+//!   may wait for; `fs/cursor.rs` and `fs/kernel_cursor.rs`, which compare it; and
+//!   `File::uses_kernels_cursor`, whether such a call is one system call;
+//! - `fs/bounce/mod.rs`: `Bounce::end_of`, whether `fstat` may wait for a server, and `is_device`;
+//!   `driver/iopoll.rs`, `device_of`: whether the polled ring performs its ops;
 //! - `driver/epoll/nowait.rs`: how a call returns without waiting, in its table and its code;
 //! - `sys/slow_close.rs`: whether `close` may wait;
 //! - code that classifies a descriptor itself: `io/stdio/raw.rs`, `fs/open.rs`, `block/settle.rs`,
-//!   `block/mapped/mod.rs`, `fiber/op.rs`, `interpose/{transfer,files,modes}.rs`,
-//!   `runtime/worker/snapshot.rs`, `driver/sim/perform.rs`, `sys/report.rs`.
+//!   `block/{mapped/mod,log/recovery}.rs`, `fs/{copy,device_hints,bounce/locks}.rs`,
+//!   `fiber/op.rs`, `interpose/{transfer,files,modes}.rs`, `runtime/worker/snapshot.rs`,
+//!   `driver/sim/perform.rs`, `sys/report.rs`; `file.rs` and `open.rs` of `bindings/python`.
 //!
 //! A test of the kind belongs to `tests/fs`.
 
