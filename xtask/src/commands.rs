@@ -2,11 +2,20 @@
 
 use crate::Result;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Finds a program, also in the directories that only root has in its path.
+pub(crate) fn find(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let places = std::env::split_paths(&path).chain(system);
+    places.map(|place| place.join(tool)).find(|file| file.is_file())
 }
 
 /// Runs a command and returns its standard output.

@@ -1,10 +1,9 @@
-//! The processes of a program or check: how busy they are, where threads stand, and their end.
+//! The processes of a program or check: where their threads stand, and their end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use std::{fs, io};
 
 /// Describes the threads of a program and of all processes below it. Tests often wait for a child,
@@ -94,48 +93,18 @@ fn family(ancestor: u32) -> Vec<u32> {
     family
 }
 
+/// The second field after the name in a process's `stat`. The name may contain spaces and
+/// parentheses.
 fn parent_of(pid: u32) -> Option<u32> {
-    status(pid)?.get(1)?.parse().ok()
-}
-
-/// The time of all cores that a process and its ended children took.
-pub(crate) fn busy(pid: u32) -> Option<Duration> {
-    /// The kernel's `USER_HZ`.
-    const TICKS_A_SECOND: u64 = 100;
-    let ticks: u64 = status(pid)?.get(11..15)?.iter().flat_map(|ticks| ticks.parse::<u64>()).sum();
-    Some(Duration::from_millis(ticks * 1000 / TICKS_A_SECOND))
-}
-
-/// The fields of a process's `stat`, from the one that follows its name. The name may contain
-/// spaces and parentheses.
-fn status(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;
-    Some(fields.split(' ').map(str::to_owned).collect())
+    fields.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
-
-    #[test]
-    fn children_that_have_ended_count_as_busy() {
-        let mut shell = Command::new("sh");
-        // A child that works, and then one that waits until the test has looked.
-        let work = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
-        let mut shell = shell
-            .args(["-c", &format!("sh -c '{work}'; read line")])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        while busy(shell.id()).unwrap() == Duration::ZERO {
-            std::thread::yield_now();
-        }
-        drop(shell.stdin.take());
-        shell.wait().unwrap();
-        assert_eq!(busy(shell.id()), None);
-    }
 
     #[test]
     fn a_program_is_shown_and_killed_with_its_children() {

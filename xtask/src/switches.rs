@@ -6,6 +6,7 @@
 //! section of the program.
 
 use crate::Result;
+use crate::commands::{self, output};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ Examples:
   cargo xtask switches              link-time optimisation off, thin and fat
   cargo xtask switches --lto fat
 
-It needs objdump (binutils) and x86-64.")]
+It needs objdump and objcopy (binutils) and x86-64.")]
 pub(crate) struct Args {
     /// Link-time optimisations to check
     #[arg(long, value_delimiter = ',', default_values_t = ["off", "thin", "fat"].map(String::from))]
@@ -61,8 +62,7 @@ fn build(lto: &str) -> Result<PathBuf> {
         root.join("crates/cringle")
     );
     std::fs::write(folder.join("Cargo.toml"), manifest)?;
-    let cargo = std::env::var("CARGO").unwrap_or("cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = commands::cargo();
     command.args(["build", "--release", "--quiet", "--target-dir"]).arg(folder.join("target"));
     command.current_dir(&folder).env("RUSTFLAGS", "--cfg cringle_marks");
     if !command.status()?.success() {
@@ -71,29 +71,15 @@ fn build(lto: &str) -> Result<PathBuf> {
     Ok(folder.join("target/release/switches"))
 }
 
-fn objdump(arguments: &[&str], program: &Path) -> Result<String> {
-    let output = Command::new("objdump").args(arguments).arg(program).output();
-    let output = output.map_err(|e| format!("objdump (binutils): {e}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-    }
-    Ok(String::from_utf8(output.stdout)?)
-}
-
 /// Reads the marked addresses.
 fn marks(program: &Path) -> Result<Vec<u64>> {
-    let dump = objdump(&["-s", "-j", SECTION], program)?;
-    let mut bytes = Vec::new();
-    for line in dump.lines().filter(|line| line.starts_with(' ')) {
-        // An address, the bytes in words, two spaces, the bytes as text.
-        let words = line.trim_start().split("  ").next().unwrap_or_default();
-        for word in words.split(' ').skip(1) {
-            for at in (0..word.len()).step_by(2) {
-                bytes.push(u8::from_str_radix(&word[at..at + 2], 16)?);
-            }
-        }
-    }
-    let words = bytes.chunks_exact(8);
+    let section = program.with_extension("marks");
+    let mut objcopy = Command::new("objcopy");
+    // Without the flag, it would copy nothing: a program loads no such section.
+    objcopy.arg("--set-section-flags").arg(format!("{SECTION}=alloc"));
+    output(objcopy.args(["-O", "binary", "-j", SECTION]).arg(program).arg(&section))?;
+    let words = std::fs::read(section)?;
+    let words = words.chunks_exact(8);
     Ok(words.map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect())
 }
 
@@ -105,7 +91,8 @@ struct Code {
 
 impl Code {
     fn of(program: &Path) -> Result<Code> {
-        let dump = objdump(&["-d", "--no-show-raw-insn"], program)?;
+        let mut objdump = Command::new("objdump");
+        let dump = output(objdump.args(["-d", "--no-show-raw-insn"]).arg(program))?;
         let instructions: Vec<_> = dump.lines().filter_map(instruction).collect();
         let places = instructions.iter().enumerate();
         let index = places.map(|(place, (address, _))| (*address, place)).collect();

@@ -4,9 +4,9 @@ use crate::engine::{self, Engine, Entered};
 use crate::file::File;
 use crate::job::Job;
 use crate::pending::Pending;
-use crate::plan::{Plan, Sync};
+use crate::plan::Plan;
 use crate::reads::{self, Planned, Request};
-use crate::{copying, errors, graveyard, integers, writes};
+use crate::{copying, graveyard, integers, writes};
 use cringle::block::BlockIo as Io;
 use cringle::runtime::{self, Driver, DriverChoice};
 use pyo3::exceptions::PyValueError;
@@ -66,7 +66,7 @@ impl BlockIo {
 
     /// Reads ``length`` bytes at each offset, and returns when all reads have ended.
     ///
-    /// ``offsets`` is an array of integers, which is read in place, or an iterable of integers.
+    /// ``offsets`` is an array of integers, or an iterable of integers.
     /// ``length`` is a number, or a number for each offset; ``lengths`` is another name for it.
     ///
     /// Without ``out``, returns an array of uint8 with a row for each offset, or a list of arrays
@@ -141,16 +141,15 @@ impl BlockIo {
     /// Waits until all that was written to the file is durable; with ``data_only``, as
     /// ``os.fdatasync``.
     #[pyo3(signature = (file, *, data_only = false))]
-    fn fsync(&self, py: Python<'_>, file: &Bound<'_, File>, data_only: bool) -> PyResult<()> {
+    fn fsync<'py>(
+        &self,
+        py: Python<'py>,
+        file: &Bound<'py, File>,
+        data_only: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _entered = self.begin(py)?;
-        let opened = file.get().opened()?;
-        opened.check_sync()?;
-        let plan = Plan::sync(Arc::clone(&opened), how(data_only));
-        let outcome = Job::start(&self.engine, plan)?.wait(py)?;
-        match outcome.failure {
-            Some((_, error)) => Err(errors::of_file(py, &error, opened.name())),
-            None => Ok(()),
-        }
+        let (plan, request) = writes::sync(file, data_only)?;
+        self.perform(py, plan, request)
     }
 
     /// Starts a ``read_many``, and returns a ``Pending`` at once.
@@ -221,10 +220,8 @@ impl BlockIo {
         data_only: bool,
     ) -> PyResult<Pending> {
         let _entered = self.begin(py)?;
-        let opened = file.get().opened()?;
-        opened.check_sync()?;
-        let plan = Plan::sync(Arc::clone(&opened), how(data_only));
-        self.start(plan, Request::sync(opened))
+        let (plan, request) = writes::sync(file, data_only)?;
+        self.start(plan, request)
     }
 
     /// How operations reach the kernel: `uring` or `epoll`.
@@ -334,8 +331,4 @@ fn workers_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
 
 fn depth_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
     integers::argument(object, "depth")
-}
-
-fn how(data_only: bool) -> Sync {
-    if data_only { Sync::Data } else { Sync::All }
 }

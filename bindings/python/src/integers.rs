@@ -1,4 +1,4 @@
-//! Offsets and lengths: arrays of integers, read in place, and any iterable of integers.
+//! Offsets and lengths: arrays of integers, which are copied, and any iterable of integers.
 
 use crate::vectors::{self, check_count};
 use crate::view;
@@ -6,10 +6,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PyString};
-use std::ffi::CStr;
-use std::sync::atomic::{
-    AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
-};
+use std::ffi::{CStr, c_char};
 
 /// The most items for which memory is allocated before they are seen.
 pub(crate) const MAX_HINT: usize = 1 << 16;
@@ -28,10 +25,10 @@ pub(crate) fn parse(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u64>>
         return Array::export(object, what)?.values(what);
     }
     if is_text {
-        return Err(wrong_type(object, what));
+        return Err(wrong_type(object, what, MANY));
     }
     let iterator = unless_type_error(object, object.try_iter())?;
-    let iterator = iterator.ok_or_else(|| wrong_type(object, what))?;
+    let iterator = iterator.ok_or_else(|| wrong_type(object, what, MANY))?;
     collect(iterator, length_hint(object)?, what)
 }
 
@@ -43,7 +40,8 @@ fn collect<'py>(
     let mut values = vectors::with_capacity(hint.min(MAX_HINT))?;
     for (at, item) in items.enumerate() {
         check_count(at + 1, what)?;
-        vectors::push(&mut values, parse_item(&item?, what, at)?)?;
+        let value = parse_one(&item?, || format!("{what}[{at}]"))?;
+        vectors::push(&mut values, value)?;
     }
     Ok(values)
 }
@@ -82,50 +80,36 @@ fn extract(object: &Bound<'_, PyAny>) -> PyResult<i64> {
     object.extract()
 }
 
+/// Reads one integer that is at least 0. Errors name it `what`.
 #[inline]
-fn parse_item(item: &Bound<'_, PyAny>, what: &str, at: usize) -> PyResult<u64> {
-    match extract(item) {
-        Ok(value) => u64::try_from(value).map_err(|_| negative(what, at, item)),
-        Err(e) if e.is_instance_of::<PyOverflowError>(item.py()) => {
-            Err(out_of_range(what, at, item))
+pub(crate) fn parse_one(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<u64> {
+    match extract(object) {
+        Ok(value) => u64::try_from(value).map_err(|_| negative(&what(), object)),
+        Err(e) if e.is_instance_of::<PyOverflowError>(object.py()) => {
+            Err(out_of_range(&what(), object))
         }
-        Err(e) if e.is_instance_of::<PyTypeError>(item.py()) => {
-            Err(wrong_type(item, &format!("{what}[{at}]")))
+        Err(e) if e.is_instance_of::<PyTypeError>(object.py()) => {
+            Err(wrong_type(object, &what(), "an integer"))
         }
         // That of the object's `__index__`.
         Err(e) => Err(e),
     }
 }
 
-/// Reads one integer that is at least 0.
-pub(crate) fn parse_one(object: &Bound<'_, PyAny>, what: &str) -> PyResult<u64> {
-    match extract(object) {
-        Ok(value) => u64::try_from(value).map_err(|_| {
-            PyValueError::new_err(format!("{what} is {value}: it must not be negative"))
-        }),
-        Err(e) if e.is_instance_of::<PyOverflowError>(object.py()) => Err(PyValueError::new_err(
-            format!("{what} is {object}: it must be between 0 and 2⁶³ − 1"),
-        )),
-        Err(e) if e.is_instance_of::<PyTypeError>(object.py()) => Err(PyTypeError::new_err(
-            format!("{what} must be an integer, not {}", object.get_type().name()?),
-        )),
-        Err(e) => Err(e),
-    }
-}
+/// What is wanted of an argument with many numbers.
+const MANY: &str = "integers: an array, list or range";
 
-fn wrong_type(object: &Bound<'_, PyAny>, what: &str) -> PyErr {
+fn wrong_type(object: &Bound<'_, PyAny>, what: &str, wanted: &str) -> PyErr {
     let name = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
-    let wanted =
-        if what.ends_with(']') { "an integer" } else { "integers: an array, list or range" };
     PyTypeError::new_err(format!("{what} must be {wanted}, not {name}"))
 }
 
-fn negative(what: &str, at: usize, value: &impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(format!("{what}[{at}] is {value}: it must not be negative"))
+fn negative(what: &str, value: &impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(format!("{what} is {value}: it must not be negative"))
 }
 
-fn out_of_range(what: &str, at: usize, value: &impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(format!("{what}[{at}] is {value}: it must be between 0 and 2⁶³ − 1"))
+fn out_of_range(what: &str, value: &impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(format!("{what} is {value}: it must be between 0 and 2⁶³ − 1"))
 }
 
 /// An exported one-dimensional array.
@@ -182,91 +166,52 @@ impl<'py> Array<'py> {
     fn values(&self, what: &str) -> PyResult<Vec<u64>> {
         match (self.view.itemsize, self.is_signed) {
             _ if self.view.len == 0 => Ok(Vec::new()),
-            (1, true) => self.read::<i8>(what),
-            (2, true) => self.read::<i16>(what),
-            (4, true) => self.read::<i32>(what),
-            (8, true) => self.read::<i64>(what),
-            (1, false) => self.read::<u8>(what),
-            (2, false) => self.read::<u16>(what),
-            (4, false) => self.read::<u32>(what),
-            (8, false) => self.read::<u64>(what),
+            (1, true) => self.read(what, |item| i8::from_ne_bytes(item).into()),
+            (2, true) => self.read(what, |item| i16::from_ne_bytes(item).into()),
+            (4, true) => self.read(what, |item| i32::from_ne_bytes(item).into()),
+            (8, true) => self.read(what, |item| i64::from_ne_bytes(item).into()),
+            (1, false) => self.read(what, |item| u8::from_ne_bytes(item).into()),
+            (2, false) => self.read(what, |item| u16::from_ne_bytes(item).into()),
+            (4, false) => self.read(what, |item| u32::from_ne_bytes(item).into()),
+            (8, false) => self.read(what, |item| u64::from_ne_bytes(item).into()),
             (size, _) => Err(PyTypeError::new_err(format!("{what} has items of {size} bytes"))),
         }
     }
 
-    fn read<T: Item>(&self, what: &str) -> PyResult<Vec<u64>> {
-        // SAFETY: the contract of the buffer protocol: NULL, or one extent and one stride, for one
-        // dimension and these flags. (The arrays of `ctypes` have no strides although they are
-        // requested: their items are neighbours.)
-        let (extent, stride) = unsafe { (self.view.shape.as_ref(), self.view.strides.as_ref()) };
-        let len = extent.map_or(self.view.len / self.view.itemsize, |&extent| extent) as usize;
-        let stride = stride.map_or(self.view.itemsize, |&stride| stride);
-        let start = self.view.buf.cast::<u8>();
-        check_count(len, what)?;
-        let mut values = vectors::with_capacity(len)?;
-        for at in 0..len {
-            // SAFETY: the contract of the buffer protocol: the item is within the memory that the
-            // view exports, and has the type of the format.
-            let item = unsafe { T::load(start.offset(at as isize * stride)) };
-            let value = if self.is_swapped { item.swapped() } else { item };
-            match value.try_into() {
+    /// Reads the items, whose bytes `number` converts. They are copied first: another thread may
+    /// change the array meanwhile, one without the GIL, in a library or in free-threaded Python.
+    /// What is performed is the copy that was checked.
+    fn read<const N: usize>(
+        &self,
+        what: &str,
+        number: impl Fn([u8; N]) -> i128,
+    ) -> PyResult<Vec<u64>> {
+        let (bytes, order) = (self.view.len, b'C' as c_char);
+        let count = bytes as usize / N;
+        check_count(count, what)?;
+        let mut items: Vec<[u8; N]> = vectors::with_capacity((bytes as usize).div_ceil(N))?;
+        let to = items.as_mut_ptr().cast();
+        // SAFETY: the contract of `PyBuffer_ToContiguous`: it stores the bytes of the view, for
+        // which there is room, or fails.
+        if unsafe { ffi::PyBuffer_ToContiguous(to, &raw const *self.view, bytes, order) } != 0 {
+            return Err(PyErr::fetch(self.py));
+        }
+        // SAFETY: the call has stored them.
+        unsafe { items.set_len(count) };
+        let mut values = vectors::with_capacity(count)?;
+        for (at, mut item) in items.into_iter().enumerate() {
+            if self.is_swapped {
+                item.reverse();
+            }
+            let (value, name) = (number(item), || format!("{what}[{at}]"));
+            match u64::try_from(value) {
                 Ok(value) if value <= i64::MAX as u64 => values.push(value),
-                Ok(_) => return Err(out_of_range(what, at, &value.into())),
-                Err(_) => return Err(negative(what, at, &value.into())),
+                Ok(_) => return Err(out_of_range(&name(), &value)),
+                Err(_) => return Err(negative(&name(), &value)),
             }
         }
         Ok(values)
     }
-}
-
-/// An integer of an array. Another thread may change the array meanwhile: one without the GIL, in
-/// a library or in free-threaded Python. So an item is loaded once, atomically, and what is
-/// performed is the copy that was checked. (An item that is not aligned is loaded by bytes: then it
-/// may be a mixture of two values, which is checked as any other.)
-trait Item: Copy + Into<i128> + TryInto<u64> {
-    /// # Safety
-    ///
-    /// The bytes are readable, and exported while it is called.
-    unsafe fn load(from: *const u8) -> Self;
-
-    /// Returns the integer of the same bytes in the other order.
-    fn swapped(self) -> Self;
-}
-
-macro_rules! items {
-    ($($integer:ty: $atomic:ty,)*) => {
-        $(impl Item for $integer {
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> $integer {
-                if from.cast::<$atomic>().is_aligned() {
-                    // SAFETY: by the contract. A relaxed load of this size may be one of memory
-                    // that is not writable.
-                    return unsafe { &*from.cast::<$atomic>() }.load(Ordering::Relaxed);
-                }
-                let byte = |at| {
-                    // SAFETY: as above.
-                    unsafe { &*from.add(at).cast::<AtomicU8>() }.load(Ordering::Relaxed)
-                };
-                <$integer>::from_ne_bytes(std::array::from_fn(byte))
-            }
-
-            #[inline(always)]
-            fn swapped(self) -> $integer {
-                self.swap_bytes()
-            }
-        })*
-    };
-}
-
-items! {
-    i8: AtomicI8,
-    i16: AtomicI16,
-    i32: AtomicI32,
-    i64: AtomicI64,
-    u8: AtomicU8,
-    u16: AtomicU16,
-    u32: AtomicU32,
-    u64: AtomicU64,
 }
 
 impl Drop for Array<'_> {

@@ -186,7 +186,8 @@ impl Lengths {
         let is_integer = object.is_instance_of::<PyInt>()
             || object.hasattr("__index__")? && !object.hasattr("__len__")?;
         if is_integer {
-            let length = check(integers::parse_one(object, "length")?, &|| "length".into());
+            let length =
+                check(integers::parse_one(object, || "length".into())?, &|| "length".into());
             return length.map(Lengths::Same);
         }
         let lengths = integers::parse(object, "length")?;
@@ -400,7 +401,7 @@ pub(crate) fn read_into(ops: &Bound<'_, PyAny>, is_strict: bool) -> PyResult<(Pl
                     e.value(op.py())
                 ))
             })?;
-        let offset = integers::parse_one(&offset, &format!("the offset of ops[{at}]"))?;
+        let offset = integers::parse_one(&offset, || format!("the offset of ops[{at}]"))?;
         let memory = Memory::of(&out, Access::Write, &format!("the buffer of ops[{at}]"))?;
         check_bytes(memory.len(), &format!("the buffer of ops[{at}]"))?;
         vectors::push(&mut files, file.get().opened()?)?;

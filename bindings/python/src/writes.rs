@@ -1,9 +1,9 @@
-//! The plans of writes.
+//! The plans of writes and syncs.
 
 use crate::file::File;
 use crate::integers;
 use crate::memory::{Access, Memory};
-use crate::plan::Plan;
+use crate::plan::{Plan, Sync};
 use crate::reads::{self, Files, Lengths, Request};
 use crate::vectors::{self, check_count};
 use pyo3::exceptions::PyValueError;
@@ -57,6 +57,14 @@ pub(crate) fn write_many(
     };
     plan.files.push(Arc::clone(&file));
     Ok((plan, Request::writes(Files::One(file), offsets, lengths, is_strict)))
+}
+
+/// Plans `fsync`.
+pub(crate) fn sync(file: &Bound<'_, File>, data_only: bool) -> PyResult<(Plan, Request)> {
+    let file = file.get().opened()?;
+    file.check_sync()?;
+    let how = if data_only { Sync::Data } else { Sync::All };
+    Ok((Plan::sync(Arc::clone(&file), how), Request::sync(file)))
 }
 
 fn part_of(bytes: usize, count: usize) -> PyResult<usize> {

@@ -17,14 +17,6 @@ use std::path::Path;
 
 /// A subcommand of `bench`.
 pub(crate) trait Experiment {
-    fn outputs(&self) -> &Outputs;
-
-    /// Returns the path that the experiment reads, or where it creates its files, if the outputs
-    /// must not overwrite it.
-    fn input(&self) -> Option<&Path> {
-        None
-    }
-
     /// Checks what clap cannot check.
     fn validate(&self) -> Result<(), Failure> {
         Ok(())
@@ -88,8 +80,7 @@ impl Report {
     /// Writes the report. The failure of a part comes after that of a file.
     pub(crate) fn write(self, outputs: &Outputs) -> Result<(), Failure> {
         let Report { page, json, text, outcome } = self;
-        let text = || text.unwrap_or_else(|| cringle_report::page::text(&page));
-        outputs.write_with_text(&json, &page, text).and(outcome)
+        outputs.write(&json, &page, text).and(outcome)
     }
 }
 
@@ -163,6 +154,23 @@ impl<K, S> Line<K, S> {
     /// Returns the lowest and the highest value of a figure that every sample has.
     pub(crate) fn range(&self, of: impl Fn(&S) -> f64) -> (f64, f64) {
         stats::range(self.values(of)).unwrap_or((f64::NAN, f64::NAN))
+    }
+}
+
+/// The lines of one case, for example of one number of connections.
+pub(crate) struct Table<C, K, S> {
+    pub(crate) case: C,
+    pub(crate) lines: Vec<Line<K, S>>,
+}
+
+impl<C, K, S> Table<C, K, S> {
+    pub(crate) fn new(case: C, subjects: impl IntoIterator<Item = K>) -> Table<C, K, S> {
+        Table { case, lines: subjects.into_iter().map(Line::new).collect() }
+    }
+
+    /// Returns every line with its table.
+    pub(crate) fn lines_of(tables: &[Self]) -> impl Iterator<Item = (&Self, &Line<K, S>)> {
+        tables.iter().flat_map(|table| table.lines.iter().map(move |line| (table, line)))
     }
 }
 

@@ -29,7 +29,7 @@ pub mod target;
 use clap::{Parser, Subcommand};
 use cringle_report::failure::Failure;
 use cringle_report::machine::storage::Storage;
-use cringle_report::{CommandFiles, interrupt};
+use cringle_report::{CommandFiles, Outputs, interrupt};
 use experiment::{Experiment, Report};
 use std::ffi::OsString;
 use std::io;
@@ -78,15 +78,17 @@ impl Bench {
         Ok(line.bench)
     }
 
-    fn experiment(&self) -> &dyn Experiment {
+    /// Returns the experiment, its outputs, and the path that it reads, or where it creates its
+    /// files, if the outputs must not overwrite it.
+    fn parts(&self) -> (&dyn Experiment, &Outputs, Option<&Path>) {
         match self {
-            Bench::Disk(args) => &**args,
-            Bench::Batch(args) => args,
-            Bench::Db(args) => &**args,
-            Bench::Cp(args) => &**args,
-            Bench::Sum(args) => &**args,
-            Bench::Http(args) => &**args,
-            Bench::All(args) => args,
+            Bench::Disk(args) => (&**args, &args.outputs, Some(&args.path)),
+            Bench::Batch(args) => (args, &args.outputs, Some(&args.file)),
+            Bench::Db(args) => (&**args, &args.outputs, Some(&args.path)),
+            Bench::Cp(args) => (&**args, &args.outputs, None),
+            Bench::Sum(args) => (&**args, &args.outputs, Some(&args.path)),
+            Bench::Http(args) => (&**args, &args.outputs, None),
+            Bench::All(args) => (args, &args.outputs, None),
         }
     }
 
@@ -96,7 +98,7 @@ impl Bench {
     ///
     /// The first failure: a contradictory command line, unusable input, or a wrong result.
     pub fn run(&self, verbose: bool) -> Result<(), Failure> {
-        let experiment = self.experiment();
+        let (experiment, outputs, _) = self.parts();
         experiment.validate()?;
         if let Some(result) = experiment.assist() {
             return result;
@@ -104,17 +106,14 @@ impl Bench {
         if verbose {
             cringle_report::complain(&describe_driver());
         }
-        experiment.measure()?.write(experiment.outputs())
+        experiment.measure()?.write(outputs)
     }
 
     /// Returns the files that the command line names. The caller checks them before
     /// [`run`](Bench::run).
     pub fn files(&self) -> CommandFiles {
-        let files = self.experiment().outputs().files();
-        match self.experiment().input() {
-            Some(path) => files.uses(path),
-            None => files,
-        }
+        let (_, outputs, input) = self.parts();
+        input.into_iter().fold(outputs.files(), CommandFiles::uses)
     }
 
     /// Whether child processes do the measured work.

@@ -87,12 +87,8 @@ impl From<libc::rusage> for Usage {
 pub(crate) struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
-    /// Measured work that is done once, when the last party has left.
-    ending: Option<Ending>,
     counts_allocations: bool,
 }
-
-type Ending = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
 struct GateState {
@@ -117,17 +113,8 @@ impl Gate {
                 ..GateState::default()
             }),
             changed: Condvar::new(),
-            ending: None,
             counts_allocations: false,
         }
-    }
-
-    /// Adds work to be done and measured after the last party has left.
-    pub(crate) fn with_ending(
-        self,
-        ending: impl Fn() -> io::Result<()> + Send + Sync + 'static,
-    ) -> Gate {
-        Gate { ending: Some(Box::new(ending)), ..self }
     }
 
     /// Counts the allocations of the process while the clock runs.
@@ -161,7 +148,7 @@ impl Gate {
         }
     }
 
-    /// Returns what the run took, or `None` if a party never entered or the ending failed.
+    /// Returns what the run took, or `None` if a party never entered.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.lock().usage
     }
@@ -190,13 +177,12 @@ impl Gate {
     /// worker 0.
     pub(crate) fn on_workers<T: Send>(
         &self,
-        runtime: cringle::Builder,
         workers: usize,
         work: impl Fn(usize, Party<'_>) -> io::Result<T> + Sync,
     ) -> io::Result<Vec<T>> {
         let work = &work;
         let mut parties: Vec<_> = (0..workers).map(|_| self.party()).collect();
-        runtime.workers(workers).run(move || {
+        cringle::Builder::new().workers(workers).run(move || {
             let mine = parties.swap_remove(0);
             fiber::scope(|scope| {
                 let start = |(worker, party)| {
@@ -295,8 +281,7 @@ impl Drop for Party<'_> {
         }
         if state.running == 0 && state.missing == 0 {
             state.allocated = self.gate.counts_allocations.then(alloc::stop);
-            let ended = self.gate.ending.as_ref().is_none_or(|ending| ending().is_ok());
-            state.usage = state.meter.filter(|_| ended).map(|meter| meter.stop());
+            state.usage = state.meter.map(|meter| meter.stop());
         }
         self.gate.changed.notify_all();
     }

@@ -1,7 +1,7 @@
-//! The files that a benchmark reads and writes.
+//! The file that a benchmark reads and writes.
 //!
-//! In a directory the benchmark creates files without names (`O_TMPFILE`), which vanish with the
-//! process, even if it is killed. They are reopened, with or without `O_DIRECT`, through
+//! In a directory the benchmark creates a file without a name (`O_TMPFILE`), which vanishes with
+//! the process, even if it is killed. It is reopened, with or without `O_DIRECT`, through
 //! `/proc/self/fd`. An existing file or device is only read, unless `--destroy` is given.
 
 use super::content;
@@ -19,8 +19,8 @@ const DEFAULT_BYTES: u64 = 1 << 30;
 const CHUNK: usize = 1 << 20;
 
 pub(crate) struct Target {
-    pub(crate) files: Vec<TestFile>,
-    /// Usable bytes of each file, a multiple of the block size.
+    pub(crate) file: TestFile,
+    /// Usable bytes of the file, a multiple of the block size.
     pub(crate) file_bytes: u64,
     /// The path on the command line.
     pub(crate) path: PathBuf,
@@ -66,19 +66,17 @@ impl TestFile {
 #[derive(Default)]
 pub(crate) struct TargetSpec {
     pub(crate) path: PathBuf,
-    /// The bytes of all files together.
     pub(crate) size: Option<u64>,
-    pub(crate) files: usize,
     pub(crate) block: u64,
     pub(crate) seed: u64,
     pub(crate) writes: bool,
     pub(crate) destroy: bool,
-    /// Whether the files stay empty (logs).
+    /// Whether the file stays empty (a log).
     pub(crate) empty: bool,
 }
 
 impl Target {
-    /// Opens or creates the files, and fills those that it creates.
+    /// Opens or creates the file, and fills it if it creates it.
     pub(crate) fn prepare(spec: &TargetSpec, progress: &Progress) -> Result<Target, Failure> {
         let path = &spec.path;
         let metadata = fs::metadata(path).map_err(|error| missing(path, &error))?;
@@ -98,8 +96,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Fails if the files are smaller than a block.
-    pub(crate) fn must_hold(&self, block: u64) -> Result<(), Failure> {
+    /// Fails if the file is smaller than a block.
+    fn must_hold(&self, block: u64) -> Result<(), Failure> {
         if self.file_bytes >= block {
             return Ok(());
         }
@@ -112,25 +110,16 @@ impl Target {
     }
 
     fn temporary(spec: &TargetSpec) -> Result<Target, Failure> {
-        let in_directory = |error: io::Error| {
-            let path = spec.path.display();
-            let remedy = match error.raw_os_error() {
-                Some(libc::EMFILE) => "; choose fewer --files, or raise `ulimit -n`",
-                _ => "",
-            };
-            Failure::failed(format!("{path}: cannot create a temporary file: {error}{remedy}"))
-        };
-        let files: Result<Vec<_>, _> = (0..spec.files)
-            .map(|_| tempfile::tempfile_in(&spec.path).map(TestFile).map_err(in_directory))
-            .collect();
+        let path = spec.path.display();
+        let file = tempfile::tempfile_in(&spec.path)
+            .map_err(Failure::because(format_args!("{path}: cannot create a temporary file")))?;
         let total = spec.size.unwrap_or(DEFAULT_BYTES);
         if !spec.empty {
             require_space(&spec.path, total, "the test file needs", "choose a smaller --size")?;
         }
-        let each = total / spec.files as u64;
         Ok(Target {
-            files: files?,
-            file_bytes: each / spec.block * spec.block,
+            file: TestFile(file),
+            file_bytes: total / spec.block * spec.block,
             path: spec.path.clone(),
             kind: Kind::Temporary,
             seed: Some(spec.seed),
@@ -146,9 +135,6 @@ impl Target {
                  temporary file), or --destroy"
             )));
         }
-        if spec.files != 1 {
-            return Err(Failure::usage(format!("{path}: not a directory, which --files needs")));
-        }
         let file = OpenOptions::new()
             .read(true)
             .write(spec.writes)
@@ -161,7 +147,7 @@ impl Target {
             Some(size) => size,
         };
         Ok(Target {
-            files: vec![TestFile(file)],
+            file: TestFile(file),
             file_bytes: requested.min(present) / spec.block * spec.block,
             path: spec.path.clone(),
             kind: if device { Kind::BlockDevice } else { Kind::File },
@@ -173,37 +159,29 @@ impl Target {
     /// Writes the content that reads expect, and waits until it is on the device.
     pub(crate) fn fill(&self, progress: &Progress) -> Result<(), Failure> {
         let Some(seed) = self.seed else { return Ok(()) };
-        let total = self.file_bytes * self.files.len() as u64;
-        let bar = progress.bytes(total, "writing the test file");
+        let bar = progress.bytes(self.file_bytes, "writing the test file");
         let mut chunk = vec![0u8; CHUNK];
-        for (number, file) in self.files.iter().enumerate() {
-            let mut offset = 0;
-            while offset < self.file_bytes {
-                let part = CHUNK.min((self.file_bytes - offset) as usize);
-                content::fill(&mut chunk[..part], seed, number as u32, offset);
-                file.0.write_all_at(&chunk[..part], offset).map_err(|e| self.not_written(&e))?;
-                offset += part as u64;
-                bar.inc(part as u64);
-            }
-            file.0.sync_data().map_err(|error| self.not_written(&error))?;
+        let mut offset = 0;
+        while offset < self.file_bytes {
+            let part = CHUNK.min((self.file_bytes - offset) as usize);
+            content::fill(&mut chunk[..part], seed, 0, offset);
+            self.file.0.write_all_at(&chunk[..part], offset).map_err(|e| self.not_written(&e))?;
+            offset += part as u64;
+            bar.inc(part as u64);
         }
+        self.file.0.sync_data().map_err(|error| self.not_written(&error))?;
         bar.finish_and_clear();
         Ok(())
     }
 
     fn not_written(&self, error: &io::Error) -> Failure {
-        let total = units::size(self.file_bytes * self.files.len() as u64);
+        let total = units::size(self.file_bytes);
         let path = self.path.display();
         let remedy = match error.kind() {
             io::ErrorKind::StorageFull => "; choose a smaller --size",
             _ => "",
         };
         Failure::failed(format!("{path}: cannot write {total} of test data: {error}{remedy}"))
-    }
-
-    /// Returns the files' names for another process, in the syntax of fio's `filename`.
-    pub(crate) fn names_for_others(&self) -> String {
-        self.files.iter().map(TestFile::name_for_others).collect::<Vec<_>>().join(":")
     }
 }
 

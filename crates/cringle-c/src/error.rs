@@ -144,7 +144,7 @@ pub(crate) unsafe fn copy_text(text: &str, out: *mut c_char, size: usize) -> usi
     if let Some(room) = size.checked_sub(1)
         && !out.is_null()
     {
-        let count = text.floor_char_boundary_of(room);
+        let count = floor_char_boundary(text, room);
         // SAFETY: this function's contract.
         unsafe {
             out.copy_from_nonoverlapping(text.as_ptr().cast(), count);
@@ -154,14 +154,8 @@ pub(crate) unsafe fn copy_text(text: &str, out: *mut c_char, size: usize) -> usi
     text.len()
 }
 
-trait FloorCharBoundary {
-    fn floor_char_boundary_of(&self, at: usize) -> usize;
-}
-
-impl FloorCharBoundary for str {
-    /// Returns the last boundary of a character that is not behind `at`.
-    fn floor_char_boundary_of(&self, at: usize) -> usize {
-        let at = at.min(self.len());
-        (0..=at).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
-    }
+/// Returns the last boundary of a character that is not behind `at`.
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

@@ -9,6 +9,7 @@
 //! A table is shared with each submission that is under way, so it is never changed: a change is
 //! made to a copy, which shares the chunks that it leaves as they are.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -38,27 +39,19 @@ pub(crate) struct Registry<T> {
     chunks: Vec<Arc<Vec<Slot<T>>>>,
     /// The number of slots in the chunks.
     len: usize,
-    /// The first slot of the list of free ones, and the last.
-    free: Option<(u32, u32)>,
-    /// The number of free slots.
-    free_len: usize,
+    /// The free slots, the one that is free for the longest time first.
+    free: VecDeque<u32>,
 }
 
 #[derive(Clone, Debug)]
 struct Slot<T> {
     generation: u32,
-    content: Content<T>,
-}
-
-#[derive(Clone, Debug)]
-enum Content<T> {
-    Value(T),
-    Free { next: Option<u32> },
+    value: Option<T>,
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
-        Registry { chunks: Vec::new(), len: 0, free: None, free_len: 0 }
+        Registry { chunks: Vec::new(), len: 0, free: VecDeque::new() }
     }
 }
 
@@ -73,19 +66,13 @@ impl<T> Registry<T> {
     pub(crate) fn get(&self, number: i32) -> Option<&T> {
         let (index, generation) = parts_of(number)?;
         let slot = self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?;
-        match &slot.content {
-            Content::Value(value) if slot.generation == generation => Some(value),
-            _ => None,
-        }
+        slot.value.as_ref().filter(|_| slot.generation == generation)
     }
 
     /// Returns all values.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        slots.filter_map(|slot| match &slot.content {
-            Content::Value(value) => Some(value),
-            Content::Free { .. } => None,
-        })
+        slots.filter_map(|slot| slot.value.as_ref())
     }
 }
 
@@ -103,30 +90,18 @@ impl<T: Clone> Registry<T> {
         if index.is_multiple_of(CHUNK) {
             self.chunks.push(Arc::default());
         }
-        let slot = Slot { generation: 0, content: Content::Free { next: None } };
+        let slot = Slot { generation: 0, value: None };
         Arc::make_mut(&mut self.chunks[index / CHUNK]).push(slot);
         self.len += 1;
         Some(index as u32)
     }
 
-    /// Takes the slot that is free for the longest time. `None` if none is.
-    fn take_free(&mut self) -> Option<u32> {
-        let (first, last) = self.free?;
-        let next = match self.slot(first).content {
-            Content::Free { next } => next,
-            Content::Value(_) => unreachable!("a free slot"),
-        };
-        self.free = next.map(|next| (next, last));
-        self.free_len -= 1;
-        Some(first)
-    }
-
     /// Registers a value and returns its number. `None` if there is no room.
     pub(crate) fn add(&mut self, value: T) -> Option<i32> {
-        let grown = if self.free_len < MIN_FREE { self.grow() } else { None };
-        let index = grown.or_else(|| self.take_free())?;
+        let grown = if self.free.len() < MIN_FREE { self.grow() } else { None };
+        let index = grown.or_else(|| self.free.pop_front())?;
         let generation = next_generation(index);
-        *self.slot(index) = Slot { generation, content: Content::Value(value) };
+        *self.slot(index) = Slot { generation, value: Some(value) };
         Some((generation << INDEX_BITS | index) as i32)
     }
 
@@ -135,16 +110,8 @@ impl<T: Clone> Registry<T> {
         let Some((index, _)) = parts_of(number).filter(|_| self.get(number).is_some()) else {
             return false;
         };
-        self.slot(index).content = Content::Free { next: None };
-        let first = match self.free {
-            None => index,
-            Some((first, last)) => {
-                self.slot(last).content = Content::Free { next: Some(index) };
-                first
-            }
-        };
-        self.free = Some((first, index));
-        self.free_len += 1;
+        self.slot(index).value = None;
+        self.free.push_back(index);
         true
     }
 }

@@ -107,19 +107,18 @@ pub(crate) enum Command {
     Completions { shell: clap_complete::Shell },
     /// Print a manual page, or write the pages of all commands into a directory.
     #[command(after_help = "Examples:\n  cringle man cp | man -l -\n  \
-                cringle man ~/.local/share/man/man1\n  man cringle-bench-disk")]
+                cringle man --all ~/.local/share/man/man1\n  man cringle-bench-disk")]
     Man(ManArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct ManArgs {
-    /// Command whose page is printed (cp, bench-disk), or directory for the pages of all commands:
-    /// cringle.1, cringle-cp.1, cringle-bench-disk.1 and so on. A new directory needs a slash in
-    /// its name: ./pages.
-    #[arg(value_name = "COMMAND|DIRECTORY", conflicts_with = "all")]
-    pub(crate) name: Option<PathBuf>,
+    /// Command whose page is printed: cp, bench-disk.
+    #[arg(value_name = "COMMAND", conflicts_with = "all")]
+    pub(crate) name: Option<String>,
 
-    /// Write the pages of all commands into this directory, and create it if necessary.
+    /// Write the pages of all commands into this directory, and create it if necessary: cringle.1,
+    /// cringle-cp.1, cringle-bench-disk.1 and so on.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) all: Option<PathBuf>,
 }

@@ -18,18 +18,14 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.all {
         return write(&pages, directory);
     }
-    let Some(name) = &args.name else { return print(&pages, "cringle.1") };
-    // A slip in the name of a command must not create a directory.
-    if name.as_os_str().as_encoded_bytes().contains(&b'/') {
-        return write(&pages, name);
-    }
-    let text = name.to_string_lossy();
-    let command = text.strip_prefix("cringle-").unwrap_or(&text);
-    let file = format!("cringle-{command}.1");
-    if pages.iter().any(|(page, _)| *page == file) || text == "cringle" {
-        return print(&pages, if text == "cringle" { "cringle.1" } else { &file });
-    }
-    if name.is_dir() { write(&pages, name) } else { Err(unknown(&pages, &text)) }
+    let name = args.name.as_deref().unwrap_or("cringle");
+    let file = match name.strip_prefix("cringle-").unwrap_or(name) {
+        "cringle" => "cringle.1".to_owned(),
+        command => format!("cringle-{command}.1"),
+    };
+    let page = pages.iter().find(|(page, _)| *page == file);
+    let (_, text) = page.ok_or_else(|| unknown(&pages, name))?;
+    report::print_bytes(text)
 }
 
 /// Adds the pages of the command and of its subcommands.
@@ -43,11 +39,6 @@ fn add_pages(command: clap::Command, pages: &mut Vec<Page>) -> io::Result<()> {
     Ok(())
 }
 
-fn print(pages: &[Page], file: &str) -> Result<(), Failure> {
-    let page = pages.iter().find(|(name, _)| name == file).map(|(_, text)| &text[..]);
-    report::print_bytes(page.unwrap_or_default())
-}
-
 fn unknown(pages: &[Page], name: &str) -> Failure {
     let command = |(file, _): &Page| {
         file.strip_prefix("cringle-").and_then(|file| file.strip_suffix(".1")).map(str::to_owned)
@@ -55,8 +46,7 @@ fn unknown(pages: &[Page], name: &str) -> Failure {
     let mut commands: Vec<String> = pages.iter().filter_map(command).collect();
     commands.sort();
     Failure::usage(format!(
-        "{name}: no command and no directory has this name; name one of {}, or write ./{name} to \
-         create a directory",
+        "{name}: no command has this name; name one of {}; --all DIRECTORY writes the pages of all",
         commands.join(", ")
     ))
 }

@@ -9,8 +9,7 @@
 
 use super::{is_stdout, outputs, print, stdout};
 use crate::failure::Failure;
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-use std::ffi::CString;
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{FromRawFd, RawFd};
@@ -159,13 +158,7 @@ fn directory_of(path: &Path) -> &Path {
 
 /// Fails, with the reason, if this process may not write to the file.
 fn may_write(path: &Path) -> io::Result<()> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    let (how, flags) = (libc::W_OK, libc::AT_EACCESS);
-    // SAFETY: `name` ends in a zero byte and outlives the call.
-    match unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), how, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
 /// Fails if the descriptor is not open for writing.
@@ -266,6 +259,7 @@ fn refused(option: &str, path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
     use std::os::unix::fs::symlink;
 
     fn names(directory: &Path) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! ignored at the start, as under `nohup`.
 
 use cringle::signal::{self, Signal, Signals};
+use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -134,23 +135,21 @@ fn kill_child() {
     }
 }
 
-/// Kills the process group of a child that leads it and has not been reaped.
+/// Kills the process group of a child that leads it and has not been reaped: the kernel does not
+/// reuse the number before that.
 pub fn kill_group(leader: u32) {
-    // SAFETY: a system call without pointers. The kernel does not reuse the number before the
-    // leader is reaped, which the caller does later.
-    unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };
+    // An error means that the group has ended.
+    let _ = kill_process_group(pid_of(leader), rustix::process::Signal::KILL);
 }
 
 /// Returns whether a child has ended, without reaping it.
 pub fn has_ended(child: u32) -> bool {
-    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: the call writes only `info`, which outlives it. All-zero is a valid `siginfo_t`, and
-    // it stays all-zero while the child runs.
-    unsafe {
-        libc::waitid(libc::P_PID, child, info.as_mut_ptr(), flags) == 0
-            && info.assume_init_ref().si_pid() != 0
-    }
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(pid_of(child)), options).is_ok_and(|ended| ended.is_some())
+}
+
+fn pid_of(child: u32) -> Pid {
+    Pid::from_raw(child as i32).expect("the number of a child is positive")
 }
 
 /// Runs a child to its end and returns its output. An interruption kills it.

@@ -4,16 +4,16 @@
 //! find its program, and releases everything it made when it ends. It sends its result as numbers
 //! through a pipe.
 
-use rustix::io::retry_on_intr;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
 
 /// The number and the length of the polls for a result, after which the child is killed. No test
 /// takes nearly as long, unless a seccomp filter waits for a supervisor that never answers. Polls
 /// are counted instead of time, because the child makes no progress while the machine is suspended.
 const POLLS: u32 = 100;
-const POLL_MS: i32 = 100;
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The result of a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,18 +101,12 @@ fn listen(reader: &mut PipeReader) -> io::Result<Vec<i32>> {
 }
 
 fn wait_for(reader: &PipeReader) -> io::Result<()> {
-    let mut wait = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut wait = [PollFd::new(reader, PollFlags::IN)];
     for _ in 0..POLLS {
-        // SAFETY: the array has one entry, which outlives the call.
-        match unsafe { libc::poll(&mut wait, 1, POLL_MS) } {
-            0 => {}
-            1.. => return Ok(()),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        match poll(&mut wait, Some(&POLL)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
     Err(io::Error::other("the child does not answer"))

@@ -1,10 +1,10 @@
 //! The kernel, and the container and virtual machine around this process.
 
 use cringle_report::machine::{cpus, read};
+use rustix::system::uname;
 use serde::Serialize;
 use std::ffi::CStr;
 use std::fs;
-use std::mem::MaybeUninit;
 use std::path::Path;
 
 #[derive(Clone, Debug, Serialize)]
@@ -22,29 +22,16 @@ pub(crate) struct Kernel {
 }
 
 pub(crate) fn examine() -> Kernel {
-    let (release, architecture) = uname();
+    let names = uname();
+    let text = |name: &CStr| name.to_string_lossy().into_owned();
     Kernel {
-        release,
-        architecture,
+        release: text(names.release()),
+        architecture: text(names.machine()),
         processors: cpus::allowed().len(),
         container: container(),
         virtual_machine: virtual_machine(),
         proc_is_readable: fs::read("/proc/self/status").is_ok(),
     }
-}
-
-fn uname() -> (String, String) {
-    let mut names = MaybeUninit::<libc::utsname>::zeroed();
-    // SAFETY: the call writes only this structure, for which all-zero is a valid value.
-    let names = unsafe {
-        libc::uname(names.as_mut_ptr());
-        names.assume_init()
-    };
-    // SAFETY: the kernel ends each name with a zero byte, as the all-zero structure does.
-    let text = |name: &[libc::c_char]| unsafe {
-        CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-    };
-    (text(&names.release), text(&names.machine))
 }
 
 /// Parses a release: `6.1.0-13-amd64` is (6, 1).

@@ -2,7 +2,7 @@
 //! them.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 pub(crate) const SETUP_CQSIZE: u32 = 1 << 3;
@@ -18,7 +18,7 @@ pub(crate) struct Params {
     pub flags: u32,
     sq_thread_cpu: u32,
     sq_thread_idle: u32,
-    pub features: u32,
+    features: u32,
     wq_fd: u32,
     reserved: [u32; 3],
     pub sq_off: Offsets,
@@ -123,42 +123,3 @@ fn result(code: libc::c_long) -> io::Result<i32> {
         _ => Err(io::Error::last_os_error()),
     }
 }
-
-const REGISTER_PROBE: u32 = 8;
-const OPS: usize = 256;
-const OP_SUPPORTED: u16 = 1;
-
-/// The opcodes that a ring supports: `struct io_uring_probe`.
-#[repr(C)]
-pub(crate) struct Ops {
-    last_op: u8,
-    len: u8,
-    reserved: [u16; 7],
-    ops: [Op; OPS],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Op {
-    code: u8,
-    reserved: u8,
-    flags: u16,
-    reserved_too: u32,
-}
-
-impl Ops {
-    pub(crate) fn of(ring: &OwnedFd) -> io::Result<Box<Ops>> {
-        let none = Ops { last_op: 0, len: 0, reserved: [0; 7], ops: [Op::default(); OPS] };
-        let mut ops = Box::new(none);
-        // SAFETY: the structure is zeroed as the request requires, has room for the number of
-        // opcodes passed, and outlives the call.
-        unsafe { register(ring.as_raw_fd(), REGISTER_PROBE, &raw mut *ops, OPS as u32)? };
-        Ok(ops)
-    }
-
-    pub(crate) fn has(&self, code: u8) -> bool {
-        code <= self.last_op && self.ops[code as usize].flags & OP_SUPPORTED != 0
-    }
-}
-
-const _: () = assert!(size_of::<Ops>() == 16 + 8 * OPS, "the kernel's struct io_uring_probe");

@@ -84,13 +84,17 @@ impl CancelledScope<'_> {
         cancel();
     }
 
+    fn spawn<'s>(&'s self, s: &'s fiber::Scope<'s, '_>) {
+        for (local, body) in self.children {
+            let run = self.child(body);
+            let _handle = if *local { s.spawn_local(run) } else { s.spawn(run) };
+        }
+    }
+
     fn by_member(&self, owner: bool, exits: usize) {
         fiber::scope(|s| {
             on_exits(self.env, s, exits, self.inside);
-            for (local, body) in self.children {
-                let run = self.child(body);
-                let _handle = if *local { s.spawn_local(run) } else { s.spawn(run) };
-            }
+            self.spawn(s);
             if !owner {
                 s.spawn(|| self.end(|| s.cancel()));
                 return;
@@ -113,10 +117,7 @@ impl CancelledScope<'_> {
             });
             fiber::scope(|inner| {
                 on_exits(self.env, inner, exits, self.inside);
-                for (local, body) in self.children {
-                    let run = self.child(body);
-                    let _handle = if *local { inner.spawn_local(run) } else { inner.spawn(run) };
-                }
+                self.spawn(inner);
             });
             Ok(())
         });

@@ -5,7 +5,7 @@ use super::Share;
 use super::env::{Env, Stop};
 use super::locks::complete;
 use super::parcels::{Ledger, Parcel};
-use super::shared::{User, run};
+use super::shared::{User, one_each, run, take};
 use cringle::sim::Checker;
 use cringle::sync::{mpmc, mpsc, oneshot, watch};
 use std::io;
@@ -14,6 +14,20 @@ use std::time::Duration;
 
 /// The timeout of a receiver's first attempt.
 const SHORT: Duration = Duration::from_micros(20);
+
+/// Receives, as the twin at first with a timeout.
+macro_rules! receive {
+    ($receiver:ident, $twin:ident) => {
+        if !$twin {
+            Ok($receiver.recv().ok())
+        } else {
+            match $receiver.recv_timeout_cancellable(SHORT)? {
+                Err(mpsc::RecvTimeoutError::Timeout) => Ok($receiver.recv_cancellable()?.ok()),
+                received => Ok(received.ok()),
+            }
+        }
+    };
+}
 
 /// The number of senders: all fibers but the first.
 fn senders(share: &Share) -> usize {
@@ -68,16 +82,6 @@ fn receive_all(
     }
 }
 
-/// Makes one end of a channel for each fiber to take.
-fn one_each<T>(count: usize, make: impl Fn() -> T) -> Vec<Mutex<Option<T>>> {
-    (0..count).map(|_| Mutex::new(Some(make()))).collect()
-}
-
-fn take<T>(ends: &[Mutex<Option<T>>], number: usize) -> T {
-    let end = ends[number].lock().expect("no code panics under this lock").take();
-    end.expect("each fiber takes its own end once")
-}
-
 enum AnySender {
     Unbounded(mpsc::Sender<Parcel>),
     Bounded(mpsc::SyncSender<Parcel>),
@@ -117,15 +121,7 @@ pub(super) fn mpsc(env: &Arc<Env>, share: &Share, bound: Option<usize>) -> Resul
             let taken = receiver.lock().expect("no code panics under this lock").take();
             let back = PutBack(&receiver, taken);
             let receiver = back.1.as_ref().expect("only the first fiber takes it");
-            receive_all(user, &ledger, |twin| {
-                if !twin {
-                    return Ok(receiver.recv().ok());
-                }
-                match receiver.recv_timeout_cancellable(SHORT)? {
-                    Err(mpsc::RecvTimeoutError::Timeout) => Ok(receiver.recv_cancellable()?.ok()),
-                    received => Ok(received.ok()),
-                }
-            })
+            receive_all(user, &ledger, |twin| receive!(receiver, twin))
         },
         || {
             // Values that remain in the channel count as received.
@@ -171,15 +167,7 @@ pub(super) fn mpmc(env: &Arc<Env>, share: &Share, capacity: usize) -> Result<(),
                 });
             }
             let receiver = receiver.clone();
-            receive_all(user, &ledger, |twin| {
-                if !twin {
-                    return Ok(receiver.recv().ok());
-                }
-                match receiver.recv_timeout_cancellable(SHORT)? {
-                    Err(mpsc::RecvTimeoutError::Timeout) => Ok(receiver.recv_cancellable()?.ok()),
-                    received => Ok(received.ok()),
-                }
-            })
+            receive_all(user, &ledger, |twin| receive!(receiver, twin))
         },
         || {
             while let Ok(parcel) = left.try_recv() {
@@ -243,14 +231,13 @@ pub(super) fn oneshot(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
 /// The first fiber counts up; the others see the count rise to its last value.
 pub(super) fn watch(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let (sender, receiver) = watch::channel(0);
-    let sending = Mutex::new(Some(sender));
+    let sending = [Mutex::new(Some(sender))];
     run(
         env,
         share,
         |user| {
             if user.number == 0 {
-                let sender = sending.lock().expect("no code panics under this lock").take();
-                let sender = sender.expect("only the first fiber takes it");
+                let sender = take(&sending, 0);
                 for count in 1..=user.rounds() {
                     user.persist(|user| {
                         if user.twin() {

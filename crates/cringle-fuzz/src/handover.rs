@@ -5,7 +5,7 @@
 use super::Share;
 use super::env::{Env, Stop};
 use super::locks::{complete, sound};
-use super::shared::{User, run};
+use super::shared::{User, one_each, run, take};
 use cringle::sync::{Condvar, Mutex, RwLock, Semaphore, WaitGroup};
 use std::io;
 use std::sync::Arc;
@@ -69,8 +69,7 @@ pub(super) fn tokens(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
 pub(super) fn patience(env: &Arc<Env>, share: &Share, rwlock: bool) -> Result<(), Stop> {
     let (semaphore, lock, had) = (Semaphore::new(2), RwLock::new(()), AtomicUsize::new(0));
     let group = WaitGroup::new();
-    let members: Vec<_> =
-        (0..share.fibers).map(|_| std::sync::Mutex::new(Some(group.clone()))).collect();
+    let members = one_each(share.fibers, || group.clone());
     drop(group);
     let all = || -> io::Result<()> {
         if rwlock {
@@ -94,8 +93,7 @@ pub(super) fn patience(env: &Arc<Env>, share: &Share, rwlock: bool) -> Result<()
         env,
         share,
         |user| {
-            let member = members[user.number].lock().expect("no code panics here").take();
-            let member = std::cell::Cell::new(member);
+            let member = std::cell::Cell::new(Some(take(&members, user.number)));
             if user.number == 0 {
                 one(user, &|| member.take().expect("taken once").wait());
                 return Ok(());

@@ -3,7 +3,7 @@
 
 use super::Share;
 use super::env::{Env, Stop};
-use super::shared::{User, run};
+use super::shared::{User, one_each, run, take};
 use cringle::sim::Checker;
 use cringle::sync::{Barrier, Condvar, Mutex, RwLock, Semaphore, WaitGroup};
 use std::io;
@@ -223,15 +223,13 @@ pub(super) fn barrier(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
 /// The first waits for the others.
 pub(super) fn wait_group(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
     let (group, gone) = (WaitGroup::new(), AtomicUsize::new(0));
-    let members: Vec<_> =
-        (0..share.fibers).map(|_| std::sync::Mutex::new(Some(group.clone()))).collect();
+    let members = one_each(share.fibers, || group.clone());
     drop(group);
     let ended = run(
         env,
         share,
         |user| {
-            let member = members[user.number].lock().expect("no code panics here").take();
-            let member = member.expect("each fiber takes its own member once");
+            let member = take(&members, user.number);
             user.pause().map_err(|e| user.env.stopped_by(&e))?;
             if user.number > 0 {
                 gone.fetch_add(1, SeqCst);

@@ -7,8 +7,8 @@ use cringle::cancel::{self, Reason};
 use cringle::sim::{Checker, Rng};
 use cringle::{fiber, time};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The number of attempts with a deadline before the attempt without one.
@@ -29,6 +29,16 @@ pub(super) fn share(env: &Arc<Env>, share: &Share) -> Result<(), Stop> {
         Shared::Oneshot => channels::oneshot(env, share),
         Shared::Watch => channels::watch(env, share),
     }
+}
+
+/// Makes something for each fiber to take.
+pub(super) fn one_each<T>(count: usize, make: impl Fn() -> T) -> Vec<Mutex<Option<T>>> {
+    (0..count).map(|_| Mutex::new(Some(make()))).collect()
+}
+
+pub(super) fn take<T>(all: &[Mutex<Option<T>>], number: usize) -> T {
+    let own = all[number].lock().expect("no code panics under this lock").take();
+    own.expect("each fiber takes its own once")
 }
 
 /// One of the fibers that share the primitive.

@@ -1,4 +1,4 @@
-//! `--json` and `--html`: the files that every experiment can write its results to.
+//! `--json` and `--html`: the files that every experiment can write its results to; `--quiet`.
 
 use super::page::{self, Page};
 use super::{file, html, is_stdout, print, save};
@@ -22,6 +22,10 @@ pub struct Outputs {
     /// Write the parts of the page as data, from which `bench all` makes one page.
     #[arg(long, hide = true, value_name = "FILE")]
     page: Option<PathBuf>,
+
+    /// Show no progress bar.
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 impl Outputs {
@@ -37,19 +41,9 @@ impl Outputs {
         files.result("--html", self.html.as_deref()).result("--page", page)
     }
 
-    /// Writes the files, and prints the page as text unless a file uses standard output.
-    pub fn write(&self, value: &Value, page: &Page) -> Result<(), Failure> {
-        self.write_with_text(value, page, || page::text(page))
-    }
-
-    /// Like [`write`](Outputs::write), with another text. Writes all outputs even if one fails, and
-    /// returns the first failure.
-    pub fn write_with_text(
-        &self,
-        value: &Value,
-        page: &Page,
-        text: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    /// Writes the files, and prints the text, or that of the page, unless a file uses standard
+    /// output. Writes all outputs even if one fails, and returns the first failure.
+    pub fn write(&self, value: &Value, page: &Page, text: Option<String>) -> Result<(), Failure> {
         let json = self.json.as_deref().map_or(Ok(()), |path| save(path, value));
         let html = self
             .html
@@ -58,6 +52,7 @@ impl Outputs {
         let parts = self.page.as_deref().map_or(Ok(()), |path| {
             save(path, &serde_json::to_value(page).map_err(std::io::Error::from)?)
         });
+        let text = || text.unwrap_or_else(|| page::text(page));
         let printed = if self.use_stdout() { Ok(()) } else { print(&text()) };
         json.and(html).and(parts).and(printed)
     }

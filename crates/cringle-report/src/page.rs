@@ -24,8 +24,6 @@ pub struct Section {
     pub title: String,
     pub sentences: Vec<String>,
     pub plots: Vec<Plot>,
-    /// More plots below a title of their own, folded away on a page.
-    pub more_plots: Option<(String, Vec<Plot>)>,
     pub table: Option<Rows>,
 }
 
@@ -68,14 +66,6 @@ pub fn cell(value: Option<f64>) -> String {
 /// Formats a ratio for a cell; a dash stands for a missing one.
 pub fn ratio_cell(value: Option<f64>) -> String {
     value.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"))
-}
-
-impl Section {
-    /// All plots that have something to show.
-    pub fn all_plots(&self) -> impl Iterator<Item = &Plot> {
-        let more = self.more_plots.iter().flat_map(|(_, plots)| plots);
-        self.plots.iter().chain(more).filter(|plot| !plot.is_empty())
-    }
 }
 
 /// Formats a page for a terminal.

@@ -103,6 +103,9 @@ compile_error!("cringle runs on Linux only: it uses io_uring and epoll");
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("cringle needs a 64-bit address space: each fiber maps a stack of 1 MiB");
 
+#[macro_use]
+mod macros;
+
 pub mod block;
 pub mod cancel;
 pub mod detect;

@@ -22,7 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The folders of a package that packages which depend on it do not use.
 const OWN: [&str; 3] = ["benches", "examples", "tests"];
@@ -186,15 +185,15 @@ fn read_ids(root: &Path) -> Result<BTreeMap<String, String>> {
     let place = |name| -> Result<PathBuf> {
         Ok(root.join(output(&mut git(root, &["rev-parse", "--git-path", name]))?.trim_end()))
     };
-    let scratch = Scratch::new()?;
-    let index = scratch.0.join("index");
+    let scratch = tempfile::Builder::new().prefix("cringle-inputs-").tempdir()?;
+    let index = scratch.path().join("index");
     // With the times of the files in it, git reads only those that have changed.
     if let Err(error) = copy_with_time(&place("index")?, &index)
         && error.kind() != std::io::ErrorKind::NotFound
     {
         return Err(error.into());
     }
-    let objects = scratch.0.join("objects");
+    let objects = scratch.path().join("objects");
     std::fs::create_dir(&objects)?;
     let known = place("objects")?;
     // No rule of the user hides a file.
@@ -231,27 +230,6 @@ fn copy_with_time(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::copy(from, to)?;
     let time = std::fs::metadata(from)?.modified()?;
     std::fs::OpenOptions::new().write(true).open(to)?.set_modified(time)
-}
-
-/// A folder that is removed when this is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("cringle-inputs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left lies in the folder for temporary files.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
 }
 
 #[cfg(test)]

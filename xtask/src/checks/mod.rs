@@ -13,6 +13,7 @@ mod passed;
 mod process;
 
 use crate::Result;
+use crate::commands::find;
 use inputs::Inputs;
 pub(crate) use passed::Passed;
 pub(crate) use process::{End, Outcome, Sink};
@@ -104,9 +105,7 @@ impl Check {
 
     /// The first program that it needs and this machine lacks.
     pub(crate) fn lacks(&self) -> Option<&'static str> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_here = |name: &&str| std::env::split_paths(&path).any(|at| at.join(name).is_file());
-        self.needs.iter().copied().find(|name| !is_here(name))
+        self.needs.iter().copied().find(|name| find(name).is_none())
     }
 }
 

@@ -3,10 +3,10 @@
 
 use super::steps::Step;
 use super::suite::Suite;
-use super::tools::{command, find, libraries};
+use super::tools::{command, libraries};
 use super::{Args, partition};
 use crate::Result;
-use crate::commands::output;
+use crate::commands::{find, output};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

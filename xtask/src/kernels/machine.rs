@@ -11,32 +11,19 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How QEMU runs the machine's processor.
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub(super) enum Accel {
-    /// By the processor's virtualization
-    Kvm,
-    /// By translating every instruction: works everywhere, and is much slower
-    Tcg,
-}
-
-impl Accel {
-    /// Returns KVM if the processor supports virtualization. An existing `/dev/kvm` is not enough:
-    /// inside a virtual machine it may exist, and then fail at the first instruction that KVM must
-    /// emulate.
-    pub(super) fn best() -> Accel {
-        let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let mut flags = processor.split_whitespace();
-        let can_virtualize = flags.any(|flag| flag == "vmx" || flag == "svm");
-        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-        if can_virtualize && device.is_ok() { Accel::Kvm } else { Accel::Tcg }
-    }
-
-    fn arguments(self) -> [&'static str; 4] {
-        match self {
-            Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
-        }
+/// How QEMU runs the machine's processor: by KVM if the processor supports virtualization, else by
+/// translating every instruction, which is much slower. An existing `/dev/kvm` is not enough:
+/// inside a virtual machine it may exist, and then fail at the first instruction that KVM must
+/// emulate.
+fn accelerator() -> [&'static str; 4] {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut flags = processor.split_whitespace();
+    let can_virtualize = flags.any(|flag| flag == "vmx" || flag == "svm");
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    if can_virtualize && device.is_ok() {
+        ["-accel", "kvm", "-cpu", "host"]
+    } else {
+        ["-accel", "tcg,thread=multi", "-cpu", "max"]
     }
 }
 
@@ -51,8 +38,6 @@ pub(super) struct Machine<'d> {
     pub(super) done: Vec<String>,
     /// The file for the kernel's messages.
     pub(super) console: PathBuf,
-    pub(super) accel: Accel,
-    pub(super) memory_mib: u32,
     /// The time without output after which the machine is killed.
     pub(super) silence: Duration,
 }
@@ -90,12 +75,7 @@ impl Machine<'_> {
             format!("file={},if=none,id={id},format=raw,cache=unsafe", path.display())
         };
         let mut command = command("qemu-system-x86_64");
-        command.args(self.accel.arguments()).args([
-            "-smp",
-            "2",
-            "-m",
-            &self.memory_mib.to_string(),
-        ]);
+        command.args(accelerator()).args(["-smp", "2", "-m", "4096"]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         // The machine's writes are discarded, so that each kernel finds the disk as it was made.
         command.arg("-snapshot");
@@ -107,11 +87,6 @@ impl Machine<'_> {
         command.args(["-serial", &format!("file:{}", self.console.display()), "-serial", "stdio"]);
         command.arg("-kernel").arg(&self.vmlinuz).args(["-append", &kernel]);
         command
-    }
-
-    /// QEMU's command line.
-    pub(super) fn command_line(&self) -> String {
-        format!("{:?}", self.command())
     }
 
     /// Runs the machine, and calls `hear` with each line that its init writes.

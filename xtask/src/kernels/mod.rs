@@ -15,10 +15,9 @@ mod suite;
 mod tools;
 
 use crate::Result;
-use machine::{Accel, Machine};
+use machine::Machine;
 use packages::Kernel;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -52,26 +51,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     bound: u32,
 
-    /// Build for this target, for example x86_64-unknown-linux-musl
-    #[arg(long, value_name = "TRIPLE")]
-    target: Option<String>,
-
-    /// Choose the accelerator of the machine (default: KVM where it works)
-    #[arg(long, value_enum)]
-    accel: Option<Accel>,
-
-    /// Give the machine this much memory
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
-    memory: u32,
-
-    /// Run this many machines at once
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    jobs: usize,
-
-    /// Keep the disk's contents and the console, and print their paths and QEMU's command line
-    #[arg(long)]
-    keep: bool,
-
     /// Run this command instead of the tests; `cringle`, the example `driver` and BusyBox are
     /// installed, and the binaries that --tests names are in /tests
     #[arg(last = true, value_name = "COMMAND")]
@@ -88,24 +67,14 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     let chosen = packages::choose(&known, &args.kernels)?;
     let with_tests = args.command.is_empty() || !args.tests.is_empty();
-    let suite = suite::build(args.target.as_deref(), with_tests.then_some(&args.tests[..]))?;
-    let folder = WorkFolder::new(suite.target_directory.join("kernels"), args.keep)?;
+    let suite = suite::build(with_tests.then_some(&args.tests[..]))?;
+    let folder = WorkFolder::new(suite.target_directory.join("kernels"))?;
     let disks = image::make(&folder.work(), &suite, args)?;
-    let queue = Mutex::new(chosen.iter());
-    let next = || queue.lock().expect("no code panics under this lock").next();
-    let work = || -> Result<bool> {
-        let mut all_passed = true;
-        while let Some(kernel) = next() {
-            all_passed &= test(kernel, &disks, &folder, &suite, args)?;
-        }
-        Ok(all_passed)
-    };
-    std::thread::scope(|s| {
-        let workers: Vec<_> = (0..args.jobs).map(|_| s.spawn(work)).collect();
-        let results =
-            workers.into_iter().map(|worker| worker.join().expect("a worker does not panic"));
-        results.collect::<Result<Vec<bool>>>().map(|passed| passed.into_iter().all(|each| each))
-    })
+    let mut all_passed = true;
+    for kernel in &chosen {
+        all_passed &= test(kernel, &disks, &folder, &suite, args)?;
+    }
+    Ok(all_passed)
 }
 
 /// Tests one kernel and prints its report. Returns whether all tests passed.
@@ -117,7 +86,7 @@ fn test(
     args: &Args,
 ) -> Result<bool> {
     let mut report = report::Report::new(&suite.steps);
-    let mut results = results::Results::new(folder.results(kernel, args), &suite.build)?;
+    let mut results = results::Results::new(folder.results(kernel), &suite.build)?;
     let is_command = !args.command.is_empty();
     let done = if is_command { Vec::new() } else { recall(&results, suite, args, &mut report)? };
     let unpacked = packages::unpack(kernel, &folder.packages())?;
@@ -126,13 +95,8 @@ fn test(
         disks,
         done,
         console: folder.work().join(format!("{}.console", kernel.version)),
-        accel: args.accel.unwrap_or_else(Accel::best),
-        memory_mib: args.memory,
         silence: std::time::Duration::from_secs(u64::from(args.bound) + 300),
     };
-    if args.keep {
-        println!("{}", machine.command_line());
-    }
     let all_done = !is_command && machine.done.len() == suite.steps.len();
     let ended = if all_done {
         results
@@ -180,15 +144,14 @@ fn recall(
 }
 
 /// The folder of this task. Packages and results stay from run to run; the files of one process are
-/// removed at its end or, with `--keep`, at the start of the next.
+/// removed at its end.
 struct WorkFolder {
     root: PathBuf,
-    keep: bool,
 }
 
 impl WorkFolder {
-    fn new(root: PathBuf, keep: bool) -> Result<WorkFolder> {
-        let folder = WorkFolder { root, keep };
+    fn new(root: PathBuf) -> Result<WorkFolder> {
+        let folder = WorkFolder { root };
         std::fs::create_dir_all(folder.packages())?;
         folder.clear()?;
         std::fs::create_dir(folder.work())?;
@@ -199,10 +162,8 @@ impl WorkFolder {
         self.root.join("packages")
     }
 
-    fn results(&self, kernel: &Kernel, args: &Args) -> PathBuf {
-        let target = args.target.iter().map(|triple| format!("-{triple}"));
-        let name = std::iter::once(kernel.version.clone()).chain(target).collect::<String>();
-        self.root.join("results").join(name)
+    fn results(&self, kernel: &Kernel) -> PathBuf {
+        self.root.join("results").join(&kernel.version)
     }
 
     fn work(&self) -> PathBuf {
@@ -225,9 +186,7 @@ impl WorkFolder {
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        if self.keep {
-            println!("kept until the next run: {}", self.work().display());
-        } else if let Err(error) = std::fs::remove_dir_all(self.work()) {
+        if let Err(error) = std::fs::remove_dir_all(self.work()) {
             eprintln!("xtask: {}: cannot remove it: {error}", self.work().display());
         }
     }

@@ -36,21 +36,21 @@ pub(super) struct Binary {
 
 /// Builds the programs and, with `names`, the test binaries of the named steps, or of all if it is
 /// empty.
-pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Suite> {
-    let metadata = output(cargo("metadata", None).args(["--no-deps", "--format-version=1"]))?;
+pub(super) fn build(names: Option<&[String]>) -> Result<Suite> {
+    let metadata = output(cargo("metadata").args(["--no-deps", "--format-version=1"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
     let root = metadata["workspace_root"].as_str().ok_or("cargo metadata names no workspace")?;
     let directory =
         metadata["target_directory"].as_str().ok_or("cargo metadata names no target")?;
     let mut binaries = Vec::new();
     let steps = match names {
-        Some(names) => plan(target, names, &mut binaries)?,
+        Some(names) => plan(names, &mut binaries)?,
         None => Vec::new(),
     };
-    let mut programs = cargo("build", target);
+    let mut programs = cargo("build");
     programs.args(["--package", COMMAND, "--bins", "--package", LIBRARY, "--example", "driver"]);
     let examples = match binaries.iter().any(|it| it.name == file_name(LIBRARY, "examples")) {
-        true => examples(target)?,
+        true => examples()?,
         false => Vec::new(),
     };
     let mut describe = Command::new("git");
@@ -67,15 +67,15 @@ pub(super) fn build(target: Option<&str>, names: Option<&[String]>) -> Result<Su
 }
 
 /// Builds the library's examples, which its test binary of that name runs.
-fn examples(target: Option<&str>) -> Result<Vec<PathBuf>> {
-    let mut command = cargo("build", target);
+fn examples() -> Result<Vec<PathBuf>> {
+    let mut command = cargo("build");
     command.args(["--package", LIBRARY, "--features", FEATURES, "--examples"]);
     Ok(executables(&mut command)?.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Builds the binaries of the named steps and returns these steps in the order of the names; all
 /// steps without names.
-fn plan(target: Option<&str>, names: &[String], binaries: &mut Vec<Binary>) -> Result<Vec<Step>> {
+fn plan(names: &[String], binaries: &mut Vec<Binary>) -> Result<Vec<Step>> {
     let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
     let parts: Vec<&Part> = PARTS.iter().filter(is_wanted).collect();
     let is_part = |name: &&String| parts.iter().any(|part| part.name == **name);
@@ -86,13 +86,12 @@ fn plan(target: Option<&str>, names: &[String], binaries: &mut Vec<Binary>) -> R
         let all = names.is_empty() && package == LIBRARY;
         let whole: &[&str] = if package == LIBRARY { &whole } else { &[] };
         let named = whole.iter().copied().chain(here.iter().map(|part| part.binary)).collect();
-        for (name, path) in built(target, package, (!all).then_some(named))? {
+        for (name, path) in built(package, (!all).then_some(named))? {
             if all || whole.contains(&name.as_str()) {
-                steps.push(Step::whole(&name, &path)?);
+                steps.push(Step::whole(&name));
             }
-            for part in here.iter().filter(|part| part.binary == name) {
-                steps.push(Step::part(part, &path)?);
-            }
+            let parts = here.iter().filter(|part| part.binary == name);
+            steps.extend(parts.map(|part| Step::part(part)));
             binaries.push(Binary { name: file_name(package, &name), path });
         }
     }
@@ -101,12 +100,8 @@ fn plan(target: Option<&str>, names: &[String], binaries: &mut Vec<Binary>) -> R
 }
 
 /// Builds test binaries of a package: all of them, or those in `only`.
-fn built(
-    target: Option<&str>,
-    package: &str,
-    only: Option<Vec<&str>>,
-) -> Result<Vec<(String, PathBuf)>> {
-    let mut command = cargo("test", target);
+fn built(package: &str, only: Option<Vec<&str>>) -> Result<Vec<(String, PathBuf)>> {
+    let mut command = cargo("test");
     command.args(["--no-run", "--package", package]);
     if package == LIBRARY {
         command.args(["--features", FEATURES]);
@@ -125,10 +120,9 @@ fn built(
     Ok(executables(&mut command)?.into_iter().filter(is_test).collect())
 }
 
-fn cargo(task: &str, target: Option<&str>) -> Command {
+fn cargo(task: &str) -> Command {
     let mut command = commands::cargo();
     command.arg(task);
-    command.args(target.into_iter().flat_map(|triple| ["--target", triple]));
     command
 }
 

@@ -1,6 +1,7 @@
 //! The programs that the task needs on this machine, and how to install them.
 
 use crate::Result;
+use crate::commands::find;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,14 +36,6 @@ pub(super) fn require() -> Result<()> {
          apt-get install --no-install-recommends {packages}"
     )
     .into())
-}
-
-/// Finds a program, also in the directories that only root has in its path.
-pub(super) fn find(tool: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let places = std::env::split_paths(&path).chain(system);
-    places.map(|place| place.join(tool)).find(|file| file.is_file())
 }
 
 pub(super) fn command(tool: &str) -> Command {

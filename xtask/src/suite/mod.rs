@@ -10,6 +10,7 @@ mod program;
 mod report;
 
 use crate::Result;
+pub(crate) use output::Lines;
 use program::Program;
 use report::Report;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ const SLOW: Duration = Duration::from_secs(60);
 const LAST_LINES: usize = 60;
 
 /// The lines that a program has printed so far.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// Whether the results are added up, as those of the packages' examples are. Otherwise the last
     /// one counts: what is before it belongs to children, whose output tests have printed.
     adds_up: bool,
@@ -36,7 +36,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(limit: Duration, adds_up: bool) -> Lines {
+    pub(crate) fn new(limit: Duration, adds_up: bool) -> Lines {
         Lines {
             adds_up,
             limit,
@@ -54,7 +54,7 @@ impl Lines {
     }
 
     /// Adds bytes that the program has printed.
-    pub(super) fn add(&mut self, bytes: &[u8], now: Instant) {
+    pub(crate) fn add(&mut self, bytes: &[u8], now: Instant) {
         let mut pieces = bytes.split(|&byte| byte == b'\n');
         let last = pieces.next_back().expect("split returns one piece at least");
         for piece in pieces {
@@ -98,7 +98,7 @@ impl Lines {
     }
 
     /// What the tests have come to so far.
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         if !self.adds_up && self.lost().is_some() {
             return Counts::default();
         }
@@ -109,7 +109,7 @@ impl Lines {
 
     /// Says so if the harness has started other tests than it has counted: a test may have ended
     /// the program or closed its output, and the result may be a child's.
-    pub(super) fn lost(&self) -> Option<String> {
+    pub(crate) fn lost(&self) -> Option<String> {
         let Counts { passed, failed, skipped } = self.counts;
         let (announced, counted) = (self.announced?, passed + failed + skipped);
         let is_whole = self.results > 0 && announced == counted;
@@ -134,7 +134,7 @@ impl Lines {
     }
 
     /// The lines that say why the program failed.
-    pub(super) fn failure(&self) -> String {
+    pub(crate) fn failure(&self) -> String {
         let failures = self.all.iter().position(|line| line == "failures:");
         let start = match (failures, self.results) {
             (Some(start), 1..) => start,

@@ -36,8 +36,6 @@ pub(super) struct Outcome {
     /// Why the program failed, with what a person needs to see.
     pub(super) failure: Option<String>,
     pub(super) took: Duration,
-    /// The time of all cores that the program and its children took.
-    pub(super) busy: Duration,
 }
 
 impl Program {
@@ -80,7 +78,6 @@ impl Program {
         let mut lines = Lines::new(settings.limit, matches!(self.how, How::Documentation));
         let mut output = File::open(&path)?;
         loop {
-            outcome.busy = processes::busy(child.id()).unwrap_or(outcome.busy);
             let ended = child.try_wait()?;
             let mut new = Vec::new();
             output.read_to_end(&mut new)?;

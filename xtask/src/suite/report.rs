@@ -38,12 +38,12 @@ impl Report {
 
     /// Prints how a program ended.
     pub(super) fn add(&mut self, program: &Program, outcome: Outcome) {
-        let Outcome { counts, reasons, failure, took, busy } = outcome;
-        let (took, busy) = (took.as_secs_f64(), busy.as_secs_f64());
+        let Outcome { counts, reasons, failure, took } = outcome;
+        let took = took.as_secs_f64();
         // Programs without a test of a chosen name would hide those that have one.
         if counts != Counts::default() || failure.is_some() {
             let sentence = sentence(&counts);
-            println!("{:<32} {sentence} in {took:.1} s (busy: {busy:.1} s)", program.name);
+            println!("{:<32} {sentence} in {took:.1} s", program.name);
         }
         if let Some(failure) = failure {
             println!("---- {}: {failure}\n----", program.name);

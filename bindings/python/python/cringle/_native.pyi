@@ -15,7 +15,7 @@ __all__ = ["BlockIO", "Buffer", "File", "Notifier", "Pending", "open", "prepare"
 class _SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-# An array of integers, which is read in place, or an iterable of them.
+# An array of integers, or an iterable of them.
 _Integers: TypeAlias = SupportsBuffer | Iterable[SupportsIndex]
 # An array, bytearray, memoryview, tensor in main memory.
 _Memory: TypeAlias = SupportsBuffer | _SupportsDLPack

@@ -31,7 +31,7 @@ Questions:
 Each command runs in a process of its own. All of them take about three minutes, and 2 to 3 GB of \
 disk space, depending on the copy commands that are installed. The space is checked first. The \
 data of each command is removed when it ends, also after Ctrl-C. If an experiment fails, the \
-others still run.
+others still run. With --quiet, only the last table is printed.
 
 Exit status: 0 success, 1 an experiment failed, 2 wrong usage, 130 interrupted.";
 
@@ -65,11 +65,7 @@ pub struct AllArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
-
-    /// Show no progress bars, and only the last table.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 }
 
 impl AllArgs {
@@ -79,10 +75,6 @@ impl AllArgs {
 }
 
 impl Experiment for AllArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
     fn validate(&self) -> Result<(), Failure> {
         let shown = self.directory.display();
         match std::fs::metadata(&self.directory) {

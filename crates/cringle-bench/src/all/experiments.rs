@@ -98,7 +98,7 @@ const MODEST: [Line; 6] = [
     (Question::Web, "http --connections 50 --seconds 1"),
     (Question::Sums, "sum --sizes 256m"),
     (Question::Sums, "sum --tcp --sizes 256m"),
-    (Question::Copies, "cp --part 10 --regime warm,cold-durable --no-fio"),
+    (Question::Copies, "cp --part 10 --regime warm,cold-durable"),
 ];
 
 const QUICK: [Line; 6] = [
@@ -107,7 +107,7 @@ const QUICK: [Line; 6] = [
     (Question::Web, "http --connections 4 --requests 100"),
     (Question::Sums, "sum --sizes 64k --warmup 0"),
     (Question::Sums, "sum --tcp --sizes 64k --warmup 0"),
-    (Question::Copies, "cp --part 10000 --regime warm --no-fio"),
+    (Question::Copies, "cp --part 10000 --regime warm"),
 ];
 
 /// Fails if the file system has too little space for the largest experiment. (Each removes its data

@@ -62,7 +62,7 @@ fn measure(args: &AllArgs) -> Result<Report, Failure> {
 /// Prints a line above the experiment's own tables, or on standard error if standard output is
 /// data.
 fn announce(args: &AllArgs, line: &str) -> Result<(), Failure> {
-    if args.quiet {
+    if args.outputs.quiet {
         return Ok(());
     }
     if args.outputs.use_stdout() {

@@ -34,7 +34,6 @@ pub(super) fn of(args: &AllArgs, all: &[Done], machine: Machine, notes: Notes) -
         sentences: [sentences, errors].concat(),
         plots: all.iter().flat_map(|done| &done.contests).map(rates).collect(),
         table: Some(summary),
-        ..Section::default()
     };
     let sections = std::iter::once(winners).chain(all.iter().flat_map(sections)).collect();
     let mut report = Report::new("all", "Who wins here, and why", machine, sections, notes, fields);

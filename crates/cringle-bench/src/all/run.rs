@@ -40,7 +40,7 @@ fn try_run(call: &Call, args: &AllArgs) -> io::Result<Outcome> {
     let (mut results, mut page) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut errors = Stderr::new()?;
     let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let shown = !args.quiet && io::stderr().is_terminal();
+    let shown = !args.outputs.quiet && io::stderr().is_terminal();
     let color = if cringle_report::colored() { "always" } else { "never" };
     let (json, parts) = (path(&results), path(&page));
     let mut flags = vec!["--json", &json, "--color", color];
@@ -52,8 +52,11 @@ fn try_run(call: &Call, args: &AllArgs) -> io::Result<Outcome> {
     }
     let mut command = Command::new(std::env::current_exe()?);
     command.args(call.arguments(args, &flags));
-    let tables =
-        if args.quiet || args.outputs.use_stdout() { Stdio::null() } else { Stdio::inherit() };
+    let tables = if args.outputs.quiet || args.outputs.use_stdout() {
+        Stdio::null()
+    } else {
+        Stdio::inherit()
+    };
     let stderr = if shown { Stdio::inherit() } else { errors.writer()? };
     // The child is in a group of its own, so that it gets one signal after Ctrl-C: from this
     // process.

@@ -7,7 +7,7 @@ use crate::rounds::{Rounds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,7 @@ pub struct BatchArgs {
     pub(super) level: Level,
 
     /// The file to read.
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
 
     /// Read through the page cache instead of with O_DIRECT.
     #[arg(long)]
@@ -60,10 +60,6 @@ pub struct BatchArgs {
     )]
     pub(super) workers: usize,
 
-    /// Submitters in `high`, four for each worker.
-    #[arg(long, value_enum, default_value = "threads", value_name = "KIND")]
-    pub(super) submitters: Submitters,
-
     /// Measure `high` by another language, too, in alternating rounds.
     #[arg(long, value_enum, value_name = "LANGUAGE")]
     pub(super) via: Option<Via>,
@@ -79,30 +75,18 @@ pub struct BatchArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Pin each worker to a core of its own.
-    #[arg(long)]
-    pub(super) pin: bool,
-
     /// Do not compare with fio.
     #[arg(long)]
     pub(super) no_fio: bool,
 
     #[command(flatten)]
-    outputs: Outputs,
+    pub(crate) outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Level {
     Low,
     High,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Submitters {
-    /// OS threads.
-    Threads,
-    /// Fibers of a runtime with the same number of workers.
-    Fibers,
 }
 
 impl BatchArgs {
@@ -112,22 +96,9 @@ impl BatchArgs {
 }
 
 impl Experiment for BatchArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.file)
-    }
-
     fn validate(&self) -> Result<(), Failure> {
-        let bad = |text: &str| Err(Failure::usage(text));
-        let with_fibers = self.submitters == Submitters::Fibers;
-        if self.via.is_some() && (self.level == Level::Low || with_fibers) {
-            return bad("--via measures `high` with threads as submitters");
-        }
-        if self.pin && self.via.is_some_and(|via| via != Via::C) {
-            return bad("--pin does not reach the program of --via; leave one out");
+        if self.via.is_some() && self.level == Level::Low {
+            return Err(Failure::usage("--via measures `high`"));
         }
         Ok(())
     }

@@ -2,16 +2,13 @@
 //! worker, and four submitters for each worker, which read batches of 32 uniformly random blocks
 //! into a buffer of 128 KiB each.
 
-use super::args::Submitters as By;
-use super::{BATCH, BLOCK, FEWER, RoundConfig, SUBMITTERS_PER_WORKER, ThreadResult, short_read};
+use super::{BATCH, BLOCK, FEWER, RoundConfig, ThreadResult, short_read};
 use crate::content;
-use crate::joined;
 use crate::meter::{Gate, Party};
 use cringle::block::{AlignedBuf, Batch, BlockIo};
-use cringle::fiber;
 use cringle::fs::File;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) const BATCH_LIMIT: u32 = 64;
 pub(super) const IN_FLIGHT_LIMIT: u32 = 256;
@@ -21,103 +18,61 @@ pub(super) fn run(config: &RoundConfig<'_>, gate: &Gate) -> io::Result<Vec<Threa
         .workers(config.args.workers)
         .batch_limit(BATCH_LIMIT)
         .in_flight_limit(IN_FLIGHT_LIMIT)
-        .pin(config.pinning.is_enabled())
         .build()?;
     let file = File::from(config.open()?);
-    let all = Submitters { config, gate, block_io: &block_io, file: &file };
-    let results =
-        if config.args.submitters == By::Fibers { all.as_fibers() } else { all.as_threads() };
-    block_io.close()?;
-    results
-}
-
-struct Submitters<'a> {
-    config: &'a RoundConfig<'a>,
-    gate: &'a Gate,
-    block_io: &'a BlockIo,
-    file: &'a File,
-}
-
-impl Submitters<'_> {
-    fn as_threads(&self) -> io::Result<Vec<ThreadResult>> {
-        self.gate.on_threads(self.config.args.submitters(), FEWER, |number, mut party| {
-            let mut submitter = Submitter::new(self, number);
-            party.enter()?;
-            submitter.submit_all()
-        })
-    }
-
-    /// Runs the submitters as fibers of another runtime, with as many workers as the `BlockIo`.
-    fn as_fibers(&self) -> io::Result<Vec<ThreadResult>> {
-        let (runtime, workers) = (cringle::Builder::new(), self.config.args.workers);
-        let results =
-            self.gate.on_workers(runtime, workers, |worker, party| self.on_worker(worker, party));
-        Ok(results?.into_iter().flatten().collect())
-    }
-
-    /// Runs the four submitters of a worker. They share a party, because the gate blocks their
-    /// thread.
-    fn on_worker(&self, worker: usize, mut party: Party<'_>) -> io::Result<Vec<ThreadResult>> {
-        let numbers = worker * SUBMITTERS_PER_WORKER..(worker + 1) * SUBMITTERS_PER_WORKER;
-        let mut submitters: Vec<_> = numbers.map(|n| Submitter::new(self, n)).collect();
-        party.enter()?;
-        fiber::scope(|scope| {
-            let start = |submitter| scope.spawn_local(|| Submitter::submit_all(submitter));
-            let fibers: Vec<_> = submitters.iter_mut().map(start).collect();
-            fibers.into_iter().map(|fiber| joined(fiber.join())).collect()
-        })
-    }
-}
-
-/// Returns the number of batches of each submitter.
-pub(super) fn batches(config: &RoundConfig<'_>) -> usize {
-    (config.blocks as usize - 1) / (config.args.submitters() * BATCH)
-}
-
-/// Returns the offsets of a submitter's reads, in whole batches.
-pub(super) fn offsets(config: &RoundConfig<'_>, submitter: usize) -> Vec<u64> {
-    let mut rng = content::random(config.args.seed ^ (submitter as u64 + 1) << 32);
-    (0..batches(config) * BATCH).map(|_| rng.below(config.blocks) * BLOCK as u64).collect()
-}
-
-struct Submitter<'a> {
-    block_io: &'a BlockIo,
-    file: &'a File,
-    offsets: Vec<u64>,
-    buffer: AlignedBuf,
-    result: ThreadResult,
-}
-
-impl<'a> Submitter<'a> {
-    fn new(all: &Submitters<'a>, number: usize) -> Submitter<'a> {
-        let offsets = offsets(all.config, number);
-        let mut buffer = AlignedBuf::new(BATCH * BLOCK);
-        // Touches every page before the clock starts.
-        buffer.fill(1);
-        let result =
-            ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(offsets.len() / BATCH) };
-        Submitter { block_io: all.block_io, file: all.file, offsets, buffer, result }
-    }
-
-    fn submit_all(&mut self) -> io::Result<ThreadResult> {
-        let mut spare = Batch::with_capacity(BATCH);
-        for offsets in self.offsets.chunks(BATCH) {
-            let mut batch = spare;
-            for (offset, block) in offsets.iter().zip(self.buffer.chunks_mut(BLOCK)) {
-                batch.read(self.file, block, *offset);
+    let results = gate.on_threads(config.args.submitters(), FEWER, |number, party| {
+        let (mut buffer, mut spare) = (touched_buffer(), Batch::with_capacity(BATCH));
+        submit_all(config, number, party, |offsets| {
+            let mut batch = std::mem::take(&mut spare);
+            for (offset, block) in offsets.iter().zip(buffer.chunks_mut(BLOCK)) {
+                batch.read(&file, block, *offset);
             }
             let started = Instant::now();
-            let results = self.block_io.submit(batch)?;
-            self.result.latencies_ns.push(started.elapsed().as_nanos() as u64);
+            let results = block_io.submit(batch)?;
+            let elapsed = started.elapsed();
             for (offset, result) in offsets.iter().zip(results.iter()) {
                 let moved = result?;
                 if moved != BLOCK {
                     return Err(short_read(moved, *offset));
                 }
             }
-            self.result.ops += offsets.len() as u64;
             spare = results.recycle();
-        }
-        Ok(std::mem::take(&mut self.result))
+            Ok(elapsed)
+        })
+    });
+    block_io.close()?;
+    results
+}
+
+/// Returns a buffer for a batch. Touches every page before the clock starts.
+pub(super) fn touched_buffer() -> AlignedBuf {
+    let mut buffer = AlignedBuf::new(BATCH * BLOCK);
+    buffer.fill(1);
+    buffer
+}
+
+/// Performs the batches of a submitter. `submit` performs a batch of reads at these offsets, checks
+/// their results, and returns the time of the call.
+pub(super) fn submit_all(
+    config: &RoundConfig<'_>,
+    submitter: usize,
+    mut party: Party<'_>,
+    mut submit: impl FnMut(&[u64]) -> io::Result<Duration>,
+) -> io::Result<ThreadResult> {
+    let mut rng = content::random(config.args.seed ^ (submitter as u64 + 1) << 32);
+    let count = batches(config);
+    let offsets: Vec<u64> =
+        (0..count * BATCH).map(|_| rng.below(config.blocks) * BLOCK as u64).collect();
+    let mut result = ThreadResult { ops: 0, latencies_ns: Vec::with_capacity(count) };
+    party.enter()?;
+    for offsets in offsets.chunks(BATCH) {
+        result.latencies_ns.push(submit(offsets)?.as_nanos() as u64);
+        result.ops += offsets.len() as u64;
     }
+    Ok(result)
+}
+
+/// Returns the number of batches of each submitter.
+pub(super) fn batches(config: &RoundConfig<'_>) -> usize {
+    (config.blocks as usize - 1) / (config.args.submitters() * BATCH)
 }

@@ -23,7 +23,6 @@ pub(super) fn run(config: &RoundConfig<'_>, gate: &Gate) -> io::Result<Vec<Threa
     let each = order.len().div_ceil(config.args.workers);
     gate.on_threads(config.args.workers, FEWER, |worker, party| {
         let start = (worker * each).min(order.len());
-        config.pinning.pin(worker, config.args.workers)?;
         read_all(config, &order[start..(start + each).min(order.len())], party)
     })
 }

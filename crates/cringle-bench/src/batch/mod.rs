@@ -19,15 +19,14 @@ use crate::meter::{Gate, Usage};
 use crate::rounds::turns;
 use crate::target::{self, TestFile};
 pub use args::BatchArgs;
-use args::{Level, Submitters};
+use args::Level;
 use cringle_report::failure::{Failure, fail};
+use cringle_report::machine::Machine;
 use cringle_report::machine::cache::{self, NEGLIGIBLE};
-use cringle_report::machine::{Machine, cpus::Pinning};
 use cringle_report::stats;
 use indicatif::ProgressBar;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::process::Command;
 use via::{Method, Via};
 
@@ -108,7 +107,7 @@ impl Comparison<'_> {
         stats::median(ratios.filter(|ratio| ratio.is_finite()))
     }
 
-    /// Returns the number of threads or fibers that submit.
+    /// Returns the number of threads that submit.
     fn submitters(&self) -> usize {
         match self.args.level {
             Level::Low => self.args.workers,
@@ -122,7 +121,6 @@ struct RoundConfig<'a> {
     args: &'a BatchArgs,
     file: TestFile,
     blocks: u64,
-    pinning: Pinning,
 }
 
 impl RoundConfig<'_> {
@@ -131,7 +129,7 @@ impl RoundConfig<'_> {
     }
 }
 
-/// What one thread or fiber of a round did.
+/// What one thread of a round did.
 #[derive(Default)]
 struct ThreadResult {
     ops: u64,
@@ -185,8 +183,7 @@ fn config(args: &BatchArgs) -> Result<RoundConfig<'_>, Failure> {
     let bytes = target::end_of(&file)
         .map_err(Failure::because(format_args!("{shown}: cannot determine the size")))?;
     let blocks = bytes / BLOCK as u64;
-    let config =
-        RoundConfig { args, file: TestFile(file), blocks, pinning: Pinning::new(args.pin) };
+    let config = RoundConfig { args, file: TestFile(file), blocks };
     let least = (args.submitters() * BATCH + 1) as u64;
     if blocks < least {
         return fail(format!("{shown}: too small: {blocks} blocks of 4 KiB; {least} are needed"));
@@ -203,11 +200,7 @@ fn prepare_cache(config: &RoundConfig<'_>, notes: &mut Notes) -> Result<(), Fail
     let file = &config.file.0;
     let bytes = config.blocks * BLOCK as u64;
     if config.args.warm {
-        let mut part = vec![0; 1 << 20];
-        for offset in (0..bytes).step_by(part.len()) {
-            file.read_at(&mut part, offset)?;
-        }
-        return Ok(());
+        return Ok(cache::warm(file, bytes)?);
     }
     cache::evict(file)?;
     if cache::resident(file, bytes)? > NEGLIGIBLE {
@@ -224,11 +217,9 @@ fn prepare_cache(config: &RoundConfig<'_>, notes: &mut Notes) -> Result<(), Fail
 
 /// Performs a round in this process.
 fn perform(by: By, config: &RoundConfig<'_>) -> Result<(Measured, Latencies), Failure> {
-    let from_fibers = config.args.submitters == Submitters::Fibers;
     let parties = match by {
-        By::Rust(Level::High) if !from_fibers => config.args.submitters(),
-        By::Rust(_) => config.args.workers,
-        By::Via(_) => config.args.submitters(),
+        By::Rust(Level::Low) => config.args.workers,
+        By::Rust(Level::High) | By::Via(_) => config.args.submitters(),
     };
     let gate = Gate::new(parties).counting_allocations();
     let results = match by {

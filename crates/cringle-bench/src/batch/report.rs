@@ -5,7 +5,7 @@ use super::{Comparison, Measured};
 use crate::experiment::{Line, Named, Notes, Report};
 use cringle_report::machine::Machine;
 use cringle_report::page::{Rows, Section, wrapped};
-use cringle_report::plot::{Axis, Plot, Row, Scale, Series};
+use cringle_report::plot::{Plot, Row, Series};
 use cringle_report::table;
 use cringle_report::units::{figure, size};
 use serde_json::{Value, json};
@@ -35,7 +35,6 @@ pub(super) fn of(comparison: &Comparison<'_>, machine: Machine, notes: Notes) ->
             .collect(),
         plots: vec![rates(comparison), latencies(comparison, unit)],
         table: Some(Rows { text_columns: 2, ..Rows::new(&["", "median round"], cells) }),
-        ..Section::default()
     };
     let (title, fields) = ("Batches of random 4 KiB reads", fields(comparison));
     let report = Report::new("batch", title, machine, vec![section], notes, fields);
@@ -50,7 +49,7 @@ fn rates(comparison: &Comparison<'_>) -> Plot {
     let fio = Row { label: "fio".into(), samples: comparison.fio.clone() };
     let via = comparison.via.iter().map(|(_, line)| row(line));
     let rows = [row(&comparison.rust), fio].into_iter().chain(via).collect();
-    Plot::rows_along("Reads per second", Axis::new("IOPS", Scale::Linear), rows)
+    Plot::rows("Reads per second", "IOPS", rows)
 }
 
 fn latencies(comparison: &Comparison<'_>, unit: &str) -> Plot {

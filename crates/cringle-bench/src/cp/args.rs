@@ -1,8 +1,8 @@
-//! The command line of `bench cp`, and the cells (a tree in a regime) that it selects.
+//! The command line of `bench cp`, and the cases (a tree in a regime) that it selects.
 
 use super::trees::Shape;
 use crate::experiment::{Experiment, Report};
-use crate::rounds::{Rounds, parse_bytes};
+use crate::rounds::{self, Rounds};
 use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
@@ -18,12 +18,12 @@ Examples:
       Copy small files within the page cache
   cringle bench cp --files 5000 --tree a
       Get a quick impression
-  cringle bench cp --tree b --block-size 64k,256k,1m,4m
-      Which block size is best for large files?
   cringle bench cp --tools cp,cringle,fcp
       Compare these commands only
   cringle bench cp --tool 'cpx=cpx -r {src} {dst}'
       Compare with another command, too
+  cringle bench cp --tree b --tool '4m=cringle cp -r --block-size 4m'
+      Is another block size better for large files?
   cringle bench cp --json - | jq '.runs[] | {tree, regime, tool, ratios}'
       Print the ratios
 
@@ -99,16 +99,6 @@ pub struct CpArgs {
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(super) tool: Vec<String>,
 
-    /// Block sizes to try with `cringle cp --block-size` on tree b, as a comma-separated list.
-    #[arg(
-        long,
-        alias = "bs",
-        value_delimiter = ',',
-        value_parser = parse_bytes,
-        value_name = "SIZE"
-    )]
-    pub(super) block_size: Vec<u64>,
-
     #[command(flatten)]
     pub(super) rounds: Rounds<3, 0>,
 
@@ -116,16 +106,8 @@ pub struct CpArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
-    /// Do not measure the disk with fio.
-    #[arg(long)]
-    pub(super) no_fio: bool,
-
     #[command(flatten)]
-    outputs: Outputs,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -162,33 +144,28 @@ impl Regime {
 
 /// One table: a tree in a regime.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cell {
+pub(super) struct CopyCase {
     pub(super) tree: Tree,
     pub(super) regime: Regime,
     pub(super) shape: Shape,
 }
 
 impl Experiment for CpArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
     fn measure(&self) -> Result<Report, Failure> {
         crate::unless_interrupted(|| super::measure(self))
     }
 }
 
 impl CpArgs {
-    /// Returns the cells, tree by tree; within a tree, warm comes first.
-    pub(super) fn cells(&self) -> Vec<Cell> {
-        let trees = [Tree::A, Tree::B].into_iter().filter(|tree| self.tree.contains(tree));
-        trees.flat_map(|tree| self.cells_of(tree)).collect()
-    }
-
-    fn cells_of(&self, tree: Tree) -> impl Iterator<Item = Cell> {
-        let regimes = [Regime::Warm, Regime::ColdSync, Regime::ColdDurable];
-        let chosen = regimes.into_iter().filter(|regime| self.regime.contains(regime));
-        chosen.map(move |regime| Cell { tree, regime, shape: self.shape(tree, regime) })
+    /// Returns the cases, tree by tree; within a tree, warm comes first.
+    pub(super) fn cases(&self) -> Vec<CopyCase> {
+        let mut cases = Vec::new();
+        for tree in rounds::selected(Tree::value_variants(), &self.tree) {
+            for regime in rounds::selected(Regime::value_variants(), &self.regime) {
+                cases.push(CopyCase { tree, regime, shape: self.shape(tree, regime) });
+            }
+        }
+        cases
     }
 
     fn shape(&self, tree: Tree, regime: Regime) -> Shape {

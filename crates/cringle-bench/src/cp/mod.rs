@@ -7,7 +7,6 @@
 //! SIGKILL.
 
 mod args;
-mod disk_rate;
 mod report;
 mod run;
 mod sentences;
@@ -21,10 +20,9 @@ pub use args::CpArgs;
 use crate::experiment::{self, Notes, Report};
 use crate::meter::Usage;
 use crate::rounds::Progress;
-use args::Cell;
+use args::CopyCase;
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
-use disk_rate::DiskRate;
 use tools::Candidate;
 use workspace::Workspace;
 
@@ -36,12 +34,9 @@ impl Line {
     }
 }
 
-struct Block {
-    cell: Cell,
-    lines: Vec<Line>,
-}
+type Table = experiment::Table<CopyCase, Candidate, Usage>;
 
-impl Block {
+impl Table {
     /// Returns the row that all others are compared with.
     fn base(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.subject.tool == "cp")
@@ -53,16 +48,10 @@ impl Block {
     }
 }
 
-struct Findings<'a> {
-    args: &'a CpArgs,
-    blocks: Vec<Block>,
-    disk_rates: Vec<DiskRate>,
-}
-
 /// Returns the bytes that the trees and their copies need.
 pub(crate) fn space_needed(args: &CpArgs) -> Result<u64, Failure> {
     let tools = tools::chosen(args, &mut Notes::default())?;
-    Ok(workspace::needed(args, &run::blocks(args, &tools)).0)
+    Ok(workspace::needed(args, &run::tables(args, &tools)).0)
 }
 
 fn measure(args: &CpArgs) -> Result<Report, Failure> {
@@ -76,21 +65,20 @@ fn measure(args: &CpArgs) -> Result<Report, Failure> {
     if cfg!(debug_assertions) && tools.iter().any(|tool| tool.name == "cringle") {
         notes.add("this cringle is a debug build: its figures are meaningless");
     }
-    let (progress, machine) = (Progress::new(!args.quiet), Machine::of(&storage));
-    let blocks = run::blocks(args, &tools);
-    workspace::check_space(args, &blocks)?;
+    let (progress, machine) = (Progress::new(!args.outputs.quiet), Machine::of(&storage));
+    let mut tables = run::tables(args, &tools);
+    workspace::check_space(args, &tables)?;
     let workspace = Workspace::make(&args.directory)?;
-    run::memory_note(&blocks, &machine, &mut notes);
-    let mut findings = Findings { args, blocks, disk_rates: Vec::new() };
-    run::measure(&workspace, &mut findings, &mut notes, &progress)?;
-    let report = report::of(&findings, machine, notes);
-    let outcome = workspace.remove(&progress).and(outcome(&findings.blocks));
+    run::memory_note(&tables, &machine, &mut notes);
+    run::measure(args, &workspace, &mut tables, &mut notes, &progress)?;
+    let report = report::of(args, &tables, machine, notes);
+    let outcome = workspace.remove(&progress).and(outcome(&tables));
     Ok(Report { outcome, ..report })
 }
 
 /// Fails if a copy was incomplete.
-fn outcome(blocks: &[Block]) -> Result<(), Failure> {
-    let candidates = blocks.iter().flat_map(|block| &block.lines).map(|line| &line.subject);
+fn outcome(tables: &[Table]) -> Result<(), Failure> {
+    let candidates = tables.iter().flat_map(|table| &table.lines).map(|line| &line.subject);
     let failed = candidates.filter(|candidate| candidate.error.is_some());
     let mut failed: Vec<&str> = failed.map(|candidate| candidate.tool.as_str()).collect();
     failed.sort_unstable();

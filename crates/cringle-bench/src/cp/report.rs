@@ -1,6 +1,6 @@
 //! The report of `bench cp`: tables, plots and JSON.
 
-use super::{Block, Findings, Line, sentences};
+use super::{CpArgs, Line, Table, sentences};
 use crate::experiment::{Notes, Report, plot, words};
 use crate::meter::Usage;
 use cringle_report::machine::Machine;
@@ -8,33 +8,30 @@ use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::units::{count, figure, mib};
 use serde_json::{Value, json};
 
-pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Report {
-    let blocks = &findings.blocks;
-    let section = |block: &Block| Section {
-        title: sentences::title(block),
-        sentences: sentences::sentences(block, findings),
+pub(super) fn of(args: &CpArgs, tables: &[Table], machine: Machine, notes: Notes) -> Report {
+    let section = |table: &Table| Section {
+        title: sentences::title(table),
+        sentences: sentences::sentences(table),
         plots: vec![
-            plot("Time per copy", "s", &block.lines, |usage| usage.seconds),
-            plot("CPU time per copy", "s", &block.lines, Usage::cpu_seconds),
+            plot("Time per copy", "s", &table.lines, |usage| usage.seconds),
+            plot("CPU time per copy", "s", &table.lines, Usage::cpu_seconds),
         ],
-        table: Some(rows(block)),
-        ..Section::default()
+        table: Some(rows(table)),
     };
-    let sections: Vec<Section> = blocks.iter().map(section).collect();
-    let runs = blocks.iter().flat_map(|block| block.lines.iter().map(move |line| run(block, line)));
+    let sections: Vec<Section> = tables.iter().map(section).collect();
+    let runs = Table::lines_of(tables).map(|(table, line)| run(table, line));
     let fields = json!({
-        "directory": findings.args.directory.to_string_lossy(),
+        "directory": args.directory.to_string_lossy(),
         "runs": runs.collect::<Vec<_>>(),
-        "fio": findings.disk_rates,
         "words": words(&sections),
     });
     Report::new("cp", "Which command copies fastest here", machine, sections, notes, fields)
 }
 
-fn rows(block: &Block) -> Rows {
-    let best = sentences::best(block, |_| true).and_then(Line::seconds);
+fn rows(table: &Table) -> Rows {
+    let best = sentences::best(table, |_| true).and_then(Line::seconds);
     let is_best = |line: &Line| line.seconds().is_some() && line.seconds() == best;
-    let shape = &block.cell.shape;
+    let shape = &table.case.shape;
     let rate = |line: &Line, amount: f64| line.seconds().map(|seconds| amount / seconds);
     let seconds = |line: &Line| match &line.subject.error {
         Some(_) => "failed".into(),
@@ -44,13 +41,13 @@ fn rows(block: &Block) -> Rows {
         ("tool", &|line| line.subject.label.clone()),
         ("s", &seconds),
         ("all samples", &samples),
-        ("× cp", &|line| ratio_cell(block.ratio(line))),
+        ("× cp", &|line| ratio_cell(table.ratio(line))),
         ("files/s", &|line| rate(line, shape.files as f64).map_or_else(|| "–".into(), count)),
         ("MiB/s", &|line| cell(rate(line, mib(shape.bytes() as f64)))),
         ("user s", &|line| three(line.median(|sample| sample.user_seconds))),
         ("system s", &|line| three(line.median(|sample| sample.system_seconds))),
     ];
-    Rows { best: block.lines.iter().position(is_best), ..Rows::of(&columns, &block.lines) }
+    Rows { best: table.lines.iter().position(is_best), ..Rows::of(&columns, &table.lines) }
 }
 
 /// Formats all samples if they are few, otherwise the fastest and the slowest.
@@ -68,16 +65,16 @@ fn three(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "–".into(), |seconds| format!("{seconds:.3}"))
 }
 
-fn run(block: &Block, line: &Line) -> Value {
-    let shape = &block.cell.shape;
+fn run(table: &Table, line: &Line) -> Value {
+    let shape = &table.case.shape;
     let rate = |amount: u64| line.seconds().map(|seconds| amount as f64 / seconds);
     let other =
-        sentences::best(block, |other| !sentences::is_ours(other) && other.subject.tool != "cp");
-    let synced = block.lines.iter().find(|other| other.subject.then_sync);
+        sentences::best(table, |other| !sentences::is_ours(other) && other.subject.tool != "cp");
+    let synced = table.lines.iter().find(|other| other.subject.then_sync);
     let to = |other: Option<&Line>| Some(line.seconds()? / other?.seconds()?);
     json!({
-        "tree": block.cell.tree,
-        "regime": block.cell.regime,
+        "tree": table.case.tree,
+        "regime": table.case.regime,
         "files": shape.files,
         "file_bytes": shape.file_bytes,
         "directories": shape.directories(),
@@ -85,7 +82,6 @@ fn run(block: &Block, line: &Line) -> Value {
         "tool": line.subject.tool,
         "version": line.subject.version,
         "command": line.subject.text(),
-        "block_size": line.subject.block_size,
         "then_sync": line.subject.then_sync,
         "seconds": line.seconds(),
         "files_per_second": rate(shape.files),
@@ -93,7 +89,7 @@ fn run(block: &Block, line: &Line) -> Value {
         "user_seconds": line.median(|sample| sample.user_seconds),
         "system_seconds": line.median(|sample| sample.system_seconds),
         "ratios": {
-            "time_to_cp": block.ratio(line),
+            "time_to_cp": table.ratio(line),
             "time_to_cp_then_sync": to(synced),
             "time_to_best_other": to(other),
         },

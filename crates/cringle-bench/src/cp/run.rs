@@ -1,13 +1,12 @@
 //! Runs the tools in turns; each copies to a new directory.
 
-use super::args::{Cell, CpArgs, Tree};
+use super::args::{CopyCase, CpArgs};
 use super::tools::{self, Candidate, Tool};
 use super::trees::{self, Shape};
 use super::workspace::Workspace;
-use super::{Block, Findings, Line, disk_rate, verify};
+use super::{Line, Table, verify};
 use crate::child;
 use crate::experiment::{Named, Notes};
-use crate::fio;
 use crate::meter::Usage;
 use crate::rounds::{self, Progress};
 use cringle_report::failure::Failure;
@@ -19,41 +18,32 @@ use std::io;
 use std::path::Path;
 
 /// Returns the tables, without figures.
-pub(super) fn blocks(args: &CpArgs, tools: &[Tool]) -> Vec<Block> {
-    let block = |cell: Cell| Block {
-        cell,
-        lines: tools::candidates(tools, &cell, &args.block_size)
-            .into_iter()
-            .map(Line::new)
-            .collect(),
-    };
-    args.cells().into_iter().map(block).collect()
+pub(super) fn tables(args: &CpArgs, tools: &[Tool]) -> Vec<Table> {
+    let table = |case: CopyCase| Table::new(case, tools::candidates(tools, case.regime));
+    args.cases().into_iter().map(table).collect()
 }
 
 pub(super) fn measure(
+    args: &CpArgs,
     workspace: &Workspace,
-    findings: &mut Findings<'_>,
+    tables: &mut [Table],
     notes: &mut Notes,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    make_trees(&findings.blocks, workspace, progress)?;
-    let args = findings.args;
-    let runs: usize =
-        findings.blocks.iter().map(|block| block.lines.len() * args.rounds.total()).sum();
+    make_trees(tables, workspace, progress)?;
+    let runs: usize = tables.iter().map(|table| table.lines.len() * args.rounds.total()).sum();
     let bar = progress.runs(runs);
-    let mut bench = Bench { args, workspace, notes, bar, serial: 0 };
-    for block in &mut findings.blocks {
-        bench.block(block)?;
+    let mut bench = CopyBench { args, workspace, notes, bar, serial: 0 };
+    for table in tables {
+        bench.table(table)?;
     }
     bench.bar.finish_and_clear();
-    findings.disk_rates = bench.disk_rates(&findings.blocks)?;
-    check_interrupt()?;
-    Ok(())
+    Ok(check_interrupt()?)
 }
 
 /// Creates all trees before the first run, so that none is created while a tool is measured.
-fn make_trees(blocks: &[Block], workspace: &Workspace, progress: &Progress) -> Result<(), Failure> {
-    let shapes = rounds::distinct(blocks.iter().map(|block| block.cell.shape));
+fn make_trees(tables: &[Table], workspace: &Workspace, progress: &Progress) -> Result<(), Failure> {
+    let shapes = rounds::distinct(tables.iter().map(|table| table.case.shape));
     let bar = progress.bytes(shapes.iter().map(Shape::bytes).sum(), "making the trees");
     for shape in &shapes {
         let step = |bytes| {
@@ -76,15 +66,15 @@ fn check_interrupt() -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn memory_note(blocks: &[Block], machine: &Machine, notes: &mut Notes) {
-    let warm = blocks.iter().filter(|block| !block.cell.regime.is_cold());
-    let largest = warm.map(|block| 2 * block.cell.shape.bytes()).max().unwrap_or(0);
+pub(super) fn memory_note(tables: &[Table], machine: &Machine, notes: &mut Notes) {
+    let warm = tables.iter().filter(|table| !table.case.regime.is_cold());
+    let largest = warm.map(|table| 2 * table.case.shape.bytes()).max().unwrap_or(0);
     if machine.memory_bytes.is_some_and(|memory| memory < largest) {
         notes.add("a tree and its copy do not fit into memory: `warm` partly reads from the disk");
     }
 }
 
-struct Bench<'a> {
+struct CopyBench<'a> {
     args: &'a CpArgs,
     workspace: &'a Workspace,
     notes: &'a mut Notes,
@@ -93,27 +83,27 @@ struct Bench<'a> {
     serial: u64,
 }
 
-impl Bench<'_> {
-    fn block(&mut self, block: &mut Block) -> Result<(), Failure> {
-        let cell = block.cell;
-        if !cell.regime.is_cold() {
-            self.warm(&cell.shape)?;
+impl CopyBench<'_> {
+    fn table(&mut self, table: &mut Table) -> Result<(), Failure> {
+        let case = table.case;
+        if !case.regime.is_cold() {
+            self.warm(&case.shape)?;
         }
         for (round, is_measured) in self.args.rounds.all() {
-            for index in rounds::of_round(round, block.lines.len()) {
-                self.turn(&cell, &mut block.lines[index], is_measured)?;
+            for index in rounds::of_round(round, table.lines.len()) {
+                self.turn(&case, &mut table.lines[index], is_measured)?;
             }
         }
         Ok(())
     }
 
-    fn turn(&mut self, cell: &Cell, line: &mut Line, counts: bool) -> Result<(), Failure> {
+    fn turn(&mut self, case: &CopyCase, line: &mut Line, counts: bool) -> Result<(), Failure> {
         check_interrupt()?;
-        let (tree, regime) = (cell.tree.name().to_uppercase(), cell.regime.describe());
+        let (tree, regime) = (case.tree.name().to_uppercase(), case.regime.describe());
         self.bar.set_message(format!("{tree}, {regime}: {}", line.subject.label));
         if line.subject.error.is_none() {
-            self.prepare(cell)?;
-            match self.copy(cell, &line.subject) {
+            self.prepare(case)?;
+            match self.copy(case, &line.subject) {
                 Ok(sample) if counts => line.samples.push(sample),
                 Ok(_) => {}
                 Err(why) => {
@@ -127,31 +117,31 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn copy(&mut self, cell: &Cell, candidate: &Candidate) -> Result<Usage, String> {
+    fn copy(&mut self, case: &CopyCase, candidate: &Candidate) -> Result<Usage, String> {
         self.serial += 1;
         let (source, copy) =
-            (self.workspace.source(&cell.shape), self.workspace.fresh(self.serial));
+            (self.workspace.source(&case.shape), self.workspace.fresh(self.serial));
         let sync = candidate.then_sync.then_some(&self.workspace.directory);
         let sample = child::time(&mut candidate.command(&source, &copy), sync)?;
-        verify::verify(&cell.shape, &copy)
+        verify::verify(&case.shape, &copy)
             .map_err(|why| format!("it reported success, but {why}"))?;
-        if cell.shape.is_emptied() {
-            trees::empty(&cell.shape, &copy)
+        if case.shape.is_emptied() {
+            trees::empty(&case.shape, &copy)
                 .map_err(|error| format!("its copy cannot be emptied: {error}"))?;
         }
         Ok(sample)
     }
 
     /// Writes out what other tools have left dirty, and drops the caches in a cold regime.
-    fn prepare(&mut self, cell: &Cell) -> Result<(), Failure> {
+    fn prepare(&mut self, case: &CopyCase) -> Result<(), Failure> {
         child::sync_filesystem(&self.workspace.directory)
             .map_err(Failure::because("cannot sync the file system"))?;
-        if cell.regime.is_cold() && cache::evict_everything_and_inodes().is_err() {
+        if case.regime.is_cold() && cache::evict_everything().is_err() {
             self.notes.add(
                 "dropping all caches needs root: the pages of each file were dropped, but inodes \
                  and directories stayed in memory, so `cold` is faster than it should be",
             );
-            self.each_source_file(&cell.shape, |file| cache::evict(&file))?;
+            self.each_source_file(&case.shape, |file| cache::evict(&file))?;
         }
         Ok(())
     }
@@ -169,33 +159,5 @@ impl Bench<'_> {
         let checked = |path: &Path| check_interrupt().and_then(|()| each(File::open(path)?));
         trees::for_each_file(shape, &self.workspace.source(shape), checked)
             .map_err(Failure::because("cannot read the tree"))
-    }
-
-    /// Measures the disk for each tree that was copied cold. This comes after all runs because
-    /// fio's file is large.
-    fn disk_rates(&mut self, blocks: &[Block]) -> Result<Vec<disk_rate::DiskRate>, Failure> {
-        let cold = |tree| {
-            let of = |block: &&Block| block.cell.tree == tree && block.cell.regime.is_cold();
-            blocks.iter().find(of).map(|block| (tree, block.cell.shape))
-        };
-        let trees: Vec<_> = [Tree::A, Tree::B].into_iter().filter_map(cold).collect();
-        if self.args.no_fio || trees.is_empty() {
-            return Ok(Vec::new());
-        }
-        if !fio::is_installed() {
-            self.notes.add("fio is not installed, so the rate of the disk is unknown");
-            return Ok(Vec::new());
-        }
-        let mut all = Vec::new();
-        for (tree, shape) in trees {
-            check_interrupt()?;
-            match disk_rate::measure(tree, &shape, self.workspace.path()) {
-                Ok(rate) => all.push(rate),
-                Err(error) => {
-                    self.notes.add(format!("no rate for {}: {error}", tree.name().to_uppercase()))
-                }
-            }
-        }
-        Ok(all)
     }
 }

@@ -1,8 +1,7 @@
 //! Interprets the tables of `bench cp` in sentences.
 
 use super::args::Regime;
-use super::disk_rate::DiskRate;
-use super::{Block, Findings, Line};
+use super::{Line, Table};
 use crate::experiment::Named;
 use crate::meter::Usage;
 use cringle_report::stats;
@@ -13,33 +12,30 @@ const FAR_OFF: f64 = 1.5;
 /// Smaller differences are noise of the scheduler.
 const NOISE_SECONDS: f64 = 0.02;
 
-pub(super) fn title(block: &Block) -> String {
-    let shape = &block.cell.shape;
+pub(super) fn title(table: &Table) -> String {
+    let shape = &table.case.shape;
     format!(
         "{}: {} files of {} in {} directories ({} MiB), {}",
-        block.cell.tree.name().to_uppercase(),
+        table.case.tree.name().to_uppercase(),
         count(shape.files as f64),
         size(shape.file_bytes),
         count(shape.directories() as f64),
         figure(mib(shape.bytes() as f64)),
-        block.cell.regime.describe()
+        table.case.regime.describe()
     )
 }
 
-pub(super) fn sentences(block: &Block, findings: &Findings<'_>) -> Vec<String> {
-    let rate = findings.disk_rates.iter().find(|rate| rate.tree == block.cell.tree);
-    let mut all: Vec<String> = block.lines.iter().filter_map(failed).collect();
-    all.extend(ours(block).or_else(|| fastest(block)));
-    all.extend(blocks(block));
-    all.extend(durable(block));
-    all.extend(rate.filter(|_| block.cell.regime.is_cold()).map(|rate| disk(block, rate)));
-    all.extend(block.lines.iter().filter_map(outlier));
+pub(super) fn sentences(table: &Table) -> Vec<String> {
+    let mut all: Vec<String> = table.lines.iter().filter_map(failed).collect();
+    all.extend(ours(table).or_else(|| fastest(table)));
+    all.extend(durable(table));
+    all.extend(table.lines.iter().filter_map(outlier));
     all
 }
 
 /// Returns the fastest row for which `keep` returns true.
-pub(super) fn best(block: &Block, keep: impl Fn(&Line) -> bool) -> Option<&Line> {
-    let lines = block.lines.iter().filter(|line| line.seconds().is_some() && keep(line));
+pub(super) fn best(table: &Table, keep: impl Fn(&Line) -> bool) -> Option<&Line> {
+    let lines = table.lines.iter().filter(|line| line.seconds().is_some() && keep(line));
     lines.min_by(|a, b| a.seconds().unwrap_or(0.0).total_cmp(&b.seconds().unwrap_or(0.0)))
 }
 
@@ -53,35 +49,35 @@ fn failed(line: &Line) -> Option<String> {
 }
 
 /// "cringle takes 0.45 × cp's time, and 0.91 × that of the best other command, cpz; …"
-fn ours(block: &Block) -> Option<String> {
-    let (ours, base) = (best(block, is_ours)?, block.base()?);
-    let ratio = block.ratio(ours)?;
+fn ours(table: &Table) -> Option<String> {
+    let (ours, base) = (best(table, is_ours)?, table.base()?);
+    let ratio = table.ratio(ours)?;
     let mut text =
         format!("{} takes {ratio:.2} × {}'s time", ours.subject.label, base.subject.label);
-    let other = best(block, |line| !is_ours(line) && line.subject.tool != "cp");
+    let other = best(table, |line| !is_ours(line) && line.subject.tool != "cp");
     if let Some(other) = other {
         let ratio = ours.seconds()? / other.seconds()?;
         let label = &other.subject.label;
         text += &format!(", and {ratio:.2} × that of the best other command, {label}");
     }
     text += &format!("; {}.", cpu(ours, base)?);
-    let rival = best(block, |line| !is_ours(line))?;
+    let rival = best(table, |line| !is_ours(line))?;
     text += &overlap(ours, rival);
     Some(text)
 }
 
 /// Names the fastest command, if `cringle cp` is not measured.
-fn fastest(block: &Block) -> Option<String> {
+fn fastest(table: &Table) -> Option<String> {
     // A copy with one sync is compared separately: see `durable`.
-    let durable = block.cell.regime == Regime::ColdDurable;
+    let durable = table.case.regime == Regime::ColdDurable;
     let counts = |line: &Line| !(durable && line.subject.then_sync);
-    let (first, base) = (best(block, counts)?, block.base()?);
+    let (first, base) = (best(table, counts)?, table.base()?);
     if std::ptr::eq(first, base) {
-        let second = best(block, |line| counts(line) && !std::ptr::eq(line, base))?;
+        let second = best(table, |line| counts(line) && !std::ptr::eq(line, base))?;
         let text = format!("No command is faster than {}.", base.subject.label);
         return Some(text + &overlap(base, second));
     }
-    let (name, ratio, cpu) = (&first.subject.label, block.ratio(first)?, cpu(first, base)?);
+    let (name, ratio, cpu) = (&first.subject.label, table.ratio(first)?, cpu(first, base)?);
     let text =
         format!("{name} is the fastest, with {ratio:.2} × {}'s time; {cpu}.", base.subject.label);
     Some(text + &overlap(first, base))
@@ -110,25 +106,13 @@ fn overlap(a: &Line, b: &Line) -> String {
     String::new()
 }
 
-fn blocks(block: &Block) -> Option<String> {
-    let swept = |line: &Line| line.subject.block_size.is_some();
-    let first = best(block, swept)?;
-    let slowest = block.lines.iter().filter(|line| swept(line)).filter_map(Line::seconds);
-    let slowest = slowest.fold(0.0, f64::max);
-    (slowest > first.seconds()?).then(|| {
-        let size = size(first.subject.block_size.unwrap_or(0));
-        let gain = slowest / first.seconds().unwrap_or(slowest);
-        format!("The best block size is {size}, {gain:.2} × as fast as the worst.")
-    })
-}
-
 /// Compares the two ways to a durable copy.
-fn durable(block: &Block) -> Option<String> {
-    if block.cell.regime != Regime::ColdDurable {
+fn durable(table: &Table) -> Option<String> {
+    if table.case.regime != Regime::ColdDurable {
         return None;
     }
-    let synced = block.lines.iter().find(|line| line.subject.then_sync)?;
-    let (ours, base) = (best(block, is_ours), block.base()?.seconds()?);
+    let synced = table.lines.iter().find(|line| line.subject.then_sync)?;
+    let (ours, base) = (best(table, is_ours), table.base()?.seconds()?);
     let ratio = synced.seconds()? / base;
     let mut text = format!("cp with one sync takes {ratio:.2} × its time with a sync of each file");
     if let Some(ours) = ours {
@@ -136,25 +120,6 @@ fn durable(block: &Block) -> Option<String> {
         text += &format!("; {} takes {ratio:.2} × cp with one sync", ours.subject.label);
     }
     Some(text + ".")
-}
-
-fn disk(block: &Block, disk: &DiskRate) -> String {
-    let rate = |bytes: f64| figure(mib(bytes));
-    let seconds = disk.seconds(block.cell.shape.bytes());
-    let mut text = format!(
-        "fio ({}, {} at a time, 32 in flight, O_DIRECT) reads {} MiB/s while it writes {} MiB/s: \
-         at that rate the bytes alone take {} s",
-        disk.pattern,
-        size(disk.block_bytes),
-        rate(disk.read_bytes_per_second),
-        rate(disk.write_bytes_per_second),
-        figure(seconds)
-    );
-    if let Some((line, best)) = best(block, |_| true).and_then(|line| Some((line, line.seconds()?)))
-    {
-        text += &format!("; {} takes {:.2} × that", line.subject.label, best / seconds);
-    }
-    text + "."
 }
 
 /// Describes the worst outlier of a row.
@@ -183,13 +148,13 @@ fn outlier(line: &Line) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::args::{CpArgs, Regime};
-    use super::super::{Block, run, tools};
+    use super::super::{Table, run, tools};
     use super::*;
     use crate::experiment::Notes;
     use clap::{Args, Command, FromArgMatches};
 
     /// A table of `cp` and other tools, with these seconds.
-    fn block(regime: &str, lines: &[(&str, &[f64])]) -> Block {
+    fn table(regime: &str, lines: &[(&str, &[f64])]) -> Table {
         let mut words = vec!["cp".to_string(), "--tree=b".into(), format!("--regime={regime}")];
         words.extend(lines.iter().map(|(name, _)| format!("--tool={name}=true")));
         let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
@@ -197,8 +162,8 @@ mod tests {
         let matches = CpArgs::augment_args(Command::new("cp")).get_matches_from(words);
         let args = CpArgs::from_arg_matches(&matches).unwrap();
         let tools = tools::chosen(&args, &mut Notes::default()).unwrap();
-        let mut block = run::blocks(&args, &tools).remove(0);
-        for line in &mut block.lines {
+        let mut table = run::tables(&args, &tools).remove(0);
+        for line in &mut table.lines {
             let all = lines.iter().find(|(name, _)| *name == line.subject.tool).unwrap().1;
             let sample = |seconds: &f64| Usage {
                 seconds: *seconds,
@@ -207,16 +172,16 @@ mod tests {
             };
             line.samples = all.iter().map(sample).collect();
         }
-        block
+        table
     }
 
     #[test]
     fn cringle_is_compared_with_cp_and_the_best_other() {
-        let block = block(
+        let table = table(
             "warm",
             &[("cp", &[1.0, 1.0]), ("cringle", &[0.4]), ("fcp", &[0.6; 3]), ("cpz", &[0.5; 3])],
         );
-        let text = ours(&block).unwrap();
+        let text = ours(&table).unwrap();
         assert!(text.starts_with("cringle takes 0.40 × cp's time, and 0.80"), "{text}");
         assert!(text.contains("command, cpz; it takes 0.40 × the CPU time, with 1.5"), "{text}");
         assert!(!text.contains("overlap"), "{text}");
@@ -224,31 +189,31 @@ mod tests {
 
     #[test]
     fn overlapping_samples_are_pointed_out() {
-        let block = block("warm", &[("cp", &[1.0, 1.4, 1.2]), ("cringle", &[0.9, 1.1, 1.0])]);
-        assert!(ours(&block).unwrap().contains("cringle and cp overlap"));
+        let table = table("warm", &[("cp", &[1.0, 1.4, 1.2]), ("cringle", &[0.9, 1.1, 1.0])]);
+        assert!(ours(&table).unwrap().contains("cringle and cp overlap"));
     }
 
     #[test]
     fn single_samples_are_called_weak() {
-        let block = block("warm", &[("cp", &[1.0]), ("cringle", &[0.5])]);
-        assert!(ours(&block).unwrap().ends_with("One sample of each proves little."));
+        let table = table("warm", &[("cp", &[1.0]), ("cringle", &[0.5])]);
+        assert!(ours(&table).unwrap().ends_with("One sample of each proves little."));
     }
 
     #[test]
     fn outliers_above_the_noise_are_reported() {
-        let block = block("warm", &[("cp", &[0.79, 6.87, 0.80]), ("cpz", &[0.001, 0.003, 0.001])]);
-        let text = outlier(&block.lines[0]).unwrap();
+        let table = table("warm", &[("cp", &[0.79, 6.87, 0.80]), ("cpz", &[0.001, 0.003, 0.001])]);
+        let text = outlier(&table.lines[0]).unwrap();
         assert!(text.contains("6.87 s, compared with 0.8"), "{text}");
         assert!(text.contains("median"), "{text}");
-        assert_eq!(outlier(&block.lines[1]), None);
+        assert_eq!(outlier(&table.lines[1]), None);
     }
 
     #[test]
     fn both_ways_to_a_durable_copy_are_compared() {
-        let block = block("cold-durable", &[("cp", &[2.0]), ("cringle", &[1.0])]);
-        assert_eq!(block.cell.regime, Regime::ColdDurable);
-        let labels: Vec<_> = block.lines.iter().map(|line| &line.subject.label).collect();
+        let table = table("cold-durable", &[("cp", &[2.0]), ("cringle", &[1.0])]);
+        assert_eq!(table.case.regime, Regime::ColdDurable);
+        let labels: Vec<_> = table.lines.iter().map(|line| &line.subject.label).collect();
         assert_eq!(labels, ["cp + fsync", "cp, then sync", "cringle + fsync"]);
-        assert!(durable(&block).unwrap().contains("cringle + fsync takes 0.50 × cp"));
+        assert!(durable(&table).unwrap().contains("cringle + fsync takes 0.50 × cp"));
     }
 }

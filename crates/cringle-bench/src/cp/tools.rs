@@ -1,14 +1,12 @@
 //! The copy commands that are compared, and their command lines.
 
-use super::args::{Cell, CpArgs, Regime, Tree};
+use super::args::{CpArgs, Regime};
 use crate::experiment::{Named, Notes};
 use cringle_report::failure::{Failure, fail};
-use cringle_report::units;
-use std::ffi::{OsStr, OsString};
+use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, iter};
 
 const KNOWN: [&str; 7] = ["cp", "cringle", "rsync", "tar", "cpz", "fcp", "xcp"];
 
@@ -22,17 +20,10 @@ pub(super) struct Tool {
     pub(super) name: String,
     /// The first line that `--version` prints.
     version: Option<String>,
-    form: Form,
+    /// Run by `sh`, with the tree as `$1` and the copy as `$2`.
+    script: String,
     /// Whether it has an option `--fsync`.
     fsync: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Form {
-    /// Started directly. The last two words are the paths: `{src}` or `{src}/`, and `{dst}`.
-    Words(Vec<OsString>),
-    /// Run by `sh`, with the tree as `$1` and the copy as `$2`.
-    Script(String),
 }
 
 /// A tool as it is used in one table: a row of that table.
@@ -41,8 +32,7 @@ pub(super) struct Candidate {
     pub(super) label: String,
     pub(super) tool: String,
     pub(super) version: Option<String>,
-    pub(super) block_size: Option<u64>,
-    form: Form,
+    script: String,
     /// Whether a sync of each file and directory follows.
     fsync_each: bool,
     /// Whether a sync of the file system follows, within the measured time.
@@ -85,10 +75,6 @@ pub(super) fn chosen(args: &CpArgs, notes: &mut Notes) -> Result<Vec<Tool>, Fail
     if !absent.is_empty() {
         notes.add(format!("not installed and therefore left out: {}", absent.join(", ")));
     }
-    let swept = tools.iter().any(|tool| tool.name == "cringle") && args.tree.contains(&Tree::B);
-    if !args.block_size.is_empty() && !swept {
-        notes.add("--block-size applies to `cringle cp` on tree b, which is not measured");
-    }
     tools.extend(own.into_iter().filter(|tool| args.tools.is_empty() || is_named(&tool.name)));
     Ok(tools)
 }
@@ -99,23 +85,20 @@ fn known(name: &str) -> Result<Tool, String> {
         "cringle" => this_program()?,
         _ => on_path(name).ok_or("it is not on PATH")?,
     };
-    let arguments: &[&str] = match name {
-        "cp" => &["-r", "{src}", "{dst}"],
-        "cringle" => &["cp", "-r", "{src}", "{dst}"],
+    let arguments = match name {
+        "cp" => r#"-r "$1" "$2""#,
+        "cringle" => r#"cp -r "$1" "$2""#,
         // With the slash, rsync copies the content of the directory.
-        "rsync" => &["-a", "{src}/", "{dst}"],
-        "xcp" => &["--no-progress", "-r", "{src}", "{dst}"],
-        _ => &["{src}", "{dst}"],
+        "rsync" => r#"-a "$1"/ "$2""#,
+        "xcp" => r#"--no-progress -r "$1" "$2""#,
+        _ => r#""$1" "$2""#,
     };
-    let words = iter::once(program.as_os_str()).chain(arguments.iter().map(OsStr::new));
+    let quoted = program.to_str().map(shell_words::quote).ok_or("its path is not UTF-8")?;
     let help: &[&str] = if name == "cringle" { &["cp", "--help"] } else { &["--help"] };
     Ok(Tool {
         name: name.into(),
         version: first_line(&output_of(&program, &["--version"])),
-        form: match name {
-            "tar" => Form::Script(TAR.into()),
-            _ => Form::Words(words.map(OsString::from).collect()),
-        },
+        script: if name == "tar" { TAR.into() } else { format!("{quoted} {arguments}") },
         fsync: matches!(name, "cringle" | "rsync" | "xcp")
             && output_of(&program, help).is_some_and(|help| help.contains("--fsync")),
     })
@@ -144,7 +127,7 @@ fn custom(text: &str) -> Result<Tool, Failure> {
     if script == command {
         script.push_str(" \"$1\" \"$2\"");
     }
-    Ok(Tool { name: name.into(), version: None, form: Form::Script(script), fsync: false })
+    Ok(Tool { name: name.into(), version: None, script, fsync: false })
 }
 
 /// Returns the executable that a shell would run, except this program under another name.
@@ -171,19 +154,14 @@ fn first_line(text: &Option<String>) -> Option<String> {
 }
 
 /// Returns the rows of a table.
-pub(super) fn candidates(tools: &[Tool], cell: &Cell, block_sizes: &[u64]) -> Vec<Candidate> {
+pub(super) fn candidates(tools: &[Tool], regime: Regime) -> Vec<Candidate> {
     let mut all = Vec::new();
     for tool in tools {
-        all.push(candidate(tool, cell.regime));
-        if tool.name == "cp" && cell.regime == Regime::ColdDurable {
+        all.push(candidate(tool, regime));
+        if tool.name == "cp" && regime == Regime::ColdDurable {
             // The other way to a durable copy.
             let synced = candidate(tool, Regime::ColdSync);
             all.push(Candidate { label: "cp, then sync".into(), ..synced });
-        }
-        let is_ours = tool.name == "cringle" && matches!(tool.form, Form::Words(_));
-        if is_ours && cell.tree == Tree::B {
-            let sized = |bytes| with_block_size(candidate(tool, cell.regime), bytes);
-            all.extend(block_sizes.iter().copied().map(sized));
         }
     }
     all
@@ -195,14 +173,13 @@ fn candidate(tool: &Tool, regime: Regime) -> Candidate {
         label: tool.name.clone(),
         tool: tool.name.clone(),
         version: tool.version.clone(),
-        block_size: None,
-        form: tool.form.clone(),
+        script: tool.script.clone(),
         fsync_each: durable && !tool.fsync,
         then_sync: regime == Regime::ColdSync,
         error: None,
     };
     if durable && tool.fsync {
-        one.option("--fsync".into());
+        one.script = one.script.replacen("\"$1\"", "--fsync \"$1\"", 1);
     }
     if durable {
         one.label.push_str(if tool.fsync { " --fsync" } else { " + fsync" });
@@ -210,48 +187,21 @@ fn candidate(tool: &Tool, regime: Regime) -> Candidate {
     one
 }
 
-fn with_block_size(mut one: Candidate, bytes: u64) -> Candidate {
-    one.option(format!("--block-size={bytes}"));
-    one.block_size = Some(bytes);
-    one.label.push_str(&format!(", {}", units::size(bytes)));
-    one
-}
-
 impl Candidate {
-    /// Inserts an option before the paths.
-    fn option(&mut self, text: String) {
-        if let Form::Words(words) = &mut self.form {
-            words.insert(words.len() - 2, text.into());
-        }
-    }
-
     pub(super) fn command(&self, source: &Path, copy: &Path) -> Command {
-        let (script, words) = match &self.form {
-            Form::Words(words) => (r#"shift 2; "$@""#, spelled(words, source, copy)),
-            Form::Script(script) => (script.as_str(), Vec::new()),
-        };
-        if let (Some((program, rest)), false) = (words.split_first(), self.fsync_each) {
-            let mut command = Command::new(program);
-            command.args(rest);
-            return command;
-        }
-        // The subshell confines a `shift` of the script.
-        let script = if self.fsync_each {
-            format!("( {script}\n) && {FSYNC_EACH}")
-        } else {
-            script.to_string()
+        // The line break ends a comment of the script.
+        let script = match self.fsync_each {
+            true => format!("( {}\n) && {FSYNC_EACH}", self.script),
+            false => self.script.clone(),
         };
         let mut command = Command::new("sh");
-        command.arg("-c").arg(script).arg("sh").arg(source).arg(copy).args(words);
+        command.arg("-c").arg(script).arg("sh").arg(source).arg(copy);
         command
     }
 
     /// Returns the command as a user would type it.
     pub(super) fn text(&self) -> String {
-        let mut text = match &self.form {
-            Form::Words(words) => words.join(OsStr::new(" ")).to_string_lossy().into_owned(),
-            Form::Script(script) => named(script),
-        };
+        let mut text = named(&self.script);
         if self.fsync_each {
             text = format!("{text} && {}", named(FSYNC_EACH));
         }
@@ -264,17 +214,6 @@ impl Candidate {
 
 fn named(script: &str) -> String {
     script.replace("\"$1\"", "{src}").replace("\"$2\"", "{dst}")
-}
-
-/// Returns the words with their paths filled in.
-fn spelled(words: &[OsString], source: &Path, copy: &Path) -> Vec<OsString> {
-    let spell = |word: &OsString| match word.to_str() {
-        Some("{src}") => source.into(),
-        Some("{src}/") => source.join("").into(),
-        Some("{dst}") => copy.into(),
-        _ => word.clone(),
-    };
-    words.iter().map(spell).collect()
 }
 
 #[cfg(test)]
@@ -305,28 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn cringle_gets_block_sizes_and_fsync() {
-        let words = ["/bin/cringle", "cp", "-r", "{src}", "{dst}"].map(OsString::from);
-        let form = Form::Words(words.into());
-        let ours = Tool { name: "cringle".into(), version: None, form, fsync: true };
-        let texts = |tree, regime| -> Vec<String> {
-            let cell = Cell { tree, regime, shape: super::super::trees::Shape::new(1, 1, 1) };
-            let all = candidates(std::slice::from_ref(&ours), &cell, &[1 << 20]);
+    fn cringle_gets_fsync() {
+        let script = r#"/bin/cringle cp -r "$1" "$2""#.into();
+        let ours = Tool { name: "cringle".into(), version: None, script, fsync: true };
+        let texts = |regime| -> Vec<String> {
+            let all = candidates(std::slice::from_ref(&ours), regime);
             all.iter().map(Candidate::text).collect()
         };
-        let plain = "/bin/cringle cp -r {src} {dst}";
-        assert_eq!(texts(Tree::A, Regime::Warm), [plain]);
-        let sized = "/bin/cringle cp -r --block-size=1048576 {src} {dst}";
-        assert_eq!(texts(Tree::B, Regime::Warm), [plain, sized]);
-        let durable = "/bin/cringle cp -r --fsync {src} {dst}";
-        assert_eq!(texts(Tree::A, Regime::ColdDurable), [durable]);
-    }
-
-    #[test]
-    fn options_precede_the_paths() {
-        let mut one = candidate(&known("cp").unwrap(), Regime::Warm);
-        one = with_block_size(one, 65536);
-        assert!(one.text().ends_with("cp -r --block-size=65536 {src} {dst}"));
-        assert_eq!(one.label, "cp, 64 KiB");
+        assert_eq!(texts(Regime::Warm), ["/bin/cringle cp -r {src} {dst}"]);
+        assert_eq!(texts(Regime::ColdDurable), ["/bin/cringle cp -r --fsync {src} {dst}"]);
     }
 }

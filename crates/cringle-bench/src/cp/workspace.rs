@@ -1,8 +1,7 @@
 //! The directory that holds the trees and copies, and that is removed at the end.
 
-use super::Block;
+use super::Table;
 use super::args::CpArgs;
-use super::disk_rate;
 use super::trees::Shape;
 use crate::rounds::Progress;
 use crate::target::require_space;
@@ -43,10 +42,6 @@ impl Workspace {
         let workspace = workspace?;
         fs::create_dir(workspace.path.join("copies")).map_err(cannot)?;
         Ok(workspace)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(super) fn source(&self, shape: &Shape) -> PathBuf {
@@ -101,8 +96,8 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Fails if the file system has too little space for the trees and all copies. Nothing has been
 /// created yet.
-pub(super) fn check_space(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure> {
-    let (bytes, inodes) = needed(args, blocks);
+pub(super) fn check_space(args: &CpArgs, tables: &[Table]) -> Result<(), Failure> {
+    let (bytes, inodes) = needed(args, tables);
     let shown = args.directory.display();
     let cannot = |error: io::Error| Failure::failed(format!("{shown}: cannot examine: {error}"));
     let remedy = "choose fewer --files, --tools, --tree or --repeat, or another DIRECTORY";
@@ -119,11 +114,11 @@ pub(super) fn check_space(args: &CpArgs, blocks: &[Block]) -> Result<(), Failure
 }
 
 /// Returns the bytes and inodes that the trees and copies need.
-pub(super) fn needed(args: &CpArgs, blocks: &[Block]) -> (u64, u64) {
-    let (mut bytes, mut inodes) = (disk_rate::FILE_BYTES, 0u64);
-    for block in blocks {
-        let shape = &block.cell.shape;
-        let copies = (block.lines.len() * args.rounds.total()) as u64;
+pub(super) fn needed(args: &CpArgs, tables: &[Table]) -> (u64, u64) {
+    let (mut bytes, mut inodes) = (0u64, 0u64);
+    for table in tables {
+        let shape = &table.case.shape;
+        let copies = (table.lines.len() * args.rounds.total()) as u64;
         // Copies that are emptied exist one at a time. Two are counted, because some file systems
         // free space with a delay.
         let at_once = if shape.is_emptied() { copies.min(2) } else { copies };

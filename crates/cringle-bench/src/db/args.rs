@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units::{self, counted, size};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,7 +55,7 @@ Exit status: 0 success, 1 failure (a wrong checksum, an I/O error), 2 wrong usag
 pub struct DbArgs {
     /// A directory, for a temporary file without a name.
     #[arg(default_value = ".", value_name = "DIR")]
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 
     /// Bytes of the tree.
     #[arg(long, value_parser = units::parse_size, default_value = "256MiB", value_name = "BYTES")]
@@ -101,11 +101,7 @@ pub struct DbArgs {
     pub(super) seed: u64,
 
     #[command(flatten)]
-    outputs: Outputs,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 }
 
 /// The fibers that write back changed pages and do nothing else.
@@ -150,14 +146,6 @@ impl DbArgs {
 }
 
 impl Experiment for DbArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.path)
-    }
-
     fn measure(&self) -> Result<Report, Failure> {
         super::measure(self)
     }

@@ -62,22 +62,22 @@ impl Job {
 }
 
 /// A run of a rung.
-struct Sample {
+struct RungSample {
     usage: Usage,
     counts: Counts,
     calls: Option<u64>,
 }
 
-impl Sample {
+impl RungSample {
     /// Reads and writes a second.
     fn iops(&self) -> f64 {
         (self.counts.reads + self.counts.writes) as f64 / self.usage.seconds
     }
 }
 
-type Line = experiment::Line<Rung, Sample>;
+type Line = experiment::Line<Rung, RungSample>;
 
-struct Findings<'a> {
+struct DbFindings<'a> {
     args: &'a DbArgs,
     tree: Tree,
     /// Whether the fibers have no ring, so that threads perform their calls.
@@ -107,17 +107,17 @@ enum Change {
     Unknown,
 }
 
-impl Findings<'_> {
+impl DbFindings<'_> {
     fn line(&self, rung: Rung) -> Option<&Line> {
         self.lines.iter().find(|line| line.subject == rung)
     }
 
-    fn per_transaction(&self, line: &Line, of: impl Fn(&Sample) -> f64) -> f64 {
+    fn per_transaction(&self, line: &Line, of: impl Fn(&RungSample) -> f64) -> f64 {
         line.figure(of) / self.args.transactions as f64
     }
 
     /// Transactions a second.
-    fn rate(&self, sample: &Sample) -> f64 {
+    fn rate(&self, sample: &RungSample) -> f64 {
         self.args.transactions as f64 / sample.usage.seconds
     }
 
@@ -185,7 +185,7 @@ fn measure(args: &DbArgs) -> Result<Report, Failure> {
     let checksum = job.workload.final_checksum(&job.tree);
     let (lines, fio) = in_rounds(args, &job, &rungs, checksum)?;
     let tree = job.tree.clone();
-    let findings = Findings { args, tree, without_ring, checksum, lines, fio };
+    let findings = DbFindings { args, tree, without_ring, checksum, lines, fio };
     Ok(report::of(&findings, Machine::of(&storage), notes))
 }
 
@@ -232,7 +232,7 @@ fn in_rounds(
     let engines = rungs.iter().copied().filter(|rung| *rung != Rung::Fio);
     let mut lines: Vec<Line> = engines.map(Line::new).collect();
     let mut fios = Vec::new();
-    let bar = Progress::new(!args.quiet).runs(args.rounds.total() * rungs.len());
+    let bar = Progress::new(!args.outputs.quiet).runs(args.rounds.total() * rungs.len());
     for (round, is_measured) in args.rounds.all() {
         let mut last = Counts::default();
         turns((round, is_measured), &mut lines, &bar, |rung| {

@@ -1,17 +1,17 @@
 //! The report of `bench db`: the table of the rungs, their sentences, plots and JSON.
 
 use super::rungs::Rung;
-use super::{Findings, Line, Sample, sentences};
+use super::{DbFindings, Line, RungSample, sentences};
 use crate::experiment::{Named, Notes, Report, plot, words};
 use cringle_report::machine::Machine;
 use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::units::{count, figure};
 use serde_json::{Value, json};
 
-pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Report {
+pub(super) fn of(findings: &DbFindings<'_>, machine: Machine, notes: Notes) -> Report {
     let (args, lines) = (findings.args, &findings.lines);
-    let cpu = |sample: &Sample| sample.usage.cpu_seconds() * 1e6 / args.transactions as f64;
-    let rate = |sample: &Sample| findings.rate(sample);
+    let cpu = |sample: &RungSample| sample.usage.cpu_seconds() * 1e6 / args.transactions as f64;
+    let rate = |sample: &RungSample| findings.rate(sample);
     let sections = vec![Section {
         title: sentences::title(findings),
         sentences: sentences::all(findings),
@@ -20,7 +20,6 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
             plot("CPU time of a transaction", "µs", lines, cpu),
         ],
         table: Some(table(findings)),
-        ..Section::default()
     }];
     let runs = |line: &Line| line.samples.iter().map(|one| run(findings, line, one)).collect();
     let fields = json!({
@@ -44,13 +43,13 @@ pub(super) fn of(findings: &Findings<'_>, machine: Machine, notes: Notes) -> Rep
     Report::new("db", title, machine, sections, notes, fields)
 }
 
-fn table(findings: &Findings<'_>) -> Rows {
-    let rate = |sample: &Sample| findings.rate(sample);
+fn table(findings: &DbFindings<'_>) -> Rows {
+    let rate = |sample: &RungSample| findings.rate(sample);
     let range = |line: &Line| {
         let (slowest, fastest) = line.range(rate);
         format!("{}–{}", count(slowest), count(fastest))
     };
-    let each = |line: &Line, of: fn(&Sample) -> f64| figure(findings.per_transaction(line, of));
+    let each = |line: &Line, of: fn(&RungSample) -> f64| figure(findings.per_transaction(line, of));
     let calls = |line: &Line| match line.samples.iter().all(|sample| sample.calls.is_some()) {
         true => each(line, |sample| sample.calls.unwrap_or(0) as f64),
         false => "–".into(),
@@ -70,7 +69,7 @@ fn table(findings: &Findings<'_>) -> Rows {
     Rows::of(&columns, &findings.lines)
 }
 
-fn run(findings: &Findings<'_>, line: &Line, sample: &Sample) -> Value {
+fn run(findings: &DbFindings<'_>, line: &Line, sample: &RungSample) -> Value {
     let counts = &sample.counts;
     json!({
         "rung": line.subject.name(),
@@ -88,11 +87,11 @@ fn run(findings: &Findings<'_>, line: &Line, sample: &Sample) -> Value {
     })
 }
 
-fn median(findings: &Findings<'_>, line: &Line) -> Value {
+fn median(findings: &DbFindings<'_>, line: &Line) -> Value {
     json!({
         "rung": line.subject.name(),
         "transactions_per_second": line.figure(|one| findings.rate(one)),
-        "iops": line.figure(Sample::iops),
+        "iops": line.figure(RungSample::iops),
         "cpu_us_per_transaction":
             findings.per_transaction(line, |sample| sample.usage.cpu_seconds() * 1e6),
         "quantiles_us": line.latencies.to_json(),

@@ -1,11 +1,11 @@
 //! Explains each rung from the figures of the run: what changed, and why it helped or did not.
 
 use super::rungs::Rung;
-use super::{Change, ENOUGH_ROUNDS, Findings, Line, Sample};
+use super::{Change, DbFindings, ENOUGH_ROUNDS, Line, RungSample};
 use crate::experiment::Named;
 use cringle_report::units::{count, counted, figure, size};
 
-pub(super) fn title(findings: &Findings<'_>) -> String {
+pub(super) fn title(findings: &DbFindings<'_>) -> String {
     format!(
         "{} {}transactions, each updates a random row of a B-tree of {} in a pool of {}; {} at once \
          from +fibers on",
@@ -17,7 +17,7 @@ pub(super) fn title(findings: &Findings<'_>) -> String {
     )
 }
 
-pub(super) fn all(findings: &Findings<'_>) -> Vec<String> {
+pub(super) fn all(findings: &DbFindings<'_>) -> Vec<String> {
     let of_lines = findings.lines.iter().map(|line| explain(findings, line));
     let whole =
         [beside_others(findings), idle_steps(findings), few_rounds(findings), beside_fio(findings)];
@@ -25,7 +25,7 @@ pub(super) fn all(findings: &Findings<'_>) -> Vec<String> {
 }
 
 /// "+evict: 11,743 tx/s, 1.61 × ring. …"
-fn explain(findings: &Findings<'_>, line: &Line) -> String {
+fn explain(findings: &DbFindings<'_>, line: &Line) -> String {
     let rate = count(line.figure(|one| findings.rate(one)));
     let base =
         line.subject.base().and_then(|base| Some((base, findings.ratio(line.subject, base)?)));
@@ -61,7 +61,7 @@ fn log(rung: Rung) -> &'static str {
     }
 }
 
-fn reason(findings: &Findings<'_>, line: &Line, change: Option<Change>) -> String {
+fn reason(findings: &DbFindings<'_>, line: &Line, change: Option<Change>) -> String {
     let figures = Figures::of(findings, line);
     match line.subject {
         Rung::Batch | Rung::Registered if findings.without_ring => format!(
@@ -115,7 +115,7 @@ fn reason(findings: &Findings<'_>, line: &Line, change: Option<Change>) -> Strin
 
 /// Explains a rung that is not on the ladder.
 fn beside(
-    findings: &Findings<'_>,
+    findings: &DbFindings<'_>,
     figures: &Figures,
     rung: Rung,
     change: Option<Change>,
@@ -155,7 +155,7 @@ fn beside(
     }
 }
 
-fn batch(findings: &Findings<'_>, figures: &Figures, change: Option<Change>) -> String {
+fn batch(findings: &DbFindings<'_>, figures: &Figures, change: Option<Change>) -> String {
     let before = findings.line(Rung::Fibers).map(|line| Figures::of(findings, line));
     let instead = |of: fn(&Figures) -> f64| {
         before
@@ -173,7 +173,7 @@ fn batch(findings: &Findings<'_>, figures: &Figures, change: Option<Change>) -> 
     )
 }
 
-fn registered(findings: &Findings<'_>, figures: &Figures, change: Option<Change>) -> String {
+fn registered(findings: &DbFindings<'_>, figures: &Figures, change: Option<Change>) -> String {
     let before = findings.line(Rung::Batch).map(|line| Figures::of(findings, line));
     let instead = before
         .as_ref()
@@ -212,8 +212,8 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(findings: &Findings<'_>, line: &Line) -> Figures {
-        let each = |of: fn(&Sample) -> f64| findings.per_transaction(line, of);
+    fn of(findings: &DbFindings<'_>, line: &Line) -> Figures {
+        let each = |of: fn(&RungSample) -> f64| findings.per_transaction(line, of);
         Figures {
             time_us: each(|one| one.usage.seconds * 1e6),
             cpu_us: each(|one| one.usage.cpu_seconds() * 1e6),
@@ -268,7 +268,7 @@ fn verdict(change: Option<Change>, rise: &str, none: &str, fall: &str) -> String
 }
 
 /// "In the end +registered is 6.5 × posix, 1.15 × threads, 2.16 × tokio."
-fn beside_others(findings: &Findings<'_>) -> Option<String> {
+fn beside_others(findings: &DbFindings<'_>) -> Option<String> {
     let last = findings.lines.iter().rev().find(|line| line.subject.is_on_ladder())?.subject;
     let other = |base: Rung| {
         let ratio = findings.ratio(last, base).filter(|_| base != last)?;
@@ -281,7 +281,7 @@ fn beside_others(findings: &Findings<'_>) -> Option<String> {
 }
 
 /// Names the rungs of the ladder that do not raise the rate.
-fn idle_steps(findings: &Findings<'_>) -> Option<String> {
+fn idle_steps(findings: &DbFindings<'_>) -> Option<String> {
     let idle = |line: &&Line| {
         let base = line.subject.base().filter(|_| line.subject.is_on_ladder());
         let change = base.and_then(|base| findings.change(line.subject, base));
@@ -300,7 +300,7 @@ fn idle_steps(findings: &Findings<'_>) -> Option<String> {
 }
 
 /// Says why no causes are named.
-fn few_rounds(findings: &Findings<'_>) -> Option<String> {
+fn few_rounds(findings: &DbFindings<'_>) -> Option<String> {
     let has_change = |line: &Line| {
         line.subject.base().is_some_and(|base| findings.ratio(line.subject, base).is_some())
     };
@@ -313,10 +313,10 @@ fn few_rounds(findings: &Findings<'_>) -> Option<String> {
     })
 }
 
-fn beside_fio(findings: &Findings<'_>) -> Option<String> {
+fn beside_fio(findings: &DbFindings<'_>) -> Option<String> {
     let fio = findings.fio_iops()?;
     let best = findings.lines.iter().rev().find(|line| line.subject.is_on_ladder())?;
-    let (iops, ratio) = (best.figure(Sample::iops), findings.ratio_to_fio(best)?);
+    let (iops, ratio) = (best.figure(RungSample::iops), findings.ratio_to_fio(best)?);
     Some(format!(
         "fio performs {} reads and writes a second at the same mix; {} performs {}, {:.2} of that.",
         count(fio),

@@ -8,7 +8,7 @@ use crate::rounds::{self, Rounds, parse_seconds, up_to};
 use clap::{Args, ValueEnum};
 use cringle_report::failure::Failure;
 use cringle_report::{Outputs, units};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,10 +29,9 @@ Examples:
       Read a whole device
 
 Profiles:
-  direct        random blocks with O_DIRECT: the device itself
-  cached        random blocks from the page cache: pure overhead
-  buffered-seq  sequential 128 KiB blocks, with an empty page cache at first
-  wal           N committers (N = queue depth); each append is synced
+  direct  random blocks with O_DIRECT: the device itself
+  cached  random blocks from the page cache: pure overhead
+  wal     N committers (N = queue depth); each append is synced
 
 Without PATH, or with a directory, the test file has no name and vanishes with the command, even \
 if the command is killed. A warm-up round does an eighth of the operations. The checksum over all \
@@ -78,25 +77,25 @@ pub struct DiskArgs {
     )]
     pub(super) threads: Vec<usize>,
 
-    /// Read, write, or both; writes go to the temporary file, or to PATH with --destroy.
+    /// Read or write; writes go to the temporary file, or to PATH with --destroy.
     #[arg(long, value_enum, default_value = "read", value_name = "DIRECTION")]
     pub(super) rw: Direction,
 
-    /// Bytes of an operation [default: 4k; `buffered-seq`: 128k].
-    #[arg(long, alias = "bs", value_parser = units::parse_size, value_name = "SIZE")]
-    block: Option<u64>,
+    /// Bytes of an operation.
+    #[arg(
+        long,
+        alias = "bs",
+        value_parser = units::parse_size,
+        default_value = "4KiB",
+        value_name = "SIZE"
+    )]
+    block: u64,
 
-    /// Bytes of all temporary files together [default: 1GiB], or the part of PATH to use [default:
-    /// all].
+    /// Bytes of the temporary file [default: 1GiB], or the part of PATH to use [default: all].
     #[arg(long, value_parser = units::parse_size)]
     pub(crate) size: Option<u64>,
 
-    /// Number of temporary files.
-    #[arg(long, default_value_t = 1, value_parser = up_to(u64::MAX), value_name = "N")]
-    pub(super) files: usize,
-
-    /// Operations per run [default: `direct` 20,000, `cached` 100,000, `buffered-seq` the whole
-    /// file, `wal` 1,000].
+    /// Operations per run [default: `direct` 20,000, `cached` 100,000, `wal` 1,000].
     #[arg(long, value_parser = up_to(MOST_OPS), value_name = "N", conflicts_with = "seconds")]
     pub(super) ops: Option<usize>,
 
@@ -121,21 +120,12 @@ pub struct DiskArgs {
     #[arg(long, conflicts_with = "fixed")]
     pub(super) iopoll: bool,
 
-    /// Pin each thread or worker to a core of its own, if there are enough. A thread on another
-    /// core than the one that handles the device's interrupts may be slower.
-    #[arg(long)]
-    pub(super) pin: bool,
-
     /// Allow overwriting an existing PATH; its content is lost.
     #[arg(long)]
     pub(super) destroy: bool,
 
     #[command(flatten)]
-    outputs: Outputs,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 }
 
 /// The most operations of a run: the plan takes 40 bytes for each.
@@ -162,9 +152,8 @@ impl DiskArgs {
         if self.threads.is_empty() { vec![1] } else { self.threads.clone() }
     }
 
-    pub(super) fn block_of(&self, profile: Profile) -> usize {
-        let usual = if profile == Profile::BufferedSeq { 128 << 10 } else { 4 << 10 };
-        self.block.unwrap_or(usual) as usize
+    pub(super) fn block(&self) -> usize {
+        self.block as usize
     }
 
     /// Checks what clap cannot check.
@@ -179,24 +168,14 @@ impl DiskArgs {
             let text = "--iopoll needs O_DIRECT: use --profile direct";
             return bad(text.into());
         }
-        match self.block {
-            Some(block) if block < 8 || !block.is_multiple_of(8) || block > 1 << 30 => {
-                bad("--block must be a multiple of 8 bytes, and at most 1 GiB".into())
-            }
-            _ => Ok(()),
+        if self.block < 8 || !self.block.is_multiple_of(8) || self.block > 1 << 30 {
+            return bad("--block must be a multiple of 8 bytes, and at most 1 GiB".into());
         }
+        Ok(())
     }
 }
 
 impl Experiment for DiskArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.path)
-    }
-
     fn validate(&self) -> Result<(), Failure> {
         self.validate()
     }
@@ -221,7 +200,7 @@ mod tests {
     #[test]
     fn options_of_fio_are_aliases() {
         let args = disk(&["--bs", "64k", "--iodepth", "8", "--numjobs", "2", "--runtime", "1.5"]);
-        assert_eq!((args.block, args.qd, args.threads), (Some(65536), vec![8], vec![2]));
+        assert_eq!((args.block, args.qd, args.threads), (65536, vec![8], vec![2]));
         assert_eq!(args.seconds, Some(1.5));
     }
 

@@ -1,13 +1,12 @@
 //! One run of one strategy: its input, its result, and the loop that the blocking strategies share.
 
 use super::plan::{Access, Lane, Plan, term};
-use super::results::Cell;
+use super::results::Setting;
 use super::wal::Log;
 use crate::content;
 use crate::latency::Sampling;
 use crate::meter::Gate;
-use crate::target::{Target, TestFile};
-use cringle_report::machine::cpus::Pinning;
+use crate::target::Target;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
@@ -22,8 +21,6 @@ pub enum Profile {
     Direct,
     /// Random blocks from the page cache: pure overhead.
     Cached,
-    /// Sequential blocks, with an empty page cache at first: the kernel reads ahead.
-    BufferedSeq,
     /// Appends, each followed by fdatasync: a write-ahead log.
     Wal,
 }
@@ -36,17 +33,16 @@ impl Profile {
 
 /// The input of a run, shared by all its threads.
 pub(crate) struct Job {
-    pub(super) cell: Cell,
+    pub(super) setting: Setting,
     pub(super) plan: Arc<Plan>,
     pub(super) target: Arc<Target>,
     /// Whether strategies that can do so poll the device for completions.
     pub(super) iopoll: bool,
     pub(super) writes: bool,
-    pub(super) pinning: Pinning,
     pub(super) sampling: Sampling,
     /// The number of this run, which its writes leave in their blocks.
     pub(super) generation: u64,
-    /// The logs of the `wal` profile.
+    /// The log of the `wal` profile.
     pub(super) log: Option<Log>,
     /// Set when the time is up or a thread has failed.
     pub(super) stop: AtomicBool,
@@ -54,9 +50,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(super) fn open_files(&self) -> io::Result<Vec<File>> {
-        let open = |file: &TestFile| file.open(self.cell.profile.is_direct(), self.writes);
-        self.target.files.iter().map(open).collect()
+    pub(super) fn open(&self) -> io::Result<File> {
+        self.target.file.open(self.setting.profile.is_direct(), self.writes)
     }
 
     #[inline]
@@ -84,7 +79,7 @@ impl Job {
     #[inline]
     pub(super) fn stamp(&self, block: &mut [u8], access: &Access) {
         let seed = self.target.seed.unwrap_or(0);
-        let first = content::word(seed, access.file, access.offset / 8);
+        let first = content::word(seed, 0, access.offset / 8);
         content::stamp(block, first, self.generation);
     }
 
@@ -105,8 +100,8 @@ impl Job {
         io::Error::new(
             io::ErrorKind::UnexpectedEof,
             format!(
-                "{moved} of {} bytes at offset {} of file {}; was it truncated meanwhile?",
-                self.plan.block, access.offset, access.file
+                "{moved} of {} bytes at offset {}; was the file truncated meanwhile?",
+                self.plan.block, access.offset
             ),
         )
     }

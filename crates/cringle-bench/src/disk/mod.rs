@@ -23,13 +23,12 @@ use crate::rounds::{Progress, turns};
 use crate::target::{Kind, Target, TargetSpec};
 pub use args::DiskArgs;
 use cringle_report::failure::{Failure, fail};
-use cringle_report::machine::cpus::Pinning;
 use cringle_report::machine::{Machine, storage::Storage};
 use job::Job;
 pub use job::Profile;
 pub use plan::Direction;
-use plan::{Limit, Plan};
-use results::{Cell, Run, Sample};
+use plan::{Limit, Plan, Shape};
+use results::{DiskSample, Run, Setting};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,7 +37,7 @@ use strategies::{Outcome, Strategy};
 use wal::Log;
 
 /// The results of all profiles.
-pub struct Findings {
+pub struct DiskFindings {
     machine: Machine,
     direction: Direction,
     pub runs: Vec<Run>,
@@ -48,19 +47,18 @@ pub struct Findings {
 }
 
 /// Runs the experiment without writing a report.
-pub fn measure(args: &DiskArgs) -> Result<Findings, Failure> {
-    let mut bench = Bench::new(args)?;
+pub fn measure(args: &DiskArgs) -> Result<DiskFindings, Failure> {
+    let mut bench = DiskBench::new(args)?;
     for profile in args.profiles() {
         bench.profile(profile)?;
     }
     Ok(bench.finish())
 }
 
-struct Bench<'a> {
+struct DiskBench<'a> {
     args: &'a DiskArgs,
     strategies: Vec<Strategy>,
     storage: Storage,
-    pinning: Pinning,
     progress: Progress,
     notes: Notes,
     /// The file that all profiles but `wal` share.
@@ -73,16 +71,15 @@ struct Bench<'a> {
     generation: u64,
 }
 
-impl<'a> Bench<'a> {
-    fn new(args: &'a DiskArgs) -> Result<Bench<'a>, Failure> {
+impl<'a> DiskBench<'a> {
+    fn new(args: &'a DiskArgs) -> Result<DiskBench<'a>, Failure> {
         let mut notes = Notes::default();
         let strategies = available(args, &mut notes)?;
-        Ok(Bench {
+        Ok(DiskBench {
             args,
             strategies,
             storage: crate::storage_under(&args.path)?,
-            pinning: Pinning::new(args.pin),
-            progress: Progress::new(!args.quiet),
+            progress: Progress::new(!args.outputs.quiet),
             data: None,
             iopoll: false,
             runs: Vec::new(),
@@ -92,8 +89,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn finish(self) -> Findings {
-        Findings {
+    fn finish(self) -> DiskFindings {
+        DiskFindings {
             machine: Machine::of(&self.storage),
             direction: self.args.rw,
             runs: self.runs,
@@ -106,10 +103,9 @@ impl<'a> Bench<'a> {
         let target = self.target(profile)?;
         sanity::examine_target(&target, &self.storage, &mut self.notes)?;
         let direction = self.direction(profile);
-        let block = self.args.block_of(profile);
         if profile.is_direct() {
             let (storage, notes) = (&self.storage, &mut self.notes);
-            sanity::require_direct(&target, block, direction, storage, notes)?;
+            sanity::require_direct(&target, self.args.block(), direction, storage, notes)?;
             self.iopoll = self.args.iopoll && sanity::can_poll(&target, &mut self.notes)?;
         }
         let mut strategies = self.strategies.clone();
@@ -117,16 +113,19 @@ impl<'a> Bench<'a> {
             self.notes.add("log is left out of `wal`: a log is a file, not a device");
             strategies.retain(|strategy| *strategy != Strategy::Log);
         }
-        let cells = schedule::cells(self.args, &strategies, profile, direction, &mut self.notes);
-        let limit = schedule::limit(self.args, profile, &target);
+        let settings =
+            schedule::settings(self.args, &strategies, profile, direction, &mut self.notes);
+        let limit = schedule::limit(self.args, profile);
         let measured = self.plan(profile, &target, limit)?;
         let warmup = self.plan(profile, &target, schedule::warmup_limit(limit))?;
-        let mut runs: Vec<Run> = cells.into_iter().map(Run::new).collect();
+        let mut runs: Vec<Run> = settings.into_iter().map(Run::new).collect();
         let rounds = &self.args.rounds;
         let bar = self.progress.runs(rounds.total() * runs.len());
         for (round, is_measured) in rounds.all() {
             let plan = if is_measured { &measured } else { &warmup };
-            turns((round, is_measured), &mut runs, &bar, |cell| self.measure(cell, plan, &target))?;
+            turns((round, is_measured), &mut runs, &bar, |setting| {
+                self.measure(setting, plan, &target)
+            })?;
         }
         bar.finish_and_clear();
         verify::agreement(&runs, limit)?;
@@ -140,14 +139,12 @@ impl<'a> Bench<'a> {
 
     fn target(&mut self, profile: Profile) -> Result<Arc<Target>, Failure> {
         if let (Some(data), false) = (&self.data, profile == Profile::Wal) {
-            data.must_hold(self.args.block_of(profile) as u64)?;
             return Ok(Arc::clone(data));
         }
         let spec = TargetSpec {
             path: self.args.path.clone(),
             size: self.args.size,
-            files: self.args.files,
-            block: self.args.block_of(profile) as u64,
+            block: self.args.block() as u64,
             seed: self.args.seed,
             writes: self.direction(profile).writes(),
             destroy: self.args.destroy,
@@ -169,10 +166,14 @@ impl<'a> Bench<'a> {
         target: &Target,
         limit: Limit,
     ) -> Result<Arc<Plan>, Failure> {
-        let direction = self.direction(profile);
-        let mut plan = Plan::new(&schedule::shape(self.args, profile, direction, target, limit));
+        let mut plan = Plan::new(&Shape {
+            direction: self.direction(profile),
+            block: self.args.block(),
+            file_bytes: target.file_bytes,
+            limit,
+            seed: self.args.seed,
+        });
         if profile == Profile::Wal {
-            schedule::spread_over_files(&mut plan, target.files.len());
             return Ok(Arc::new(plan));
         }
         let words = verify::first_words(&plan, target, &self.progress)?;
@@ -184,37 +185,32 @@ impl<'a> Bench<'a> {
 
     fn measure(
         &mut self,
-        cell: &Cell,
+        setting: &Setting,
         plan: &Arc<Plan>,
         target: &Arc<Target>,
-    ) -> Result<(Sample, Latencies), Failure> {
-        let resident = sanity::prepare_cache(cell.profile, target, &mut self.notes)?;
+    ) -> Result<(DiskSample, Latencies), Failure> {
+        let resident = sanity::prepare_cache(setting.profile, target, &mut self.notes)?;
         self.generation += 1;
-        let writes = self.direction(cell.profile).writes();
+        let writes = self.direction(setting.profile).writes();
         let job = Arc::new(Job {
-            cell: *cell,
+            setting: *setting,
             plan: Arc::clone(plan),
             target: Arc::clone(target),
             iopoll: self.iopoll,
             writes,
-            pinning: self.pinning.clone(),
-            sampling: schedule::sampling(cell.profile),
+            sampling: schedule::sampling(setting.profile),
             generation: self.generation,
-            log: (cell.profile == Profile::Wal).then(|| Log::begin(target)).transpose()?,
+            log: (setting.profile == Profile::Wal).then(|| Log::begin(target)).transpose()?,
             stop: AtomicBool::new(false),
-            gate: gate(cell, target, writes),
+            gate: Gate::new(setting.strategy.parties(setting.threads)),
         });
-        let named = |error| Failure::failed(format!("`{}` failed: {error}", cell.name()));
-        let outcome = within_limit(&job, || cell.strategy.run(&job))
+        let named = |error| Failure::failed(format!("`{}` failed: {error}", setting.name()));
+        let outcome = within_limit(&job, || setting.strategy.run(&job))
             .map_err(|error| named(with_remedy(error)))?;
         let result = check_and_sample(&job, outcome)?;
-        let direction = self.direction(cell.profile);
-        let subject = (cell, direction);
+        let direction = self.direction(setting.profile);
+        let subject = (setting, direction);
         sanity::note_fallback_to_cache(subject, target, plan, resident, &mut self.notes)?;
-        if cell.strategy == Strategy::Fio && self.args.rw == Direction::RandRw {
-            // fio has written other content than later reads expect.
-            target.fill(&Progress::new(false))?;
-        }
         Ok(result)
     }
 }
@@ -244,17 +240,6 @@ fn available(args: &DiskArgs, notes: &mut Notes) -> Result<Vec<Strategy>, Failur
     Ok(available)
 }
 
-/// Returns the gate of a run. In `buffered-seq`, the clock runs until the writes are on the device:
-/// they are only in the page cache when the calls return. (`cached` measures the calls alone.)
-fn gate(cell: &Cell, target: &Arc<Target>, writes: bool) -> Gate {
-    let gate = Gate::new(cell.strategy.parties(cell.threads));
-    if !(writes && cell.profile == Profile::BufferedSeq) {
-        return gate;
-    }
-    let target = Arc::clone(target);
-    gate.with_ending(move || target.files.iter().try_for_each(|file| file.0.sync_data()))
-}
-
 /// Runs `work`, with a thread that stops it if the run is limited by time.
 fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     match job.plan.limit {
@@ -268,18 +253,17 @@ fn within_limit<T>(job: &Job, work: impl FnOnce() -> io::Result<T>) -> io::Resul
 }
 
 /// Checks what a run has read and written, and returns its figures.
-fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), Failure> {
-    let cell = &job.cell;
+fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(DiskSample, Latencies), Failure> {
+    let setting = &job.setting;
     let mut latencies = Latencies::new();
     match outcome {
         Outcome::Reported(report) => {
-            let sample = Sample {
+            let sample = DiskSample {
                 ops: report.ops,
                 usage: report.usage,
                 checksum: None,
-                // fio times an append and its sync separately; a commit consists of both.
-                p50_us: report.p50_us.filter(|_| cell.profile != Profile::Wal),
-                p99_us: report.p99_us.filter(|_| cell.profile != Profile::Wal),
+                p50_us: report.p50_us,
+                p99_us: report.p99_us,
             };
             Ok((sample, latencies))
         }
@@ -287,14 +271,14 @@ fn check_and_sample(job: &Job, outcome: Outcome) -> Result<(Sample, Latencies), 
             let checksum = verify::checksum(job, &lanes)?;
             verify::written(job, &lanes)?;
             let Some(usage) = job.gate.usage() else {
-                return fail(format!("`{}` failed: the files could not be synced", cell.name()));
+                return fail(format!("`{}` ended before it began", setting.name()));
             };
             let ops = lanes.iter().map(|lane_result| lane_result.ops).sum();
             for lane_result in lanes {
                 latencies.record(lane_result.latencies_ns);
             }
             let (p50_us, p99_us) = (latencies.quantile_us(0.5), latencies.quantile_us(0.99));
-            Ok((Sample { ops, usage, checksum: Some(checksum), p50_us, p99_us }, latencies))
+            Ok((DiskSample { ops, usage, checksum: Some(checksum), p50_us, p99_us }, latencies))
         }
     }
 }

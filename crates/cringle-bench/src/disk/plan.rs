@@ -15,7 +15,6 @@ use crate::content;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(super) offset: u64,
-    pub(super) file: u32,
     pub(super) write: bool,
 }
 
@@ -26,8 +25,6 @@ pub enum Direction {
     Read,
     /// Writes only.
     Write,
-    /// Reads and writes, half of each, mixed.
-    RandRw,
 }
 
 impl Direction {
@@ -39,7 +36,6 @@ impl Direction {
         match self {
             Direction::Read => "reading",
             Direction::Write => "writing",
-            Direction::RandRw => "reading and writing",
         }
     }
 
@@ -47,15 +43,8 @@ impl Direction {
         match self {
             Direction::Read => "reads",
             Direction::Write => "writes",
-            Direction::RandRw => "reads and writes",
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Random,
-    Sequential,
 }
 
 /// When a run ends.
@@ -71,10 +60,8 @@ pub(super) enum Limit {
 const CYCLE: usize = 1 << 18;
 
 pub(super) struct Shape {
-    pub(super) order: Order,
     pub(super) direction: Direction,
     pub(super) block: usize,
-    pub(super) files: usize,
     pub(super) file_bytes: u64,
     pub(super) limit: Limit,
     pub(super) seed: u64,
@@ -90,31 +77,18 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(shape: &Shape) -> Plan {
-        let blocks_per_file = shape.file_bytes / shape.block as u64;
-        assert!(blocks_per_file > 0 && shape.files > 0, "a plan needs at least one block");
-        let blocks = blocks_per_file * shape.files as u64;
+        let blocks = shape.file_bytes / shape.block as u64;
+        assert!(blocks > 0, "a plan needs at least one block");
         let len = match shape.limit {
             Limit::Ops(ops) => ops,
             Limit::Seconds(_) => CYCLE.min(usize::try_from(blocks).unwrap_or(CYCLE)),
         };
         let mut rng = content::random(shape.seed);
-        let accesses = (0..len as u64)
-            .map(|i| {
-                let block = match shape.order {
-                    Order::Random => rng.below(blocks),
-                    Order::Sequential => i % blocks,
-                };
-                Access {
-                    offset: block % blocks_per_file * shape.block as u64,
-                    file: (block / blocks_per_file) as u32,
-                    write: match shape.direction {
-                        Direction::Read => false,
-                        Direction::Write => true,
-                        Direction::RandRw => rng.below(2) == 1,
-                    },
-                }
-            })
-            .collect();
+        let mut access = |_| {
+            let offset = rng.below(blocks) * shape.block as u64;
+            Access { offset, write: shape.direction.writes() }
+        };
+        let accesses = (0..len).map(&mut access).collect();
         Plan { accesses, expected: Vec::new(), block: shape.block, limit: shape.limit }
     }
 
@@ -125,9 +99,7 @@ impl Plan {
 
     /// Returns lane `slot` of `slots` in the part of thread `thread` of `threads`.
     ///
-    /// The part of a thread is contiguous, so that threads that read a file in sequence read
-    /// different parts of it; the lanes of a thread interleave, so that the reads in flight are
-    /// neighbours.
+    /// The part of a thread is contiguous, and the lanes of a thread interleave.
     pub(super) fn lane(&self, thread: usize, threads: usize, slot: usize, slots: usize) -> Lane {
         let len = self.accesses.len();
         let start = len * thread / threads;
@@ -174,9 +146,7 @@ impl Iterator for Lane {
 /// Returns the checksum term of a transfer whose block begins with `word`.
 #[inline]
 pub(super) fn term(word: u64, access: &Access) -> u64 {
-    let position = (access.offset ^ u64::from(access.file).rotate_right(16))
-        .wrapping_mul(content::GOLDEN)
-        .rotate_left(32);
+    let position = access.offset.wrapping_mul(content::GOLDEN).rotate_left(32);
     let mixed = (word ^ position).wrapping_mul(content::GOLDEN);
     mixed ^ (mixed >> 32)
 }
@@ -187,11 +157,9 @@ mod tests {
 
     fn shape() -> Shape {
         Shape {
-            order: Order::Random,
             direction: Direction::Read,
             block: 4096,
-            files: 2,
-            file_bytes: 1 << 20,
+            file_bytes: 2 << 20,
             limit: Limit::Ops(1000),
             seed: 7,
         }
@@ -199,7 +167,7 @@ mod tests {
 
     fn filled(shape: &Shape) -> Plan {
         let mut plan = Plan::new(shape);
-        plan.expect(|a| content::word(shape.seed, a.file, a.offset / 8));
+        plan.expect(|a| content::word(shape.seed, 0, a.offset / 8));
         plan
     }
 
@@ -211,16 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn accesses_are_aligned_and_inside_the_files() {
+    fn accesses_are_aligned_and_inside_the_file() {
         let plan = Plan::new(&shape());
         assert_eq!(plan.accesses.len(), 1000);
         for access in &plan.accesses {
             assert_eq!(access.offset % 4096, 0);
-            assert!(access.offset + 4096 <= 1 << 20);
-            assert!(access.file < 2 && !access.write);
+            assert!(access.offset + 4096 <= 2 << 20 && !access.write);
         }
-        assert!(plan.accesses.iter().any(|a| a.file == 0));
-        assert!(plan.accesses.iter().any(|a| a.file == 1));
     }
 
     #[test]
@@ -261,26 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn a_sequential_plan_reads_file_after_file() {
-        let plan = Plan::new(&Shape { order: Order::Sequential, ..shape() });
-        assert_eq!(plan.accesses[1], Access { offset: 4096, file: 0, write: false });
-        assert_eq!(plan.accesses[256], Access { offset: 0, file: 1, write: false });
-    }
-
-    #[test]
     fn the_checksum_detects_swapped_blocks() {
-        let [a, b] = [0, 4096].map(|offset| Access { offset, file: 0, write: false });
+        let [a, b] = [0, 4096].map(|offset| Access { offset, write: false });
         let [x, y] = [11, 22];
         let right = term(x, &a).wrapping_add(term(y, &b));
         let swapped = term(y, &a).wrapping_add(term(x, &b));
         assert_ne!(right, swapped);
-        assert_ne!(term(x, &a), term(x, &Access { file: 1, ..a }));
-    }
-
-    #[test]
-    fn randrw_writes_half_of_the_blocks() {
-        let plan = Plan::new(&Shape { direction: Direction::RandRw, ..shape() });
-        let writes = plan.accesses.iter().filter(|a| a.write).count();
-        assert!((400..600).contains(&writes), "{writes} of 1000");
     }
 }

@@ -3,25 +3,25 @@
 
 use super::job::Profile;
 use super::plan::Direction;
-use super::results::{Run, Sample, beside};
+use super::results::{DiskSample, Run, beside};
 use super::strategies::Strategy;
-use super::{Findings, sentences};
+use super::{DiskFindings, sentences};
 use crate::experiment::{Named, Report, words};
 use cringle_report::page::{Column, Rows, Section, cell, ratio_cell};
 use cringle_report::plot::{Axis, Plot, Point, Row, Scale, Series, Stroke};
 use cringle_report::units::{count, counted, figure, mib};
 use serde_json::{Value, json};
 
-type Figure = fn(&Sample) -> Option<f64>;
+type Figure = fn(&DiskSample) -> Option<f64>;
 
-/// The number in flight whose latencies are shown, and not folded away.
+/// The distribution of the latencies is shown for the number in flight that is nearest to this.
 const USUAL_DEPTH: usize = 32;
 
-pub(super) fn of(findings: Findings) -> Report {
-    let Findings { machine, direction, runs, notes, load } = findings;
+pub(super) fn of(findings: DiskFindings) -> Report {
+    let DiskFindings { machine, direction, runs, notes, load } = findings;
     let is_wal = |run: &Run| run.subject.profile == Profile::Wal;
     let activity = if runs.iter().all(is_wal) { "committing" } else { direction.gerund() };
-    // Each profile is measured once, with all its cells.
+    // Each profile is measured once, with all its settings.
     let profiles = runs.chunk_by(|a, b| a.subject.profile == b.subject.profile);
     let sections: Vec<Section> = profiles.map(|runs| section(runs, direction)).collect();
     let fields = json!({
@@ -51,12 +51,9 @@ fn section(runs: &[Run], direction: Direction) -> Section {
     let mut plots: Vec<Plot> =
         figures.iter().map(|(title, unit, of)| draw(runs, (*title, *unit), *of)).collect();
     let usual = depths.iter().copied().min_by_key(|depth| depth.abs_diff(USUAL_DEPTH));
-    let others = depths.iter().copied().filter(|depth| Some(*depth) != usual);
-    let others: Vec<Plot> = others.map(|depth| latencies(runs, depth)).collect();
     plots.extend(usual.map(|depth| latencies(runs, depth)));
     Section {
         plots,
-        more_plots: Some(("Latencies at other depths".into(), others)),
         table: Some(table(runs, rate.1)),
         title: sentences::title(runs, direction),
         sentences: sentences::sentences(runs, direction),
@@ -127,18 +124,13 @@ fn stroke(run: &Run) -> Stroke {
     }
 }
 
-/// Plots the latencies of all runs with this number in flight: distributions, and of fio the two
-/// quantiles that it reports.
+/// Plots the distributions of the latencies of all runs with this number in flight. fio reports
+/// none.
 fn latencies(runs: &[Run], depth: usize) -> Plot {
     let at_depth = runs.iter().filter(|run| run.subject.in_flight() == depth);
     let series = at_depth.map(|run| {
-        let own = run.latencies.quantiles_us();
-        let reported = [(0.5, run.p50_us()), (0.99, run.p99_us())];
-        let reported = reported.into_iter().filter_map(|(share, us)| Some((share, us?)));
-        let (quantiles, stroke) =
-            if own.is_empty() { (reported.collect(), Stroke::None) } else { (own, stroke(run)) };
-        let series = Series::distribution(run.subject.label(), &quantiles);
-        Series { label: label(run, runs), stroke, ..series }
+        let series = Series::distribution(run.subject.label(), &run.latencies.quantiles_us());
+        Series { label: label(run, runs), stroke: stroke(run), ..series }
     });
     Plot::latencies(format!("Latency with {depth} in flight"), series.collect())
 }
@@ -195,7 +187,7 @@ fn run_json(run: &Run, all: &[Run]) -> Value {
     })
 }
 
-fn sample_json(sample: &Sample) -> Value {
+fn sample_json(sample: &DiskSample) -> Value {
     json!({
         "ops": sample.ops,
         "seconds": sample.usage.seconds,

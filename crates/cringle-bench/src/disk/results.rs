@@ -7,7 +7,7 @@ use crate::meter::Usage;
 
 /// One row of the table: a strategy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cell {
+pub struct Setting {
     pub strategy: Strategy,
     pub profile: Profile,
     /// Operations in flight per thread.
@@ -18,7 +18,7 @@ pub struct Cell {
     pub(super) fixed: bool,
 }
 
-impl Cell {
+impl Setting {
     pub(super) fn label(&self) -> String {
         let fixed = if self.fixed { " --fixed" } else { "" };
         format!("{}{fixed}", self.strategy.name())
@@ -30,7 +30,7 @@ impl Cell {
 }
 
 /// The name in a message; a table has a column for each number.
-impl Named for Cell {
+impl Named for Setting {
     fn name(&self) -> String {
         let threads = match self.threads {
             1 => String::new(),
@@ -40,9 +40,9 @@ impl Named for Cell {
     }
 }
 
-/// One measurement of a cell.
+/// One measurement of a setting.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct DiskSample {
     pub(super) ops: u64,
     pub(super) usage: Usage,
     /// `None` if another program read the blocks.
@@ -51,7 +51,7 @@ pub struct Sample {
     pub(super) p99_us: Option<f64>,
 }
 
-impl Sample {
+impl DiskSample {
     pub(super) fn iops(&self) -> f64 {
         self.ops as f64 / self.usage.seconds
     }
@@ -69,17 +69,17 @@ impl Sample {
     }
 }
 
-/// A cell with its samples; the figures are medians over them.
-pub type Run = Line<Cell, Sample>;
+/// A setting with its samples; the figures are medians over them.
+pub type Run = Line<Setting, DiskSample>;
 
 impl Run {
     pub fn iops(&self) -> f64 {
-        self.figure(Sample::iops)
+        self.figure(DiskSample::iops)
     }
 
     /// Returns the lowest and the highest rate of the rounds.
     pub(super) fn rates(&self) -> (f64, f64) {
-        self.range(Sample::iops)
+        self.range(DiskSample::iops)
     }
 
     /// Returns the difference of the highest and the lowest rate as a part of the median; `None`
@@ -102,11 +102,11 @@ impl Run {
     }
 
     pub(super) fn cpu_us_per_op(&self) -> f64 {
-        self.figure(Sample::cpu_us_per_op)
+        self.figure(DiskSample::cpu_us_per_op)
     }
 
     pub(super) fn context_switches_per_op(&self) -> f64 {
-        self.figure(Sample::context_switches_per_op)
+        self.figure(DiskSample::context_switches_per_op)
     }
 
     /// Returns the median of all timed operations, or of the values that another program reported.
@@ -125,14 +125,15 @@ impl Run {
     }
 }
 
-/// Returns the run of `strategy` to compare `cell` with: of the same profile, and for a strategy
+/// Returns the run of `strategy` to compare `setting` with: of the same profile, and for a strategy
 /// with a queue, of the same depth and number of threads.
-pub fn beside<'r>(runs: &'r [Run], cell: &Cell, strategy: Strategy) -> Option<&'r Run> {
+pub fn beside<'r>(runs: &'r [Run], setting: &Setting, strategy: Strategy) -> Option<&'r Run> {
     runs.iter().find(|run| {
         let other = &run.subject;
-        let same_shape = (other.queue_depth, other.threads) == (cell.queue_depth, cell.threads);
+        let same_shape =
+            (other.queue_depth, other.threads) == (setting.queue_depth, setting.threads);
         other.strategy == strategy
-            && other.profile == cell.profile
+            && other.profile == setting.profile
             && (!strategy.has_queue() || same_shape)
     })
 }

@@ -3,7 +3,7 @@
 
 use super::job::Profile;
 use super::plan::{Direction, Plan};
-use super::results::Cell;
+use super::results::Setting;
 use super::strategies::Strategy;
 use crate::experiment::Notes;
 use crate::target::{Kind, Target};
@@ -50,7 +50,7 @@ pub(super) fn examine_target(
         ));
     }
     if target.kind == Kind::File {
-        let metadata = target.files[0].0.metadata()?;
+        let metadata = target.file.0.metadata()?;
         if metadata.blocks() * 512 < target.file_bytes {
             notes.add(format!(
                 "{path} has holes ({} of {} are allocated): reading a hole needs no disk access, \
@@ -79,7 +79,7 @@ pub(super) fn examine_content(target: &Target, words: &[u64], notes: &mut Notes)
 
 /// Whether the device has polled queues. The note explains what to do if it has none.
 pub(super) fn can_poll(target: &Target, notes: &mut Notes) -> Result<bool, Failure> {
-    let polling = Polling::of(&target.files[0].open(true, false)?)?;
+    let polling = Polling::of(&target.file.open(true, false)?)?;
     notes.add(format!("--iopoll: {polling}"));
     Ok(matches!(polling, Polling::Polled(_)))
 }
@@ -106,7 +106,7 @@ pub(super) fn require_direct(
             storage.filesystem
         ))
     };
-    let file = target.files[0].open(true, false).map_err(refused)?;
+    let file = target.file.open(true, false).map_err(refused)?;
     if flags_of(&file).is_some_and(|flags| flags & libc::O_DIRECT == 0) {
         return fail(format!(
             "{}: the kernel dropped O_DIRECT at open; use --profile cached",
@@ -128,7 +128,7 @@ fn flags_of(file: &File) -> Option<i32> {
     i32::from_str_radix(line.trim(), 8).ok()
 }
 
-/// Fills or empties the page cache, as the profile requires. Returns the part of the files that is
+/// Fills or empties the page cache, as the profile requires. Returns the part of the file that is
 /// cached afterwards.
 pub(super) fn prepare_cache(
     profile: Profile,
@@ -137,7 +137,7 @@ pub(super) fn prepare_cache(
 ) -> Result<f64, Failure> {
     match profile {
         Profile::Cached => fill_cache(target, notes),
-        Profile::Direct | Profile::BufferedSeq => empty_cache(profile, target, notes),
+        Profile::Direct => empty_cache(target),
         Profile::Wal => Ok(0.0),
     }
 }
@@ -155,9 +155,7 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
             before * 100.0
         ));
     }
-    for file in &target.files {
-        cache::warm(&file.0, target.file_bytes)?;
-    }
+    cache::warm(&target.file.0, target.file_bytes)?;
     let after = resident(target)?;
     if after < 1.0 - NEGLIGIBLE / 10.0 {
         notes.add(format!(
@@ -169,40 +167,29 @@ fn fill_cache(target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
     Ok(after)
 }
 
-fn empty_cache(profile: Profile, target: &Target, notes: &mut Notes) -> Result<f64, Failure> {
-    for file in &target.files {
-        cache::evict(&file.0)?;
-    }
-    let left = resident(target)?;
-    if left > NEGLIGIBLE && profile == Profile::BufferedSeq {
-        notes.add(format!(
-            "{:.0} % of the file could not be dropped from the page cache: `buffered-seq` partly \
-             copies from memory",
-            left * 100.0
-        ));
-    }
-    Ok(left)
+fn empty_cache(target: &Target) -> Result<f64, Failure> {
+    cache::evict(&target.file.0)?;
+    resident(target)
 }
 
 /// Adds a note if a direct run left pages in the cache, as reads without `O_DIRECT` do.
 pub(super) fn note_fallback_to_cache(
-    (cell, direction): (&Cell, Direction),
+    (setting, direction): (&Setting, Direction),
     target: &Target,
     plan: &Plan,
     resident_before: f64,
     notes: &mut Notes,
 ) -> Result<(), Failure> {
-    if cell.profile != Profile::Direct || cell.strategy == Strategy::Mmap {
+    if setting.profile != Profile::Direct || setting.strategy == Strategy::Mmap {
         return Ok(());
     }
-    let total = target.file_bytes * target.files.len() as u64;
-    let touched = plan.accesses.len() as f64 * plan.block as f64 / total as f64;
+    let touched = plan.accesses.len() as f64 * plan.block as f64 / target.file_bytes as f64;
     let grown = resident(target)? - resident_before;
     if grown > touched.min(1.0) / 2.0 {
         notes.add(format!(
             "O_DIRECT fell back to the page cache in `{}`: its {} left {:.0} % of the file there, \
              so its figures are not those of the device",
-            cell.label(),
+            setting.label(),
             direction.noun(),
             grown * 100.0
         ));
@@ -210,13 +197,9 @@ pub(super) fn note_fallback_to_cache(
     Ok(())
 }
 
-/// Returns the part of the files that is in the page cache.
+/// Returns the part of the file that is in the page cache.
 fn resident(target: &Target) -> Result<f64, Failure> {
-    let mut sum = 0.0;
-    for file in &target.files {
-        sum += cache::resident(&file.0, target.file_bytes)?;
-    }
-    Ok(sum / target.files.len() as f64)
+    Ok(cache::resident(&target.file.0, target.file_bytes)?)
 }
 
 #[cfg(test)]

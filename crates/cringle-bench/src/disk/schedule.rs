@@ -1,14 +1,12 @@
-//! Which cells are run, with which limits and plans.
+//! Which settings are run, with which limits and plans.
 
 use super::job::Profile;
-use super::plan::{Direction, Limit, Order, Plan, Shape};
-use super::results::Cell;
+use super::plan::{Direction, Limit};
+use super::results::Setting;
 use super::strategies::Strategy;
 use crate::disk::args::DiskArgs;
 use crate::experiment::{Named, Notes};
 use crate::latency::Sampling;
-
-use crate::target::Target;
 
 /// The operations of a run if neither `--ops` nor `--seconds` is given: a fraction of a second on a
 /// fast device.
@@ -20,15 +18,15 @@ const WARMUP_SHARE: usize = 8;
 
 /// Returns the rows, in the order of a round: the strategies at one depth follow each other, so
 /// that they are compared at about the same time.
-pub(super) fn cells(
+pub(super) fn settings(
     args: &DiskArgs,
     strategies: &[Strategy],
     profile: Profile,
     direction: Direction,
     notes: &mut Notes,
-) -> Vec<Cell> {
+) -> Vec<Setting> {
     let chosen = suitable(args, strategies, profile, direction, notes);
-    let mut cells: Vec<Cell> = Vec::new();
+    let mut settings: Vec<Setting> = Vec::new();
     for threads in args.thread_counts() {
         for &queue_depth in &args.qd {
             for &strategy in &chosen {
@@ -39,15 +37,15 @@ pub(super) fn cells(
                     _ => (queue_depth, threads),
                 };
                 let fixed = args.fixed && strategy.can_register() && profile != Profile::Wal;
-                let block = args.block_of(profile);
-                let cell = Cell { strategy, profile, queue_depth, threads, block, fixed };
-                if !cells.contains(&cell) {
-                    cells.push(cell);
+                let block = args.block();
+                let setting = Setting { strategy, profile, queue_depth, threads, block, fixed };
+                if !settings.contains(&setting) {
+                    settings.push(setting);
                 }
             }
         }
     }
-    cells
+    settings
 }
 
 /// Returns the strategies that support the profile and direction, and adds notes about the others.
@@ -76,15 +74,12 @@ fn suitable(
     chosen
 }
 
-pub(super) fn limit(args: &DiskArgs, profile: Profile, target: &Target) -> Limit {
-    let block = args.block_of(profile) as u64;
-    let blocks = target.file_bytes / block * target.files.len() as u64;
+pub(super) fn limit(args: &DiskArgs, profile: Profile) -> Limit {
     match (args.seconds, args.ops, profile) {
         (Some(seconds), ..) => Limit::Seconds(seconds),
         (None, Some(ops), _) => Limit::Ops(ops),
         (None, None, Profile::Direct) => Limit::Ops(DIRECT_OPS),
         (None, None, Profile::Cached) => Limit::Ops(CACHED_OPS),
-        (None, None, Profile::BufferedSeq) => Limit::Ops(blocks as usize),
         (None, None, Profile::Wal) => Limit::Ops(COMMITS),
     }
 }
@@ -97,38 +92,10 @@ pub(super) fn warmup_limit(limit: Limit) -> Limit {
     }
 }
 
-pub(super) fn shape(
-    args: &DiskArgs,
-    profile: Profile,
-    direction: Direction,
-    target: &Target,
-    limit: Limit,
-) -> Shape {
-    Shape {
-        order: match profile {
-            Profile::BufferedSeq | Profile::Wal => Order::Sequential,
-            Profile::Direct | Profile::Cached => Order::Random,
-        },
-        direction,
-        block: args.block_of(profile),
-        files: target.files.len(),
-        file_bytes: target.file_bytes,
-        limit,
-        seed: args.seed,
-    }
-}
-
-/// Assigns the appends to the files in turn.
-pub(super) fn spread_over_files(plan: &mut Plan, files: usize) {
-    for (index, access) in plan.accesses.iter_mut().enumerate() {
-        access.file = (index % files) as u32;
-    }
-}
-
 pub(super) fn sampling(profile: Profile) -> Sampling {
     match profile {
         Profile::Wal => Sampling::EVERY,
-        Profile::Direct | Profile::BufferedSeq => Sampling::ONE_IN_8,
+        Profile::Direct => Sampling::ONE_IN_8,
         Profile::Cached => Sampling::ONE_IN_64,
     }
 }
@@ -144,9 +111,9 @@ mod tests {
         };
         let direction = if profile == Profile::Wal { Direction::Write } else { args.rw };
         let mut notes = Notes::default();
-        cells(&args, &args.strategies(), profile, direction, &mut notes)
+        settings(&args, &args.strategies(), profile, direction, &mut notes)
             .iter()
-            .map(|cell| (cell.label(), cell.queue_depth, cell.threads))
+            .map(|setting| (setting.label(), setting.queue_depth, setting.threads))
             .collect()
     }
 

@@ -46,7 +46,6 @@ pub(super) fn title(runs: &[Run], direction: Direction) -> String {
     let accesses = match profile {
         Profile::Direct => format!("random {noun} of {block} with O_DIRECT"),
         Profile::Cached => format!("random {noun} of {block} in the page cache"),
-        Profile::BufferedSeq => format!("sequential {noun} of {block} through an empty page cache"),
         Profile::Wal => format!("appends of {block}, each made durable with fdatasync"),
     };
     let rounds = first.samples.len();
@@ -60,7 +59,6 @@ pub(super) fn sentences(runs: &[Run], direction: Direction) -> Vec<String> {
     let all = match first.subject.profile {
         Profile::Direct => [saturation(runs), against_sync(runs, direction), against_ring(runs)],
         Profile::Cached => [overhead(runs), second_core(runs), against_ring(runs)],
-        Profile::BufferedSeq => [readahead(runs, direction), None, None],
         Profile::Wal => [commits(runs), group_commit(runs), None],
     };
     let mut all: Vec<String> = all.into_iter().flatten().collect();
@@ -264,27 +262,6 @@ fn second_core(runs: &[Run]) -> Option<String> {
         "`fibers` on {count} workers, compared with one: {ours}{}.",
         theirs.unwrap_or_default()
     ))
-}
-
-fn readahead(runs: &[Run], direction: Direction) -> Option<String> {
-    let top = best(runs)?;
-    let rate = |run: &Run| format!("{} MiB/s", figure(mib(run.bytes_per_second())));
-    let sync = runs.iter().find(|run| run.subject.strategy == Strategy::Sync);
-    let Some(sync) = sync else {
-        return Some(format!("The fastest is {} with {}.", named(top), rate(top)));
-    };
-    let ratio = top.iops() / sync.iops();
-    if is_unclear(top, sync) {
-        return Some(no_verdict(top, sync));
-    }
-    if ratio < 1.0 + 2.0 * NOISE {
-        let why = if direction.writes() { "writes back" } else { "reads ahead" };
-        return Some(format!(
-            "The kernel {why} for every strategy: a plain loop has {}, and none is clearly faster.",
-            rate(sync)
-        ));
-    }
-    Some(format!("The fastest is {} with {}, {ratio:.2} × a plain loop.", named(top), rate(top)))
 }
 
 fn commits(runs: &[Run]) -> Option<String> {

@@ -23,18 +23,17 @@ pub(super) fn first_words(
     progress: &Progress,
 ) -> Result<Vec<u64>, Failure> {
     if let Some(seed) = target.seed {
-        let word = |a: &Access| content::word(seed, a.file, a.offset / 8);
+        let word = |a: &Access| content::word(seed, 0, a.offset / 8);
         return Ok(plan.accesses.iter().map(word).collect());
     }
     // In the order of the file, which rotating disks read fastest.
     let mut order: Vec<usize> = (0..plan.accesses.len()).collect();
-    order.sort_by_key(|&index| (plan.accesses[index].file, plan.accesses[index].offset));
+    order.sort_by_key(|&index| plan.accesses[index].offset);
     let bar = progress.runs(order.len()).with_message("reading for the checksums");
     let mut words = vec![0; order.len()];
     let mut word = [0u8; 8];
     for (done, index) in order.into_iter().enumerate() {
-        let access = &plan.accesses[index];
-        target.files[access.file as usize].0.read_exact_at(&mut word, access.offset)?;
+        target.file.0.read_exact_at(&mut word, plan.accesses[index].offset)?;
         words[index] = u64::from_le_bytes(word);
         if done % 1024 == 0 {
             bar.set_position(done as u64);
@@ -46,11 +45,11 @@ pub(super) fn first_words(
 
 /// Checks every lane against the plan, or the log against its content. Returns the run's checksum.
 pub(super) fn checksum(job: &Job, lanes: &[LaneResult]) -> Result<u64, Failure> {
-    let name = job.cell.name();
+    let name = job.setting.name();
     let found = lanes.iter().fold(0u64, |sum, lane_result| sum.wrapping_add(lane_result.checksum));
     if let Some(log) = &job.log {
         let verify =
-            if job.cell.strategy == Strategy::Log { Log::verify_records } else { Log::verify };
+            if job.setting.strategy == Strategy::Log { Log::verify_records } else { Log::verify };
         let (expected, commits) = verify(log, &job.target, &job.plan, job.generation)?;
         let ops: u64 = lanes.iter().map(|lane_result| lane_result.ops).sum();
         if (expected, commits) != (found, ops) {
@@ -83,9 +82,9 @@ pub(super) fn written(job: &Job, lanes: &[LaneResult]) -> Result<(), Failure> {
     let step = writes.len().div_ceil(READ_BACK).max(1);
     let mut block = [0u8; 16];
     for access in writes.iter().step_by(step) {
-        job.target.files[access.file as usize].0.read_exact_at(&mut block, access.offset)?;
+        job.target.file.0.read_exact_at(&mut block, access.offset)?;
         if content::generation(&block) != job.generation {
-            let (name, offset) = (job.cell.name(), access.offset);
+            let (name, offset) = (job.setting.name(), access.offset);
             return fail(format!("`{name}` did not write its block at offset {offset}"));
         }
     }
@@ -99,9 +98,9 @@ pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
     let differ = experiment::disagreement(runs, |sample| sample.checksum);
     match differ.filter(|_| matches!(limit, Limit::Ops(_))) {
         None => Ok(()),
-        Some([(other, expected), (cell, checksum)]) => fail(format!(
+        Some([(other, expected), (setting, checksum)]) => fail(format!(
             "`{}` and `{}` read different data: checksums {checksum:016x} and {expected:016x}",
-            cell.name(),
+            setting.name(),
             other.name()
         )),
     }
@@ -111,14 +110,13 @@ pub(super) fn agreement(runs: &[Run], limit: Limit) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::disk::job::Profile;
-    use crate::disk::plan::{Direction, Order, Shape};
-    use crate::disk::results::Cell;
+    use crate::disk::plan::{Direction, Shape};
+    use crate::disk::results::Setting;
     use crate::disk::strategies::Outcome;
     use crate::latency::Sampling;
     use crate::meter::Gate;
     use crate::target::TargetSpec;
     use clap::ValueEnum;
-    use cringle_report::machine::cpus::Pinning;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
@@ -128,7 +126,6 @@ mod tests {
         TargetSpec {
             path: env!("CARGO_MANIFEST_DIR").into(),
             size: Some(64 << 10),
-            files: 1,
             block: BLOCK as u64,
             seed: 5,
             ..TargetSpec::default()
@@ -137,10 +134,8 @@ mod tests {
 
     fn job(strategy: Strategy, target: &Arc<Target>) -> Arc<Job> {
         let mut plan = Plan::new(&Shape {
-            order: Order::Random,
             direction: Direction::Read,
             block: BLOCK,
-            files: 1,
             file_bytes: target.file_bytes,
             limit: Limit::Ops(300),
             seed: 9,
@@ -149,7 +144,7 @@ mod tests {
         let mut words = words.into_iter();
         plan.expect(|_| words.next().unwrap());
         Arc::new(Job {
-            cell: Cell {
+            setting: Setting {
                 strategy,
                 profile: Profile::Cached,
                 queue_depth: 4,
@@ -161,7 +156,6 @@ mod tests {
             target: Arc::clone(target),
             iopoll: false,
             writes: false,
-            pinning: Pinning::new(false),
             sampling: Sampling::EVERY,
             generation: 1,
             log: None,
@@ -186,7 +180,7 @@ mod tests {
         let sums: Vec<u64> = ours().map(|s| checked(s, &target).unwrap()).collect();
         assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:x?}");
         let read = job(Strategy::Sync, &target).plan.accesses[7].offset;
-        target.files[0].0.write_all_at(b"spoiled!", read).unwrap();
+        target.file.0.write_all_at(b"spoiled!", read).unwrap();
         for strategy in ours() {
             let failure = checked(strategy, &target).unwrap_err();
             assert!(failure.message.contains("checksum"), "{}: {failure}", strategy.name());
@@ -197,7 +191,7 @@ mod tests {
     fn a_foreign_file_is_read_for_its_checksums() {
         let mut target = Target::prepare(&spec(), &Progress::new(false)).unwrap();
         target.seed = None;
-        target.files[0].0.write_all_at(b"whatever", 0).unwrap();
+        target.file.0.write_all_at(b"whatever", 0).unwrap();
         assert!(checked(Strategy::Sync, &Arc::new(target)).is_ok());
     }
 }

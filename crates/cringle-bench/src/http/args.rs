@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum, value_parser};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
 use cringle_report::units;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -18,7 +17,7 @@ Examples:
       As in the papers on MIO and URingManager
   cringle bench http --servers fibers,uring --connections 50 --repeat 9
       Compare two servers in more rounds
-  cringle bench http --servers fibers,tokio-mt --workers 1,2,4,8 --svg plots
+  cringle bench http --servers fibers,tokio-mt --workers 1,2,4,8 --html report.html
       Compare numbers of workers, and draw plots
   cringle bench http --servers uring --ablate multishot,fixed,bufring,sqpoll
       What is each feature worth?
@@ -28,8 +27,7 @@ Examples:
   cringle bench http --idle 100000 --servers epoll,tokio,uring,fibers
       Measure the memory of idle connections
   cringle bench http --listen 0.0.0.0:8080 --servers fibers
-  cringle bench http --target server:8080
-      Run the server on one machine, and the load on another one
+      Run the server alone, for a load such as wrk on another machine
   cringle bench http --json - | jq '.runs[] | {server, requests_per_second}'
       Print the rates
 
@@ -39,7 +37,7 @@ whole response, and sends the next request. CPU time and context switches are th
 server. The kernel's work for an incoming packet counts mostly for the sender, which over the \
 loopback interface is either side.
 
-The load (`--client own`) has one thread for each of its processors, and makes two system calls \
+The load has one thread for each of its processors, and makes two system calls \
 for a request plus a share of an epoll_wait. Its CPU time for a request is in the JSON \
 (load_cpu_us_per_request). If that is about as much as the server's, the load is the limit; the \
 report says so, and the CPU times are to be compared instead of the rates.
@@ -66,7 +64,7 @@ pub struct HttpArgs {
         long = "command",
         value_name = "NAME=COMMAND",
         value_parser = Program::parse,
-        conflicts_with_all = ["listen", "target"]
+        conflicts_with = "listen"
     )]
     pub(super) commands: Vec<Program>,
 
@@ -103,8 +101,7 @@ pub struct HttpArgs {
     /// Measure N idle connections instead: the server's memory for each, and the time until all
     /// have been served again. Leaves out `threads`, unless --servers names it.
     #[arg(long, value_parser = up_to(MOST_CONNECTIONS), value_name = "N", conflicts_with_all = [
-        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "client", "svg",
-        "listen", "target",
+        "connections", "keepalive", "no_keepalive", "requests", "seconds", "ablate", "listen",
     ])]
     pub(super) idle: Option<usize>,
 
@@ -131,46 +128,25 @@ pub struct HttpArgs {
     #[arg(long, value_parser = units::parse_size, default_value = "151", value_name = "SIZE")]
     response_bytes: u64,
 
-    /// Program that makes the load; `ab` and `wrk` must be installed, and report no histogram.
-    #[arg(long, value_enum, default_value = "own")]
-    pub(super) client: Client,
-
-    /// Measure servers without a feature, too, as a comma-separated list: of `uring` multishot
-    /// (accept), fixed (descriptors) and bufring (with multishot receives), of `fibers` defer;
-    /// `sqpoll` measures `uring` with that feature, which it lacks by default.
-    #[arg(long, value_delimiter = ',', value_parser = Feature::parse, value_name = "FEATURE")]
+    /// Measure `uring` without a feature, too, as a comma-separated list: multishot (accept), fixed
+    /// (descriptors), bufring (with multishot receives); or with sqpoll, which it lacks by default.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "FEATURE")]
     ablate: Vec<Feature>,
 
     /// Only run the server that --servers names, at this address, until interrupted.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["target", "html"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "html")]
     pub(super) listen: Option<String>,
-
-    /// Only make the load, for a server at this address that responds to GET / with status 200.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["servers", "ablate", "workers"])]
-    pub(super) target: Option<String>,
 
     /// Rounds to measure; the figures are their medians [default: 5; with --idle: 1].
     #[arg(long, alias = "runs", value_parser = up_to(MOST_ROUNDS), value_name = "N")]
     repeat: Option<usize>,
 
     #[command(flatten)]
-    pub(super) outputs: Outputs,
-
-    /// Write SVG files with latencies, and rates by workers, into this directory.
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(super) svg: Option<PathBuf>,
-
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(crate) outputs: Outputs,
 
     /// Be a server that another `bench http` controls through standard input.
     #[arg(long, hide = true, requires = "listen")]
     pub(super) controlled: bool,
-
-    /// Run on these processors only.
-    #[arg(long, hide = true, value_delimiter = ',', value_name = "N")]
-    pub(super) cpus: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,16 +172,6 @@ impl Server {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Client {
-    /// This program.
-    Own,
-    /// ApacheBench.
-    Ab,
-    /// wrk.
-    Wrk,
-}
-
 /// A server, possibly without one of its features, or with one that it lacks by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variant {
@@ -214,7 +180,7 @@ pub(super) struct Variant {
 }
 
 impl Variant {
-    /// Whether its server uses the feature.
+    /// Whether the server on a bare ring uses the feature.
     pub(super) fn has(self, feature: Feature) -> bool {
         feature.is_on() != (self.changed == Some(feature))
     }
@@ -241,29 +207,12 @@ pub(super) enum Feature {
     Bufring,
     /// A kernel thread submits.
     Sqpoll,
-    /// The kernel runs completions only when the ring is entered.
-    Defer,
 }
 
 impl Feature {
     /// Whether its server has the feature by default.
     fn is_on(self) -> bool {
         self != Feature::Sqpoll
-    }
-
-    fn server(self) -> Server {
-        match self {
-            Feature::Defer => Server::Fibers,
-            _ => Server::Uring,
-        }
-    }
-
-    fn parse(name: &str) -> Result<Feature, String> {
-        Feature::from_str(name, false).map_err(|_| {
-            "unknown feature; the features are multishot, fixed, bufring and sqpoll (of uring), and \
-             defer (of fibers)"
-                .into()
-        })
     }
 }
 
@@ -276,7 +225,7 @@ pub(super) enum Extent {
 
 /// The parameters of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(super) struct HttpCase {
     pub(super) workers: usize,
     pub(super) connections: usize,
     pub(super) keepalive: bool,
@@ -285,10 +234,6 @@ pub(super) struct Cell {
 const MOST_CONNECTIONS: u64 = 1_000_000;
 
 impl Experiment for HttpArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
     fn validate(&self) -> Result<(), Failure> {
         if self.idle.is_some() && self.workers.len() > 1 {
             return Err(Failure::usage("--idle allows only one number of --workers"));
@@ -296,7 +241,6 @@ impl Experiment for HttpArgs {
         if self.response_bytes > 16 << 20 {
             return Err(Failure::usage("--response-bytes must be at most 16 MiB"));
         }
-        self.validate_client()?;
         self.validate_servers()
     }
 
@@ -324,30 +268,31 @@ impl HttpArgs {
         let mut all = Vec::new();
         for server in self.servers().into_iter().filter(|server| server.supports(workers)) {
             all.push(Variant { server, changed: None });
-            let of_server = self.ablate.iter().filter(|feature| feature.server() == server);
-            all.extend(of_server.map(|feature| Variant { server, changed: Some(*feature) }));
+            let features = self.ablate.iter().filter(|_| server == Server::Uring);
+            all.extend(features.map(|feature| Variant { server, changed: Some(*feature) }));
         }
         all
     }
 
-    pub(super) fn cells(&self) -> Vec<Cell> {
+    pub(super) fn cases(&self) -> Vec<HttpCase> {
         let workers = rounds::distinct(self.workers.iter().copied());
         let connections = rounds::distinct(self.connections.iter().copied());
         let fewest = connections.iter().copied().min();
-        let mut cells = Vec::new();
+        let mut cases = Vec::new();
         for &workers in &workers {
-            let of =
-                |keepalive| move |&connections: &usize| Cell { workers, connections, keepalive };
+            let of = |keepalive| {
+                move |&connections: &usize| HttpCase { workers, connections, keepalive }
+            };
             if !self.no_keepalive {
-                cells.extend(connections.iter().map(of(true)));
+                cases.extend(connections.iter().map(of(true)));
             }
             if self.no_keepalive {
-                cells.extend(connections.iter().map(of(false)));
+                cases.extend(connections.iter().map(of(false)));
             } else if !self.keepalive {
-                cells.extend(fewest.iter().map(of(false)));
+                cases.extend(fewest.iter().map(of(false)));
             }
         }
-        cells
+        cases
     }
 
     pub(super) fn repeat(&self) -> usize {
@@ -370,28 +315,13 @@ impl HttpArgs {
         self.response_bytes as usize
     }
 
-    fn validate_client(&self) -> Result<(), Failure> {
-        let bad = |text: &str| Err(Failure::usage(text));
-        if self.client != Client::Own && self.svg.is_some() {
-            return bad("--svg needs the latency of each request: use --client own");
-        }
-        if self.client == Client::Wrk && self.requests.is_some() {
-            return bad("--client wrk runs for a time: use --seconds instead of --requests");
-        }
-        if self.client != Client::Own && self.target.is_some() {
-            return bad("--target needs --client own: run ab or wrk directly instead");
-        }
-        Ok(())
-    }
-
     fn validate_servers(&self) -> Result<(), Failure> {
         let bad = |text: String| Err(Failure::usage(text));
         if self.listen.is_some() && (self.servers.len(), self.workers.len()) != (1, 1) {
             return bad("--listen runs one server: name it with --servers".into());
         }
-        if let Some(one) = self.ablate.iter().find(|one| !self.servers().contains(&one.server())) {
-            let (name, server) = (one.name(), one.server().name());
-            return bad(format!("--ablate {name} needs {server}, which --servers leaves out"));
+        if !self.ablate.is_empty() && !self.servers().contains(&Server::Uring) {
+            return bad("--ablate needs uring, which --servers leaves out".into());
         }
         let programs = &self.commands;
         for (n, one) in programs.iter().enumerate() {
@@ -405,7 +335,7 @@ impl HttpArgs {
         for &workers in &self.workers {
             let ours = self.servers().iter().any(|one| one.supports(workers));
             let others = programs.iter().any(|one| one.supports(workers));
-            if self.target.is_none() && !ours && !others {
+            if !ours && !others {
                 return bad(format!(
                     "--workers {workers}: none of --servers can have more than one thread"
                 ));
@@ -427,17 +357,17 @@ mod tests {
         }
     }
 
-    fn cell(connections: usize, keepalive: bool) -> Cell {
-        Cell { workers: 1, connections, keepalive }
+    fn cell(connections: usize, keepalive: bool) -> HttpCase {
+        HttpCase { workers: 1, connections, keepalive }
     }
 
     #[test]
     fn closing_connections_use_the_fewest() {
-        let cells = http(&["--connections", "500,50"]).cells();
-        assert_eq!(cells, [cell(500, true), cell(50, true), cell(50, false)]);
-        let cells = http(&["--connections", "500,50", "--no-keepalive"]).cells();
-        assert_eq!(cells, [cell(500, false), cell(50, false)]);
-        assert_eq!(http(&["--connections", "5", "--keepalive"]).cells(), [cell(5, true)]);
+        let cases = http(&["--connections", "500,50"]).cases();
+        assert_eq!(cases, [cell(500, true), cell(50, true), cell(50, false)]);
+        let cases = http(&["--connections", "500,50", "--no-keepalive"]).cases();
+        assert_eq!(cases, [cell(500, false), cell(50, false)]);
+        assert_eq!(http(&["--connections", "5", "--keepalive"]).cases(), [cell(5, true)]);
     }
 
     #[test]

@@ -12,19 +12,16 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread;
 
 pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
-    let cell = args.cells()[0];
-    let variants = args.variants(cell.workers);
+    let case = args.cases()[0];
+    let variants = args.variants(case.workers);
     // The last one is the changed variant, if `--ablate` is given.
     let Some(&variant) = variants.last() else {
-        return fail(format!("--workers {}: the server supports only one", cell.workers));
+        return fail(format!("--workers {}: the server supports only one", case.workers));
     };
-    open_files::allow(cell.connections)?;
-    if !args.cpus.is_empty() {
-        cringle_report::machine::cpus::pin_to(&args.cpus)?;
-    }
+    open_files::allow(case.connections)?;
     let addr = resolve(addr)?;
-    let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !cell.keepalive)));
-    let (workers, connections) = (cell.workers, cell.connections);
+    let page = Box::leak(Box::new(ServedPage::new(args.response_bytes(), !case.keepalive)));
+    let (workers, connections) = (case.workers, case.connections);
     let config = servers::ServerConfig { variant, addr, workers, connections, page };
     let controlled = args.controlled;
     let ready =
@@ -34,7 +31,7 @@ pub(super) fn run(args: &HttpArgs, addr: &str) -> Result<(), Failure> {
     })
 }
 
-pub(super) fn resolve(addr: &str) -> Result<SocketAddr, Failure> {
+fn resolve(addr: &str) -> Result<SocketAddr, Failure> {
     let bad = |error| Failure::usage(format!("`{addr}`: not an address: {error}; write HOST:PORT"));
     let first = addr.to_socket_addrs().map_err(bad)?.next();
     first.ok_or_else(|| Failure::usage(format!("`{addr}`: the name has no address")))

@@ -411,4 +411,26 @@ mod tests {
             assert_eq!(answered.load(Relaxed), CONNECTIONS as u64);
         });
     }
+
+    #[test]
+    fn a_wrong_response_fails_the_run() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let plan = Plan {
+            addr: listener.local_addr().unwrap(),
+            connections: 1,
+            keepalive: true,
+            extent: Extent::Requests(0),
+            expected: Expected::Good,
+            cpus: Vec::new(),
+        };
+        thread::scope(|s| {
+            // The load repeats the request on a new connection, which is refused.
+            s.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.read_exact(&mut [0; 8]).unwrap();
+                stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").unwrap();
+            });
+            assert!(drive(&plan, || Ok(()), |()| Ok(())).is_err());
+        });
+    }
 }

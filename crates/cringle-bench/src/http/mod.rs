@@ -12,7 +12,6 @@ mod idle;
 mod listen;
 mod load;
 mod open_files;
-mod other_clients;
 mod plot;
 mod process_tree;
 mod program;
@@ -20,7 +19,6 @@ mod report;
 mod served_page;
 mod server_process;
 mod servers;
-mod syscalls;
 
 pub use args::HttpArgs;
 
@@ -28,11 +26,10 @@ use crate::experiment::{self, Named, Notes, Report};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use crate::rounds::{Progress, turns};
-use args::{Cell, Client, Variant};
+use args::{HttpCase, Variant};
 use cpu_split::CpuSplit;
-use cringle_report::failure::{Failure, fail};
+use cringle_report::failure::Failure;
 use cringle_report::machine::{Machine, cpus};
-use cringle_report::plot::standalone;
 use exchange::Expected;
 use program::Program;
 use served_page::ServedPage;
@@ -43,36 +40,35 @@ use std::path::Path;
 
 /// The figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Sample {
+struct HttpSample {
     requests: u64,
     errors: u64,
     requests_per_second: f64,
-    /// `None` if the server runs on another machine.
-    used: Option<Usage>,
-    /// The part of its processors' time that the load has used, and its CPU time for a request;
-    /// `None` if another program makes the load.
-    load_busy: Option<f64>,
-    load_cpu_us_per_request: Option<f64>,
+    /// What the server has used.
+    used: Usage,
+    /// What the load has used, and the part of its processors' time.
+    load: Usage,
+    load_busy: f64,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     p999_us: Option<f64>,
 }
 
-impl Sample {
-    fn per_request(&self, of: impl Fn(&Usage) -> f64) -> Option<f64> {
-        self.used.as_ref().map(|used| of(used) / self.requests.max(1) as f64)
+impl HttpSample {
+    fn per_request(&self, amount: f64) -> f64 {
+        amount / self.requests.max(1) as f64
     }
 
-    fn rate(&self) -> Option<f64> {
-        Some(self.requests_per_second)
+    fn cpu_us(&self) -> f64 {
+        self.per_request(self.used.cpu_seconds() * 1e6)
     }
 
-    fn cpu_us(&self) -> Option<f64> {
-        self.per_request(|used| used.cpu_seconds() * 1e6)
+    fn context_switches(&self) -> f64 {
+        self.per_request(self.used.context_switches as f64)
     }
 
-    fn context_switches(&self) -> Option<f64> {
-        self.per_request(|used| used.context_switches as f64)
+    fn load_cpu_us(&self) -> f64 {
+        self.per_request(self.load.cpu_seconds() * 1e6)
     }
 }
 
@@ -82,8 +78,6 @@ enum Subject {
     Ours(Variant),
     /// Another program, which the benchmark starts (`--command`).
     Program(Program),
-    /// A server that is running already (`--target`).
-    Target,
 }
 
 impl Named for Subject {
@@ -91,7 +85,6 @@ impl Named for Subject {
         match self {
             Subject::Ours(variant) => variant.label(),
             Subject::Program(program) => program.name.clone(),
-            Subject::Target => "target".into(),
         }
     }
 }
@@ -102,223 +95,139 @@ impl Subject {
     }
 }
 
-type Line = experiment::Line<Subject, Sample>;
+type Line = experiment::Line<Subject, HttpSample>;
 
-struct Block {
-    cell: Cell,
-    lines: Vec<Line>,
-    /// The system calls per request, if they were counted.
-    syscalls: Vec<(Subject, f64)>,
-}
+type Table = experiment::Table<HttpCase, Subject, HttpSample>;
 
-impl Block {
+impl Table {
     /// Returns the row of a server with its default features.
     fn line(&self, server: args::Server) -> Option<&Line> {
         let whole = Subject::Ours(Variant { server, changed: None });
         self.lines.iter().find(|line| line.subject == whole)
     }
-
-    fn syscalls(&self, line: &Line) -> Option<f64> {
-        self.syscalls.iter().find(|(subject, _)| *subject == line.subject).map(|(_, calls)| *calls)
-    }
 }
 
 fn measure(args: &HttpArgs) -> Result<Report, Failure> {
-    if !args.client.is_installed() {
-        let name = args.client.program().unwrap_or_default();
-        return fail(format!("`{name}` cannot be run: install it, or leave out --client"));
-    }
     let machine = Machine::of(&crate::storage_under(Path::new("."))?);
-    let progress = Progress::new(!args.quiet);
+    let progress = Progress::new(!args.outputs.quiet);
     if let Some(connections) = args.idle {
         return idle::measure(args, connections, &progress, machine);
     }
-    let mut blocks = blocks(args);
-    if let Some(directory) = &args.svg {
-        std::fs::create_dir_all(directory)
-            .map_err(Failure::because(format_args!("{}: cannot create", directory.display())))?;
-        let names = plot::drawings(&blocks, directory).into_iter().map(|(path, _)| path);
-        names
-            .fold(args.outputs.files(), |files, path| files.result("--svg", Some(path)))
-            .check()?;
-    }
-    let runs = blocks.iter().map(|block| block.lines.len() * (args.repeat() + 1)).sum();
+    let mut tables = tables(args);
+    let runs = tables.iter().map(|table| table.lines.len() * args.repeat()).sum();
     let bar = progress.runs(runs);
-    let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
-    for Block { cell, lines, syscalls } in &mut blocks {
-        open_files::allow(cell.connections)?;
+    let mut bench = HttpBench { args, cpus: cpus::allowed(), notes: Notes::default() };
+    for Table { case, lines } in &mut tables {
+        open_files::allow(case.connections)?;
         for round in 0..args.repeat() {
-            turns((round, true), lines, &bar, |subject| bench.turn(*cell, subject))?;
-        }
-        // Counting slows a server down, so it has a round of its own.
-        for line in lines {
-            bar.set_message(line.subject.name());
-            let calls = bench.count_syscalls(*cell, &line.subject)?;
-            syscalls.extend(calls.map(|calls| (line.subject.clone(), calls)));
-            bar.inc(1);
+            turns((round, true), lines, &bar, |subject| bench.turn(*case, subject))?;
         }
     }
     bar.finish_and_clear();
-    for (path, plot) in args.svg.iter().flat_map(|folder| plot::drawings(&blocks, folder)) {
-        cringle_report::file::write("--svg", &path, &standalone(&plot))?;
-    }
-    Ok(report::of(args, &blocks, machine, bench.notes))
+    Ok(report::of(args, &tables, machine, bench.notes))
 }
 
 /// Returns the tables, without figures.
-fn blocks(args: &HttpArgs) -> Vec<Block> {
-    let block = |cell: Cell| {
-        let subjects =
-            if args.target.is_some() { vec![Subject::Target] } else { subjects(args, &cell) };
-        let lines = subjects.into_iter().map(Line::new).collect();
-        Block { cell, lines, syscalls: Vec::new() }
-    };
-    args.cells().into_iter().map(block).collect()
+fn tables(args: &HttpArgs) -> Vec<Table> {
+    let table = |case| Table::new(case, subjects(args, &case));
+    args.cases().into_iter().map(table).collect()
 }
 
 /// Returns the servers that the benchmark starts.
-fn subjects(args: &HttpArgs, cell: &Cell) -> Vec<Subject> {
-    let ours = args.variants(cell.workers).into_iter().map(Subject::Ours);
-    let others = args.commands.iter().filter(|one| one.supports(cell.workers));
+fn subjects(args: &HttpArgs, case: &HttpCase) -> Vec<Subject> {
+    let ours = args.variants(case.workers).into_iter().map(Subject::Ours);
+    let others = args.commands.iter().filter(|one| one.supports(case.workers));
     ours.chain(others.cloned().map(Subject::Program)).collect()
 }
 
 /// Returns the parameters of the load.
 fn plan(
     args: &HttpArgs,
-    cell: Cell,
+    case: HttpCase,
     addr: SocketAddr,
     cpus: Vec<usize>,
     subject: &Subject,
 ) -> load::Plan {
-    let page = || ServedPage::new(args.response_bytes(), !cell.keepalive).response;
+    let page = || ServedPage::new(args.response_bytes(), !case.keepalive).response;
     load::Plan {
         addr,
-        connections: cell.connections,
-        keepalive: cell.keepalive,
+        connections: case.connections,
+        keepalive: case.keepalive,
         extent: args.extent(),
         expected: match subject {
             Subject::Ours(_) => Expected::Exactly(page()),
-            Subject::Program(_) | Subject::Target => Expected::Good,
+            Subject::Program(_) => Expected::Good,
         },
         cpus,
     }
 }
 
-struct Bench<'a> {
+struct HttpBench<'a> {
     args: &'a HttpArgs,
     cpus: Vec<usize>,
     notes: Notes,
 }
 
-impl Bench<'_> {
-    fn turn(&mut self, cell: Cell, subject: &Subject) -> Result<(Sample, Latencies), Failure> {
-        if let Some(target) = &self.args.target {
-            let (addr, cpus) = (listen::resolve(target)?, self.cpus.clone());
-            let plan = plan(self.args, cell, addr, cpus, subject);
-            return with_own_load(&plan, None)
-                .map_err(|error| failed(subject, &cell, &error, None));
-        }
-        let (mut server, plan) = self.start(cell, subject)?;
-        let result = match self.args.client {
-            Client::Own => with_own_load(&plan, Some(&mut *server)),
-            client => with_other_client(client, &cell, &mut *server, &plan),
-        };
-        result.map_err(|error| failed(subject, &cell, &error, server.failure()))
+impl HttpBench<'_> {
+    fn turn(
+        &mut self,
+        case: HttpCase,
+        subject: &Subject,
+    ) -> Result<(HttpSample, Latencies), Failure> {
+        let (mut server, plan) = self.start(case, subject)?;
+        under_load(&plan, &mut *server)
+            .map_err(|error| failed(subject, &case, &error, server.failure()))
     }
 
     /// Starts a server. Returns it, and the parameters of the load.
-    fn start(&mut self, cell: Cell, subject: &Subject) -> Result<Started, Failure> {
+    fn start(&mut self, case: HttpCase, subject: &Subject) -> Result<Started, Failure> {
         let CpuSplit { server: cpus, load } =
-            CpuSplit::of(&self.cpus, cell.workers, &mut self.notes);
+            CpuSplit::of(&self.cpus, case.workers, &mut self.notes);
         let started = match subject {
-            Subject::Ours(variant) => OwnServer::start(self.args, &cell, *variant, &cpus),
-            Subject::Program(program) => program.start(&cell, &cpus),
-            Subject::Target => unreachable!("a target is running already"),
+            Subject::Ours(variant) => OwnServer::start(self.args, &case, *variant, &cpus),
+            Subject::Program(program) => program.start(&case, &cpus),
         };
         let server = started.map_err(Failure::because(format_args!(
             "the server `{}` did not start",
             subject.name()
         )))?;
-        let plan = plan(self.args, cell, server.addr(), load, subject);
+        let plan = plan(self.args, case, server.addr(), load, subject);
         Ok((server, plan))
-    }
-
-    /// Returns the system calls per request, or notes why they cannot be counted.
-    fn count_syscalls(&mut self, cell: Cell, subject: &Subject) -> Result<Option<f64>, Failure> {
-        if *subject == Subject::Target {
-            return Ok(None);
-        }
-        let (mut server, plan) = self.start(cell, subject)?;
-        let counter = match syscalls::Counter::of(&server.ids()) {
-            Ok(counter) => std::cell::RefCell::new(counter),
-            Err(error) => {
-                self.notes.add(format!(
-                    "system calls are not counted: cannot open perf's counter: {error}"
-                ));
-                return Ok(None);
-            }
-        };
-        let read = || counter.borrow_mut().read();
-        let (result, calls) = load::drive(&plan, read, |before| Ok(read()? - before))
-            .map_err(|error| failed(subject, &cell, &error, server.failure()))?;
-        Ok(Some(calls as f64 / result.requests.max(1) as f64))
     }
 }
 
 type Started = (Box<dyn ServerProcess>, load::Plan);
 
-/// Makes the load in this process, for a server that it has started or for one that runs elsewhere.
-fn with_own_load(
+/// Makes the load for a server.
+fn under_load(
     plan: &load::Plan,
-    server: Option<&mut dyn ServerProcess>,
-) -> io::Result<(Sample, Latencies)> {
-    let server = std::cell::RefCell::new(server);
-    let used = || server.borrow_mut().as_mut().map(|server| server.used()).transpose();
-    let started = || Ok((used()?, Meter::start()));
-    let (result, (mine, used)) = load::drive(plan, started, |(before, meter)| {
-        let mine = meter.stop();
-        Ok((mine, used()?.zip(before).map(|(now, before)| now.since(&before))))
-    })?;
-    Ok((sample(&result, plan, &mine, used), result.latencies))
-}
-
-fn with_other_client(
-    client: Client,
-    cell: &Cell,
     server: &mut dyn ServerProcess,
-    plan: &load::Plan,
-) -> io::Result<(Sample, Latencies)> {
-    let before = server.used()?;
-    let sample = other_clients::drive(client, cell, plan)?;
-    let used = Some(server.used()?.since(&before));
-    Ok((Sample { used, ..sample }, Latencies::new()))
-}
-
-fn sample(
-    result: &load::LoadResult,
-    plan: &load::Plan,
-    load: &Usage,
-    used: Option<Usage>,
-) -> Sample {
-    let load_cpu = load.cpu_seconds();
-    Sample {
+) -> io::Result<(HttpSample, Latencies)> {
+    let server = std::cell::RefCell::new(server);
+    let started = || Ok((server.borrow_mut().used()?, Meter::start()));
+    let ended = |(before, meter): (Usage, Meter)| {
+        let load = meter.stop();
+        Ok((load, server.borrow_mut().used()?.since(&before)))
+    };
+    let (result, (load, used)) = load::drive(plan, started, ended)?;
+    let sample = HttpSample {
         requests: result.requests,
         errors: result.errors,
         requests_per_second: result.requests as f64 / load.seconds,
         used,
-        load_busy: Some(load_cpu / load.seconds / plan.cpus.len().max(1) as f64),
-        load_cpu_us_per_request: Some(load_cpu * 1e6 / result.requests.max(1) as f64),
+        load_busy: load.cpu_seconds() / load.seconds / plan.cpus.len().max(1) as f64,
+        load,
         p50_us: result.latencies.quantile_us(0.50),
         p99_us: result.latencies.quantile_us(0.99),
         p999_us: result.latencies.quantile_us(0.999),
-    }
+    };
+    Ok((sample, result.latencies))
 }
 
 /// Returns the failure of a run: how the server has ended, if it has, and otherwise the error of
 /// the load.
-fn failed(subject: &Subject, cell: &Cell, error: &io::Error, ended: Option<String>) -> Failure {
-    let (name, connections) = (subject.name(), cell.connections);
+fn failed(subject: &Subject, case: &HttpCase, error: &io::Error, ended: Option<String>) -> Failure {
+    let (name, connections) = (subject.name(), case.connections);
     let why = ended.map_or_else(|| error.to_string(), |how| format!("it has ended, {how}"));
     Failure::failed(format!("`{name}` with {connections} connections: {why}"))
 }

@@ -1,179 +1,110 @@
 //! Plots of the rounds, of the latencies, and of both by the number of workers.
 
-use super::args::Cell;
-use super::{Block, Line, Sample};
+use super::args::HttpCase;
+use super::{HttpSample, Line, Table};
 use crate::experiment::Named;
 use crate::rounds;
 use cringle_report::page::Section;
 use cringle_report::plot::{Axis, Plot, Point, Scale, Series, Stroke};
-use cringle_report::units::counted;
-use std::path::{Path, PathBuf};
 
-type Figure = fn(&Sample) -> Option<f64>;
+type Figure = fn(&HttpSample) -> f64;
 
-pub(super) fn latencies(title: &str, block: &Block) -> Plot {
+pub(super) fn latencies(title: &str, table: &Table) -> Plot {
     let of =
         |line: &Line| Series::distribution(line.subject.name(), &line.latencies.quantiles_us());
-    Plot::latencies(title, block.lines.iter().map(of).collect())
+    Plot::latencies(title, table.lines.iter().map(of).collect())
 }
 
 /// Returns a section for each load that was measured with several numbers of workers.
-pub(super) fn by_workers(blocks: &[Block]) -> Vec<Section> {
-    let section = |(cell, same): (Cell, Vec<&Block>)| Section {
-        title: format!("By workers: {}", describe(&cell)),
+pub(super) fn by_workers(tables: &[Table]) -> Vec<Section> {
+    let section = |(case, same): (HttpCase, Vec<&Table>)| Section {
+        title: format!("By workers: {}", describe(&case)),
         plots: vec![
-            over_workers("Requests per second", "requests/s", &same, Sample::rate),
-            over_workers("CPU time of the server per request", "µs", &same, Sample::cpu_us),
+            over_workers("Requests per second", "requests/s", &same, |sample| {
+                sample.requests_per_second
+            }),
+            over_workers("CPU time of the server per request", "µs", &same, HttpSample::cpu_us),
         ],
-        more_plots: Some(("Latencies of each server".into(), latencies_by_workers(&cell, &same))),
         ..Section::default()
     };
-    several(blocks).into_iter().map(section).collect()
+    several(tables).into_iter().map(section).collect()
 }
 
-fn over_workers(title: &str, unit: &str, blocks: &[&Block], of: Figure) -> Plot {
+fn over_workers(title: &str, unit: &str, tables: &[&Table], of: Figure) -> Plot {
     let curve = |label: String| {
-        let point = |block: &&Block| {
-            let line = block.lines.iter().find(|line| line.subject.name() == label)?;
-            Point::of(block.cell.workers as f64, &line.values(of))
+        let point = |table: &&Table| {
+            let line = table.lines.iter().find(|line| line.subject.name() == label)?;
+            Point::of(table.case.workers as f64, &line.values(of))
         };
-        let points = blocks.iter().filter_map(point).collect();
+        let points = tables.iter().filter_map(point).collect();
         Series { name: label.clone(), label, stroke: Stroke::Solid, points }
     };
     let y = Axis::fitting(
         unit,
-        blocks.iter().flat_map(|block| &block.lines).flat_map(|line| line.values(of)),
+        tables.iter().flat_map(|table| &table.lines).flat_map(|line| line.values(of)),
     );
-    let series = labels(blocks).into_iter().map(curve).collect();
+    let series = labels(tables).into_iter().map(curve).collect();
     Plot::lines(title, Axis::new("workers", Scale::Doubling), y, series)
 }
 
-fn latencies_by_workers(cell: &Cell, blocks: &[&Block]) -> Vec<Plot> {
-    let of_server = |label: String| {
-        let curve = |block: &&Block| {
-            let line = block.lines.iter().find(|line| line.subject.name() == label)?;
-            let name = counted(block.cell.workers, "worker");
-            Some(Series::distribution(name, &line.latencies.quantiles_us()))
-        };
-        let title = format!("Latency of {label}: {}", describe(cell));
-        Plot::latencies(title, blocks.iter().filter_map(curve).collect())
-    };
-    labels(blocks).into_iter().map(of_server).collect()
-}
-
-/// Returns the files of `--svg`: one for each table, and more if there are several numbers of
-/// workers. The names do not depend on the figures.
-pub(super) fn drawings(blocks: &[Block], directory: &Path) -> Vec<(PathBuf, Plot)> {
-    let mut drawings = Vec::new();
-    let mut draw = |name: String, plot| drawings.push((directory.join(name + ".svg"), plot));
-    for block in blocks {
-        let workers = counted(block.cell.workers, "worker");
-        let title = format!("Latency: {}, {workers}", describe(&block.cell));
-        let file = format!("latency-{}-workers-{}", name(&block.cell), block.cell.workers);
-        draw(file, latencies(&title, block));
-    }
-    for (cell, same) in several(blocks) {
-        let title = format!("Requests per second: {}", describe(&cell));
-        let rates = over_workers(&title, "requests/s", &same, Sample::rate);
-        draw(format!("workers-{}", name(&cell)), rates);
-        for (label, plot) in labels(&same).iter().zip(latencies_by_workers(&cell, &same)) {
-            draw(format!("latency-{}-{}", name(&cell), label.replace(' ', "-")), plot);
-        }
-    }
-    drawings
-}
-
-/// Returns the part of a file name that identifies the load.
-fn name(cell: &Cell) -> String {
-    let kind = if cell.keepalive { "keepalive" } else { "closing" };
-    format!("{kind}-{}", cell.connections)
-}
-
 /// Describes the load in a title.
-fn describe(cell: &Cell) -> String {
-    let kind = if cell.keepalive { "reused" } else { "one request each" };
-    format!("{} connections, {kind}", cell.connections)
+fn describe(case: &HttpCase) -> String {
+    let kind = if case.keepalive { "reused" } else { "one request each" };
+    format!("{} connections, {kind}", case.connections)
 }
 
-/// Groups the blocks that differ in their workers only, and returns the groups with several
+/// Groups the tables that differ in their workers only, and returns the groups with several
 /// members.
-fn several(blocks: &[Block]) -> Vec<(Cell, Vec<&Block>)> {
-    let mut all: Vec<(Cell, Vec<&Block>)> = Vec::new();
-    for block in blocks {
-        let like = |cell: &Cell| Cell { workers: block.cell.workers, ..*cell } == block.cell;
-        match all.iter_mut().find(|(cell, _)| like(cell)) {
-            Some((_, same)) => same.push(block),
-            None => all.push((block.cell, vec![block])),
+fn several(tables: &[Table]) -> Vec<(HttpCase, Vec<&Table>)> {
+    let mut all: Vec<(HttpCase, Vec<&Table>)> = Vec::new();
+    for table in tables {
+        let like =
+            |case: &HttpCase| HttpCase { workers: table.case.workers, ..*case } == table.case;
+        match all.iter_mut().find(|(case, _)| like(case)) {
+            Some((_, same)) => same.push(table),
+            None => all.push((table.case, vec![table])),
         }
     }
     all.retain(|(_, same)| same.len() > 1);
     all
 }
 
-fn labels(blocks: &[&Block]) -> Vec<String> {
-    rounds::distinct(blocks.iter().flat_map(|block| &block.lines).map(|line| line.subject.name()))
+fn labels(tables: &[&Table]) -> Vec<String> {
+    rounds::distinct(tables.iter().flat_map(|table| &table.lines).map(|line| line.subject.name()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::{Cell, Server, Variant};
-    use super::super::{Sample, Subject};
+    use super::super::args::{HttpCase, Server, Variant};
+    use super::super::{HttpSample, Subject};
     use super::*;
-    use cringle_report::SVG_START;
-    use cringle_report::plot::standalone;
-    use std::collections::HashSet;
 
     fn line(server: Server, workers: usize) -> Line {
         let mut line = Line::new(Subject::Ours(Variant { server, changed: None }));
         line.latencies.record((1..5000).map(|n| n * 1000 / workers as u64));
-        line.samples
-            .push(Sample { requests_per_second: 1e5 * workers as f64, ..Sample::default() });
+        line.samples.push(HttpSample {
+            requests_per_second: 1e5 * workers as f64,
+            ..HttpSample::default()
+        });
         line
     }
 
-    fn blocks() -> Vec<Block> {
+    fn tables() -> Vec<Table> {
         let servers = |workers| match workers {
             1 => &[Server::Epoll, Server::TokioMt, Server::Fibers][..],
             _ => &[Server::TokioMt, Server::Fibers],
         };
-        let block = |workers: usize| Block {
-            cell: Cell { workers, connections: 50, keepalive: true },
+        let table = |workers: usize| Table {
+            case: HttpCase { workers, connections: 50, keepalive: true },
             lines: servers(workers).iter().map(|&server| line(server, workers)).collect(),
-            syscalls: Vec::new(),
         };
-        [1, 2, 8].map(block).into()
-    }
-
-    #[test]
-    fn each_load_and_server_has_an_svg_file() {
-        let all = drawings(&blocks(), Path::new("plots"));
-        // The latencies of each table, the rates by workers, and each server's latencies by
-        // workers.
-        assert_eq!(all.len(), 3 + 1 + 3);
-        let names: HashSet<_> = all.iter().map(|(path, _)| path).collect();
-        assert_eq!(names.len(), all.len());
-        for (path, plot) in &all {
-            let text = standalone(plot);
-            assert!(text.starts_with(SVG_START), "{text:.80}");
-            let document = roxmltree::Document::parse(&text).unwrap();
-            let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-            let texts: Vec<&str> = texts.filter_map(|node| node.text()).collect();
-            let name = path.strip_prefix("plots").unwrap().to_str().unwrap();
-            let axes = if name.starts_with("workers") {
-                ["workers", "requests/s"]
-            } else {
-                ["µs, logarithmic", "done within"]
-            };
-            for word in axes.iter().chain(&["50 connections", "1"]) {
-                assert!(texts.iter().any(|one| one.contains(word)), "{word} in {name}: {texts:?}");
-            }
-        }
+        [1, 2, 8].map(table).into()
     }
 
     #[test]
     fn one_number_of_workers_gives_no_section() {
-        assert!(by_workers(&blocks()[..1]).is_empty());
-        let sections = by_workers(&blocks());
+        assert!(by_workers(&tables()[..1]).is_empty());
+        let sections = by_workers(&tables());
         assert_eq!(sections.len(), 1);
         let names = sections[0].plots[0].names();
         assert_eq!(names, ["epoll", "tokio-mt", "fibers"]);

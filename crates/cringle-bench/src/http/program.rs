@@ -1,17 +1,15 @@
 //! A foreign server (`--command`): starts the program with an address, checks that it responds, and
 //! measures it from outside, including all processes that it starts.
 
-use super::args::Cell;
+use super::args::HttpCase;
 use super::exchange::{Expected, LAST_REQUEST, REQUEST, TOO_LONG, exchange, wrong};
 use super::process_tree::ProcessTree;
-use super::server_process::ServerProcess;
+use super::server_process::{ServerProcess, spawn};
 use crate::child::Stderr;
-use crate::meter::{Usage, on_threads};
+use crate::meter::Usage;
 use cringle_report::interrupt;
-use cringle_report::machine::cpus;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,12 +54,12 @@ impl Program {
         shell_words::join(&self.words)
     }
 
-    fn command(&self, addr: SocketAddr, cell: &Cell) -> Command {
+    fn command(&self, addr: SocketAddr, case: &HttpCase) -> Command {
         let fill = |word: &String| {
             word.replace("{address}", &addr.to_string())
                 .replace("{port}", &addr.port().to_string())
-                .replace("{workers}", &cell.workers.to_string())
-                .replace("{connection}", if cell.keepalive { "keep-alive" } else { "close" })
+                .replace("{workers}", &case.workers.to_string())
+                .replace("{connection}", if case.keepalive { "keep-alive" } else { "close" })
         };
         let mut words = self.words.iter().map(fill);
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -70,11 +68,15 @@ impl Program {
     }
 
     /// Starts the program on these processors, and waits until it has responded to a request.
-    pub(super) fn start(&self, cell: &Cell, cpus: &[usize]) -> io::Result<Box<dyn ServerProcess>> {
+    pub(super) fn start(
+        &self,
+        case: &HttpCase,
+        cpus: &[usize],
+    ) -> io::Result<Box<dyn ServerProcess>> {
         let addr = free_address()?;
-        let mut process = Process::spawn(self.command(addr, cell), addr, cpus)?;
+        let mut process = Process::spawn(self.command(addr, case), addr, cpus)?;
         process.wait_until_it_listens(PATIENCE)?;
-        process.probe(cell.keepalive)?;
+        process.probe(case.keepalive)?;
         Ok(Box::new(process))
     }
 }
@@ -118,19 +120,10 @@ impl Process {
     fn spawn(mut command: Command, addr: SocketAddr, cpus: &[usize]) -> io::Result<Process> {
         let errors = Stderr::new()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.writer()?);
-        // A child inherits the mask of the thread that starts it.
-        let spawn = || {
-            if !cpus.is_empty() {
-                cpus::pin_to(cpus)?;
-            }
-            command.process_group(0).spawn()
-        };
-        let mut started = on_threads("", [spawn]).map_err(|error| {
+        let child = spawn(&mut command, cpus).map_err(|error| {
             let program = command.get_program().display();
             io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
         })?;
-        let child = started.remove(0);
-        interrupt::kill_group_on_interrupt(child.id());
         let tree = ProcessTree::of(child.id());
         Ok(Process { child, tree, errors, addr, ended: None })
     }
@@ -222,8 +215,8 @@ mod tests {
         let program =
             Program::parse("nginx=nginx -c 'a b' {address} -p{port} -w {workers} {connection}")
                 .unwrap();
-        let cell = Cell { workers: 3, connections: 1, keepalive: true };
-        let command = program.command(([127, 0, 0, 1], 80).into(), &cell);
+        let case = HttpCase { workers: 3, connections: 1, keepalive: true };
+        let command = program.command(([127, 0, 0, 1], 80).into(), &case);
         assert_eq!(command.get_program(), "nginx");
         let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words, ["-c", "a b", "127.0.0.1:80", "-p80", "-w", "3", "keep-alive"]);

@@ -1,15 +1,16 @@
 //! A server as a child process.
 
-use super::args::{Cell, HttpArgs, Variant};
+use super::args::{HttpArgs, HttpCase, Variant};
 use crate::cannot_start;
 use crate::child::Stderr;
 use crate::experiment::Named;
-use crate::meter::Usage;
+use crate::meter::{Usage, on_threads};
 use cringle_report::interrupt;
+use cringle_report::machine::cpus;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A running server. It is killed when it is dropped.
 pub(super) trait ServerProcess {
@@ -29,7 +30,7 @@ pub(super) trait ServerProcess {
 /// One of the servers of this program, which [`super::listen`] runs and which answers to its
 /// standard input.
 pub(super) struct OwnServer {
-    child: std::process::Child,
+    child: Child,
     requests: ChildStdin,
     replies: BufReader<ChildStdout>,
     errors: Stderr,
@@ -40,19 +41,15 @@ impl OwnServer {
     /// Starts a server on these processors, and waits until it listens on a port of its own.
     pub(super) fn start(
         args: &HttpArgs,
-        cell: &Cell,
+        case: &HttpCase,
         variant: Variant,
         cpus: &[usize],
     ) -> io::Result<Box<dyn ServerProcess>> {
         let errors = Stderr::new()?;
-        let mut child = command(args, cell, variant, cpus)?
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors.writer()?)
-            .process_group(0)
-            .spawn()
-            .map_err(|error| cannot_start("a process", &error, ""))?;
-        interrupt::kill_group_on_interrupt(child.id());
+        let mut command = command(args, case, variant)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.writer()?);
+        let mut child =
+            spawn(&mut command, cpus).map_err(|error| cannot_start("a process", &error, ""))?;
         let (Some(requests), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes")
         };
@@ -120,20 +117,30 @@ impl Drop for OwnServer {
     }
 }
 
-fn command(args: &HttpArgs, cell: &Cell, variant: Variant, cpus: &[usize]) -> io::Result<Command> {
+fn command(args: &HttpArgs, case: &HttpCase, variant: Variant) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "http", "--controlled", "--listen", "127.0.0.1:0"]);
     command.args(["--servers", &variant.server.name()]);
-    command.args(["--workers", &cell.workers.to_string()]);
-    command.args(["--connections", &cell.connections.to_string()]);
+    command.args(["--workers", &case.workers.to_string()]);
+    command.args(["--connections", &case.connections.to_string()]);
     command.args(["--response-bytes", &args.response_bytes().to_string()]);
-    command.arg(if cell.keepalive { "--keepalive" } else { "--no-keepalive" });
+    command.arg(if case.keepalive { "--keepalive" } else { "--no-keepalive" });
     if let Some(feature) = variant.changed {
         command.args(["--ablate", &feature.name()]);
     }
-    if !cpus.is_empty() {
-        let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        command.args(["--cpus", &list.join(",")]);
-    }
     Ok(command)
+}
+
+/// Starts a command on these processors, in a group of its own.
+pub(super) fn spawn(command: &mut Command, cpus: &[usize]) -> io::Result<Child> {
+    // A child inherits the mask of the thread that starts it.
+    let spawn = || {
+        if !cpus.is_empty() {
+            cpus::pin_to(cpus)?;
+        }
+        command.process_group(0).spawn()
+    };
+    let child = on_threads("", [spawn])?.remove(0);
+    interrupt::kill_group_on_interrupt(child.id());
+    Ok(child)
 }

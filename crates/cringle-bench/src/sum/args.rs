@@ -1,13 +1,12 @@
 //! The command line of `bench sum`.
 
-use super::{BUFFER_BYTES, feed};
+use super::feed;
 use crate::experiment::{Experiment, Report};
 use crate::rounds::{self, Rounds, parse_bytes};
 use clap::{Args, ValueEnum};
 use cringle_report::Outputs;
 use cringle_report::failure::Failure;
-use cringle_report::units;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,8 +18,6 @@ Examples:
       Sum a connection that another process feeds
   cringle bench sum --tcp --message 64
       The same, sent in small pieces
-  cringle bench sum --udp --message 64 --sizes 16m
-      Sum datagrams, one for each read
   cringle bench sum --json - | jq '.runs[] | {strategy, seconds}'
       Print the time of each run
 
@@ -53,14 +50,9 @@ pub struct SumArgs {
     #[arg(long)]
     pub(super) tcp: bool,
 
-    /// Sum the datagrams of a UDP socket over the loopback interface. None is lost, because the
-    /// reader acknowledges them in groups.
-    #[arg(long, conflicts_with_all = ["tcp", "cache"])]
-    pub(super) udp: bool,
-
-    /// Bytes that the other process sends in one call [default: 256KiB; --udp: 1KiB].
-    #[arg(long, value_parser = units::parse_size, value_name = "BYTES")]
-    message: Option<u64>,
+    /// Bytes that the other process sends in one call.
+    #[arg(long, value_parser = parse_bytes, default_value = "256KiB", value_name = "BYTES")]
+    pub(super) message: u64,
 
     #[command(flatten)]
     pub(super) rounds: Rounds<5, 1>,
@@ -72,11 +64,7 @@ pub struct SumArgs {
     #[command(flatten)]
     pub(crate) outputs: Outputs,
 
-    /// Show no progress bar.
-    #[arg(short, long)]
-    pub(super) quiet: bool,
-
-    /// Be the other process: send this number of bytes to the socket that standard input is.
+    /// Be the other process: send this number of bytes to the connection that standard input is.
     #[arg(long, hide = true, value_name = "BYTES")]
     pub(super) feed: Option<u64>,
 }
@@ -113,36 +101,12 @@ impl SumArgs {
     pub(crate) fn sizes(&self) -> Vec<u64> {
         rounds::distinct(self.sizes.iter().copied())
     }
-
-    pub(super) fn message(&self) -> u64 {
-        self.message.unwrap_or(if self.udp { 1 << 10 } else { 256 << 10 })
-    }
 }
 
 impl Experiment for SumArgs {
-    fn outputs(&self) -> &Outputs {
-        &self.outputs
-    }
-
-    fn input(&self) -> Option<&Path> {
-        Some(&self.path)
-    }
-
-    fn validate(&self) -> Result<(), Failure> {
-        // A datagram longer than the buffer would be truncated.
-        let (most, limit) =
-            if self.udp { (BUFFER_BYTES as u64, "32 KiB with --udp") } else { (1 << 30, "1 GiB") };
-        if !(1..=most).contains(&self.message()) {
-            let text = format!("--message must be at least 1 byte and at most {limit}");
-            return Err(Failure::usage(text));
-        }
-        Ok(())
-    }
-
     /// Sends the bytes, for a reader in another process.
     fn assist(&self) -> Option<Result<(), Failure>> {
-        let feed = if self.udp { feed::feed_datagrams } else { feed::feed };
-        Some(feed(self.feed?, self.message()).map_err(Failure::from))
+        Some(feed::feed(self.feed?, self.message).map_err(Failure::from))
     }
 
     fn measure(&self) -> Result<Report, Failure> {

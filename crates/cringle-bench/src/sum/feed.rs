@@ -1,13 +1,11 @@
 //! The process that sends, so that its CPU time is not the reader's. Its standard input is the
-//! socket, to which it writes with blocking calls once the reader has sent it a byte.
+//! connection, to which it writes with blocking calls once the reader has sent it a byte.
 
-use super::source::END;
 use crate::content;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// Sends `bytes` to the connection, `message` at a time.
 pub(super) fn feed(bytes: u64, message: u64) -> io::Result<()> {
@@ -36,48 +34,6 @@ fn peer_is_gone(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// How long the sender waits for a credit. If none arrives, a datagram was lost.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Returns the number of datagrams for which the reader gives one credit. At most two such windows
-/// are on their way, which fit a socket's default buffer (208 KiB on Linux, including the kernel's
-/// overhead).
-pub(super) fn window(message: u64) -> u64 {
-    const BYTES: u64 = 48 << 10;
-    const OVERHEAD: u64 = 1 << 10;
-    (BYTES / (message + OVERHEAD)).max(1)
-}
-
-/// Sends `bytes` as datagrams. An empty datagram reports that the sender has failed.
-pub(super) fn feed_datagrams(bytes: u64, message: u64) -> io::Result<()> {
-    // SAFETY: as in `feed`.
-    let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(libc::STDIN_FILENO) });
-    socket.set_read_timeout(Some(PATIENCE))?;
-    let mut block = vec![0; message as usize];
-    content::fill(&mut block, 1, 0, 0);
-    let send = || {
-        socket.recv(&mut [0])?;
-        let (mut left, mut sent) = (bytes, 0);
-        while left > 0 {
-            if sent > window(message) && sent % window(message) == 0 {
-                socket.recv(&mut [0])?;
-            }
-            let part = block.len().min(left as usize);
-            socket.send(&block[..part])?;
-            (left, sent) = (left - part as u64, sent + 1);
-        }
-        let mut word = [1];
-        while word != *END {
-            socket.recv(&mut word)?;
-        }
-        Ok(())
-    };
-    send().or_else(|e: io::Error| match e.kind() {
-        io::ErrorKind::ConnectionRefused => Ok(()),
-        _ => socket.send(&[]).and(Err(e)),
-    })
-}
-
 /// The sending process, seen from the reader. It is killed when it is dropped.
 pub(super) struct Feeder(Child);
 
@@ -91,25 +47,12 @@ impl Feeder {
             return Err(io::Error::other("another process has connected to the benchmark's port"));
         }
         theirs.set_nodelay(true)?;
-        Ok((ours, Feeder::with(theirs.into(), "--tcp", bytes, message)?))
-    }
-
-    /// Returns a UDP socket, and the process that will feed it.
-    pub(super) fn start_datagrams(bytes: u64, message: u64) -> io::Result<(UdpSocket, Feeder)> {
-        let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        ours.connect(theirs.local_addr()?)?;
-        theirs.connect(ours.local_addr()?)?;
-        Ok((ours, Feeder::with(theirs.into(), "--udp", bytes, message)?))
-    }
-
-    fn with(socket: OwnedFd, kind: &str, bytes: u64, message: u64) -> io::Result<Feeder> {
         let (bytes, message) = (bytes.to_string(), message.to_string());
         let child = Command::new(std::env::current_exe()?)
-            .args(["bench", "sum", kind, "--feed", &bytes, "--message", &message])
-            .stdin(Stdio::from(socket))
+            .args(["bench", "sum", "--feed", &bytes, "--message", &message])
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()?;
-        Ok(Feeder(child))
+        Ok((ours, Feeder(child)))
     }
 
     /// Waits for the process to end.

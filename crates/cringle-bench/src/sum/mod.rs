@@ -22,27 +22,33 @@ use args::{Cache, Strategy};
 use cringle_report::failure::{Failure, fail};
 use cringle_report::machine::Machine;
 use cringle_report::units::size;
-use source::{Kind, Source};
+use source::Source;
 
 /// Bytes of one read.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// The source of a table, and the state of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cell {
-    kind: Kind,
+struct SumCase {
+    /// `None` for a connection.
     cache: Option<Cache>,
     bytes: u64,
 }
 
+impl SumCase {
+    fn source(&self) -> &'static str {
+        if self.cache.is_some() { "file" } else { "tcp" }
+    }
+}
+
 /// One pass of a strategy over its source.
 #[derive(Clone, Debug)]
-struct Sample {
+struct SumSample {
     usage: Usage,
     sum: u64,
 }
 
-type Line = experiment::Line<Strategy, Sample>;
+type Line = experiment::Line<Strategy, SumSample>;
 
 impl Line {
     fn seconds(&self) -> f64 {
@@ -54,12 +60,9 @@ impl Line {
     }
 }
 
-struct Block {
-    cell: Cell,
-    lines: Vec<Line>,
-}
+type Table = experiment::Table<SumCase, Strategy, SumSample>;
 
-impl Block {
+impl Table {
     /// Returns the time of a row as a part of the plain thread's time, if that was measured.
     fn to_sync(&self, line: &Line) -> Option<f64> {
         let sync = self.lines.iter().find(|line| line.subject == Strategy::Sync)?;
@@ -70,33 +73,29 @@ impl Block {
 fn measure(args: &SumArgs) -> Result<Report, Failure> {
     let storage = crate::storage_under(&args.path)?;
     let mut notes = Notes::default();
-    if !args.tcp && !args.udp {
+    if !args.tcp {
         notes.if_in_memory(&storage, &args.path, "cold reads do not read a disk");
     }
-    let progress = Progress::new(!args.quiet);
-    let mut blocks = Vec::new();
+    let progress = Progress::new(!args.outputs.quiet);
+    let mut tables = Vec::new();
     for bytes in args.sizes() {
-        let message = args.message();
-        let (kind, source) = match (args.tcp, args.udp) {
-            (true, _) => (Kind::Tcp, Source::Tcp { bytes, message }),
-            (_, true) => (Kind::Udp, Source::Udp { bytes, message }),
-            _ => (Kind::File, file(args, bytes, &progress)?),
+        let (source, caches) = if args.tcp {
+            (Source::Tcp { bytes, message: args.message }, vec![None])
+        } else {
+            (file(args, bytes, &progress)?, args.caches().into_iter().map(Some).collect())
         };
-        let caches = args.caches().into_iter().map(Some);
-        let caches = if kind == Kind::File { caches.collect() } else { vec![None] };
         for cache in caches {
-            let cell = Cell { kind, cache, bytes };
-            blocks.push(block(args, cell, &source, &progress, &mut notes)?);
+            let case = SumCase { cache, bytes };
+            tables.push(table(args, case, &source, &progress, &mut notes)?);
         }
     }
-    Ok(report::of(args, Machine::of(&storage), &blocks, notes))
+    Ok(report::of(args, Machine::of(&storage), &tables, notes))
 }
 
 fn file(args: &SumArgs, bytes: u64, progress: &Progress) -> Result<Source, Failure> {
     let spec = TargetSpec {
         path: args.path.clone(),
         size: Some(bytes),
-        files: 1,
         block: 1,
         seed: args.seed,
         ..TargetSpec::default()
@@ -110,34 +109,33 @@ fn file(args: &SumArgs, bytes: u64, progress: &Progress) -> Result<Source, Failu
 }
 
 /// Measures all strategies in turns.
-fn block(
+fn table(
     args: &SumArgs,
-    cell: Cell,
+    case: SumCase,
     source: &Source,
     progress: &Progress,
     notes: &mut Notes,
-) -> Result<Block, Failure> {
-    let mut lines: Vec<Line> = args.strategies().into_iter().map(Line::new).collect();
-    let bar = progress.runs(args.rounds.total() * lines.len());
+) -> Result<Table, Failure> {
+    let mut table = Table::new(case, args.strategies());
+    let bar = progress.runs(args.rounds.total() * table.lines.len());
     for round in args.rounds.all() {
-        turns(round, &mut lines, &bar, |strategy| {
-            source.prepare(cell.cache, notes)?;
-            let sample = strategies::run(*strategy, source, cell.bytes).map_err(|error| {
-                let (name, kind) = (strategy.name(), cell.kind.name());
-                Failure::failed(format!("{name} cannot read the {kind}: {error}"))
+        turns(round, &mut table.lines, &bar, |strategy| {
+            source.prepare(case.cache, notes)?;
+            let sample = strategies::run(*strategy, source, case.bytes).map_err(|error| {
+                let (name, source) = (strategy.name(), case.source());
+                Failure::failed(format!("{name} cannot read the {source}: {error}"))
             })?;
             Ok((sample, Latencies::new()))
         })?;
     }
     bar.finish_and_clear();
-    let block = Block { cell, lines };
-    check_sums(&block)?;
-    Ok(block)
+    check_sums(&table)?;
+    Ok(table)
 }
 
 /// Fails if two sums differ: then one strategy has read other bytes.
-fn check_sums(block: &Block) -> Result<(), Failure> {
-    match experiment::disagreement(&block.lines, |sample| Some(sample.sum)) {
+fn check_sums(table: &Table) -> Result<(), Failure> {
+    match experiment::disagreement(&table.lines, |sample| Some(sample.sum)) {
         None => Ok(()),
         Some([(first, expected), (other, sum)]) => fail(format!(
             "the sums differ: {} computed {expected} and {} computed {sum} from the same bytes",
@@ -152,19 +150,19 @@ mod tests {
     use super::*;
 
     fn line(strategy: Strategy, sums: &[u64]) -> Line {
-        let sample = |&sum| Sample { usage: Usage { seconds: 1.0, ..Usage::default() }, sum };
+        let sample = |&sum| SumSample { usage: Usage { seconds: 1.0, ..Usage::default() }, sum };
         Line { samples: sums.iter().map(sample).collect(), ..Line::new(strategy) }
     }
 
     #[test]
     fn different_sums_fail_and_name_both_strategies() {
-        let cell = Cell { kind: Kind::File, cache: Some(Cache::Warm), bytes: 1 };
-        let block = |last| Block {
-            cell,
+        let case = SumCase { cache: Some(Cache::Warm), bytes: 1 };
+        let table = |last| Table {
+            case,
             lines: vec![line(Strategy::Sync, &[7, 7]), line(Strategy::Fibers, &[7, last])],
         };
-        assert!(check_sums(&block(7)).is_ok());
-        let failure = check_sums(&block(8)).unwrap_err();
+        assert!(check_sums(&table(7)).is_ok());
+        let failure = check_sums(&table(8)).unwrap_err();
         assert_eq!(failure.status, cringle_report::failure::FAILED);
         for word in ["sync", "fibers", "7", "8"] {
             assert!(failure.message.contains(word), "{failure}");

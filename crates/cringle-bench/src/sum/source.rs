@@ -1,67 +1,35 @@
-//! The sources of bytes: a file, a TCP connection, or a UDP socket.
+//! The sources of bytes: a file, or a TCP connection.
 
 use super::args::Cache;
-use super::feed::{Feeder, window};
+use super::feed::Feeder;
 use crate::experiment::Notes;
 use crate::target::Target;
-use clap::ValueEnum;
 use cringle_report::failure::Failure;
 use cringle_report::machine::cache::{self, NEGLIGIBLE};
 use std::fs::File;
 use std::io;
-use std::net::{TcpStream, UdpSocket};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
-    File,
-    Tcp,
-    Udp,
-}
+use std::net::TcpStream;
 
 pub(super) enum Source {
     File(Target),
     Tcp { bytes: u64, message: u64 },
-    Udp { bytes: u64, message: u64 },
 }
 
 /// An open source, at its beginning.
 pub(super) enum Open {
     File(File),
     Tcp(TcpStream, Feeder),
-    Udp(UdpSocket, Credits, Feeder),
 }
 
-/// Counts datagrams, to decide when the reader sends a credit.
-#[derive(Clone, Copy)]
-pub(super) struct Credits {
-    window: u64,
-    read: u64,
-}
-
-impl Credits {
-    /// Counts a datagram. Returns whether the reader must send a credit now.
-    pub(super) fn count(&mut self) -> bool {
-        self.read += 1;
-        self.read.is_multiple_of(self.window)
-    }
-}
-
-/// The message that lets the sending process begin, and that gives it a credit.
+/// The message that lets the sending process begin.
 pub(super) const GO: &[u8] = &[1];
-/// The message that all datagrams were read. Until then the sender keeps its socket open.
-pub(super) const END: &[u8] = &[0];
-
 impl Source {
     pub(super) fn open(&self) -> io::Result<Open> {
         Ok(match self {
-            Source::File(target) => Open::File(target.files[0].open(false, false)?),
+            Source::File(target) => Open::File(target.file.open(false, false)?),
             Source::Tcp { bytes, message } => {
                 let (stream, feeder) = Feeder::start(*bytes, *message)?;
                 Open::Tcp(stream, feeder)
-            }
-            Source::Udp { bytes, message } => {
-                let (socket, feeder) = Feeder::start_datagrams(*bytes, *message)?;
-                Open::Udp(socket, Credits { window: window(*message), read: 0 }, feeder)
             }
         })
     }
@@ -69,7 +37,7 @@ impl Source {
     /// Fills or empties the page cache.
     pub(super) fn prepare(&self, state: Option<Cache>, notes: &mut Notes) -> Result<(), Failure> {
         let (Source::File(target), Some(state)) = (self, state) else { return Ok(()) };
-        let (file, bytes) = (&target.files[0].0, target.file_bytes);
+        let (file, bytes) = (&target.file.0, target.file_bytes);
         match state {
             Cache::Warm => cache::warm(file, bytes)?,
             Cache::Cold => cache::evict(file)?,

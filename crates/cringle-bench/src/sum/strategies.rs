@@ -2,14 +2,14 @@
 
 use super::args::Strategy;
 use super::feed::Feeder;
-use super::source::{Credits, END, GO, Open, Source};
-use super::{BUFFER_BYTES, Sample};
+use super::source::{GO, Open, Source};
+use super::{BUFFER_BYTES, SumSample};
 use crate::meter::Meter;
 use std::io::{self, Read, Write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// Reads the source once.
-pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result<Sample> {
+pub(super) fn run(strategy: Strategy, source: &Source, bytes: u64) -> io::Result<SumSample> {
     let open = source.open()?;
     match strategy {
         Strategy::Sync => sync(open, bytes),
@@ -57,27 +57,6 @@ fn buffer() -> Vec<u8> {
     vec![1; BUFFER_BYTES]
 }
 
-/// Reads a datagram at a time, and sends credits.
-struct Datagrams<R, S> {
-    receive: R,
-    send: S,
-    credits: Credits,
-}
-
-impl<R, S> Read for Datagrams<R, S>
-where
-    R: FnMut(&mut [u8]) -> io::Result<usize>,
-    S: FnMut(&[u8]) -> io::Result<usize>,
-{
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let count = (self.receive)(buf)?;
-        if self.credits.count() {
-            (self.send)(GO)?;
-        }
-        Ok(count)
-    }
-}
-
 /// The loop of `sync` and `fibers`, which differ in their types only.
 fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u64> {
     let mut sum = Sum::of(bytes);
@@ -91,69 +70,35 @@ fn sum_up(mut source: impl Read, buffer: &mut [u8], bytes: u64) -> io::Result<u6
     Ok(sum.sum)
 }
 
-fn of_file(file: impl Read, bytes: u64) -> io::Result<Sample> {
+fn of_file(file: impl Read, bytes: u64) -> io::Result<SumSample> {
     let mut buffer = buffer();
     let meter = Meter::start();
     let sum = sum_up(file, &mut buffer, bytes)?;
-    Ok(Sample { usage: meter.stop(), sum })
+    Ok(SumSample { usage: meter.stop(), sum })
 }
 
-fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::Result<Sample> {
+fn of_stream(mut stream: impl Read + Write, feeder: Feeder, bytes: u64) -> io::Result<SumSample> {
     let mut buffer = buffer();
     let meter = Meter::start();
     stream.write_all(GO)?;
     let sum = sum_up(&mut stream, &mut buffer, bytes)?;
     let usage = meter.stop();
     feeder.end()?;
-    Ok(Sample { usage, sum })
+    Ok(SumSample { usage, sum })
 }
 
-fn of_datagrams(
-    receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
-    send: impl Fn(&[u8]) -> io::Result<usize>,
-    credits: Credits,
-    feeder: Feeder,
-    bytes: u64,
-) -> io::Result<Sample> {
-    let mut buffer = buffer();
-    let meter = Meter::start();
-    send(GO)?;
-    let sum = sum_up(Datagrams { receive, send: &send, credits }, &mut buffer, bytes)?;
-    let usage = meter.stop();
-    send(END)?;
-    feeder.end()?;
-    Ok(Sample { usage, sum })
-}
-
-fn sync(open: Open, bytes: u64) -> io::Result<Sample> {
+fn sync(open: Open, bytes: u64) -> io::Result<SumSample> {
     match open {
         Open::File(file) => of_file(file, bytes),
         Open::Tcp(stream, feeder) => of_stream(stream, feeder, bytes),
-        Open::Udp(socket, credits, feeder) => of_datagrams(
-            |buf: &mut [u8]| socket.recv(buf),
-            |buf: &[u8]| socket.send(buf),
-            credits,
-            feeder,
-            bytes,
-        ),
     }
 }
 
-fn with_fibers(open: Open, bytes: u64) -> io::Result<Sample> {
+fn with_fibers(open: Open, bytes: u64) -> io::Result<SumSample> {
     cringle::Builder::new().workers(1).run(|| match open {
         Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
         Open::Tcp(stream, feeder) => {
             of_stream(cringle::net::TcpStream::from(stream), feeder, bytes)
-        }
-        Open::Udp(socket, credits, feeder) => {
-            let socket = cringle::net::UdpSocket::from(socket);
-            of_datagrams(
-                |buf: &mut [u8]| socket.recv(buf),
-                |buf: &[u8]| socket.send(buf),
-                credits,
-                feeder,
-                bytes,
-            )
         }
     })?
 }
@@ -174,7 +119,7 @@ async fn sum_up_async(
     Ok(sum.sum)
 }
 
-fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
+fn with_tokio(open: Open, bytes: u64) -> io::Result<SumSample> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let mut buffer = buffer();
@@ -185,7 +130,7 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 file.set_max_buf_size(BUFFER_BYTES);
                 let meter = Meter::start();
                 let sum = sum_up_async(&mut file, &mut buffer, bytes).await?;
-                Ok(Sample { usage: meter.stop(), sum })
+                Ok(SumSample { usage: meter.stop(), sum })
             }
             Open::Tcp(stream, feeder) => {
                 stream.set_nonblocking(true)?;
@@ -195,26 +140,7 @@ fn with_tokio(open: Open, bytes: u64) -> io::Result<Sample> {
                 let sum = sum_up_async(&mut stream, &mut buffer, bytes).await?;
                 let usage = meter.stop();
                 feeder.end()?;
-                Ok(Sample { usage, sum })
-            }
-            Open::Udp(socket, mut credits, feeder) => {
-                socket.set_nonblocking(true)?;
-                let socket = tokio::net::UdpSocket::from_std(socket)?;
-                let meter = Meter::start();
-                socket.send(GO).await?;
-                let mut sum = Sum::of(bytes);
-                while sum.left > 0 {
-                    let want = sum.want();
-                    let count = socket.recv(&mut buffer[..want]).await?;
-                    if credits.count() {
-                        socket.send(GO).await?;
-                    }
-                    sum.add(&buffer[..count])?;
-                }
-                let usage = meter.stop();
-                socket.send(END).await?;
-                feeder.end()?;
-                Ok(Sample { usage, sum: sum.sum })
+                Ok(SumSample { usage, sum })
             }
         }
     })

@@ -13,9 +13,7 @@ fn low_reads_every_block_once_and_high_in_whole_batches() {
         (&["low", "data"][..], 1024),
         (&["low", "data", "--workers", "2", "--cached"], 1024),
         (&["high", "data"], 7 * 4 * 32),
-        (&["high", "data", "--submitters", "fibers"], 7 * 4 * 32),
         (&["high", "data", "--workers", "2", "--cached"], 3 * 8 * 32),
-        (&["high", "data", "--workers", "2", "--submitters", "fibers"], 3 * 8 * 32),
     ] {
         let mut command = cringle(&place);
         let report = json(command.args(["bench", "batch"]).args(args).arg("--no-fio"));
@@ -134,7 +132,6 @@ fn wrong_programs_of_another_language_are_explained() {
     for (args, words) in [
         (&["--via", "haskell"][..], "bindings/haskell/build"),
         (&["--via", "c", "--via-program", "true"], "haskell and python"),
-        (&["--via", "python", "--pin"], "--pin"),
         (&["--via-program", "true"], "--via"),
     ] {
         let mut command = cringle(&place);

@@ -13,7 +13,7 @@ use std::time::Duration;
 fn small(place: &Path) -> Command {
     let mut command = cringle(place);
     command.args(["bench", "cp", "--files", "30", "--file-size", "100", "--repeat", "1"]);
-    command.args(["--no-fio", "--tree", "a"]);
+    command.args(["--tree", "a"]);
     command
 }
 
@@ -143,21 +143,6 @@ fn a_link_from_cp_to_cringle_is_ignored() {
 }
 
 #[test]
-fn block_sizes_apply_to_large_files_only() {
-    let place = place("cp-sweep");
-    let mut command = small(&place);
-    command.args(["--tree", "a,b", "--regime", "warm", "--block-size", "64k,1m"]);
-    let report = json(&mut command);
-    let swept = runs(&report).iter().filter_map(|run| run["block_size"].as_u64());
-    if has_cp(&place) {
-        assert_eq!(swept.collect::<Vec<_>>(), [65536, 1 << 20]);
-    } else {
-        assert_eq!(swept.count(), 0);
-        assert!(notes(&report).contains("--block-size"));
-    }
-}
-
-#[test]
 fn wrong_usage_is_refused_with_a_reason() {
     let place = place("cp-usage");
     for (args, status, why) in [
@@ -166,7 +151,6 @@ fn wrong_usage_is_refused_with_a_reason() {
         (&["--repeat", "0"], 2, "'--repeat <N>': 0 is not in 1.."),
         (&["--files", "0"], 2, "'--files <N>': 0 is not in 1.."),
         (&["--tree", "c"], 2, "possible values"),
-        (&["--block-size", "0"], 2, "more than 0"),
         (&["--files", "4000000000"], 1, "DIRECTORY"),
         (&["no/such/place"], 1, "no/such/place"),
     ] {

@@ -259,7 +259,7 @@ fn http_has_latencies_and_rates_by_workers() {
 fn copies_have_a_row_for_each_command() {
     let place = place("html-cp");
     let mut command = cringle(&place);
-    command.args(["bench", "cp", "--files", "30", "--file-size", "100", "--no-fio", "--tree", "a"]);
+    command.args(["bench", "cp", "--files", "30", "--file-size", "100", "--tree", "a"]);
     command.args(["--regime", "warm", "--tools", "cp,other", "--repeat", "2"]);
     command.args(["--tool", "other=cp -r {src} {dst} # <b>&"]);
     let told = told(&mut command, &place);
@@ -309,7 +309,7 @@ fn an_unwritable_file_is_reported_before_measuring() {
         &["batch", "high", "data", "--cached"],
         &["sum", "--sizes", "64k"],
         &["db", "--transactions", "10", "--no-fio"],
-        &["cp", "--files", "30", "--file-size", "100", "--no-fio"],
+        &["cp", "--files", "30", "--file-size", "100"],
         &["http", "--connections", "2", "--requests", "10"],
         &["http", "--idle", "5"],
         &["all", "--quick"],

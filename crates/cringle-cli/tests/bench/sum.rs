@@ -62,19 +62,6 @@ fn the_sum_does_not_depend_on_message_sizes() {
 }
 
 #[test]
-fn no_datagram_is_lost() {
-    let place = place("sum-udp");
-    for message in ["1", "700", "32k"] {
-        let bytes = if message == "1" { "10000" } else { "1000000" };
-        let report = json(&mut sum(&place, &["--udp", "--sizes", bytes, "--message", message]));
-        let sums: Vec<_> = runs(&report).iter().map(|run| run["sum"].as_u64().unwrap()).collect();
-        assert_eq!(sums.len(), 6);
-        assert!(sums[0] > 0 && sums.iter().all(|sum| *sum == sums[0]));
-        assert!(runs(&report).iter().all(|run| run["source"] == "udp"));
-    }
-}
-
-#[test]
 fn the_report_compares_with_the_thread() {
     let place = place("sum-table");
     let output = sum(&place, &["--sizes", "1m", "--strategies", "fibers,sync"]).output().unwrap();
@@ -94,8 +81,6 @@ fn contradictions_are_refused() {
         (&["--sizes", "0"], 2, "--sizes"),
         (&["--message", "0", "--tcp"], 2, "--message"),
         (&["--tcp", "--cache", "cold"], 2, "--cache"),
-        (&["--tcp", "--udp"], 2, "--udp"),
-        (&["--udp", "--message", "33k"], 2, "--message"),
         (&["--strategies", "threads"], 2, "threads"),
     ] {
         let output = sum(&place, arguments).output().unwrap();

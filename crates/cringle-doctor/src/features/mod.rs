@@ -5,8 +5,9 @@ mod probes;
 mod table;
 
 use super::child::{Answer, ask_child};
-use super::raw::{self, Ops, Params};
+use super::raw::{self, Params};
 use cringle::runtime;
+use io_uring::{IoUring, Parameters};
 use serde::Serialize;
 use std::io;
 
@@ -23,13 +24,16 @@ pub(crate) struct Feature {
     probe: Probe,
 }
 
+/// Whether a ring has reported a feature.
+type Bit = fn(&Parameters) -> bool;
+
 /// How to test for a feature.
 #[derive(Clone, Copy)]
 enum Probe {
     /// Create a ring with these flags.
     Setup(u32),
-    /// Look for this bit in the features that a ring reports.
-    Bit(u32),
+    /// Ask the parameters of a ring, in which it reports features.
+    Bit(Bit),
     /// Look for all of these opcodes in those that a ring supports.
     Ops(&'static [u8]),
     /// Call this function, which uses the feature.
@@ -58,8 +62,11 @@ pub(crate) struct Finding {
 const NEEDED_OPS: [(u8, &str); 14] = runtime::Features::NEEDED_OPS;
 
 /// The feature bits without which the driver refuses a ring; all are older than Linux 6.1.
-const NEEDED_BITS: [(u32, &str); 3] =
-    [(1 << 1, "FEAT_NODROP"), (1 << 3, "FEAT_RW_CUR_POS"), (1 << 8, "FEAT_EXT_ARG")];
+const NEEDED_BITS: [(Bit, &str); 3] = [
+    (Parameters::is_feature_nodrop, "FEAT_NODROP"),
+    (Parameters::is_feature_rw_cur_pos, "FEAT_RW_CUR_POS"),
+    (Parameters::is_feature_ext_arg, "FEAT_EXT_ARG"),
+];
 
 pub(crate) struct Features {
     pub found: Vec<Finding>,
@@ -118,27 +125,28 @@ fn from_answer(answer: Answer) -> Features {
     }
 }
 
-/// What a ring without flags, which every kernel can create, reports of itself.
+/// A ring without flags, which every kernel can create, and the opcodes that it reports.
 struct PlainRing {
-    bits: Option<u32>,
-    ops: Option<Box<Ops>>,
+    ring: Option<IoUring>,
+    ops: Option<io_uring::Probe>,
 }
 
 impl PlainRing {
     fn create() -> PlainRing {
-        let mut params = Params::default();
-        let ring = raw::setup(1, &mut params).ok();
-        let ops = ring.as_ref().and_then(|ring| Ops::of(ring).ok());
-        PlainRing { bits: ring.map(|_| params.features), ops }
+        let ring = IoUring::new(1).ok();
+        let mut ops = io_uring::Probe::new();
+        let asked = ring.as_ref().map(|ring| ring.submitter().register_probe(&mut ops));
+        let ops = asked.is_some_and(|asked| asked.is_ok()).then_some(ops);
+        PlainRing { ring, ops }
     }
 
-    fn bit(&self, bit: u32) -> Presence {
-        self.bits.map_or(Presence::Unknown, |bits| Presence::when(bits & bit != 0))
+    fn bit(&self, has: Bit) -> Presence {
+        self.ring.as_ref().map_or(Presence::Unknown, |ring| Presence::when(has(ring.params())))
     }
 
     fn ops(&self, codes: &[u8]) -> Presence {
-        let all = |ops: &Ops| codes.iter().all(|code| ops.has(*code));
-        self.ops.as_deref().map_or(Presence::Unknown, |ops| Presence::when(all(ops)))
+        let all = |ops: &io_uring::Probe| codes.iter().all(|code| ops.is_supported(*code));
+        self.ops.as_ref().map_or(Presence::Unknown, |ops| Presence::when(all(ops)))
     }
 
     fn needed(&self) -> impl Iterator<Item = Presence> {

@@ -9,16 +9,11 @@ use crate::raw::{self, Params};
 use cringle_report::machine::cache::page_bytes;
 use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
-const REGISTER_FILES2: u32 = 13;
-const REGISTER_RING_FDS: u32 = 20;
-const REGISTER_PBUF_RING: u32 = 22;
-const REGISTER_SYNC_CANCEL: u32 = 24;
 const REGISTER_PBUF_STATUS: u32 = 26;
 const REGISTER_NAPI: u32 = 27;
 const REGISTER_CLOCK: u32 = 29;
-const REGISTER_CLONE_BUFFERS: u32 = 30;
 const REGISTER_SEND_MSG_RING: u32 = 31;
 const REGISTER_RESIZE_RINGS: u32 = 33;
 const REGISTER_MEM_REGION: u32 = 34;
@@ -28,7 +23,6 @@ const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_ABS_TIMER: u32 = 1 << 5;
-const RSRC_REGISTER_SPARSE: u32 = 1;
 const PBUF_RING_INC: u16 = 2;
 
 /// The descriptor of requests that need no ring.
@@ -38,18 +32,19 @@ const INVALID_FD: RawFd = i32::MAX;
 /// An invalid address.
 const INVALID_ADDRESS: u64 = 0;
 
-/// Makes a request to the given ring or a new one. `argument` must be all that any kernel reads or
-/// writes for this opcode.
-fn register<T>(ring: Option<RawFd>, opcode: u32, mut argument: T, count: u32) -> io::Result<()> {
-    let fresh = ring.is_none().then(|| plain(0)).transpose()?;
-    let ring = ring.or_else(|| fresh.as_ref().map(AsRawFd::as_raw_fd)).unwrap_or(WITHOUT_RING);
+/// No error: the request succeeds.
+const NONE: i32 = 0;
+
+/// Makes a request by a number. `argument` must be all that any kernel reads or writes for it.
+fn register<T>(ring: RawFd, opcode: u32, mut argument: T, count: u32) -> io::Result<()> {
     // SAFETY: every probe below passes the structure of its opcode. Addresses in it are invalid or
     // of memory that outlives the ring, so that the kernel keeps no access to memory that is freed.
     unsafe { raw::register(ring, opcode, &raw mut argument, count) }.map(drop)
 }
 
-fn plain(flags: u32) -> io::Result<OwnedFd> {
-    raw::setup(1, &mut Params::with_flags(flags))
+/// Tests a request to a new ring.
+fn request(expected: i32, make: impl FnOnce(&IoUring) -> io::Result<()>) -> Presence {
+    known(IoUring::new(1).and_then(|ring| make(&ring)), expected)
 }
 
 /// `Present` for success or for `expected`, which reports the invalid object; `Missing` if the
@@ -61,47 +56,27 @@ fn known(result: io::Result<()>, expected: i32) -> Presence {
     }
 }
 
-/// Passes a `struct io_uring_rsrc_update` with any free index and the ring itself.
+/// Registers the ring itself, with any free index.
 pub(super) fn registered_ring() -> Presence {
-    let attempt = || {
-        let ring = plain(0)?;
-        let update = [u64::from(u32::MAX), ring.as_raw_fd() as u64];
-        register(Some(ring.as_raw_fd()), REGISTER_RING_FDS, update, 1)
-    };
-    Presence::by(attempt(), libc::EINVAL)
+    request(NONE, |ring| ring.submitter().register_ring_fd())
 }
 
-/// Passes a `struct io_uring_rsrc_register` for one empty slot.
+/// Registers one empty slot.
 pub(super) fn sparse_files() -> Presence {
-    let (number, flags) = (1u32, RSRC_REGISTER_SPARSE);
-    let request = [u64::from(number) | u64::from(flags) << 32, 0, 0, 0];
-    let size = size_of_val(&request) as u32;
-    Presence::by(register(None, REGISTER_FILES2, request, size), libc::EINVAL)
-}
-
-/// `struct io_uring_buf_reg`.
-#[repr(C)]
-struct BufferRing {
-    address: u64,
-    entries: u32,
-    group: u16,
-    flags: u16,
-    reserved: [u64; 3],
+    request(NONE, |ring| ring.submitter().register_files_sparse(1))
 }
 
 fn buffers(flags: u16) -> Presence {
-    let attempt = || {
-        // The kernel owns the pages until the ring is closed, which happens before they are
-        // unmapped.
-        let pages = memmap2::MmapMut::map_anon(page_bytes() as usize)?;
-        let ring = plain(0)?;
-        let address = pages.as_ptr() as u64;
-        let request = BufferRing { address, entries: 1, group: 0, flags, reserved: [0; 3] };
-        let done = register(Some(ring.as_raw_fd()), REGISTER_PBUF_RING, request, 1);
-        drop(ring);
-        done
+    let Ok(pages) = memmap2::MmapMut::map_anon(page_bytes() as usize) else {
+        return Presence::Unknown;
     };
-    Presence::by(attempt(), libc::EINVAL)
+    let address = pages.as_ptr() as u64;
+    // SAFETY: the kernel owns the pages until the ring is closed, which `request` does before they
+    // are unmapped here.
+    let register = |ring: &IoUring| unsafe {
+        ring.submitter().register_buf_ring_with_flags(address, 1, 0, flags)
+    };
+    request(NONE, register)
 }
 
 pub(super) fn buffer_ring() -> Presence {
@@ -114,46 +89,37 @@ pub(super) fn incremental_buffers() -> Presence {
 
 /// Passes a `struct io_uring_buf_status` of a group that does not exist.
 pub(super) fn buffer_status() -> Presence {
-    known(register(None, REGISTER_PBUF_STATUS, [0u32; 10], 1), libc::ENOENT)
-}
-
-/// `struct io_uring_sync_cancel_reg`.
-#[repr(C)]
-struct SyncCancel {
-    address: u64,
-    fd: i32,
-    flags: u32,
-    timeout: [i64; 2],
-    reserved: [u64; 4],
+    let ask = |ring: &IoUring| register(ring.as_raw_fd(), REGISTER_PBUF_STATUS, [0u32; 10], 1);
+    request(libc::ENOENT, ask)
 }
 
 /// Cancels an op that does not exist, without a timeout.
 pub(super) fn sync_cancel() -> Presence {
-    let request =
-        SyncCancel { address: 1, fd: INVALID_FD, flags: 0, timeout: [-1, -1], reserved: [0; 4] };
-    known(register(None, REGISTER_SYNC_CANCEL, request, 1), libc::ENOENT)
+    let none = types::CancelBuilder::user_data(1);
+    request(libc::ENOENT, |ring| ring.submitter().register_sync_cancel(None, none))
 }
 
 /// Passes a `struct io_uring_napi` that turns busy polling off.
 pub(super) fn napi() -> Presence {
-    match register(None, REGISTER_NAPI, [0u64; 2], 1) {
+    request(NONE, |ring| {
+        let done = register(ring.as_raw_fd(), REGISTER_NAPI, [0u64; 2], 1);
         // The request is known, but this kernel was built without busy polling.
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Presence::Missing,
-        done => Presence::by(done, libc::EINVAL),
-    }
+        done.map_err(|error| match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => io::Error::from_raw_os_error(libc::EINVAL),
+            _ => error,
+        })
+    })
 }
 
 /// Passes a `struct io_uring_clock_register`.
 pub(super) fn clock() -> Presence {
-    let request = [libc::CLOCK_MONOTONIC as u32, 0, 0, 0];
-    Presence::by(register(None, REGISTER_CLOCK, request, 0), libc::EINVAL)
+    let clock = [libc::CLOCK_MONOTONIC as u32, 0, 0, 0];
+    request(NONE, |ring| register(ring.as_raw_fd(), REGISTER_CLOCK, clock, 0))
 }
 
-/// Passes a `struct io_uring_clone_buffers` with an invalid source ring.
+/// Clones the buffers of an invalid ring.
 pub(super) fn clone_buffers() -> Presence {
-    let mut request = [0u32; 8];
-    request[0] = INVALID_FD as u32;
-    known(register(None, REGISTER_CLONE_BUFFERS, request, 1), libc::EBADF)
+    request(libc::EBADF, |ring| ring.submitter().register_buffers_clone(INVALID_FD))
 }
 
 /// Passes a submission entry that sends a message to an invalid ring.
@@ -161,7 +127,7 @@ pub(super) fn send_msg_ring() -> Presence {
     let mut entry = [0u32; 16];
     entry[0] = u32::from(opcode::MsgRingData::CODE);
     entry[1] = INVALID_FD as u32;
-    match register(Some(WITHOUT_RING), REGISTER_SEND_MSG_RING, entry, 1) {
+    match register(WITHOUT_RING, REGISTER_SEND_MSG_RING, entry, 1) {
         // A kernel without requests that need no ring reports the descriptor instead.
         Err(error) if error.raw_os_error() == Some(libc::EBADF) && !works_without_ring() => {
             Presence::Missing
@@ -173,7 +139,7 @@ pub(super) fn send_msg_ring() -> Presence {
 /// Returns whether the kernel reads requests without a ring: it reports an unknown one by `EINVAL`.
 fn works_without_ring() -> bool {
     let unknown = u32::from(u16::MAX >> 1);
-    let result = register(Some(WITHOUT_RING), unknown, 0u64, 0);
+    let result = register(WITHOUT_RING, unknown, 0u64, 0);
     result.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
@@ -190,27 +156,24 @@ pub(super) fn query() -> Presence {
 
 /// Makes the queues of a ring larger.
 pub(super) fn resize() -> Presence {
-    let attempt = || {
-        let ring = plain(SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN)?;
-        let larger = Params::of_size(4, 8);
-        register(Some(ring.as_raw_fd()), REGISTER_RESIZE_RINGS, larger, 1)
-    };
-    Presence::by(attempt(), libc::EINVAL)
+    let flags = SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN;
+    let attempt = raw::setup(1, &mut Params::with_flags(flags)).and_then(|ring| {
+        register(ring.as_raw_fd(), REGISTER_RESIZE_RINGS, Params::of_size(4, 8), 1)
+    });
+    Presence::by(attempt, libc::EINVAL)
 }
 
 /// Passes a `struct io_uring_mem_region_reg` with an invalid address of its description.
 pub(super) fn memory_region() -> Presence {
-    let request = [INVALID_ADDRESS, 0, 0, 0];
-    known(register(None, REGISTER_MEM_REGION, request, 1), libc::EFAULT)
+    let region = [INVALID_ADDRESS, 0, 0, 0];
+    let ask = |ring: &IoUring| register(ring.as_raw_fd(), REGISTER_MEM_REGION, region, 1);
+    request(libc::EFAULT, ask)
 }
 
 /// Enters a ring with the flag for absolute timeouts.
 pub(super) fn absolute_timer() -> Presence {
-    let attempt = || {
-        let ring = plain(0)?;
-        raw::enter(ring.as_raw_fd(), ENTER_GETEVENTS | ENTER_ABS_TIMER).map(drop)
-    };
-    Presence::by(attempt(), libc::EINVAL)
+    let flags = ENTER_GETEVENTS | ENTER_ABS_TIMER;
+    request(NONE, |ring| raw::enter(ring.as_raw_fd(), flags).map(drop))
 }
 
 /// Creates a ring in this process's memory: one page for the entries, one for the queues.

@@ -4,7 +4,7 @@
 use super::Probe::{self, Bit, Ops, Run, Setup};
 use super::{Feature, probes};
 use cringle::runtime::Feature as DriverFeature;
-use io_uring::opcode;
+use io_uring::{Parameters, opcode};
 
 const SUBMIT_ALL: u32 = 1 << 7;
 const COOP_TASKRUN: u32 = 1 << 8;
@@ -16,10 +16,6 @@ const IOPOLL: u32 = 1 << 0;
 const HYBRID_IOPOLL: u32 = 1 << 17;
 const CQE_MIXED: u32 = 1 << 18;
 const SQE_MIXED: u32 = 1 << 19;
-
-const FEAT_RECVSEND_BUNDLE: u32 = 1 << 14;
-const FEAT_MIN_TIMEOUT: u32 = 1 << 15;
-const FEAT_NO_IOWAIT: u32 = 1 << 17;
 
 /// Newer than the `io-uring` crate.
 const OP_NOP128: u8 = 63;
@@ -39,7 +35,7 @@ fn of_the_driver(feature: DriverFeature) -> Feature {
         DriverFeature::TaskrunFlag => Setup(COOP_TASKRUN | TASKRUN_FLAG),
         DriverFeature::NoSqarray => Setup(NO_SQARRAY),
         DriverFeature::RegisteredRing => Run(probes::registered_ring),
-        DriverFeature::NoIowait => Bit(FEAT_NO_IOWAIT),
+        DriverFeature::NoIowait => Bit(Parameters::is_feature_no_iowait),
         feature => Ops(feature.opcodes()),
     };
     let (since, cost) = (feature.since(), feature.cost());
@@ -81,14 +77,19 @@ const RING: &[Row] = &[
     ),
     Row("PBUF_STATUS", "6.8", Run(probes::buffer_status), "who uses buffers cannot be asked"),
     Row("NAPI", "6.9", Run(probes::napi), "no busy polling of network cards"),
-    Row("RECVSEND_BUNDLE", "6.10", Bit(FEAT_RECVSEND_BUNDLE), "one buffer for each op"),
+    Row(
+        "RECVSEND_BUNDLE",
+        "6.10",
+        Bit(Parameters::is_feature_recvsend_bundle),
+        "one buffer for each op",
+    ),
     Row(
         "BIND_LISTEN",
         "6.11",
         Ops(&[opcode::Bind::CODE, opcode::Listen::CODE]),
         "listeners by plain calls",
     ),
-    Row("MIN_TIMEOUT", "6.12", Bit(FEAT_MIN_TIMEOUT), "no wait for N or a while"),
+    Row("MIN_TIMEOUT", "6.12", Bit(Parameters::is_feature_min_timeout), "no wait for N or a while"),
     Row("PBUF_RING_INC", "6.12", Run(probes::incremental_buffers), "a buffer for each receive"),
     Row("ABS_TIMER", "6.12", Run(probes::absolute_timer), "waits are relative"),
     Row("REGISTER_CLOCK", "6.12", Run(probes::clock), "waits know one clock"),

@@ -4,13 +4,12 @@
 //! The file is read whole, and every place in it is checked before it is used: a damaged file is an
 //! error.
 
-use memchr::memmem;
 use object::elf::{
     DF_1_PIE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
-    FileHeader64, SHF_ALLOC, SHF_EXECINSTR,
+    FileHeader64,
 };
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags};
+use object::{LittleEndian, Object, ObjectSymbol};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
@@ -42,8 +41,8 @@ pub(super) struct Facts {
     pub is_go: bool,
     /// Whether the names of its own functions have been removed.
     pub is_stripped: bool,
-    /// Whether the file has a name that glibc reads from the environment, as in a static program.
-    pub contains_glibc: bool,
+    /// Whether the file has the note of glibc's start files, which a static program has, too.
+    pub has_glibc_start: bool,
 }
 
 impl Facts {
@@ -107,6 +106,7 @@ fn facts(elf: &Elf, machine: Machine) -> Result<Facts, Box<dyn Error>> {
     let is_program = elf.elf_header().e_type(LittleEndian) == ET_EXEC;
     let own = elf.symbols().filter(ObjectSymbol::is_definition);
     let own: BTreeSet<_> = own.filter_map(|symbol| symbol.name().ok()).collect();
+    let has_section = |name| elf.section_by_name(name).is_some();
     let mut facts = Facts {
         machine,
         is_library: !is_program && !dynamic.is_pie && interpreter.is_none(),
@@ -117,13 +117,11 @@ fn facts(elf: &Elf, machine: Machine) -> Result<Facts, Box<dyn Error>> {
         runpath: dynamic.runpath,
         imports,
         defines,
-        is_go: [".go.buildinfo", ".note.go.buildid"]
-            .iter()
-            .any(|name| elf.section_by_name(name).is_some()),
+        is_go: has_section(".go.buildinfo") || has_section(".note.go.buildid"),
         is_stripped: elf.symbols().next().is_none(),
-        contains_glibc: contains(elf, b"GLIBC_TUNABLES"),
+        has_glibc_start: has_section(".note.ABI-tag"),
     };
-    facts.allocator = allocator(elf, &own, &facts);
+    facts.allocator = allocator(&own, &facts);
     if facts.is_static() {
         facts.imports.extend(own.into_iter().map(str::to_owned));
     }
@@ -167,36 +165,16 @@ impl Dynamic {
 }
 
 /// Memory allocators by a symbol that only they define, and by their library.
-const ALLOCATORS: [(&str, &[&str], &str, &[u8]); 3] = [
-    ("jemalloc", &["_rjem_mallctl", "je_mallctl", "mallctl"], "libjemalloc.so", b"<jemalloc>: "),
-    ("mimalloc", &["mi_malloc", "_mi_malloc_generic"], "libmimalloc.so", b"mimalloc: "),
-    ("tcmalloc", &["tc_malloc", "TCMallocInternalMalloc"], "libtcmalloc", b"tcmalloc: "),
+const ALLOCATORS: [(&str, &[&str], &str); 3] = [
+    ("jemalloc", &["_rjem_mallctl", "je_mallctl", "mallctl"], "libjemalloc.so"),
+    ("mimalloc", &["mi_malloc", "_mi_malloc_generic"], "libmimalloc.so"),
+    ("tcmalloc", &["tc_malloc", "TCMallocInternalMalloc"], "libtcmalloc"),
 ];
 
-fn allocator(elf: &Elf, own: &BTreeSet<&str>, facts: &Facts) -> Option<&'static str> {
-    let is_used = |(_, symbols, library, text): &&(_, &[&str], &str, &[u8])| {
+fn allocator(own: &BTreeSet<&str>, facts: &Facts) -> Option<&'static str> {
+    let is_used = |(_, symbols, library): &&(_, &[&str], &str)| {
         symbols.iter().any(|name| own.contains(name) || facts.defines.contains(*name))
             || facts.needed.iter().any(|name| name.starts_with(library))
-            // A program that is not stripped has the symbols if it has the allocator.
-            || facts.is_stripped && contains(elf, text)
     };
     ALLOCATORS.iter().find(is_used).map(|(name, ..)| *name)
-}
-
-/// Whether the data of the file contains these bytes.
-fn contains(elf: &Elf, text: &[u8]) -> bool {
-    // Sections do not overlap, unless the file is made so that the search takes for ever.
-    let mut left = elf.data().len();
-    elf.sections()
-        .filter(|section| {
-            let SectionFlags::Elf { sh_flags, .. } = section.flags() else { return false };
-            sh_flags & SHF_ALLOC == SHF_ALLOC && sh_flags & SHF_EXECINSTR != SHF_EXECINSTR
-        })
-        .filter_map(|section| section.data().ok())
-        .take_while(|data| {
-            let fits = data.len() <= left;
-            left = left.saturating_sub(data.len());
-            fits
-        })
-        .any(|data| memmem::find(data, text).is_some())
 }

@@ -204,7 +204,7 @@ fn c_library(facts: &Facts) -> CLibrary {
     {
         return CLibrary::Musl;
     }
-    let is_glibc = facts.needed.iter().any(|name| name == "libc.so.6") || facts.contains_glibc;
+    let is_glibc = facts.needed.iter().any(|name| name == "libc.so.6") || facts.has_glibc_start;
     if is_glibc { CLibrary::Glibc } else { CLibrary::Unknown }
 }
 

@@ -79,6 +79,34 @@ fn recv_continues_when_its_descriptor_is_closed() {
     });
 }
 
+/// The program does not own the numbers of duplicates.
+#[test]
+fn recv_continues_when_a_range_with_its_duplicate_is_closed() {
+    on_both_drivers(|| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let fd = far_away(ours, 505);
+        let link = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok();
+        let file = link(fd);
+        let (mut closed, mut kept) = (-1, None);
+        let text = waits_for(
+            || receive(fd),
+            || {
+                close_number(fd);
+                if let Some(duplicate) = (3..fd).find(|&fd| link(fd) == file) {
+                    // SAFETY: no pointers; the number is the duplicate's.
+                    closed = unsafe { close_range(duplicate as u32, duplicate as u32, 0) };
+                    kept = link(duplicate);
+                }
+                theirs.write_all(b"now").unwrap();
+            },
+        );
+        assert_eq!((closed, kept), (0, file));
+        assert_eq!(text, b"now");
+        // The file is closed with its last wait.
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+    });
+}
+
 #[test]
 fn each_wait_continues_when_its_descriptor_is_closed() {
     on_both_drivers(|| {

@@ -99,6 +99,71 @@ unsafe fn files(seen: &mut Seen, directory: &Path) {
         seen.note("read, closed", || read(fd, at, 4));
         seen.note("creat", || close(creat(path.as_ptr(), 0o600)));
         appends(seen, directory, at);
+        empties(seen, directory, at);
+    }
+}
+
+/// Transfers of no bytes, which a file may refuse nevertheless.
+///
+/// # Safety
+///
+/// As for [`files`].
+unsafe fn empties(seen: &mut Seen, directory: &Path, at: *mut c_void) {
+    // SAFETY: by the contract.
+    unsafe {
+        let note = |seen: &mut Seen, name: &str, fd: c_int| {
+            seen.note(&format!("read nothing, {name}"), || read(fd, at, 0));
+            seen.note(&format!("write nothing, {name}"), || write(fd, at, 0));
+            seen.note(&format!("pread nothing, {name}"), || pread(fd, at, 0, 0));
+            seen.note(&format!("pwrite nothing, {name}"), || pwrite(fd, at, 0, 0));
+            let none = iovec { iov_base: at, iov_len: 0 };
+            seen.note(&format!("readv nothing, {name}"), || readv(fd, &none, 1));
+            seen.note(&format!("writev nothing, {name}"), || writev(fd, &none, 1));
+        };
+        note(seen, "closed", -1);
+        for (name, path, flags) in [
+            ("a directory", directory.as_os_str().as_bytes(), O_RDONLY),
+            ("a full device", b"/dev/full", O_RDWR),
+            ("a null device", b"/dev/null", O_RDWR),
+        ] {
+            let path = CString::new(path).unwrap();
+            let fd = open(path.as_ptr(), flags);
+            note(seen, name, fd);
+            close(fd);
+        }
+        let path = c_path(&directory.join("empties"));
+        for flags in [O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_DIRECT] {
+            let fd = open(path.as_ptr(), O_CREAT | flags, 0o600);
+            note(seen, &format!("a file of {flags:#x}"), fd);
+            close(fd);
+        }
+        for (name, fd) in [
+            ("an eventfd", eventfd(0, 0)),
+            ("a timer", timerfd_create(CLOCK_MONOTONIC, 0)),
+            ("an epoll instance", epoll_create1(0)),
+        ] {
+            note(seen, name, fd);
+            close(fd);
+        }
+        let mut pipe_ends = [0; 2];
+        pipe(pipe_ends.as_mut_ptr());
+        pipe_ends.iter().for_each(|&fd| note(seen, "an end of a pipe", fd));
+        close(pipe_ends[0]);
+        note(seen, "a broken pipe", pipe_ends[1]);
+        close(pipe_ends[1]);
+        for kind in [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET] {
+            let mut pair = [0; 2];
+            socketpair(AF_UNIX, kind, 0, pair.as_mut_ptr());
+            note(seen, &format!("a socket of kind {kind}"), pair[0]);
+            // The empty datagrams have arrived.
+            let mut packet = [0u8; 4];
+            let packet = packet.as_mut_ptr().cast();
+            seen.note("arrived", || recv(pair[1], packet, 4, MSG_DONTWAIT));
+            close(pair[1]);
+            seen.note("write nothing, a broken socket", || write(pair[0], at, 0));
+            seen.note("read nothing, a broken socket", || read(pair[0], at, 0));
+            close(pair[0]);
+        }
     }
 }
 

@@ -18,7 +18,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Formats a page and its data as HTML.
 pub fn document(page: &Page, data: &Value) -> String {
-    let key = Key::of(page.sections.iter().flat_map(Section::all_plots));
+    let plots = page.sections.iter().flat_map(|section| &section.plots);
+    let key = Key::of(plots.filter(|plot| !plot.is_empty()));
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -71,11 +72,6 @@ fn section(section: &Section, key: &Key) -> Markup {
                 div class="says" { @for sentence in &section.sentences { p { (prose(sentence)) } } }
             }
             (plots(&section.plots, key))
-            @if let Some((title, more)) = &section.more_plots {
-                @if more.iter().any(|plot| !plot.is_empty()) {
-                    details { summary { (title) } (plots(more, key)) }
-                }
-            }
             @if let Some(rows) = &section.table { (table_of(rows, &section.title, key)) }
         }
     }

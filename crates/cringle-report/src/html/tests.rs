@@ -25,7 +25,6 @@ fn page() -> Page {
         sentences: vec![format!("`{HOSTILE}` wins")],
         plots: vec![plot],
         table: Some(Rows::new(&["name", HOSTILE], [cells(HOSTILE), cells("b")].into_iter())),
-        ..Section::default()
     };
     Page {
         bench: "bench disk".into(),

@@ -103,13 +103,8 @@ pub fn evict(file: &File) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Drops all clean pages of the machine. Needs root.
+/// Drops all clean pages, cached inodes and directory entries of the machine. Needs root.
 pub fn evict_everything() -> io::Result<()> {
-    fs::write("/proc/sys/vm/drop_caches", "1")
-}
-
-/// Like [`evict_everything`], including cached inodes and directory entries.
-pub fn evict_everything_and_inodes() -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3")
 }
 

@@ -23,39 +23,6 @@ pub fn pin_to(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Pins each thread of a run to a processor of its own, if that is enabled.
-#[derive(Clone, Debug)]
-pub struct Pinning {
-    cpus: Vec<usize>,
-    enabled: bool,
-}
-
-impl Pinning {
-    pub fn new(enabled: bool) -> Pinning {
-        Pinning { cpus: allowed(), enabled }
-    }
-
-    pub fn is_enabled(&self) -> bool {
-        self.enabled
-    }
-
-    /// Whether a run with so many threads is pinned: with more threads than processors the choice
-    /// is the scheduler's.
-    pub fn applies_to(&self, threads: usize) -> bool {
-        self.enabled && threads <= self.cpus.len()
-    }
-
-    pub fn cpus(&self) -> &[usize] {
-        &self.cpus
-    }
-
-    /// Pins the calling thread, which is number `thread` of `threads`, if pinning
-    /// [applies](Pinning::applies_to).
-    pub fn pin(&self, thread: usize, threads: usize) -> io::Result<()> {
-        if self.applies_to(threads) { pin_to(&[self.cpus[thread]]) } else { Ok(()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,7 +32,7 @@ mod tests {
         let before = allowed();
         assert!(!before.is_empty());
         let pinned = std::thread::spawn(|| {
-            Pinning::new(true).pin(0, 1).unwrap();
+            pin_to(&allowed()[..1]).unwrap();
             allowed()
         });
         assert_eq!(pinned.join().unwrap(), before[..1]);

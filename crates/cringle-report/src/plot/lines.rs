@@ -90,7 +90,7 @@ fn axes(frame: &Frame, lines: &Lines) -> Markup {
 fn bands(frame: &Frame, one: &Series, key: &Key) -> Markup {
     let spread: Vec<(f64, (f64, f64))> =
         one.points.iter().filter_map(|point| Some((point.x, point.spread?))).collect();
-    if spread.len() < 2 || one.stroke == Stroke::None {
+    if spread.len() < 2 {
         return html! {};
     }
     let high = spread.iter().map(|(x, (_, high))| frame.at((*x, *high)));
@@ -103,12 +103,11 @@ fn bands(frame: &Frame, one: &Series, key: &Key) -> Markup {
 
 fn series(frame: &Frame, one: &Series, key: &Key, lines: &Lines) -> Markup {
     let path: Vec<String> = one.points.iter().map(|point| frame.at((point.x, point.y))).collect();
-    let drawn = path.len() > 1 && one.stroke != Stroke::None;
     let shape = key.mark(&one.name);
     html! {
         g class={ "series " (key.class(&one.name)) } {
             title { (one.label) }
-            @if drawn { path class={ "line " (dashes(one.stroke)) } d=(format!("M{}", path.join("L"))) {} }
+            @if path.len() > 1 { path class={ "line " (dashes(one.stroke)) } d=(format!("M{}", path.join("L"))) {} }
             @for point in one.points.iter().filter(|point| point.marked) {
                 (whisker(frame, point))
                 (mark(shape, frame.x(point.x), frame.y(point.y), &tooltip(one, point, lines)))
@@ -127,7 +126,7 @@ fn whisker(frame: &Frame, point: &Point) -> Markup {
 
 fn dashes(stroke: Stroke) -> &'static str {
     match stroke {
-        Stroke::Solid | Stroke::None => "",
+        Stroke::Solid => "",
         Stroke::Dashed => "dashed",
         Stroke::Dotted => "dotted",
     }
@@ -162,10 +161,8 @@ fn legend(lines: &Lines, key: &Key) -> Drawing {
         g class="legend" {
             @for ((one, label), (x, y)) in &placed {
                 g class=(key.class(&one.name)) {
-                    @if one.stroke != Stroke::None {
-                        path class={ "line " (dashes(one.stroke)) }
-                            d=(format!("M{x:.1} {:.1}h26", y - 4.0)) {}
-                    }
+                    path class={ "line " (dashes(one.stroke)) }
+                        d=(format!("M{x:.1} {:.1}h26", y - 4.0)) {}
                     (mark(key.mark(&one.name), x + 13.0, y - 4.0, ""))
                     text x=(format!("{:.1}", x + SWATCH)) y=(format!("{y:.1}")) { (label) }
                 }

@@ -56,8 +56,6 @@ pub enum Stroke {
     Dashed,
     /// A variant of a series of the same colour.
     Dotted,
-    /// Points only, because the values between them are unknown.
-    None,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -125,10 +123,6 @@ impl Plot {
     /// Returns a plot of rows, with an axis that [fits](Axis::fitting) all samples.
     pub fn rows(title: impl Into<String>, unit: &str, rows: Vec<Row>) -> Plot {
         let axis = Axis::fitting(unit, rows.iter().flat_map(|row| &row.samples).copied());
-        Plot::rows_along(title, axis, rows)
-    }
-
-    pub fn rows_along(title: impl Into<String>, axis: Axis, rows: Vec<Row>) -> Plot {
         let rows = rows.into_iter().filter(|row| !row.samples.is_empty()).collect();
         Plot { title: title.into(), kind: Kind::Rows(Rows { axis, rows }) }
     }
@@ -167,24 +161,6 @@ pub fn svg(plot: &Plot, key: &Key) -> Markup {
             (drawing.body)
         }
     }
-}
-
-/// Draws a plot as a file of its own, with its title and the style sheet.
-pub fn standalone(plot: &Plot) -> String {
-    const TITLE: f64 = 30.0;
-    let drawing = drawing(plot, &Key::of([plot]));
-    let (width, height) = (text::WIDTH + 2.0 * TITLE, drawing.height + 2.0 * TITLE);
-    let markup = html! {
-        svg class="cringle" xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (format!("{height:.0}")) }
-            width=(2.0 * width) role="img" {
-            title { (plot.title) }
-            style { (STYLE) }
-            rect class="paper" width="100%" height="100%" {}
-            text class="heading" x=(TITLE) y="22" { (text::short(&plot.title, 66)) }
-            g transform={ "translate(" (TITLE) " " (TITLE + 6.0) ")" } { (drawing.body) }
-        }
-    };
-    format!("{}\n", markup.into_string())
 }
 
 fn drawing(plot: &Plot, key: &Key) -> Drawing {

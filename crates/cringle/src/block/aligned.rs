@@ -72,21 +72,13 @@ impl Drop for AlignedBuf {
     }
 }
 
-impl std::ops::Deref for AlignedBuf {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the memory belongs to this value, which is borrowed. It is initialised and `len`
-        // bytes long.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl std::ops::DerefMut for AlignedBuf {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
+derefs! {
+    [] AlignedBuf => [u8],
+    // SAFETY: the memory belongs to this value, which is borrowed. It is initialised and `len`
+    // bytes long.
+    |it| unsafe { std::slice::from_raw_parts(it.start.as_ptr(), it.len) },
+    // SAFETY: as above, and `it` is borrowed exclusively.
+    mut unsafe { std::slice::from_raw_parts_mut(it.start.as_ptr(), it.len) }
 }
 
 impl AsRef<[u8]> for AlignedBuf {
@@ -101,8 +93,4 @@ impl AsMut<[u8]> for AlignedBuf {
     }
 }
 
-impl std::fmt::Debug for AlignedBuf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AlignedBuf").field("len", &self.len).finish_non_exhaustive()
-    }
-}
+brief_debug!(AlignedBuf, |it| len: it.len);

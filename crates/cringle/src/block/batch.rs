@@ -7,7 +7,7 @@
 use super::notes::{Note, Notes};
 use super::results::{OTHER_RING, Results};
 use super::{FixedBuf, FixedFile};
-use crate::driver::{DriverId, Op, OpSlot, Target};
+use crate::driver::{DriverId, Op, OpSlot, Target, Way};
 use crate::fs::{File, Route};
 use crate::runtime::worker::Current;
 use crate::sys::MAX_RW_BYTES;
@@ -228,7 +228,7 @@ impl<'b> Batch<'b> {
     #[inline]
     pub fn read_fixed(&mut self, file: &'b FixedFile, buf: &'b mut FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
-        let op = Op::ReadFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
+        let op = Op::registered(Way::Read, target, buf.start(), len, offset, buf.slot());
         self.push_fixed(op, offset, file, buf)
     }
 
@@ -254,7 +254,7 @@ impl<'b> Batch<'b> {
     #[inline]
     pub fn write_fixed(&mut self, file: &'b FixedFile, buf: &'b FixedBuf, offset: u64) -> OpId {
         let (target, len) = (Target::fixed(file.slot()), op_len(buf.len()));
-        let op = Op::WriteFixed { target, buf: buf.start(), len, offset, index: buf.slot() };
+        let op = Op::registered(Way::Write, target, buf.start(), len, offset, buf.slot());
         self.push_fixed(op, offset, file, buf)
     }
 
@@ -411,7 +411,7 @@ impl<'b> Batch<'b> {
             return;
         }
         for index in 0..self.slots.len() {
-            if matches!(self.slots[index].op, Op::ReadFixed { .. } | Op::WriteFixed { .. }) {
+            if self.slots[index].op.is_registered() {
                 self.refuse(OpId(index as u32), OTHER_RING);
             }
         }

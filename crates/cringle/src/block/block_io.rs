@@ -385,8 +385,4 @@ impl Drop for BlockIo {
     }
 }
 
-impl std::fmt::Debug for BlockIo {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BlockIo").field("workers", &self.workers).finish_non_exhaustive()
-    }
-}
+brief_debug!(BlockIo, |it| workers: it.workers);

@@ -30,17 +30,17 @@ impl BlockIoBuilder {
         let runtime = Builder::new().open_to_outside().crash_text(false);
         BlockIoBuilder { runtime, workers, batch_limit, in_flight_limit }
     }
+}
 
+setters! {
+    BlockIoBuilder:
     /// Sets the number of workers, each with a ring. The default is 1. The limits apply to each
     /// worker.
     ///
     /// ```
     /// let builder = cringle::block::BlockIo::builder().workers(2);
     /// ```
-    pub fn workers(mut self, workers: usize) -> BlockIoBuilder {
-        self.workers = workers;
-        self
-    }
+    pub fn workers(workers: usize) |it| it.workers = workers;
 
     /// Sets the number of operations submitted by one system call. The default is 64. A larger
     /// batch is split, and its parts are pipelined.
@@ -48,10 +48,7 @@ impl BlockIoBuilder {
     /// ```
     /// let builder = cringle::block::BlockIo::builder().batch_limit(32);
     /// ```
-    pub fn batch_limit(mut self, operations: u32) -> BlockIoBuilder {
-        self.batch_limit = operations;
-        self
-    }
+    pub fn batch_limit(operations: u32) |it| it.batch_limit = operations;
 
     /// Sets the number of operations in the kernel at once. The default is 192. Beyond it,
     /// submitters wait.
@@ -59,20 +56,14 @@ impl BlockIoBuilder {
     /// ```
     /// let builder = cringle::block::BlockIo::builder().in_flight_limit(128);
     /// ```
-    pub fn in_flight_limit(mut self, operations: u32) -> BlockIoBuilder {
-        self.in_flight_limit = operations;
-        self
-    }
+    pub fn in_flight_limit(operations: u32) |it| it.in_flight_limit = operations;
 
     /// Sets whether each worker is pinned to a CPU. The default is `false`.
     ///
     /// ```
     /// let builder = cringle::block::BlockIo::builder().pin(true);
     /// ```
-    pub fn pin(mut self, pin: bool) -> BlockIoBuilder {
-        self.runtime = self.runtime.pin(pin);
-        self
-    }
+    pub fn pin(pin: bool) |it| it.runtime = it.runtime.pin(pin);
 
     /// Sets whether the workers poll the device for the completions of direct reads and writes
     /// (`IORING_SETUP_IOPOLL`) instead of waiting for interrupts. The default is `false`. Polling
@@ -85,10 +76,7 @@ impl BlockIoBuilder {
     /// ```
     /// let builder = cringle::block::BlockIo::builder().iopoll(true);
     /// ```
-    pub fn iopoll(mut self, poll: bool) -> BlockIoBuilder {
-        self.runtime = self.runtime.iopoll(poll);
-        self
-    }
+    pub fn iopoll(poll: bool) |it| it.runtime = it.runtime.iopoll(poll);
 
     /// Chooses how operations reach the kernel. The default is [`DriverChoice::Auto`].
     ///
@@ -99,10 +87,7 @@ impl BlockIoBuilder {
     /// assert!(matches!(io.call(runtime::driver)?, Driver::Epoll(_)));
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn driver(mut self, driver: DriverChoice) -> BlockIoBuilder {
-        self.runtime = self.runtime.driver(driver);
-        self
-    }
+    pub fn driver(driver: DriverChoice) |it| it.runtime = it.runtime.driver(driver);
 
     /// Sets whether a handler of `SIGSEGV` and `SIGBUS` reports stack overflows of fibers: see
     /// [`Builder::overflow_handler`]. The default is `true`. A library that leaves the signals to
@@ -111,11 +96,10 @@ impl BlockIoBuilder {
     /// ```
     /// let builder = cringle::block::BlockIo::builder().overflow_handler(false);
     /// ```
-    pub fn overflow_handler(mut self, install: bool) -> BlockIoBuilder {
-        self.runtime = self.runtime.overflow_handler(install);
-        self
-    }
+    pub fn overflow_handler(install: bool) |it| it.runtime = it.runtime.overflow_handler(install);
+}
 
+impl BlockIoBuilder {
     /// Reports each callback that runs longer than this without suspending, because the other
     /// submissions of its worker wait meanwhile: see [`Builder::watchdog`], which has the same
     /// default. A library whose program has standard error for itself disables it by `None`, which

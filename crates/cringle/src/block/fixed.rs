@@ -7,7 +7,6 @@ use crate::fiber::{Pin, pin};
 use crate::fs::File;
 use crate::runtime::worker::Worker;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// The size of the largest buffer that the kernel registers, in bytes.
@@ -209,19 +208,7 @@ impl FixedBufs {
     }
 }
 
-impl Deref for FixedBufs {
-    type Target = [FixedBuf];
-
-    fn deref(&self) -> &[FixedBuf] {
-        &self.0
-    }
-}
-
-impl DerefMut for FixedBufs {
-    fn deref_mut(&mut self) -> &mut [FixedBuf] {
-        &mut self.0
-    }
-}
+derefs!([] FixedBufs => [FixedBuf], |it| &it.0, mut &mut it.0);
 
 impl Drop for Region {
     fn drop(&mut self) {
@@ -244,19 +231,11 @@ impl FixedBuf {
     }
 }
 
-impl Deref for FixedBuf {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the range is this buffer's own part of the region, which is initialised, and
-        // borrowed with `self`.
-        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
-    }
-}
-
-impl DerefMut for FixedBuf {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; no other buffer contains this part, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
-    }
+derefs! {
+    [] FixedBuf => [u8],
+    // SAFETY: the range is this buffer's own part of the region, which is initialised, and
+    // borrowed with `it`.
+    |it| unsafe { std::slice::from_raw_parts(it.start(), it.len) },
+    // SAFETY: as above; no other buffer contains this part, and `it` is borrowed exclusively.
+    mut unsafe { std::slice::from_raw_parts_mut(it.start(), it.len) }
 }

@@ -115,11 +115,7 @@ mod sealed {
     }
 }
 
-impl<B> Default for OwnedBatch<B> {
-    fn default() -> Self {
-        OwnedBatch::new()
-    }
-}
+default_by_new!(OwnedBatch<B>);
 
 impl<B> OwnedBatch<B> {
     /// Returns an empty batch.

@@ -1,6 +1,5 @@
 //! How the operations of a batch are performed: the plain ones by the driver, the others by fibers.
 
-use super::notes::{Note, find};
 use super::{Batch, OpId};
 use crate::driver::completion::OpState;
 use crate::driver::iopoll::NOT_POLLED;
@@ -77,11 +76,7 @@ impl Batch<'_> {
             return -libc::ECANCELED;
         }
         let op = op.unpolled();
-        let file = find(&self.notes, id, |note| match note {
-            // SAFETY: I1. The batch borrows the file.
-            Note::File(file) => Some(unsafe { file.as_ref() }).filter(|it| it.performs_itself(&op)),
-            _ => None,
-        });
+        let file = self.file_of(id).filter(|file| file.performs_itself(&op));
         match (file, current) {
             // SAFETY: I1. The batch borrows what its ops point to until it has finished.
             (Some(file), _) => unsafe { file.perform_itself(&op) },

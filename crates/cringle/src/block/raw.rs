@@ -40,7 +40,7 @@ impl<'b> Batch<'b> {
         len: usize,
         offset: u64,
     ) -> OpId {
-        let op = Op::Read { target: file.target(), buf, len: op_len(len), offset };
+        let op = Op::read(file.target(), buf, op_len(len), offset);
         let id = self.push(op, offset);
         if !file.is_batchable_to_read() {
             self.admit(id, file);
@@ -84,7 +84,7 @@ impl<'b> Batch<'b> {
         len: usize,
         offset: u64,
     ) -> OpId {
-        let op = Op::Write { target: file.target(), buf, len: op_len(len), offset };
+        let op = Op::write(file.target(), buf, op_len(len), offset);
         let id = self.push(op, offset);
         if !file.is_batchable_to_write() {
             self.admit(id, file);

@@ -4,8 +4,9 @@ use super::notes::{Note, find};
 use super::results::{END_OF_FILE, LONG, WROTE_NOTHING};
 use super::{Batch, OpId, Results};
 use crate::driver::completion::OpState;
-use crate::driver::{Memory, Op, OpSlot, Transfer};
+use crate::driver::{Memory, Op, OpSlot, blocking};
 use crate::fiber::op::{on_descriptor, perform_on_pool};
+use crate::fs::File;
 use crate::fs::misaligned::Misaligned;
 use crate::runtime::worker::Current;
 use crate::sys::{self, MAX_RW_BYTES};
@@ -22,7 +23,7 @@ impl Batch<'_> {
             let result = self.complete(id, current, was_cancelled);
             slot.completion.refuse(result);
             if result == -libc::EINVAL
-                && let Some(why) = misalignment(&slot.op)
+                && let Some(why) = self.misalignment(id, current, &slot.op)
             {
                 misaligned.push((id, Note::Misaligned(Box::new(why))));
             }
@@ -32,6 +33,29 @@ impl Batch<'_> {
             self.notes.sort_by_key(|&(id, _)| id);
         }
         Results::new(self, cause())
+    }
+
+    /// Finds the misalignment of a direct read or write that the kernel refused. A file that was
+    /// opened with `Direct::Bounce` has seen to the alignment itself.
+    fn misalignment(&self, id: OpId, current: Option<Current>, op: &Op) -> Option<Misaligned> {
+        let transfer = op.transfer()?;
+        let Memory::Bytes { start, len } = transfer.memory() else { return None };
+        if self.file_of(id).is_some_and(File::bounces) {
+            return None;
+        }
+        let registered =
+            || current?.worker.driver().borrow().registered_file(op.describe().fixed()?);
+        let fd = transfer.file.as_fd().or_else(registered)?;
+        Misaligned::find(fd, start.addr(), len as usize, transfer.offset)
+    }
+
+    /// The file of an operation, if it was noted.
+    pub(super) fn file_of(&self, id: OpId) -> Option<&File> {
+        find(&self.notes, id, |note| match note {
+            // SAFETY: I1. The batch borrows the file.
+            Note::File(file) => Some(unsafe { file.as_ref() }),
+            _ => None,
+        })
     }
 
     /// Completes an operation, and returns its result:
@@ -48,6 +72,16 @@ impl Batch<'_> {
             OpState::Done => completion.result(),
             _ => again(*first),
         };
+        if result == 0
+            && is_empty(first)
+            && let Some(current) = current.filter(|current| current.worker.may_bypass())
+            && let Some(plain) = on_descriptor(current.worker, *first)
+        {
+            // A ring and epoll do not ask the file, which may refuse an empty transfer, and does
+            // not wait for it.
+            // SAFETY: I1. The batch borrows what its ops point to until it has finished.
+            result = unsafe { blocking::perform(&plain) };
+        }
         if result == -libc::ECANCELED && !was_cancelled {
             result = again(*first);
         }
@@ -83,29 +117,28 @@ fn is_complete(slot: &OpSlot) -> bool {
     slot.completion.state() == OpState::Done
         && slot.completion.result() >= 0
         && slot.op.exact_len().is_none_or(|len| is_whole(slot.completion.result(), len))
+        && (slot.completion.result() != 0 || !is_empty(&slot.op))
+}
+
+/// Whether the op transfers no bytes.
+#[cold]
+fn is_empty(op: &Op) -> bool {
+    op.transfer().is_some_and(|it| matches!(it.memory(), Memory::Bytes { len: 0, .. }))
 }
 
 /// Returns the op without its first `done` bytes.
 fn rest_of(op: Op, done: usize, left: usize) -> Op {
-    let Some(mut transfer) = op.transfer() else { return op };
-    if let Memory::Bytes { start, len } = &mut transfer.memory {
-        *start = start.wrapping_add(done);
-        *len = left.min(MAX_RW_BYTES) as u32;
+    let Op::Transfer(mut transfer) = op else { return op };
+    if let Memory::Bytes { start, .. } = transfer.memory() {
+        let (start, len) = (start.wrapping_add(done), left.min(MAX_RW_BYTES) as u32);
+        transfer = transfer.with_memory(Memory::Bytes { start, len });
     }
     transfer.offset += done as u64;
-    transfer.into_op()
+    Op::Transfer(transfer)
 }
 
 /// Returns the op on a plain descriptor and buffer, if the file is a regular one.
 fn on_regular_file(current: Option<Current>, op: Op) -> Option<Op> {
     let op = current.map_or(Some(op), |current| on_descriptor(current.worker, op))?;
     sys::file_kind(op.describe().file).regular.then_some(op)
-}
-
-/// Finds the misalignment of a direct read or write that the kernel refused.
-fn misalignment(op: &Op) -> Option<Misaligned> {
-    let Transfer { file, memory: Memory::Bytes { start, len }, offset, .. } = op.transfer()? else {
-        return None;
-    };
-    Misaligned::find(file.as_fd(), start.addr(), len as usize, offset)
 }

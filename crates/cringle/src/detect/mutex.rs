@@ -5,7 +5,6 @@ use crate::runtime::hazards::held::{Kind, Record};
 use crate::runtime::hazards::owner::Owner;
 use crate::runtime::label::Origin;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::{LockResult, Mutex as Inner, PoisonError, TryLockError, TryLockResult};
 
@@ -157,21 +156,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-}
+derefs!([T: ?Sized] MutexGuard<'_, T> => T, |guard| &guard.inner, mut &mut guard.inner);
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,17 +164,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+prints_value!(MutexGuard);
 
 impl<T> From<T> for Mutex<T> {
     fn from(value: T) -> Mutex<T> {

@@ -5,7 +5,6 @@ use crate::runtime::hazards::held::{Kind, Record, describe_borrows};
 use std::cell::{self, BorrowError, BorrowMutError};
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 
 /// `std::cell::RefCell`, with borrows that the [detector](super) sees.
@@ -207,50 +206,11 @@ impl<'b, T: ?Sized> RefMut<'b, T> {
     }
 }
 
-impl<T: ?Sized> Deref for Ref<'_, T> {
-    type Target = T;
+derefs!([T: ?Sized] Ref<'_, T> => T, |guard| &guard.inner);
 
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
+derefs!([T: ?Sized] RefMut<'_, T> => T, |guard| &guard.inner, mut &mut guard.inner);
 
-impl<T: ?Sized> Deref for RefMut<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T: ?Sized> DerefMut for RefMut<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-}
-
-macro_rules! print_as_std {
-    ($($type:ident),*) => {
-        $(
-            impl<T: ?Sized + fmt::Debug> fmt::Debug for $type<'_, T> {
-                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    (**self).fmt(f)
-                }
-            }
-
-            impl<T: ?Sized + fmt::Display> fmt::Display for $type<'_, T> {
-                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    (**self).fmt(f)
-                }
-            }
-        )*
-    };
-}
-
-print_as_std!(Ref, RefMut);
+prints_value!(Ref, RefMut);
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RefCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,17 +218,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RefCell<T> {
     }
 }
 
-impl<T: Default> Default for RefCell<T> {
-    fn default() -> RefCell<T> {
-        RefCell::new(T::default())
-    }
-}
-
-impl<T> From<T> for RefCell<T> {
-    fn from(value: T) -> RefCell<T> {
-        RefCell::new(value)
-    }
-}
+made_of_value!(RefCell);
 
 impl<T: Clone> Clone for RefCell<T> {
     #[track_caller]

@@ -185,16 +185,22 @@ impl Completion {
         self.state.set(OpState::Done);
     }
 
-    #[inline]
+    /// Inlined, so that an op of a known kind need not be in memory for it.
+    #[inline(always)]
     pub(super) fn start(&self, op: &Op, waiter: *const Waiter) {
+        self.start_named(op.name(), op.waits_for_peer(), waiter);
+    }
+
+    #[inline]
+    fn start_named(&self, name: OpName, waits_for_peer: bool, waiter: *const Waiter) {
         debug_assert_eq!(self.state.get(), OpState::New, "I1: a completion serves one op");
         debug_assert_eq!(self.cancel.get(), CancelState::No, "I9: a cancel of another op is left");
         self.waiter.set(waiter);
-        self.op_name.set(op.name());
-        self.counts_against_limit.set(!op.waits_for_peer());
+        self.op_name.set(name);
+        self.counts_against_limit.set(!waits_for_peer);
         self.state.set(OpState::InFlight);
         self.waiter_ref().owe();
-        Recorder::with(|recorder| self.result.set(recorder.op_pushed(op.name() as u8) as i32));
+        Recorder::with(|recorder| self.result.set(recorder.op_pushed(name as u8) as i32));
     }
 
     /// Stores the result with the op's last entry.

@@ -175,8 +175,7 @@ impl Driver {
         }
     }
 
-    /// The features of the ring. Drivers without a ring have all of them: they perform every op
-    /// that has a meaning without a ring.
+    /// The features of the ring; all of them without a ring.
     pub(crate) fn features(&self) -> Features {
         match self {
             Driver::Uring(driver) => driver.features(),
@@ -201,9 +200,9 @@ impl Driver {
         on!(self, driver => driver.unregister_file(slot))
     }
 
-    /// The descriptor of a registered file, if it is a regular file.
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        on!(self, driver => driver.regular_file(slot))
+    /// The descriptor of a registered file: the driver's duplicate.
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        on!(self, driver => driver.registered_file(slot))
     }
 
     /// # Safety

@@ -4,140 +4,97 @@
 use io_uring::opcode;
 use std::fmt;
 
-/// A feature of io_uring that only newer kernels have. The library uses it where it exists;
-/// [`Builder::without`](crate::Builder::without) turns it off, to measure it or to rule it out as
-/// the cause of a problem.
-///
-/// ```
-/// use cringle::Builder;
-/// use cringle::runtime::Feature;
-///
-/// let builder = Builder::new().without(Feature::SendZc);
-/// assert_eq!(builder.run(|| 7)?, 7);
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Feature {
+/// A row for each feature, after the features that it needs: the first Linux release with it, the
+/// consequence of lacking it, and its opcodes; none for a feature of the ring itself.
+macro_rules! features {
+    ($($(#[$doc:meta])* $feature:ident: $since:literal, $cost:literal, [$($op:ident),*];)*) => {
+        /// A feature of io_uring that only newer kernels have. The library uses it where it exists;
+        /// [`Builder::without`](crate::Builder::without) turns it off, to measure it or to rule it
+        /// out as the cause of a problem.
+        ///
+        /// ```
+        /// use cringle::Builder;
+        /// use cringle::runtime::Feature;
+        ///
+        /// let builder = Builder::new().without(Feature::SendZc);
+        /// assert_eq!(builder.run(|| 7)?, 7);
+        /// # std::io::Result::Ok(())
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Feature {
+            $($(#[$doc])* $feature,)*
+        }
+
+        impl Feature {
+            /// All features; each stands after the features that it needs.
+            ///
+            /// ```
+            /// assert!(cringle::runtime::Feature::ALL.contains(&cringle::runtime::Feature::Futex));
+            /// ```
+            pub const ALL: [Feature; 12] = [$(Feature::$feature),*];
+        }
+
+        const ROWS: [(&str, &str, &[u8]); Feature::ALL.len()] =
+            [$(($since, $cost, &[$(opcode::$op::CODE),*])),*];
+    };
+}
+
+features! {
     /// `IORING_SETUP_SUBMIT_ALL` (Linux 5.18): one bad entry does not stop the rest.
-    SubmitAll,
+    SubmitAll: "5.18", "a bad entry stops those after it", [];
     /// `IORING_SETUP_SINGLE_ISSUER` (6.0): the kernel may assume one submitting thread.
-    SingleIssuer,
+    SingleIssuer: "6.0", "the kernel takes needless locks", [];
     /// `IORING_SETUP_DEFER_TASKRUN` (6.1): completions are processed when the worker enters the
     /// kernel, not in the middle of a fiber. Needs [`SingleIssuer`](Feature::SingleIssuer).
-    DeferTaskrun,
+    DeferTaskrun: "6.1", "completions interrupt fibers", [];
     /// `IORING_SETUP_TASKRUN_FLAG` (5.19): a flag in the ring says that the kernel has deferred
     /// work.
-    TaskrunFlag,
+    TaskrunFlag: "5.19", "the kernel is entered to look", [];
     /// `IORING_SETUP_NO_SQARRAY` (6.6): one indirection fewer for each submission.
-    NoSqarray,
+    NoSqarray: "6.6", "one more memory access for each op", [];
     /// A registered ring descriptor (5.18): no look-up of the descriptor for each call.
-    RegisteredRing,
+    RegisteredRing: "5.18", "a descriptor look-up for each call", [];
     /// `IORING_ENTER_NO_IOWAIT` (6.15): an idle worker is not counted as waiting for a disk.
-    NoIowait,
+    NoIowait: "6.15", "idle workers count as load", [];
     /// `IORING_OP_MSG_RING` (5.18): a worker wakes another through its ring.
-    MsgRing,
+    MsgRing: "5.18", "workers wake each other by an eventfd", [MsgRingData];
     /// `IORING_OP_FTRUNCATE` (6.9).
-    Ftruncate,
+    Ftruncate: "6.9", "set_len goes to the pool of threads", [Ftruncate];
     /// The ops on names, space and attributes of files, all of them together: `OPENAT2` (5.6),
     /// `UNLINKAT`, `RENAMEAT` (5.11), `MKDIRAT`, `SYMLINKAT`, `LINKAT` (5.15), `FALLOCATE`,
     /// `FADVISE`, `SYNC_FILE_RANGE` (5.6), `[F]GETXATTR`, `[F]SETXATTR` (5.19). Without it, threads
     /// of the pool make these calls.
-    FileSystem,
+    FileSystem: "5.19", "names and attributes go to the pool", [
+        OpenAt2, UnlinkAt, RenameAt, MkDirAt, SymlinkAt,
+        LinkAt, Fallocate, Fadvise, SyncFileRange, GetXattr,
+        FGetXattr, SetXattr, FSetXattr
+    ];
     /// `IORING_OP_SEND_ZC` (6.0): large sends without a copy. Without it the kernel copies them.
-    SendZc,
+    SendZc: "6.0", "large sends are copied", [SendZc];
     /// `IORING_OP_FUTEX_WAIT` (6.7): an interposed wait for a futex ends by every wake-up, also by
     /// a system call that libc does not make. Without the feature, only libc's wake-ups end it.
-    Futex,
+    Futex: "6.7", "futexes wait in a queue of the process", [FutexWait];
 }
 
 impl Feature {
-    /// All features; each stands after the features that it needs.
-    ///
-    /// ```
-    /// assert!(cringle::runtime::Feature::ALL.contains(&cringle::runtime::Feature::Futex));
-    /// ```
-    pub const ALL: [Feature; 12] = [
-        Feature::SubmitAll,
-        Feature::SingleIssuer,
-        Feature::DeferTaskrun,
-        Feature::TaskrunFlag,
-        Feature::NoSqarray,
-        Feature::RegisteredRing,
-        Feature::NoIowait,
-        Feature::MsgRing,
-        Feature::Ftruncate,
-        Feature::FileSystem,
-        Feature::SendZc,
-        Feature::Futex,
-    ];
-
     /// Returns the first Linux release with the feature.
     #[doc(hidden)]
     pub fn since(self) -> &'static str {
-        match self {
-            Feature::SubmitAll | Feature::RegisteredRing | Feature::MsgRing => "5.18",
-            Feature::TaskrunFlag | Feature::FileSystem => "5.19",
-            Feature::SingleIssuer | Feature::SendZc => "6.0",
-            Feature::DeferTaskrun => "6.1",
-            Feature::NoSqarray => "6.6",
-            Feature::Futex => "6.7",
-            Feature::Ftruncate => "6.9",
-            Feature::NoIowait => "6.15",
-        }
+        ROWS[self as usize].0
     }
 
     /// Returns the consequence of lacking the feature.
     #[doc(hidden)]
     pub fn cost(self) -> &'static str {
-        match self {
-            Feature::SubmitAll => "a bad entry stops those after it",
-            Feature::SingleIssuer => "the kernel takes needless locks",
-            Feature::DeferTaskrun => "completions interrupt fibers",
-            Feature::TaskrunFlag => "the kernel is entered to look",
-            Feature::NoSqarray => "one more memory access for each op",
-            Feature::RegisteredRing => "a descriptor look-up for each call",
-            Feature::NoIowait => "idle workers count as load",
-            Feature::MsgRing => "workers wake each other by an eventfd",
-            Feature::Ftruncate => "set_len goes to the pool of threads",
-            Feature::FileSystem => "names and attributes go to the pool",
-            Feature::SendZc => "large sends are copied",
-            Feature::Futex => "futexes wait in a queue of the process",
-        }
+        ROWS[self as usize].1
     }
 
     /// Returns the opcodes that the feature consists of; none for a feature of the ring itself.
     #[doc(hidden)]
     pub fn opcodes(self) -> &'static [u8] {
-        match self {
-            Feature::MsgRing => &[opcode::MsgRingData::CODE],
-            Feature::Ftruncate => &[opcode::Ftruncate::CODE],
-            Feature::SendZc => &[opcode::SendZc::CODE],
-            Feature::Futex => &[opcode::FutexWait::CODE],
-            Feature::FileSystem => &[
-                opcode::OpenAt2::CODE,
-                opcode::UnlinkAt::CODE,
-                opcode::RenameAt::CODE,
-                opcode::MkDirAt::CODE,
-                opcode::SymlinkAt::CODE,
-                opcode::LinkAt::CODE,
-                opcode::Fallocate::CODE,
-                opcode::Fadvise::CODE,
-                opcode::SyncFileRange::CODE,
-                opcode::GetXattr::CODE,
-                opcode::FGetXattr::CODE,
-                opcode::SetXattr::CODE,
-                opcode::FSetXattr::CODE,
-            ],
-            Feature::SubmitAll
-            | Feature::SingleIssuer
-            | Feature::DeferTaskrun
-            | Feature::TaskrunFlag
-            | Feature::NoSqarray
-            | Feature::RegisteredRing
-            | Feature::NoIowait => &[],
-        }
+        ROWS[self as usize].2
     }
 }
 

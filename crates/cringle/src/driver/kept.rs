@@ -20,11 +20,19 @@
 //! op may have armed its number before the close. So the closing thread looks at the table once
 //! more afterwards, and posts the number again: the driver arms it, which fails, or finds the next
 //! file.
+//!
+//! The program may close all numbers of a range, among them those of duplicates, which are not the
+//! program's. So the numbers of all duplicates are listed, and a close of a range leaves them out.
+//! It holds the list meanwhile; a duplicate is made under the lock of the list, and is struck out
+//! after it is closed.
 
 use super::epoll::Results;
 use crate::sys::lock::{Mutex, MutexGuard};
-use crate::sys::{self, Owned, syscall};
+use crate::sys::{self, syscall};
 use slab::Slab;
+use std::ffi::c_int;
+use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -42,6 +50,8 @@ const NO_NUMBER: RawFd = RawFd::MAX;
 type Part = Slab<Entry>;
 
 static TABLE: [Mutex<Part>; PARTS] = [const { Mutex::new(Slab::new()) }; PARTS];
+/// The numbers of all duplicates.
+static DUPLICATES: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 /// A wait.
 struct Entry {
@@ -53,9 +63,50 @@ struct Entry {
 /// Where a wait finds its file.
 enum Place {
     Number(RawFd),
-    Duplicate(Arc<Owned>),
+    Duplicate(Arc<Duplicate>),
     /// The process had no number for a duplicate.
     Lost,
+}
+
+/// The library's own descriptor of a file whose number the program has closed.
+pub(crate) struct Duplicate(RawFd);
+
+impl Duplicate {
+    fn of(fd: RawFd) -> io::Result<Duplicate> {
+        let no_lock = || io::Error::from_raw_os_error(libc::EDEADLK);
+        let mut listed = lock_for_close(&DUPLICATES).ok_or_else(no_lock)?;
+        let file = Duplicate(sys::duplicate(fd)?.into_fd());
+        listed.push(file.0);
+        Ok(file)
+    }
+
+    /// Closes the file where that may wait, and ignores the error, as a drop does.
+    pub(crate) fn close_slowly(self) {
+        let file = ManuallyDrop::new(self);
+        let _ = sys::close_slowly(file.0);
+        file.strike_out();
+    }
+
+    /// Removes the number once: the next duplicate may have got it since the close.
+    fn strike_out(&self) {
+        let mut listed = DUPLICATES.lock();
+        let at = listed.iter().position(|&fd| fd == self.0);
+        at.inspect(|&at| _ = listed.swap_remove(at));
+    }
+}
+
+impl AsRawFd for Duplicate {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Duplicate {
+    fn drop(&mut self) {
+        // SAFETY: I9. This value owns the number.
+        unsafe { syscall!(SYS_close, self.0) };
+        self.strike_out();
+    }
 }
 
 /// The file of a wait, until [`end`](Self::end) is called.
@@ -113,7 +164,7 @@ impl KeptFile {
     }
 
     /// Ends the wait. Returns the duplicate, if no other wait uses it: the caller closes it.
-    pub(crate) fn end(self) -> Option<Owned> {
+    pub(crate) fn end(self) -> Option<Duplicate> {
         let entry = part(self.fd).lock().try_remove(self.key);
         match entry?.place {
             Place::Duplicate(file) => Arc::into_inner(file),
@@ -132,9 +183,32 @@ pub(crate) fn closing<T>(fd: RawFd, close: impl FnOnce() -> T) -> T {
     closing_in(std::slice::from_ref(part(fd)), fd as u32..=fd as u32, close)
 }
 
-/// [`closing`] for all numbers of a range.
-pub(crate) fn closing_range<T>(numbers: RangeInclusive<u32>, close: impl FnOnce() -> T) -> T {
-    closing_in(&TABLE, numbers, close)
+/// [`closing`] for the numbers of a range, except those of duplicates: `close` is called for each
+/// part of the range without them, until it does not return 0.
+pub(crate) fn closing_range(
+    numbers: RangeInclusive<u32>,
+    mut close: impl FnMut(u32, u32) -> c_int,
+) -> c_int {
+    let (mut first, last, is_empty) = (*numbers.start(), *numbers.end(), numbers.is_empty());
+    closing_in(&TABLE, numbers, || {
+        // Held until the numbers are closed.
+        let listed = lock_for_close(&DUPLICATES);
+        let listed = listed.iter().flat_map(|listed| listed.iter().map(|&fd| fd as u32));
+        let mut duplicates: Vec<u32> = listed.filter(|fd| (first..=last).contains(fd)).collect();
+        duplicates.sort_unstable();
+        duplicates.dedup();
+        for duplicate in duplicates {
+            if first < duplicate {
+                let result = close(first, duplicate - 1);
+                if result != 0 {
+                    return result;
+                }
+            }
+            first = duplicate + 1;
+        }
+        // An empty range may be an error.
+        if first <= last || is_empty { close(first, last) } else { 0 }
+    })
 }
 
 fn closing_in<T>(
@@ -159,9 +233,9 @@ fn closing_in<T>(
     result
 }
 
-fn lock_for_close(part: &Mutex<Part>) -> Option<MutexGuard<'_, Part>> {
+fn lock_for_close<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..MOST_PAUSES {
-        let guard = part.try_lock();
+        let guard = mutex.try_lock();
         if guard.is_some() {
             return guard;
         }
@@ -184,7 +258,7 @@ impl Entry {
 /// Has the waits for a number continue with a duplicate.
 #[cold]
 fn keep_open(part: &mut Part, fd: RawFd) {
-    let file = match sys::duplicate(fd) {
+    let file = match Duplicate::of(fd) {
         // It is not open: nothing is closed.
         Err(e) if e.raw_os_error() == Some(libc::EBADF) => return,
         result => result.ok().map(Arc::new),
@@ -213,4 +287,7 @@ pub(crate) fn forget_all() {
         unsafe { part.unlock_in_child() };
         std::mem::forget(std::mem::take(&mut *part.lock()));
     }
+    // SAFETY: I14. As above.
+    unsafe { DUPLICATES.unlock_in_child() };
+    std::mem::forget(std::mem::take(&mut *DUPLICATES.lock()));
 }

@@ -38,7 +38,7 @@ pub(crate) use epoll::Epoll;
 pub use features::{Feature, Features};
 pub(crate) use interface::{DriverId, Full, Wait, means_cancelled};
 pub(crate) use op::{
-    Memory, OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, Op, OpDescription, OpName, Target,
-    Transfer, Way,
+    FileOp, Memory, OP_DONE_NAMES, OP_NAMES, OP_PHRASES, OP_PLACES, Op, OpDescription, OpName,
+    PathOp, SocketMemory, SocketTransfer, Target, Transfer, Way,
 };
 pub(crate) use uring::{Uring, UringOptions};

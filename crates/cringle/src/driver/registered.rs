@@ -1,7 +1,8 @@
-//! Registered files and buffers of the drivers without a ring. A file's slot owns a duplicate of
-//! its descriptor. A buffer's slot holds nothing, because ops carry the buffer's address.
+//! The slots of registered files and buffers. A file's slot owns a duplicate of its descriptor: for
+//! the drivers without a ring, and for the plain call after an `EAGAIN` of a ring. A buffer's slot
+//! holds nothing, because ops carry the buffer's address.
 
-use crate::sys::{self, Owned};
+use crate::sys::Owned;
 use slab::Slab;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,8 +18,9 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    pub(super) fn add_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        insert(&mut self.files, FILE_SLOTS, "files", sys::duplicate(fd)?).map(|slot| slot as u32)
+    /// Takes a slot for a file, of which this is a duplicate.
+    pub(super) fn add_file(&mut self, duplicate: Owned) -> io::Result<u32> {
+        insert(&mut self.files, FILE_SLOTS, "files", duplicate).map(|slot| slot as u32)
     }
 
     pub(super) fn remove_file(&mut self, slot: u32) {
@@ -28,6 +30,16 @@ impl Registered {
     /// The descriptor in a slot.
     pub(super) fn file(&self, slot: i32) -> Option<RawFd> {
         self.files.get(usize::try_from(slot).ok()?).map(AsRawFd::as_raw_fd)
+    }
+
+    /// Whether no file was ever added: a slab keeps its memory.
+    pub(super) fn has_no_files(&self) -> bool {
+        self.files.capacity() == 0
+    }
+
+    /// Whether no buffer was ever added.
+    pub(super) fn has_no_buffers(&self) -> bool {
+        self.buffers.capacity() == 0
     }
 
     pub(super) fn add_buffer(&mut self) -> io::Result<u16> {
@@ -40,12 +52,7 @@ impl Registered {
 }
 
 /// Takes a slot, if one of the limited number is free.
-pub(super) fn insert<T>(
-    slots: &mut Slab<T>,
-    limit: usize,
-    what: &str,
-    value: T,
-) -> io::Result<usize> {
+fn insert<T>(slots: &mut Slab<T>, limit: usize, what: &str, value: T) -> io::Result<usize> {
     if slots.len() == limit {
         let text = format!(
             "all {limit} slots for registered {what} of this worker are taken: drop some, or use \

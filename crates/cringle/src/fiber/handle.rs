@@ -112,11 +112,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-impl<T> std::fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JoinHandle").finish_non_exhaustive()
-    }
-}
+opaque_debug!(JoinHandle<T>);
 
 /// A fiber, or a thread that called [`current`] outside of any fiber. Named as in `std::thread`.
 ///

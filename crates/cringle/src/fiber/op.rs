@@ -14,7 +14,7 @@
 //! sockets stay on the ring, which polls them itself. If the kernel drops an op on a pipe or a
 //! socket many times, the op returns the error.
 
-use crate::driver::{Op, OpDescription, OpName, blocking, means_cancelled};
+use crate::driver::{Memory, Op, OpDescription, OpName, Way, blocking, means_cancelled};
 use crate::runtime::wait_target::{Target, TargetInfo, TargetKind, WaitTarget};
 #[cfg(feature = "interpose")]
 use crate::runtime::worker::Review;
@@ -178,10 +178,12 @@ fn perform_plainly(current: Current, op: Op) -> Option<i32> {
     if ready == -libc::ECANCELED {
         return Some(ready);
     }
-    if let Op::Write { len, .. } = &mut op
+    if let Op::Transfer(transfer) = op
+        && let (Way::Write, Memory::Bytes { start, len }) = (transfer.way, transfer.memory())
         && sys::is_terminal(fd)
     {
-        *len = (*len).min(TERMINAL_BYTES);
+        let memory = Memory::Bytes { start, len: len.min(TERMINAL_BYTES) };
+        op = Op::Transfer(transfer.with_memory(memory));
     }
     // SAFETY: as above.
     Some(unsafe { perform_off_ring(current.worker, op) })
@@ -198,10 +200,11 @@ fn plain_of(worker: Here, op: Op) -> Option<Op> {
     (!op.waits_for_peer() || is_file()).then_some(op)
 }
 
-/// The op on a plain descriptor. Of a registered file, the ring has one if the file is regular.
+/// The op on a plain descriptor. `None` for a registered file that is not regular.
 pub(crate) fn on_descriptor(worker: Here, op: Op) -> Option<Op> {
     let Some(slot) = op.describe().fixed() else { return Some(op) };
-    Some(op.on_descriptor(worker.driver().borrow().regular_file(slot)?))
+    let fd = worker.driver().borrow().registered_file(slot)?;
+    sys::file_kind(fd).regular.then(|| op.on_descriptor(fd))
 }
 
 /// Turns an op's result into the result of the fiber's call.

@@ -52,8 +52,4 @@ impl Drop for Pin {
     }
 }
 
-impl std::fmt::Debug for Pin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pin").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Pin);

@@ -372,9 +372,4 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 // As for std's scopes.
 impl std::panic::RefUnwindSafe for Scope<'_, '_> {}
 
-impl std::fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.core.running();
-        f.debug_struct("Scope").field("running", &running).finish_non_exhaustive()
-    }
-}
+brief_debug!(Scope<'a, 'b>, |it| running: it.core.running());

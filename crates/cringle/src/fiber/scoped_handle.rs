@@ -136,8 +136,4 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 }
 
-impl<T> std::fmt::Debug for ScopedJoinHandle<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ScopedJoinHandle").finish_non_exhaustive()
-    }
-}
+opaque_debug!(ScopedJoinHandle<'a, T>);

@@ -128,7 +128,10 @@ impl Builder {
     pub fn new() -> Builder {
         Builder::default()
     }
+}
 
+setters! {
+    Builder:
     /// Names the fiber. `fiber::current().name()`, panic messages and dumps show the name. As in
     /// std, the spawn panics if the name contains a NUL byte.
     ///
@@ -148,10 +151,7 @@ impl Builder {
     /// })
     /// # }
     /// ```
-    pub fn name(mut self, name: String) -> Builder {
-        self.name = Some(name);
-        self
-    }
+    pub fn name(name: String) |it| it.name = Some(name);
 
     /// Sets the size of the stack in bytes, rounded up to a power of two. The size is virtual:
     /// pages that are never touched use no memory.
@@ -165,10 +165,7 @@ impl Builder {
     /// })
     /// # }
     /// ```
-    pub fn stack_size(mut self, bytes: usize) -> Builder {
-        self.stack_bytes = Some(bytes);
-        self
-    }
+    pub fn stack_size(bytes: usize) |it| it.stack_bytes = Some(bytes);
 
     /// Sets the worker that runs the fiber, counted from 0, as GHC's `forkOn` does. No other worker
     /// takes it.
@@ -184,25 +181,18 @@ impl Builder {
     /// })?
     /// # }
     /// ```
-    pub fn worker(mut self, worker: usize) -> Builder {
-        self.worker = Some(worker);
-        self
-    }
+    pub fn worker(worker: usize) |it| it.worker = Some(worker);
 
     /// Sets the place in the program that dumps and traces show, for a fiber that the library
     /// spawns.
-    pub(crate) fn origin(mut self, origin: Origin) -> Builder {
-        self.origin = Some(origin);
-        self
-    }
+    pub(crate) fn origin(origin: Origin) |it| it.origin = Some(origin);
 
     /// Sets the worker that starts the fiber. Unlike one of [`worker`](Self::worker), the fiber may
     /// move then.
-    pub(crate) fn starts_on(mut self, worker: usize) -> Builder {
-        self.starts_on = Some(worker);
-        self
-    }
+    pub(crate) fn starts_on(worker: usize) |it| it.starts_on = Some(worker);
+}
 
+impl Builder {
     /// Like [`spawn`], but returns failures as errors.
     /// Never suspends the calling fiber.
     ///

@@ -386,12 +386,7 @@ impl<'scope, 'env, E> TryScope<'scope, 'env, E> {
     }
 }
 
-impl<E> std::fmt::Debug for TryScope<'_, '_, E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.scope.core().running();
-        f.debug_struct("TryScope").field("running", &running).finish_non_exhaustive()
-    }
-}
+brief_debug!(TryScope<'a, 'b, E>, |it| running: it.scope.core().running());
 
 /// How a fiber failed.
 enum Failure<E> {

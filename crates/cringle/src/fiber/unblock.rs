@@ -10,7 +10,7 @@ use crate::runtime::waiting_runtime::WaitingRuntime;
 use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::{Current, Worker, fairness};
 use crate::sync::oneshot;
-use crate::sys::plainly;
+use crate::sys::{cannot_start, plainly};
 use std::cell::UnsafeCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,7 +63,9 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    call_on_or_else(pool, None, f, |e, _| panic!("cannot start a thread for a blocking call: {e}"))
+    call_on_or_else(pool, None, f, |e, _| {
+        panic!("{}", cannot_start("a thread for a blocking call", &e))
+    })
 }
 
 /// Like [`call_on`], but if the pool has no thread and cannot start one, `f` runs here and blocks

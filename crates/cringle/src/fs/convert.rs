@@ -5,7 +5,6 @@
 
 use super::File;
 use crate::sys;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -13,64 +12,27 @@ impl std::fmt::Debug for File {
     }
 }
 
-impl From<std::fs::File> for File {
-    fn from(std: std::fs::File) -> File {
-        let file = File::of_std(std);
-        file.lend();
-        file
-    }
+/// Returns std's handle of a file whose cursor another may share from now on.
+fn lent(file: &File) -> &std::fs::File {
+    file.lend();
+    file.std()
 }
 
-impl From<File> for std::fs::File {
-    fn from(file: File) -> std::fs::File {
-        file.lend();
-        file.into_std()
-    }
+/// The file of a handle of std's that may have clones.
+fn of_lent(std: std::fs::File) -> File {
+    let file = File::of_std(std);
+    file.lend();
+    file
 }
+
+stands_for_std!(File, std::fs::File, |it| lent(it), |std| of_lent(std), |file| {
+    file.lend();
+    file.into_std()
+});
 
 /// Uses the file as a child process's standard stream.
 impl From<File> for std::process::Stdio {
     fn from(file: File) -> std::process::Stdio {
         std::fs::File::from(file).into()
-    }
-}
-
-impl From<OwnedFd> for File {
-    fn from(fd: OwnedFd) -> File {
-        std::fs::File::from(fd).into()
-    }
-}
-
-impl From<File> for OwnedFd {
-    fn from(file: File) -> OwnedFd {
-        std::fs::File::from(file).into()
-    }
-}
-
-impl AsFd for File {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.lend();
-        self.std().as_fd()
-    }
-}
-
-impl AsRawFd for File {
-    fn as_raw_fd(&self) -> RawFd {
-        self.lend();
-        self.std().as_raw_fd()
-    }
-}
-
-impl IntoRawFd for File {
-    fn into_raw_fd(self) -> RawFd {
-        std::fs::File::from(self).into_raw_fd()
-    }
-}
-
-impl FromRawFd for File {
-    unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the contract of std's function: the caller passes ownership of an open
-        // descriptor.
-        unsafe { std::fs::File::from_raw_fd(fd) }.into()
     }
 }

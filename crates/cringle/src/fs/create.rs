@@ -2,7 +2,7 @@
 
 use super::perform::{c_path, perform};
 use super::stat::metadata;
-use crate::driver::Op;
+use crate::driver::{Op, PathOp};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
@@ -120,5 +120,5 @@ fn is_dir(path: &Path) -> bool {
 
 pub(super) fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
     // SAFETY: I1. The path outlives the call.
-    unsafe { perform(Op::MakeDir { dir, path: path.as_ptr(), mode }) }.map(drop)
+    unsafe { perform(Op::Path(PathOp::MakeDir { dir, path: path.as_ptr(), mode })) }.map(drop)
 }

@@ -31,7 +31,7 @@ use super::file::Inline;
 use super::kernel_cursor::perform_at_kernels_cursor;
 use crate::driver::op::AT_CURSOR;
 use crate::driver::syscall::Syscall;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, Way, blocking};
 use crate::runtime::worker::Current;
 use crate::sync::fair_lock::{FairLock, FairLockGuard};
 use crate::sys::{self, MAX_RW_BYTES, MAX_SLICES, WaitsFor};
@@ -252,12 +252,13 @@ impl Read for &File {
             return self.read_through(buf, AT_CURSOR);
         }
         let (_held, position) = self.cursor().lock_for_read()?;
-        if let Some(bounce) = &self.bounce {
-            return self.at_cursor(buf.len(), false, |offset| bounce.read(self, buf, offset));
-        }
         let most = buf.len().min(MAX_RW_BYTES);
+        if let Some(bounce) = &self.bounce {
+            let buf = &mut buf[..most];
+            return self.at_cursor(most, false, |offset| bounce.read(self, buf, offset));
+        }
         let (start, len) = (buf.as_mut_ptr(), most as u32);
-        let op = || Op::Read { target: self.target(), buf: start, len, offset: AT_CURSOR };
+        let op = || Op::read(self.target(), start, len, AT_CURSOR);
         let current = match self.mover(false, op) {
             Ok(current) => current,
             Err(result) => return result.map_err(|e| self.explain_at_cursor(&[buf], e)),
@@ -273,7 +274,7 @@ impl Read for &File {
         let rest = &mut buf[done..most];
         let (start, len) = (rest.as_mut_ptr(), rest.len() as u32);
         let read = self.at_cursor(rest.len(), false, |offset| {
-            let op = || Op::Read { target: self.target(), buf: start, len, offset };
+            let op = || Op::read(self.target(), start, len, offset);
             self.transfer(current, op).map_err(|e| self.explain(&[&*rest], offset, e))
         });
         match read {
@@ -294,7 +295,7 @@ impl Read for &File {
             return self.at_cursor(len, false, |offset| self.read_vectored_at(bufs, offset));
         }
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset: AT_CURSOR, flags: 0 };
+        let op = || Op::slices(Way::Read, self.fd(), slices, count, AT_CURSOR, 0);
         if let Err(result) = self.mover(false, op) {
             return result.map_err(|e| self.explain_at_cursor(bufs, e));
         }
@@ -313,6 +314,7 @@ impl Write for &File {
         }
         let _cursor = self.hold_cursor()?;
         if let Some(bounce) = &self.bounce {
+            let buf = &buf[..buf.len().min(MAX_RW_BYTES)];
             return self.at_cursor(buf.len(), true, |offset| bounce.write(self, buf, offset));
         }
         if let Err(result) = self.mover(true, || self.write_op(buf, AT_CURSOR)) {
@@ -363,29 +365,8 @@ impl Seek for &File {
     }
 }
 
-impl Read for File {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buf)
-    }
-
-    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        (&*self).read_vectored(bufs)
-    }
-}
-
-impl Write for File {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self).write(buf)
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(bufs)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        (&*self).flush()
-    }
-}
+reads_by!(File, |it| (&*it));
+writes_by!(File, |it| (&*it));
 
 impl Seek for File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {

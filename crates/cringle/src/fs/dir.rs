@@ -4,7 +4,7 @@ use super::perform::{c_path, perform};
 use super::resolve::{Base, open, open_dir};
 use super::stat::{self, stat_open};
 use super::{File, Metadata, OpenOptions, ReadDir};
-use crate::driver::Op;
+use crate::driver::{FileOp, Op};
 use crate::sys::{self, Owned};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -208,7 +208,7 @@ impl Dir {
     ///
     /// The errors of `fsync(2)`; and [`Cancelled`](crate::Cancelled).
     pub fn sync_all(&self) -> io::Result<()> {
-        let op = Op::Sync { fd: self.fd.as_raw_fd(), data_only: false };
+        let op = Op::File(FileOp::Sync { fd: self.fd.as_raw_fd(), data_only: false });
         // SAFETY: the op has no pointers.
         unsafe { perform(op) }.map(drop)
     }

@@ -1,14 +1,13 @@
 //! Reads and writes with flags of the kernel (`RWF_…` of `preadv2(2)`).
 
 use super::File;
-use crate::driver::Op;
+use crate::driver::{Op, Way};
 use crate::fiber::op::perform_on_pool;
 use crate::runtime;
 use crate::runtime::worker::Current;
 use crate::sys;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::ops::BitOr;
 
 /// Flags of one read: see [`File::read_at_with`]. They are combined by `|`.
 ///
@@ -34,13 +33,7 @@ impl ReadFlags {
     pub const DONTCACHE: ReadFlags = ReadFlags(libc::RWF_DONTCACHE);
 }
 
-impl BitOr for ReadFlags {
-    type Output = ReadFlags;
-
-    fn bitor(self, other: ReadFlags) -> ReadFlags {
-        ReadFlags(self.0 | other.0)
-    }
-}
+flags_or!(ReadFlags);
 
 /// Flags of one write: see [`File::write_at_with`]. They are combined by `|`.
 ///
@@ -96,13 +89,7 @@ impl WriteFlags {
     pub const ATOMIC: WriteFlags = WriteFlags(libc::RWF_ATOMIC);
 }
 
-impl BitOr for WriteFlags {
-    type Output = WriteFlags;
-
-    fn bitor(self, other: WriteFlags) -> WriteFlags {
-        WriteFlags(self.0 | other.0)
-    }
-}
+flags_or!(WriteFlags);
 
 /// The lengths of writes with [`WriteFlags::ATOMIC`] that a file accepts: powers of two between
 /// `least` and `most` bytes, at offsets that are multiples of the length.
@@ -179,8 +166,7 @@ impl File {
         }
         self.check_flagged(offset)?;
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let fd = self.fd();
-        let op = Op::ReadVectored { fd, slices, count, offset, flags: flags.0 };
+        let op = Op::slices(Way::Read, self.fd(), slices, count, offset, flags.0);
         let result = match How::of(flags.0) {
             How::Ring(flags) => self.read_vectored_through(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.
@@ -243,8 +229,7 @@ impl File {
         }
         self.check_flagged(offset)?;
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let fd = self.fd();
-        let op = Op::WriteVectored { fd, slices, count, offset, flags: flags.0 };
+        let op = Op::slices(Way::Write, self.fd(), slices, count, offset, flags.0);
         let write = || match How::of(flags.0) {
             How::Ring(flags) => self.write_vectored_flagged(bufs, offset, flags),
             // SAFETY: I1. The caller's buffers are borrowed until this returns.

@@ -28,8 +28,7 @@ pub(crate) unsafe fn perform_at_kernels_cursor(
     op: Op,
 ) -> io::Result<usize> {
     current.admit()?;
-    let reads = matches!(op, Op::Read { .. } | Op::ReadVectored { .. });
-    if waits_for == WaitsFor::Anything && reads && !is_readable(fd) {
+    if waits_for == WaitsFor::Anything && op.is_read() && !is_readable(fd) {
         // A cancel ends this wait, but would not end the call.
         ready(fd, Interest::READABLE)?;
     }

@@ -245,53 +245,34 @@ impl std::os::unix::fs::FileTypeExt for FileType {
     }
 }
 
-impl MetadataExt for Metadata {
-    fn dev(&self) -> u64 {
-        libc::makedev(self.stat.stx_dev_major, self.stat.stx_dev_minor)
-    }
-    fn ino(&self) -> u64 {
-        self.stat.stx_ino
-    }
-    fn mode(&self) -> u32 {
-        self.stat.stx_mode.into()
-    }
-    fn nlink(&self) -> u64 {
-        self.stat.stx_nlink.into()
-    }
-    fn uid(&self) -> u32 {
-        self.stat.stx_uid
-    }
-    fn gid(&self) -> u32 {
-        self.stat.stx_gid
-    }
-    fn rdev(&self) -> u64 {
-        libc::makedev(self.stat.stx_rdev_major, self.stat.stx_rdev_minor)
-    }
-    fn size(&self) -> u64 {
-        self.stat.stx_size
-    }
-    fn atime(&self) -> i64 {
-        self.stat.stx_atime.tv_sec
-    }
-    fn atime_nsec(&self) -> i64 {
-        self.stat.stx_atime.tv_nsec.into()
-    }
-    fn mtime(&self) -> i64 {
-        self.stat.stx_mtime.tv_sec
-    }
-    fn mtime_nsec(&self) -> i64 {
-        self.stat.stx_mtime.tv_nsec.into()
-    }
-    fn ctime(&self) -> i64 {
-        self.stat.stx_ctime.tv_sec
-    }
-    fn ctime_nsec(&self) -> i64 {
-        self.stat.stx_ctime.tv_nsec.into()
-    }
-    fn blksize(&self) -> u64 {
-        self.stat.stx_blksize.into()
-    }
-    fn blocks(&self) -> u64 {
-        self.stat.stx_blocks
-    }
+/// `MetadataExt`, whose methods return fields of the structure of `statx`.
+macro_rules! fields {
+    (|$stat:ident| $($name:ident -> $type:ty: $value:expr;)*) => {
+        impl MetadataExt for Metadata {
+            $(fn $name(&self) -> $type {
+                let $stat = &self.stat;
+                $value
+            })*
+        }
+    };
+}
+
+fields! {
+    |stat|
+    dev -> u64: libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    ino -> u64: stat.stx_ino;
+    mode -> u32: stat.stx_mode.into();
+    nlink -> u64: stat.stx_nlink.into();
+    uid -> u32: stat.stx_uid;
+    gid -> u32: stat.stx_gid;
+    rdev -> u64: libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor);
+    size -> u64: stat.stx_size;
+    atime -> i64: stat.stx_atime.tv_sec;
+    atime_nsec -> i64: stat.stx_atime.tv_nsec.into();
+    mtime -> i64: stat.stx_mtime.tv_sec;
+    mtime_nsec -> i64: stat.stx_mtime.tv_nsec.into();
+    ctime -> i64: stat.stx_ctime.tv_sec;
+    ctime_nsec -> i64: stat.stx_ctime.tv_nsec.into();
+    blksize -> u64: stat.stx_blksize.into();
+    blocks -> u64: stat.stx_blocks;
 }

@@ -24,19 +24,13 @@ pub(crate) struct Misaligned {
 
 impl Misaligned {
     /// Finds the misalignment of a request that the kernel refused. `None` if the request is
-    /// aligned, or if the file is not opened for direct I/O. The descriptor of a registered file is
-    /// not known.
+    /// aligned, or if the file is not opened for direct I/O.
     #[cold]
-    pub(crate) fn find(
-        fd: Option<RawFd>,
-        address: usize,
-        len: usize,
-        offset: u64,
-    ) -> Option<Misaligned> {
-        if fd.is_some_and(|fd| sys::status_flags(fd) & libc::O_DIRECT == 0) {
+    pub(crate) fn find(fd: RawFd, address: usize, len: usize, offset: u64) -> Option<Misaligned> {
+        if sys::status_flags(fd) & libc::O_DIRECT == 0 {
             return None;
         }
-        let (memory, on_disk) = fd.and_then(sys::direct_alignment).unwrap_or(MIN_ALIGNMENT);
+        let (memory, on_disk) = sys::direct_alignment(fd).unwrap_or(MIN_ALIGNMENT);
         let found = Misaligned { address, len, offset, memory, on_disk };
         (found.violations().next().is_some()).then_some(found)
     }
@@ -103,6 +97,6 @@ pub(super) fn explain<S: Deref<Target = [u8]>>(
     if e.raw_os_error() != Some(libc::EINVAL) {
         return e;
     }
-    let find = |buf: &S| Misaligned::find(Some(fd), buf.as_ptr().addr(), buf.len(), offset);
+    let find = |buf: &S| Misaligned::find(fd, buf.as_ptr().addr(), buf.len(), offset);
     bufs.iter().find_map(find).map_or(e, Misaligned::into_error)
 }

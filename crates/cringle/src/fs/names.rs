@@ -1,8 +1,9 @@
 //! Removes, renames and links names of files. Each function is one system call.
 
 use super::perform::{c_path, perform, perform_two_paths};
-use crate::driver::Op;
+use crate::driver::op::NewName;
 use crate::driver::syscall::{PathBuffer, Syscall};
+use crate::driver::{Op, PathOp};
 use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::RawFd;
@@ -140,32 +141,28 @@ pub(super) type At<'a> = (RawFd, &'a CStr);
 
 pub(super) fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
     // SAFETY: I1. The path outlives the call.
-    unsafe { perform(Op::Unlink { dir, path: path.as_ptr(), flags }) }.map(drop)
+    unsafe { perform(Op::Path(PathOp::Unlink { dir, path: path.as_ptr(), flags })) }.map(drop)
 }
 
-pub(super) fn rename_at(
-    (from_dir, from): At<'_>,
-    (to_dir, to): At<'_>,
-    flags: u32,
-) -> io::Result<()> {
-    let (from, second) = (from.as_ptr(), to);
-    let to = to.as_ptr();
-    // SAFETY: I1. The paths outlive the call.
-    unsafe { perform_two_paths(Op::Rename { from_dir, from, to_dir, to, flags }, second) }.map(drop)
+pub(super) fn rename_at((dir, path): At<'_>, (to_dir, to): At<'_>, flags: u32) -> io::Result<()> {
+    let (path, second) = (path.as_ptr(), to);
+    let to = NewName { dir: to_dir, path: to.as_ptr(), flags: flags as i32 };
+    let op = Op::Path(PathOp::Rename { dir, path, to: &to });
+    // SAFETY: I1. The paths and the new name outlive the call.
+    unsafe { perform_two_paths(op, second) }.map(drop)
 }
 
-pub(super) fn link_at((from_dir, from): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
-    let (from, second) = (from.as_ptr(), to);
-    let to = to.as_ptr();
-    // SAFETY: I1. The paths outlive the call.
-    unsafe { perform_two_paths(Op::Link { from_dir, from, to_dir, to, flags: 0 }, second) }
-        .map(drop)
+pub(super) fn link_at((dir, path): At<'_>, (to_dir, to): At<'_>) -> io::Result<()> {
+    let (path, second) = (path.as_ptr(), to);
+    let to = NewName { dir: to_dir, path: to.as_ptr(), flags: 0 };
+    // SAFETY: I1. The paths and the new name outlive the call.
+    unsafe { perform_two_paths(Op::Path(PathOp::Link { dir, path, to: &to }), second) }.map(drop)
 }
 
 pub(super) fn symlink_at(target: &CStr, (dir, path): At<'_>) -> io::Result<()> {
     let (target, path) = (target.as_ptr(), path.as_ptr());
     // SAFETY: I1. The paths outlive the call.
-    unsafe { perform(Op::Symlink { target, dir, path }) }.map(drop)
+    unsafe { perform(Op::Path(PathOp::Symlink { target, dir, path })) }.map(drop)
 }
 
 pub(super) fn read_link_at((dir, path): At<'_>) -> io::Result<PathBuf> {

@@ -43,14 +43,14 @@ pub struct OpenOptions {
 }
 
 macro_rules! option {
-    ($(#[$attr:meta])* $name:ident) => {
+    ($($(#[$attr:meta])* $name:ident;)*) => {$(
         $(#[$attr])*
         pub fn $name(&mut self, $name: bool) -> &mut Self {
             self.std.$name($name);
             self.$name = $name;
             self
         }
-    };
+    )*};
 }
 
 impl OpenOptions {
@@ -78,18 +78,14 @@ impl OpenOptions {
         /// cringle::fs::OpenOptions::new().read(true).open("/proc/self/exe")?;
         /// # std::io::Result::Ok(())
         /// ```
-        read
-    }
-    option! {
+        read;
         /// Sets write access.
         ///
         /// ```
         /// cringle::fs::OpenOptions::new().write(true).open("/dev/null")?;
         /// # std::io::Result::Ok(())
         /// ```
-        write
-    }
-    option! {
+        write;
         /// Sets append mode: each write goes to the current end of the file.
         ///
         /// ```
@@ -98,9 +94,7 @@ impl OpenOptions {
         /// let log = cringle::fs::OpenOptions::new().append(true).create(true).open(&path)?;
         /// # std::io::Result::Ok(())
         /// ```
-        append
-    }
-    option! {
+        append;
         /// Sets truncation: an existing file is emptied. Requires `write`.
         ///
         /// ```
@@ -111,9 +105,7 @@ impl OpenOptions {
         /// assert_eq!(file.metadata()?.len(), 0);
         /// # std::io::Result::Ok(())
         /// ```
-        truncate
-    }
-    option! {
+        truncate;
         /// Sets creation: a missing file is created. Requires `write` or `append`.
         ///
         /// ```
@@ -122,9 +114,7 @@ impl OpenOptions {
         /// cringle::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
         /// # std::io::Result::Ok(())
         /// ```
-        create
-    }
-    option! {
+        create;
         /// Sets exclusive creation: the file is created, and opening fails with `AlreadyExists` if
         /// it exists. Requires `write` or `append`.
         ///
@@ -137,7 +127,7 @@ impl OpenOptions {
         /// assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
         /// # std::io::Result::Ok(())
         /// ```
-        create_new
+        create_new;
     }
 
     /// Sets direct I/O: reads and writes bypass the page cache (`O_DIRECT`). It adds to

@@ -9,7 +9,7 @@
 
 use super::File;
 use super::bounce::Bounce;
-use crate::driver::{Memory, Op, Transfer, Way, blocking};
+use crate::driver::{Memory, Op, Way, blocking};
 use crate::runtime::cancelled::Reason;
 use crate::sys;
 use std::error::Error;
@@ -39,13 +39,14 @@ impl File {
 
     /// Whether the file performs this read or write of a batch itself.
     pub(crate) fn performs_itself(&self, op: &Op) -> bool {
-        match (*op, &self.bounce) {
+        let Some(transfer) = op.transfer() else { return self.is_off_ring() };
+        match (transfer.way, transfer.memory(), &self.bounce) {
             _ if self.is_off_ring() => true,
-            (Op::Read { buf, len, offset, .. }, Some(bounce)) => {
-                bounce.helps_to_read(buf.addr(), len as usize, offset)
+            (Way::Read, Memory::Bytes { start, len }, Some(bounce)) => {
+                bounce.helps_to_read(start.addr(), len as usize, transfer.offset)
             }
-            (Op::Write { .. }, bounce) => bounce.is_some() || self.writes_durably(),
-            _ => false,
+            (Way::Read, ..) => false,
+            (Way::Write, _, bounce) => bounce.is_some() || self.writes_durably(),
         }
     }
 
@@ -92,23 +93,22 @@ impl File {
     /// As [`perform_itself`](File::perform_itself): the memory of such a file is NULL, or valid for
     /// a slice.
     unsafe fn perform_bounced(&self, bounce: &Bounce, op: &Op) -> io::Result<usize> {
-        let Some(Transfer { way, memory: Memory::Bytes { start, len }, offset, .. }) =
-            op.transfer()
-        else {
-            unreachable!("a file performs reads and writes of bytes itself")
-        };
+        let Op::Transfer(transfer) = op else { unreachable!("a read or a write") };
+        let Memory::Bytes { start, len } = transfer.memory() else { unreachable!("of bytes") };
         if start.is_null() && len > 0 {
             return Err(io::Error::from_raw_os_error(libc::EFAULT));
         }
         let start = if len > 0 { start } else { NonNull::dangling().as_ptr() };
         // SAFETY: by the contract.
         unsafe {
-            match way {
-                Way::Read => {
-                    bounce.read(self, slice::from_raw_parts_mut(start, len as usize), offset)
-                }
+            match transfer.way {
+                Way::Read => bounce.read(
+                    self,
+                    slice::from_raw_parts_mut(start, len as usize),
+                    transfer.offset,
+                ),
                 Way::Write => {
-                    bounce.write(self, slice::from_raw_parts(start, len as usize), offset)
+                    bounce.write(self, slice::from_raw_parts(start, len as usize), transfer.offset)
                 }
             }
         }

@@ -58,7 +58,7 @@ unsafe fn perform_with(op: Op, on_ring: bool) -> io::Result<usize> {
         // SAFETY: by the contract.
         return sys::result_of(unsafe { blocking::perform(&op) });
     }
-    if !on_ring || !op.fits_ring(current.worker.driver().borrow().features()) {
+    if !on_ring || !current.worker.driver().borrow().performs(&op) {
         current.admit()?;
         // SAFETY: by the contract.
         return sys::result_of(unsafe { perform_on_pool(op) });

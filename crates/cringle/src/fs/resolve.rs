@@ -7,7 +7,7 @@
 //! follows the last component.
 
 use super::perform::{c_path, may_try_inline, perform};
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, PathOp, blocking};
 use crate::runtime::worker::Current;
 use crate::sys::Owned;
 use std::ffi::{CStr, CString, OsStr};
@@ -44,7 +44,7 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
     let (dir, path) = (base.fd(), path.as_ptr());
     let fd = match base {
         // SAFETY: I1. The path outlives the call.
-        Base::Ambient => unsafe { perform(Op::Open { dir, path, flags, mode }) },
+        Base::Ambient => unsafe { perform(Op::Path(PathOp::Open { dir, path, flags, mode })) },
         Base::Beneath(_) => {
             let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
             // SAFETY: an all-zero structure of integers is valid, and requests nothing.
@@ -56,7 +56,7 @@ pub(super) fn open(base: Base<'_>, path: &CStr, flags: i32, mode: u32) -> io::Re
             let mut races = 0;
             loop {
                 // SAFETY: I1. The path outlives the call, and so does `how`.
-                match unsafe { perform(Op::OpenHow { dir, path, how: &how }) } {
+                match unsafe { perform(Op::Path(PathOp::OpenHow { dir, path, how: &how })) } {
                     Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && races < RENAME_RACES => {
                         races += 1;
                     }
@@ -89,7 +89,7 @@ pub(super) fn open_cached(current: Current, path: &CStr, flags: i32) -> Option<i
     // The cast avoids sign extension.
     how.flags = u64::from(flags as u32);
     how.resolve = libc::RESOLVE_CACHED;
-    let op = Op::OpenHow { dir: libc::AT_FDCWD, path: path.as_ptr(), how: &how };
+    let op = Op::Path(PathOp::OpenHow { dir: libc::AT_FDCWD, path: path.as_ptr(), how: &how });
     // SAFETY: I1. The path and `how` outlive the call.
     let fd = unsafe { blocking::perform(&op) };
     current.worker.events().tried_inline(fd >= 0 || fd == -libc::ENOENT);
@@ -106,7 +106,7 @@ pub(super) fn open_cached(current: Current, path: &CStr, flags: i32) -> Option<i
 pub(super) fn open_dir(dir: RawFd, path: &CStr, flags: i32) -> io::Result<Owned> {
     let (path, flags) = (path.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC | flags);
     // SAFETY: I1. The path outlives the call.
-    let fd = unsafe { perform(Op::Open { dir, path, flags, mode: 0 }) }?;
+    let fd = unsafe { perform(Op::Path(PathOp::Open { dir, path, flags, mode: 0 })) }?;
     // SAFETY: the op has just returned this descriptor, which is newly opened and has no other
     // owner.
     Ok(unsafe { Owned::of_new(fd as RawFd) })

@@ -8,7 +8,7 @@
 //! - a read honours `VMIN` and `VTIME` where a program has set them, as programs for serial lines
 //!   do.
 
-use crate::driver::{Op, Target, blocking};
+use crate::driver::{Memory, Op, blocking};
 use crate::fiber::op::{perform_off_ring, perform_within};
 use crate::io::{Interest, ready};
 use crate::runtime::worker::Current;
@@ -25,14 +25,12 @@ use std::os::fd::{AsFd, AsRawFd};
 pub(crate) unsafe fn perform(current: Current, fd: &impl AsFd, op: Op) -> io::Result<usize> {
     // SAFETY: the caller's contract: the pointers are valid until this returns.
     unsafe {
-        match op {
-            Op::Read { .. } | Op::ReadVectored { .. } => {
-                match sys::read_timing(fd.as_fd().as_raw_fd()) {
-                    Some(timing) => read(current, fd, timing, op),
-                    None => crate::fiber::op::perform(current, op),
-                }
-            }
-            _ => write(current, op),
+        match op.is_read() {
+            true => match sys::read_timing(fd.as_fd().as_raw_fd()) {
+                Some(timing) => read(current, fd, timing, op),
+                None => crate::fiber::op::perform(current, op),
+            },
+            false => write(current, op),
         }
     }
 }
@@ -75,20 +73,18 @@ pub(crate) unsafe fn read(
 /// As [`perform`].
 unsafe fn write(current: Current, op: Op) -> io::Result<usize> {
     let gathered: Vec<u8>;
-    let op = match op {
-        Op::Write { target, buf, len, offset } => {
-            Op::Write { target: target.punted(), buf, len, offset }
-        }
-        Op::WriteVectored { fd, slices, count, offset, .. } => {
+    let Op::Transfer(transfer) = op else { unreachable!("a write") };
+    let (start, len) = match transfer.memory() {
+        Memory::Bytes { start, len } => (start.cast_const(), len),
+        Memory::Slices { slices, count } => {
             // SAFETY: the caller's contract. The slices are the caller's `IoSlice`s, which have
             // this layout.
             let slices =
                 unsafe { std::slice::from_raw_parts(slices.cast::<IoSlice<'_>>(), count as usize) };
             gathered = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-            let (buf, len) = (gathered.as_ptr(), gathered.len().min(sys::MAX_RW_BYTES) as u32);
-            Op::Write { target: Target::fd(fd).punted(), buf, len, offset }
+            (gathered.as_ptr(), gathered.len().min(sys::MAX_RW_BYTES) as u32)
         }
-        op => op,
     };
+    let op = Op::write(transfer.file.punted(), start, len, transfer.offset);
     crate::fiber::op::perform(current, op)
 }

@@ -5,8 +5,9 @@ use super::File;
 use super::copy::offset as checked;
 use super::file::Promises;
 use super::perform::perform;
-use crate::driver::Op;
+use crate::driver::op::FileRange;
 use crate::driver::syscall::Syscall;
+use crate::driver::{FileOp, Op};
 use std::io;
 
 /// The expected pattern of reads and writes, for [`File::advise`] (`posix_fadvise`).
@@ -104,9 +105,9 @@ impl File {
     /// As [`allocate`](File::allocate).
     pub fn fallocate(&self, mode: i32, offset: u64, len: u64) -> io::Result<()> {
         let _blocks = self.hold_all_blocks()?;
-        let fd = self.fd();
-        // SAFETY: the op has no pointers.
-        unsafe { perform(Op::Allocate { fd, mode, offset, len }) }.map(drop)
+        let (fd, range) = (self.fd(), FileRange { offset, len });
+        // SAFETY: I1. The range outlives the call.
+        unsafe { perform(Op::File(FileOp::Allocate { fd, mode, range: &range })) }.map(drop)
     }
 
     /// Announces how `len` bytes from `offset` will be accessed. A `len` of 0 means up to the end.
@@ -132,8 +133,9 @@ impl File {
             Advice::NoReuse => libc::POSIX_FADV_NOREUSE,
         };
         checked(len)?;
-        // SAFETY: the op has no pointers.
-        unsafe { perform(Op::Advise { fd: self.fd(), advice, offset, len }) }.map(drop)
+        let (fd, range) = (self.fd(), FileRange { offset, len });
+        // SAFETY: I1. The range outlives the call.
+        unsafe { perform(Op::File(FileOp::Advise { fd, advice, range: &range })) }.map(drop)
     }
 
     /// Writes the cached pages of `len` bytes from `offset` to the disk, and waits
@@ -187,8 +189,9 @@ impl File {
     ///
     /// As [`sync_range`](File::sync_range).
     pub fn sync_file_range(&self, flags: u32, offset: u64, len: u64) -> io::Result<()> {
-        let op = Op::SyncRange { fd: self.fd(), flags, offset, len };
-        // SAFETY: the op has no pointers.
+        let range = FileRange { offset, len };
+        let op = Op::File(FileOp::SyncRange { fd: self.fd(), flags, range: &range });
+        // SAFETY: I1. The range outlives the call.
         self.report_by(Promises::Nothing, || unsafe { perform(op) }.map(drop))
     }
 

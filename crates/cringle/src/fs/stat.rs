@@ -3,7 +3,8 @@
 use super::Metadata;
 use super::file::File;
 use super::perform::{c_path, perform};
-use crate::driver::Op;
+use crate::driver::op::StatCall;
+use crate::driver::{Op, PathOp};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -96,9 +97,9 @@ pub(super) fn stat_open(fd: &impl AsFd, mask: u32) -> io::Result<Metadata> {
 
 pub(super) fn stat(dir: RawFd, path: &CStr, flags: i32, mask: u32) -> io::Result<Metadata> {
     let mut stat = MaybeUninit::<libc::statx>::zeroed();
-    let op = Op::Stat { dir, path: path.as_ptr(), flags, mask, out: stat.as_mut_ptr() };
-    // SAFETY: I1. The path and the structure outlive the call.
-    unsafe { perform(op) }?;
+    let (path, call) = (path.as_ptr(), StatCall { flags, mask, out: stat.as_mut_ptr() });
+    // SAFETY: I1. The path, the arguments and the structure outlive the call.
+    unsafe { perform(Op::Path(PathOp::Stat { dir, path, call: &call })) }?;
     // SAFETY: all-zero bytes are valid, and the kernel has filled in the fields that it supports.
     Ok(Metadata { stat: unsafe { stat.assume_init() } })
 }

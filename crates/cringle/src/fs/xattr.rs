@@ -3,8 +3,8 @@
 
 use super::File;
 use super::perform::{c_path, perform};
-use crate::driver::Op;
 use crate::driver::syscall::{Syscall, XattrCall};
+use crate::driver::{FileOp, Op};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -228,7 +228,7 @@ impl Owner<'_> {
 
 fn get(owner: &Owner<'_>, name: &OsStr) -> io::Result<Option<Vec<u8>>> {
     let name = c_name(name)?;
-    match owner.read(Some(&name), Op::GetXattr) {
+    match owner.read(Some(&name), |call| Op::File(FileOp::GetXattr(call))) {
         Err(e) if e.raw_os_error() == Some(libc::ENODATA) => Ok(None),
         result => result.map(Some),
     }
@@ -242,7 +242,7 @@ fn set(owner: &Owner<'_>, name: &OsStr, value: &[u8]) -> io::Result<()> {
     let call = owner.call(Some(&name), value.as_ptr().cast_mut(), value.len());
     // SAFETY: I1. The arguments, the name and the value outlive the call, which only reads the
     // value.
-    unsafe { perform(Op::SetXattr(&call)) }.map(drop)
+    unsafe { perform(Op::File(FileOp::SetXattr(&call))) }.map(drop)
 }
 
 fn remove(owner: &Owner<'_>, name: &OsStr) -> io::Result<()> {

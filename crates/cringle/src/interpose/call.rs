@@ -55,11 +55,12 @@ pub fn on_fiber() -> Option<OnFiber> {
 }
 
 impl OnFiber {
-    /// Performs the call, and returns its result as libc does: −1 with `errno` for an error.
+    /// Performs the call, and returns its result as libc does: −1 with `errno` for an error. The
+    /// body may return an error either way, as `Err` or as a negative result.
     #[inline(always)]
-    pub(super) fn call(self, body: impl FnOnce(Call) -> isize) -> isize {
+    pub(super) fn call(self, body: impl FnOnce(Call) -> Result<isize, isize>) -> isize {
         let errno = sys::errno();
-        let result = self.run(body);
+        let result = either(self.run(body));
         if result < 0 {
             sys::set_errno(-result as i32);
             return -1;
@@ -68,17 +69,17 @@ impl OnFiber {
         result
     }
 
-    /// [`call`](Self::call) for an `int`. The body returns early with an error.
+    /// [`call`](Self::call) for an `int`.
     #[inline(always)]
     pub(super) fn call_int(self, body: impl FnOnce(Call) -> Result<isize, isize>) -> c_int {
-        self.call(|call| either(body(call))) as c_int
+        self.call(body) as c_int
     }
 
     /// Performs the call, and returns its error as libc's `pthread_…` functions do: as a positive
     /// number, with `errno` left alone.
-    pub(super) fn call_for_code(self, body: impl FnOnce(Call) -> isize) -> c_int {
+    pub(super) fn call_for_code(self, body: impl FnOnce(Call) -> Result<isize, isize>) -> c_int {
         let errno = sys::errno();
-        let result = self.run(body);
+        let result = either(self.run(body));
         sys::set_errno(errno);
         -result.min(0) as c_int
     }
@@ -87,16 +88,11 @@ impl OnFiber {
     /// caller's `errno`. A cancel does not interrupt it.
     pub(super) fn on_thread<T: Send>(self, f: impl FnOnce() -> T + Send) -> T {
         let errno = sys::errno();
-        let mut result = None;
         let call = || {
             sys::set_errno(errno);
             (f(), sys::errno())
         };
-        self.run(|call_here| {
-            result = Some(call_here.on_thread(call));
-            0
-        });
-        let (result, errno) = result.expect("the call has returned");
+        let (result, errno) = self.run(|call_here| call_here.on_thread(call));
         sys::set_errno(errno);
         result
     }
@@ -113,12 +109,7 @@ impl OnFiber {
             sys::set_errno(errno);
             (f(), sys::errno())
         };
-        let mut result = None;
-        self.run(|call_here| {
-            result = Some(call_here.on_thread_detached(call));
-            0
-        });
-        let result = result.expect("the call has returned");
+        let result = self.run(|call_here| call_here.on_thread_detached(call));
         let errno = result.as_ref().map_or_else(|code| -*code as i32, |(_, errno)| *errno);
         sys::set_errno(errno);
         result.map(|(value, _)| value)
@@ -126,7 +117,7 @@ impl OnFiber {
 
     /// The wait of an interposed call is in here, and nowhere else.
     #[inline(always)]
-    fn run(self, body: impl FnOnce(Call) -> isize) -> isize {
+    fn run<R>(self, body: impl FnOnce(Call) -> R) -> R {
         let lent = LentFrame::begin();
         let _held = self.current.hold_family();
         self.current.fiber.set_in_libc_call(true);
@@ -142,30 +133,22 @@ pub(super) fn either(result: Result<isize, isize>) -> isize {
     result.unwrap_or_else(|code| code)
 }
 
+/// The result of a call that has transferred this number of bytes or messages before it got a code.
+pub(super) fn or_done(done: usize, code: isize) -> isize {
+    if done > 0 { done as isize } else { code }
+}
+
 /// An interposed call in progress.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) current: Current,
 }
 
-/// What is left of a wait for a descriptor.
-pub(super) enum Readiness {
-    /// The file may be ready, or has an error: an attempt finds out.
-    Ready,
-    TimedOut,
-    Failed(isize),
-}
-
 impl Call {
-    /// The result of a call that is refused because the fiber is cancelled.
+    /// Refuses the call if the fiber is cancelled.
     #[inline]
-    pub(super) fn refusal(self) -> Option<isize> {
-        self.current.refuses().then(|| self.cancel_code())
-    }
-
-    /// [`refusal`](Self::refusal) as an error.
     pub(super) fn admit(self) -> Result<(), isize> {
-        self.refusal().map_or(Ok(()), Err)
+        if self.current.refuses() { Err(self.cancel_code()) } else { Ok(()) }
     }
 
     #[cold]
@@ -279,15 +262,19 @@ impl Call {
     }
 
     /// Waits until a descriptor has one of these events of `poll(2)`, or a hang-up or an error; or
-    /// until the deadline.
-    pub(super) fn ready(self, fd: RawFd, events: i16, deadline: Option<Instant>) -> Readiness {
+    /// until the deadline, and then returns false. If true, an attempt finds out.
+    pub(super) fn ready(
+        self,
+        fd: RawFd,
+        events: i16,
+        deadline: Option<Instant>,
+    ) -> Result<bool, isize> {
         if deadline.is_some_and(|at| at <= self.now()) {
-            return Readiness::TimedOut;
+            return Ok(false);
         }
         match self.perform_until(Op::Poll { fd, events: events as u16 as u32 }, deadline) {
-            None => Readiness::TimedOut,
-            Some(code) if code < 0 => Readiness::Failed(code),
-            Some(_) => Readiness::Ready,
+            Some(code @ ..=-1) => Err(code),
+            result => Ok(result.is_some()),
         }
     }
 
@@ -340,15 +327,13 @@ impl Call {
     }
 
     /// Repeats an attempt with growing pauses while it returns `None`.
-    pub(super) fn poll(self, mut attempt: impl FnMut() -> Option<isize>) -> isize {
+    pub(super) fn poll(self, mut attempt: impl FnMut() -> Option<isize>) -> Result<isize, isize> {
         let mut backoff = Backoff::default();
         loop {
             if let Some(result) = attempt() {
-                return result;
+                return Ok(result);
             }
-            if let Err(code) = self.pause(&mut backoff) {
-                return code;
-            }
+            self.pause(&mut backoff)?;
         }
     }
 
@@ -381,9 +366,7 @@ impl Call {
         self,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, isize> {
-        if let Some(code) = self.refusal() {
-            return Err(code);
-        }
+        self.admit()?;
         let here = |_, job: Job| {
             job();
             Ok(())

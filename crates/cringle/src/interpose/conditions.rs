@@ -85,10 +85,7 @@ unsafe fn wait(
     let Some(clock) = (unsafe { clock_of(condition) }) else { return libc::ENOTSUP };
     on.call_for_code(|call| {
         // SAFETY: by the contract.
-        let deadline = match unsafe { limit(clock).deadline(call.now()) } {
-            Ok(deadline) => deadline,
-            Err(code) => return code,
-        };
+        let deadline = unsafe { limit(clock).deadline(call.now())? };
         let mut error = 0;
         let release = || {
             // SAFETY: by the contract.
@@ -98,14 +95,12 @@ unsafe fn wait(
         let until = Until::deadline(deadline);
         let waited = queue::wait(call, condition as usize, ANY, until, || true, release);
         if error != 0 {
-            return -(error as isize);
+            return Err(-(error as isize));
         }
         let result = if waited == Waited::TimedOut { call.timed_out(deadline) } else { 0 };
         // SAFETY: by the contract.
-        match unsafe { lock_contended(call, mutex, Limit::NONE) } {
-            0 => result,
-            error => error,
-        }
+        let locked = unsafe { lock_contended(call, mutex, Limit::NONE)? };
+        Ok(if locked == 0 { result } else { locked })
     })
 }
 

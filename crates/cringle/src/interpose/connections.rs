@@ -70,7 +70,7 @@ pub unsafe fn connect(on: OnFiber, fd: c_int, addr: *const sockaddr, addr_len: s
             let bytes = addr_len as usize;
             addr.cast::<u8>().copy_to_nonoverlapping(storage.as_mut_ptr().cast(), bytes);
         }
-        Ok(connect_blocking(call, fd, &storage, addr_len))
+        connect_blocking(call, fd, &storage, addr_len)
     })
 }
 
@@ -79,20 +79,18 @@ fn connect_blocking(
     fd: RawFd,
     storage: &MaybeUninit<libc::sockaddr_storage>,
     addr_len: socklen_t,
-) -> isize {
+) -> Result<isize, isize> {
     let deadline = deadline(call, &Held::new(fd), libc::SO_SNDTIMEO);
     let op = Op::Connect { fd, addr: storage.as_ptr(), addr_len };
     let mut backoff = Backoff::default();
     loop {
         match call.perform_until(op, deadline) {
-            None => return -(libc::EINPROGRESS as isize),
+            None => return Err(-(libc::EINPROGRESS as isize)),
             // The queue of a Unix listener is full; no event reports room.
             Some(WOULD_WAIT) if deadline.is_none_or(|at| call.now() < at) => {
-                if let Err(code) = call.pause(&mut backoff) {
-                    return code;
-                }
+                call.pause(&mut backoff)?;
             }
-            Some(result) => return result,
+            Some(result) => return Ok(result),
         }
     }
 }

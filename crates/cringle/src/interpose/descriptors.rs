@@ -50,10 +50,10 @@ pub unsafe fn close_range(
     flags: c_int,
 ) -> c_int {
     // SAFETY: by the contract.
-    let close = || unsafe { next::close_range(first, last, flags) };
+    let close = |first, last| unsafe { next::close_range(first, last, flags) };
     // With other flags, nothing is closed, or in a table of the calling thread's own.
     if flags != 0 {
-        return close();
+        return close(first, last);
     }
     closing_range(first..=last, close)
 }
@@ -62,9 +62,19 @@ pub unsafe fn close_range(
 ///
 /// As libc's.
 pub unsafe fn closefrom(_on: Option<OnFiber>, first: c_int) {
-    let numbers = first.max(0) as c_uint..=c_uint::MAX;
-    // SAFETY: by the contract.
-    closing_range(numbers, || unsafe { next::closefrom(first) });
+    closing_range(first.max(0) as c_uint..=c_uint::MAX, |first, last| {
+        if last == c_uint::MAX {
+            // SAFETY: by the contract.
+            unsafe { next::closefrom(first as c_int) };
+        } else {
+            // Not `close_range`, which `closefrom` does not need.
+            for fd in first..=last {
+                // SAFETY: by the contract: the program gives these numbers up.
+                unsafe { syscall!(SYS_close, fd) };
+            }
+        }
+        0
+    });
 }
 
 /// Closes on this thread, as a destructor of the library does, unless that may wait. (A signal

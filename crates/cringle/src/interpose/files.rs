@@ -1,7 +1,7 @@
 //! Opening, closing, syncing and locking files.
 
 use super::call::{Call, OnFiber, WOULD_WAIT};
-use crate::driver::Op;
+use crate::driver::{FileOp, Op, PathOp};
 use crate::fs::{File, wait_for_fifo_writer};
 use crate::sys::{self, raw, syscall};
 use libc::{mode_t, size_t, ssize_t};
@@ -24,7 +24,7 @@ pub unsafe fn openat(
     on.call_int(|call| {
         call.admit()?;
         // SAFETY: by the contract.
-        Ok(unsafe { open(call, dir, path, flags, mode) })
+        unsafe { open(call, dir, path, flags, mode) }
     })
 }
 
@@ -34,7 +34,13 @@ pub unsafe fn openat(
 /// # Safety
 ///
 /// As `openat`'s.
-unsafe fn open(call: Call, dir: RawFd, path: *const c_char, flags: c_int, mode: mode_t) -> isize {
+unsafe fn open(
+    call: Call,
+    dir: RawFd,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> Result<isize, isize> {
     let waits = flags & (libc::O_NONBLOCK | libc::O_PATH) == 0;
     let open_flags = if waits { flags | libc::O_NONBLOCK } else { flags };
     let attempt = || {
@@ -42,13 +48,13 @@ unsafe fn open(call: Call, dir: RawFd, path: *const c_char, flags: c_int, mode: 
             // SAFETY: by the contract.
             unsafe { syscall!(SYS_openat, dir, path, open_flags, mode) }
         } else {
-            call.perform(Op::Open { dir, path, flags: open_flags, mode })
+            call.perform(Op::Path(PathOp::Open { dir, path, flags: open_flags, mode }))
         };
         const NO_READER: isize = -(libc::ENXIO as isize);
         // SAFETY: by the contract; the kernel has read the path.
         (result != NO_READER || !waits || unsafe { !is_fifo(dir, path) }).then_some(result)
     };
-    match call.poll(attempt) {
+    Ok(match call.poll(attempt)? {
         fd @ 0.. if waits => opened(call, fd as RawFd, flags),
         WOULD_WAIT if waits => {
             let arguments = [dir as usize, path as usize, flags as usize, mode as usize];
@@ -56,7 +62,7 @@ unsafe fn open(call: Call, dir: RawFd, path: *const c_char, flags: c_int, mode: 
             unsafe { call.system_call_on_thread(libc::SYS_openat, arguments) }
         }
         result => result,
-    }
+    })
 }
 
 /// Waits for the writer of a FIFO, and makes the descriptor a blocking one.
@@ -106,7 +112,7 @@ pub(super) unsafe fn sync(on: OnFiber, fd: c_int, data_only: bool) -> c_int {
             // SAFETY: no pointers.
             return Ok(unsafe { raw::call(number, [fd as usize]) });
         }
-        Ok(call.perform(Op::Sync { fd, data_only }))
+        Ok(call.perform(Op::File(FileOp::Sync { fd, data_only })))
     })
 }
 
@@ -151,10 +157,10 @@ pub(super) unsafe fn wait_for_record(
     on.call_int(|call| {
         call.admit()?;
         // SAFETY: by the contract.
-        Ok(call.poll(|| match unsafe { syscall!(SYS_fcntl, fd, command, lock) } {
+        call.poll(|| match unsafe { syscall!(SYS_fcntl, fd, command, lock) } {
             WOULD_WAIT | DENIED => None,
             result => Some(result),
-        }))
+        })
     })
 }
 
@@ -172,20 +178,15 @@ unsafe fn copy<const N: usize>(
     arguments: [usize; N],
 ) -> ssize_t {
     on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         for (fd, events) in [(from, libc::POLLIN), (to, libc::POLLOUT)] {
             let is_stream = matches!(sys::mode(fd) & libc::S_IFMT, libc::S_IFSOCK | libc::S_IFIFO);
-            if is_stream
-                && !super::sockets::is_nonblocking(fd)
-                && let super::call::Readiness::Failed(code) = call.ready(fd, events, None)
-            {
-                return code;
+            if is_stream && !super::sockets::is_nonblocking(fd) {
+                call.ready(fd, events, None)?;
             }
         }
         // SAFETY: by the contract.
-        unsafe { call.system_call_on_thread(number, arguments) }
+        Ok(unsafe { call.system_call_on_thread(number, arguments) })
     })
 }
 
@@ -196,24 +197,26 @@ calls! {
         let arguments = [to as usize, from as usize, offset as usize, count];
         copy(on, from, to, libc::SYS_sendfile, arguments)
     };
+}
 
-    fn splice(
-        from: c_int, from_offset: *mut libc::loff_t, to: c_int, to_offset: *mut libc::loff_t,
-        len: size_t, flags: libc::c_uint,
-    ) -> ssize_t;
-    |on| {
-        let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
-        let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-        copy(on, from, to, libc::SYS_splice, arguments)
-    };
+/// The calls that copy between two files, each of which may have an offset of its own.
+macro_rules! copies {
+    ($($name:ident = $number:ident, $offset:ty;)*) => {$(calls! {
+        OnFiber:
+        fn $name(
+            from: c_int, from_offset: *mut $offset, to: c_int, to_offset: *mut $offset,
+            len: size_t, flags: libc::c_uint,
+        ) -> ssize_t;
+        |on| {
+            let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
+            let arguments =
+                [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
+            copy(on, from, to, libc::$number, arguments)
+        };
+    })*};
+}
 
-    fn copy_file_range(
-        from: c_int, from_offset: *mut libc::off64_t, to: c_int, to_offset: *mut libc::off64_t,
-        len: size_t, flags: libc::c_uint,
-    ) -> ssize_t;
-    |on| {
-        let (from_offset, to_offset) = (from_offset as usize, to_offset as usize);
-        let arguments = [from as usize, from_offset, to as usize, to_offset, len, flags as usize];
-        copy(on, from, to, libc::SYS_copy_file_range, arguments)
-    };
+copies! {
+    splice = SYS_splice, libc::loff_t;
+    copy_file_range = SYS_copy_file_range, libc::off64_t;
 }

@@ -130,7 +130,7 @@ impl Futex {
             (libc::FUTEX_WAKE_OP, _) => Some(unsafe { self.wake_by_operation() }),
             (operation, Some(on)) if PRIORITY.contains(&operation) => {
                 // The kernel would make its thread the owner.
-                Some(on.call(|_| -(libc::ENOTSUP as isize)) as c_long)
+                Some(on.call(|_| Err(-(libc::ENOTSUP as isize))) as c_long)
             }
             _ => None,
         }
@@ -226,25 +226,22 @@ impl Futex {
     ///
     /// As the system call's.
     unsafe fn wait(&self, on: OnFiber, mask: u32) -> c_long {
-        let result = on.call(|call| {
+        on.call(|call| {
             if call.current.worker.is_in_use() {
                 // SAFETY: by the contract.
                 return match unsafe { self.block() } {
-                    -1 => -(sys::errno() as isize),
-                    result => result as isize,
+                    -1 => Err(-(sys::errno() as isize)),
+                    result => Ok(result as isize),
                 };
             }
             if !self.address.is_multiple_of(4) || mask == 0 {
-                return -(libc::EINVAL as isize);
+                return Err(-(libc::EINVAL as isize));
             }
             if self.address == 0 {
-                return -(libc::EFAULT as isize);
+                return Err(-(libc::EFAULT as isize));
             }
             // SAFETY: by the contract.
-            let deadline = match unsafe { self.deadline(call) } {
-                Ok(deadline) => deadline,
-                Err(code) => return code,
-            };
+            let deadline = unsafe { self.deadline(call)? };
             let until = Until::deadline(deadline);
             let result = match (self.is_shared(), self.ring_op(call, mask)) {
                 // SAFETY: by the contract.
@@ -257,9 +254,8 @@ impl Futex {
                 // SAFETY: by the contract.
                 (false, None) => unsafe { self.wait_in_queue(call, mask, until) },
             };
-            if result == TIMED_OUT { call.timed_out(deadline) } else { result }
-        });
-        result as c_long
+            Ok(if result == TIMED_OUT { call.timed_out(deadline) } else { result })
+        }) as c_long
     }
 
     /// Waits in the process's queue for a short time, and then in the kernel's.
@@ -312,8 +308,7 @@ impl Futex {
         let (word, is_shared) = (self.address as *const u32, self.is_shared());
         let op = Op::FutexWait { word, value: self.value, mask, is_shared };
         let here = call.current.worker;
-        let driver = here.driver().borrow();
-        (driver.is_ring() && op.fits_ring(driver.features())).then_some(op)
+        here.driver().borrow().performs(&op).then_some(op)
     }
 
     /// Waits on a thread of the pool. No cancel reaches it there: a wait with a time looks for one

@@ -2,11 +2,11 @@
 //! their descriptors. The fiber of the last call closes the duplicate, on a thread of the pool if
 //! that may wait.
 
-use super::call::{Call, Readiness};
+use super::call::{Call, WOULD_WAIT};
 use crate::driver::kept::KeptFile;
+use crate::fiber::backoff::Backoff;
 use crate::fiber::unblock::unblock_or_here;
 use crate::sys;
-use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -24,27 +24,38 @@ impl Held {
     }
 
     /// [`Call::ready`] of the file.
-    pub(super) fn ready(&self, call: Call, events: i16, deadline: Option<Instant>) -> Readiness {
+    pub(super) fn ready(
+        &self,
+        call: Call,
+        events: i16,
+        deadline: Option<Instant>,
+    ) -> Result<bool, isize> {
         loop {
             let fd = self.number();
             let until = call.now().checked_add(LONGEST_WAIT);
             let until = [deadline, until].into_iter().flatten().min();
             match call.ready(fd, events, until) {
-                Readiness::TimedOut if deadline.is_none_or(|at| call.now() < at) => {}
-                Readiness::Failed(CLOSED) if self.number() != fd => {}
+                Ok(false) if deadline.is_none_or(|at| call.now() < at) => {}
+                Err(CLOSED) if self.number() != fd => {}
                 readiness => return readiness,
             }
         }
     }
-}
 
-impl Deref for Held {
-    type Target = KeptFile;
-
-    fn deref(&self) -> &KeptFile {
-        &self.0
+    /// [`ready`](Self::ready), and then pauses before the next attempt. After the deadline, the
+    /// error is [`WOULD_WAIT`].
+    pub(super) fn wait(
+        &self,
+        call: Call,
+        events: i16,
+        deadline: Option<Instant>,
+        backoff: &mut Backoff,
+    ) -> Result<(), isize> {
+        if self.ready(call, events, deadline)? { call.pause(backoff) } else { Err(WOULD_WAIT) }
     }
 }
+
+derefs!([] Held => KeptFile, |it| &it.0);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -52,9 +63,7 @@ impl Drop for Held {
         if let Some(file) = self.0.end()
             && sys::close_waits(file.as_raw_fd())
         {
-            let fd = file.into_fd();
-            // As the drop of a descriptor, it ignores the error.
-            let _ = unblock_or_here(|| sys::close_slowly(fd));
+            unblock_or_here(|| file.close_slowly());
         }
     }
 }

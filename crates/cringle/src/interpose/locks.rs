@@ -70,12 +70,9 @@ pub(super) unsafe fn wait_for(
     limit: Limit,
     is_shared: bool,
     attempt: impl Fn() -> c_int,
-) -> isize {
+) -> Result<isize, isize> {
     // SAFETY: by the contract.
-    let deadline = match unsafe { limit.deadline(call.now()) } {
-        Ok(deadline) => deadline,
-        Err(code) => return code,
-    };
+    let deadline = unsafe { limit.deadline(call.now())? };
     let mut pause = FIRST_TRY;
     loop {
         let mut result = libc::EBUSY;
@@ -87,14 +84,14 @@ pub(super) unsafe fn wait_for(
         };
         let waited = queue::wait(call, address, ANY, until, check, || true);
         if result != libc::EBUSY {
-            return -(result as isize);
+            return Ok(-(result as isize));
         }
         if waited == Waited::TimedOut {
             if call.is_over(deadline) {
-                return match attempt() {
+                return Ok(match attempt() {
                     libc::EBUSY => call.timed_out(deadline),
                     result => -(result as isize),
-                };
+                });
             }
             pause = (pause * 2).min(LONGEST_TRY);
         }
@@ -192,7 +189,7 @@ pub(super) fn tried(on: OnFiber, result: c_int) -> c_int {
     if result == libc::EBUSY {
         on.call_for_code(|call| {
             call.current.tried(false);
-            0
+            Ok(0)
         });
     }
     result
@@ -238,7 +235,7 @@ pub(super) unsafe fn lock_contended(
     call: Call,
     mutex: *mut pthread_mutex_t,
     limit: Limit,
-) -> isize {
+) -> Result<isize, isize> {
     // SAFETY: by the contract.
     unsafe {
         let is_shared = MutexKind::of(mutex).is_shared();

@@ -1,6 +1,6 @@
 //! Several messages by one call.
 
-use super::call::{Call, OnFiber, Readiness, WOULD_WAIT};
+use super::call::{Call, OnFiber, WOULD_WAIT, or_done};
 use super::held::Held;
 use super::ready::duration;
 use super::sockets::{AT_ONCE, deadline, is_nonblocking};
@@ -101,7 +101,6 @@ fn many(
     // A call that does not wait may be a signal handler's, which takes no lock.
     let held = waits.then(|| Held::new(fd));
     loop {
-        let or_done = |code| if done > 0 { done as isize } else { code };
         let result = match &held {
             Some(held) => held.with(|fd| attempt(fd, done)),
             None => attempt(fd, done),
@@ -109,17 +108,12 @@ fn many(
         match (result, &held) {
             (Attempted::Enough, _) => return done as isize,
             (Attempted::Result(WOULD_WAIT), Some(held)) => {
-                match held.ready(call, events, *until.get_or_insert_with(|| deadline(held))) {
-                    Readiness::Ready => {
-                        if let Err(code) = call.pause(&mut backoff) {
-                            return or_done(code);
-                        }
-                    }
-                    Readiness::TimedOut => return or_done(WOULD_WAIT),
-                    Readiness::Failed(code) => return or_done(code),
+                let until = *until.get_or_insert_with(|| deadline(held));
+                if let Err(code) = held.wait(call, events, until, &mut backoff) {
+                    return or_done(done, code);
                 }
             }
-            (Attempted::Result(code @ ..=0), _) => return or_done(code),
+            (Attempted::Result(code @ ..=0), _) => return or_done(done, code),
             (Attempted::Result(number), _) => {
                 done += number as usize;
                 (until, backoff) = (None, Backoff::default());

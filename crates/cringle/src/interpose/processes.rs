@@ -1,6 +1,6 @@
 //! Starting children, and waiting for children, for signals and for threads.
 
-use super::call::{Call, OnFiber, Readiness, WOULD_WAIT, either};
+use super::call::{Call, OnFiber, WOULD_WAIT};
 use super::next;
 use super::ready::duration;
 use crate::process::{repeat_while_busy, wait_for_end};
@@ -45,8 +45,8 @@ fn spawn(on: OnFiber, start: impl Fn() -> c_int) -> c_int {
         code => Err(code),
     };
     on.call_for_code(|call| {
-        let started = repeat_while_busy(call.current, is_busy, start);
-        started.map_or_else(|code| -code as isize, |()| 0)
+        repeat_while_busy(call.current, is_busy, start).map_err(|code| -code as isize)?;
+        Ok(0)
     })
 }
 
@@ -75,7 +75,7 @@ pub unsafe fn wait4(
         if options & (libc::WUNTRACED | libc::WCONTINUED) == 0 {
             wait_for_child(call, pid)?;
         }
-        Ok(call.poll(attempt))
+        call.poll(attempt)
     })
 }
 
@@ -118,15 +118,11 @@ pub unsafe fn waitid(
         if options & (libc::WSTOPPED | libc::WCONTINUED) == 0 {
             match kind {
                 libc::P_PID => wait_for_child(call, id as pid_t)?,
-                libc::P_PIDFD => {
-                    if let Readiness::Failed(code) = call.ready(id as c_int, libc::POLLIN, None) {
-                        return Err(code);
-                    }
-                }
+                libc::P_PIDFD => _ = call.ready(id as c_int, libc::POLLIN, None)?,
                 _ => {}
             }
         }
-        Ok(call.poll(attempt))
+        call.poll(attempt)
     })
 }
 
@@ -154,11 +150,11 @@ pub unsafe fn sigwait(on: OnFiber, set: *const sigset_t, signal: *mut c_int) -> 
         let null = std::ptr::null_mut();
         // SAFETY: by the contract.
         unsafe {
-            let result = either(wait_for_signal(call, set, null, null.cast()));
+            let result = wait_for_signal(call, set, null, null.cast())?;
             if result > 0 {
                 *signal = result as c_int;
             }
-            result
+            Ok(result)
         }
     })
 }
@@ -185,7 +181,7 @@ unsafe fn wait_for_signal(
     };
     if deadline.is_none() {
         call.admit()?;
-        return Ok(call.poll(attempt));
+        return call.poll(attempt);
     }
     let result = call.poll_to_the_end(attempt);
     if result == WOULD_WAIT {

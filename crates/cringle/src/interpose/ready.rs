@@ -14,7 +14,7 @@
 //! `EINTR`; and if the loop only calls again, it waits. With a timeout, too, it leaves the clock
 //! alone: the timers of the loop may belong to other fibers, and would all be due.
 
-use super::call::{Call, OnFiber, Readiness, either};
+use super::call::{Call, OnFiber, either};
 use super::held::LONGEST_WAIT;
 use crate::fiber::backoff::Backoff;
 use crate::sys::syscall;
@@ -155,15 +155,15 @@ fn wait_for_event(
         let readiness = call.ready(one.0, one.1, [deadline, until].into_iter().flatten().min());
         match (attempt(), readiness) {
             // An event that the caller has not asked for, such as a hang-up for `select`.
-            (0, Readiness::Ready) => call.pause(&mut backoff)?,
-            (0, Readiness::TimedOut) if deadline.is_none_or(|at| call.now() < at) => {}
-            (0, Readiness::TimedOut) => return Ok(0),
+            (0, Ok(true)) => call.pause(&mut backoff)?,
+            (0, Ok(false)) if deadline.is_none_or(|at| call.now() < at) => {}
+            (0, Ok(false)) => return Ok(0),
             // A number that the kernel ignores: an empty instance never has an event.
-            (0, Readiness::Failed(CLOSED)) if !has_instance => {
+            (0, Err(CLOSED)) if !has_instance => {
                 instance = Instance::new(set)?;
                 (one, has_instance) = ((instance.0, libc::POLLIN), true);
             }
-            (0, Readiness::Failed(code)) => return Err(code),
+            (0, Err(code)) => return Err(code),
             (result, _) => return Ok(result),
         }
     }

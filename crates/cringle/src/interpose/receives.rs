@@ -3,7 +3,7 @@
 //! A call holds its [file](Held) from its first wait: what it does with the number afterwards
 //! concerns the file, also if the program has closed the number meanwhile.
 
-use super::call::{Call, OnFiber, Readiness, WOULD_WAIT};
+use super::call::{Call, OnFiber, WOULD_WAIT, or_done};
 use super::held::Held;
 use super::slices::Slices;
 use super::sockets::{AT_ONCE, deadline, header, is_nonblocking, timeout};
@@ -61,21 +61,19 @@ pub unsafe fn recvfrom(
             syscall!(SYS_recvfrom, fd, buf, len, flags | libc::MSG_DONTWAIT, addr, addr_len)
         };
         if flags & AT_ONCE != 0 {
-            return call.at_once(attempt(fd));
+            return Ok(call.at_once(attempt(fd)));
         }
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         let waits_for_all = waits_for_all(fd, flags) && len > 0;
         if call.may_attempt() && !waits_for_all && !is_probably_empty(fd) {
             let result = attempt(fd);
             if result != WOULD_WAIT {
-                return result;
+                return Ok(result);
             }
             note_empty(fd, true);
         }
         if is_nonblocking(fd) {
-            return attempt(fd);
+            return Ok(attempt(fd));
         }
         let held = Held::new(fd);
         if waits_for_all && (!addr.is_null() || flags & UNLIKE_OPS != 0) {
@@ -84,7 +82,7 @@ pub unsafe fn recvfrom(
                 let (rest, flags) = (buf.wrapping_byte_add(done), flags | libc::MSG_DONTWAIT);
                 syscall!(SYS_recvfrom, fd, rest, len - done, flags, addr, addr_len)
             };
-            return receive_all(call, &held, flags, len, attempt);
+            return Ok(receive_all(call, &held, flags, len, attempt));
         }
         if len == 0 || !addr.is_null() && addr_len.is_null() {
             let deadline = deadline(call, &held, libc::SO_RCVTIMEO);
@@ -102,13 +100,13 @@ pub unsafe fn recvfrom(
         };
         // What fills its buffer is probably followed by more.
         note_empty(fd, result.is_none_or(|result| result < len as isize));
-        result.unwrap_or_else(|| at_last(&held, attempt))
+        Ok(result.unwrap_or_else(|| at_last(&held, attempt)))
     })
 }
 
 fn recv_op(fd: RawFd, slice: &iovec, flags: c_int) -> Op {
     let len = slice.iov_len.min(MAX_RW_BYTES) as u32;
-    Op::Recv { fd, buf: slice.iov_base.cast(), len, flags }
+    Op::recv(fd, slice.iov_base.cast(), len, flags)
 }
 
 /// Receives with the sender's address. `None` if the socket's timeout has passed.
@@ -128,7 +126,7 @@ unsafe fn receive_from(
     message.msg_name = addr.cast();
     // SAFETY: by the contract.
     message.msg_namelen = unsafe { *addr_len };
-    let op = Op::RecvMsg { fd: held.number(), message: &raw mut message, flags };
+    let op = Op::recv_msg(held.number(), &raw mut message, flags);
     let result = receive(call, held, op);
     if result.is_some_and(|result| result >= 0) {
         // SAFETY: by the contract.
@@ -143,21 +141,14 @@ fn receive_when_ready(
     held: &Held,
     deadline: Option<Instant>,
     attempt: impl Fn(RawFd) -> isize,
-) -> isize {
+) -> Result<isize, isize> {
     let mut backoff = Backoff::default();
     loop {
-        match held.ready(call, libc::POLLIN, deadline) {
-            Readiness::Failed(code) => return code,
-            Readiness::TimedOut => return at_last(held, attempt),
-            Readiness::Ready => match at_last(held, &attempt) {
-                // Another caller was faster, or the event concerns the queue of errors.
-                WOULD_WAIT => {
-                    if let Err(code) = call.pause(&mut backoff) {
-                        return code;
-                    }
-                }
-                result => return result,
-            },
+        let is_ready = held.ready(call, libc::POLLIN, deadline)?;
+        match at_last(held, &attempt) {
+            // Another caller was faster, or the event concerns the queue of errors.
+            WOULD_WAIT if is_ready => call.pause(&mut backoff)?,
+            result => return Ok(result),
         }
     }
 }
@@ -185,29 +176,22 @@ fn receive_all(
     let deadline = deadline(call, held, libc::SO_RCVTIMEO);
     let (mut done, mut backoff) = (0, Backoff::default());
     loop {
-        let or_done = |code| if done > 0 { done as isize } else { code };
         let is_last = peeks && held.with(sys::is_shut_for_reading);
-        match held.with(|fd| attempt(fd, if peeks { 0 } else { done })) {
+        let paused = match held.with(|fd| attempt(fd, if peeks { 0 } else { done })) {
             WOULD_WAIT if peeks && done > 0 => return done as isize,
-            WOULD_WAIT => match held.ready(call, libc::POLLIN, deadline) {
-                Readiness::Failed(code) => return or_done(code),
-                Readiness::TimedOut => return or_done(WOULD_WAIT),
-                Readiness::Ready => {}
-            },
-            code @ ..=0 => return or_done(code),
+            WOULD_WAIT => held.wait(call, libc::POLLIN, deadline, &mut backoff),
+            code @ ..=0 => return or_done(done, code),
             count => {
                 done = if peeks { count as usize } else { done + count as usize };
                 let is_late = || deadline.is_some_and(|at| at <= call.now());
                 if done >= len || is_last || peeks && is_late() {
                     return done as isize;
                 }
-                if !peeks {
-                    continue;
-                }
+                if peeks { call.pause(&mut backoff) } else { Ok(()) }
             }
-        }
-        if let Err(code) = call.pause(&mut backoff) {
-            return if done > 0 { done as isize } else { code };
+        };
+        if let Err(code) = paused {
+            return or_done(done, code);
         }
     }
 }
@@ -234,20 +218,18 @@ pub unsafe fn recvmsg(on: OnFiber, fd: c_int, message: *mut msghdr, flags: c_int
         let attempt =
             |fd| unsafe { syscall!(SYS_recvmsg, fd, message, flags | libc::MSG_DONTWAIT) };
         if flags & AT_ONCE != 0 {
-            return call.at_once(attempt(fd));
+            return Ok(call.at_once(attempt(fd)));
         }
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         let waits_for_all = waits_for_all(fd, flags);
         if call.may_attempt() && !waits_for_all {
             let result = attempt(fd);
             if result != WOULD_WAIT {
-                return result;
+                return Ok(result);
             }
         }
         if is_nonblocking(fd) {
-            return attempt(fd);
+            return Ok(attempt(fd));
         }
         let held = Held::new(fd);
         if waits_for_all && flags & libc::MSG_PEEK != 0 {
@@ -259,16 +241,16 @@ pub unsafe fn recvmsg(on: OnFiber, fd: c_int, message: *mut msghdr, flags: c_int
                     return receive_when_ready(call, &held, deadline, attempt);
                 }
                 let len = Slices::many((*message).msg_iov, (*message).msg_iovlen as c_int).len();
-                return receive_all(call, &held, flags, len, |fd, _| attempt(fd));
+                return Ok(receive_all(call, &held, flags, len, |fd, _| attempt(fd)));
             }
         }
         let result = if waits_for_all {
-            let op = Op::RecvMsg { fd, message, flags };
+            let op = Op::recv_msg(fd, message, flags);
             call.perform_until(op, deadline(call, &held, libc::SO_RCVTIMEO))
         } else {
-            receive(call, &held, Op::RecvMsg { fd, message, flags: flags & !libc::MSG_WAITALL })
+            receive(call, &held, Op::recv_msg(fd, message, flags & !libc::MSG_WAITALL))
         };
-        result.unwrap_or_else(|| at_last(&held, attempt))
+        Ok(result.unwrap_or_else(|| at_last(&held, attempt)))
     })
 }
 

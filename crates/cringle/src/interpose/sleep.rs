@@ -76,7 +76,7 @@ pub unsafe fn clock_nanosleep(
 ) -> c_int {
     on.call_for_code(|call| {
         if is_own_clock(clock) {
-            return -(libc::EINVAL as isize);
+            return Err(-(libc::EINVAL as isize));
         }
         let is_absolute = flags & libc::TIMER_ABSTIME != 0;
         let is_simple = matches!(
@@ -87,13 +87,10 @@ pub unsafe fn clock_nanosleep(
             // A clock of CPU time, or one that the kernel refuses.
             let arguments = [clock as usize, flags as usize, time as usize, left as usize];
             // SAFETY: by the contract.
-            return unsafe { call.system_call_on_thread(libc::SYS_clock_nanosleep, arguments) };
+            return Ok(unsafe { call.system_call_on_thread(libc::SYS_clock_nanosleep, arguments) });
         }
         // SAFETY: by the contract.
-        let limit = match unsafe { duration(time) } {
-            Ok(limit) => limit.unwrap_or_default(),
-            Err(code) => return code,
-        };
+        let limit = unsafe { duration(time)? }.unwrap_or_default();
         if is_absolute {
             sleep_until(call, || call.now().checked_add(limit.saturating_sub(time_of(clock))));
         } else {
@@ -101,7 +98,7 @@ pub unsafe fn clock_nanosleep(
             // SAFETY: by the contract.
             unsafe { nothing_left(left) };
         }
-        0
+        Ok(0)
     })
 }
 
@@ -154,9 +151,8 @@ pub fn usleep(on: OnFiber, us: c_uint) -> c_int {
 pub fn sleep(on: OnFiber, seconds: c_uint) -> c_uint {
     on.call(|call| {
         sleep_for(call, Some(Duration::from_secs(seconds.into())));
-        0
-    });
-    0
+        Ok(0)
+    }) as c_uint
 }
 
 /// `sched_yield`.

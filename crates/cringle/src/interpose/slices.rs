@@ -1,7 +1,7 @@
 //! The buffers of a call: the caller's `iovec`s, and what is left of them.
 
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Op, Target};
+use crate::driver::{Op, Target, Way};
 use crate::sys::{MAX_RW_BYTES, raw};
 use libc::iovec;
 use std::ffi::{c_int, c_void};
@@ -120,19 +120,15 @@ impl Slices {
     /// The op that transfers the buffers.
     pub(super) fn op(&self, fd: RawFd, offset: Option<u64>, write: bool) -> Op {
         let offset = offset.unwrap_or(AT_CURSOR);
-        let (slices, count) = self.parts();
-        let target = Target::fd(fd);
-        if self.is_one() {
-            let (buf, len) = (self.one.iov_base.cast::<u8>(), self.one.iov_len as u32);
-            return match write {
-                true => Op::Write { target, buf, len, offset },
-                false => Op::Read { target, buf, len, offset },
-            };
-        }
-        let count = count as u32;
-        match write {
-            true => Op::WriteVectored { fd, slices, count, offset, flags: 0 },
-            false => Op::ReadVectored { fd, slices, count, offset, flags: 0 },
+        let (start, len) = (self.one.iov_base.cast::<u8>(), self.one.iov_len as u32);
+        match (self.is_one(), write) {
+            (true, true) => Op::write(Target::fd(fd), start, len, offset),
+            (true, false) => Op::read(Target::fd(fd), start, len, offset),
+            (false, _) => {
+                let (slices, count) = self.parts();
+                let way = if write { Way::Write } else { Way::Read };
+                Op::slices(way, fd, slices, count as u32, offset, 0)
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Each is attempted by the same call with `MSG_DONTWAIT`. Then the socket's modes decide, which a
 //! driver does not know: `O_NONBLOCK`, and the timeouts `SO_RCVTIMEO` and `SO_SNDTIMEO`.
 
-use super::call::{BROKEN_PIPE, Call, OnFiber, Readiness, WOULD_WAIT};
+use super::call::{BROKEN_PIPE, Call, OnFiber, WOULD_WAIT};
 use super::held::Held;
 use super::receives::receive;
 use super::slices::Slices;
@@ -68,7 +68,7 @@ pub unsafe fn sendto(
         let rest_op = |fd, done: usize| {
             let (buf, len) = (buf.cast::<u8>().wrapping_add(done), len - done);
             let flags = flags | libc::MSG_WAITALL;
-            Op::Send { fd, buf, len: len.min(MAX_RW_BYTES) as u32, flags }
+            Op::send(fd, buf, len.min(MAX_RW_BYTES) as u32, flags)
         };
         let outgoing = Outgoing { call, fd, flags, len: || len, first: 0 };
         if addr.is_null() {
@@ -81,7 +81,7 @@ pub unsafe fn sendto(
             let mut message = header(&raw mut slice, 1);
             (message.msg_name, message.msg_namelen) = (addr.cast_mut().cast(), addr_len);
             let message = &raw const message;
-            call.perform_until(Op::SendMsg { fd, message, flags }, deadline)
+            call.perform_until(Op::send_msg(fd, message, flags), deadline)
         })
     })
 }
@@ -100,10 +100,7 @@ pub unsafe fn sendmsg(on: OnFiber, fd: c_int, message: *const msghdr, flags: c_i
             // Other sockets ignore the flag.
             _ if !sys::is_stream_socket(fd) => (flags, 0),
             // SAFETY: by the contract.
-            _ => match unsafe { open_fast(call, fd, message, flags) } {
-                Err(result) => return result,
-                Ok(first) => (flags & !libc::MSG_FASTOPEN, first),
-            },
+            _ => (flags & !libc::MSG_FASTOPEN, unsafe { open_fast(call, fd, message, flags)? }),
         };
         // The control messages go with the first bytes.
         let rest_of = |done: usize, send: &mut dyn FnMut(*const msghdr) -> Option<isize>| {
@@ -126,7 +123,7 @@ pub unsafe fn sendmsg(on: OnFiber, fd: c_int, message: *const msghdr, flags: c_i
         Outgoing { call, fd, flags, len, first }.send(attempt, |fd, done, deadline| {
             let flags = flags | libc::MSG_WAITALL;
             let send =
-                &mut |message| call.perform_until(Op::SendMsg { fd, message, flags }, deadline);
+                &mut |message| call.perform_until(Op::send_msg(fd, message, flags), deadline);
             rest_of(done, send)
         })
     })
@@ -146,20 +143,17 @@ unsafe fn open_fast(
 ) -> Result<usize, isize> {
     const IN_PROGRESS: isize = -(libc::EINPROGRESS as isize);
     const IS_CONNECTED: isize = -(libc::EISCONN as isize);
-    if let Some(refusal) = call.refusal() {
-        return Err(refusal);
-    }
+    call.admit()?;
     // SAFETY: by the contract.
     let attempt = unsafe { syscall!(SYS_sendmsg, fd, message, flags | libc::MSG_DONTWAIT) };
     if flags & AT_ONCE != 0 || is_nonblocking(fd) || attempt < 0 && attempt != IN_PROGRESS {
         return Err(attempt);
     }
     let held = Held::new(fd);
-    match held.ready(call, libc::POLLOUT, deadline(call, &held, libc::SO_SNDTIMEO)) {
-        Readiness::Ready => {}
-        _ if attempt > 0 => return Err(attempt),
-        Readiness::TimedOut => return Err(IN_PROGRESS),
-        Readiness::Failed(code) => return Err(code),
+    let opened = |code| if attempt > 0 { attempt } else { code };
+    let deadline = deadline(call, &held, libc::SO_SNDTIMEO);
+    if !held.ready(call, libc::POLLOUT, deadline).map_err(opened)? {
+        return Err(opened(IN_PROGRESS));
     }
     // SAFETY: by the contract; the kernel has read the address. The connection is made or has
     // failed, so the call does not wait.
@@ -167,8 +161,7 @@ unsafe fn open_fast(
         syscall!(SYS_connect, fd, (*message).msg_name, (*message).msg_namelen)
     }) {
         0 | IS_CONNECTED => {}
-        _ if attempt > 0 => return Err(attempt),
-        code => return Err(code),
+        code => return Err(opened(code)),
     }
     // SAFETY: by the contract; the kernel has accepted the buffers.
     let len = unsafe { Slices::many((*message).msg_iov, (*message).msg_iovlen as c_int).len() };
@@ -206,42 +199,40 @@ impl<L: Fn() -> usize> Outgoing<L> {
         &self,
         attempt: impl Fn(RawFd, usize) -> isize,
         wait: impl Fn(RawFd, usize, Option<Instant>) -> Option<isize>,
-    ) -> isize {
+    ) -> Result<isize, isize> {
         let Outgoing { call, fd, flags, .. } = *self;
         if flags & AT_ONCE != 0 {
-            return call.at_once(attempt(fd, 0));
+            return Ok(call.at_once(attempt(fd, 0)));
         }
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         let mut done = self.first;
         if done == 0 && call.may_attempt_write(fd) {
             let result = attempt(fd, 0);
             let is_all = result >= 0 && result as usize >= (self.len)();
             if is_all || result < 0 && result != WOULD_WAIT {
-                return result;
+                return Ok(result);
             }
             done = result.max(0) as usize;
         }
         if is_nonblocking(fd) {
-            return if done > 0 { done as isize } else { attempt(fd, 0) };
+            return Ok(if done > 0 { done as isize } else { attempt(fd, 0) });
         }
         let held = Held::new(fd);
         let deadline = deadline(call, &held, libc::SO_SNDTIMEO);
         loop {
             match wait(held.number(), done, deadline) {
                 // The bytes that were sent. The next call reports the error.
-                None | Some(..=-1) if done > 0 => return done as isize,
-                None => return WOULD_WAIT,
+                None | Some(..=-1) if done > 0 => return Ok(done as isize),
+                None => return Err(WOULD_WAIT),
                 // A driver raises no `SIGPIPE`; the plain call does.
                 Some(BROKEN_PIPE) if flags & libc::MSG_NOSIGNAL == 0 => {
-                    return held.with(|fd| attempt(fd, 0));
+                    return Ok(held.with(|fd| attempt(fd, 0)));
                 }
-                Some(code @ ..=-1) => return code,
+                Some(code @ ..=-1) => return Err(code),
                 Some(count) => done += count as usize,
             }
             if done >= (self.len)() || !held.with(sys::is_stream_socket) {
-                return done as isize;
+                return Ok(done as isize);
             }
         }
     }
@@ -260,10 +251,10 @@ pub(super) unsafe fn transfer(call: Call, fd: RawFd, slices: &Slices, write: boo
     let mut message = header(first.cast_mut(), count);
     let held = Held::new(fd);
     let result = if write {
-        let op = Op::SendMsg { fd, message: &raw const message, flags: libc::MSG_WAITALL };
+        let op = Op::send_msg(fd, &raw const message, libc::MSG_WAITALL);
         call.perform_until(op, deadline(call, &held, libc::SO_SNDTIMEO))
     } else {
-        receive(call, &held, Op::RecvMsg { fd, message: &raw mut message, flags: 0 })
+        receive(call, &held, Op::recv_msg(fd, &raw mut message, 0))
     };
     result.unwrap_or(WOULD_WAIT)
 }

@@ -10,7 +10,7 @@ use super::held::Held;
 use super::slices::Slices;
 use super::{modes, sockets};
 use crate::fs::File;
-use crate::sys;
+use crate::sys::{self, raw, syscall};
 use libc::{iovec, off_t, size_t, ssize_t};
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -108,20 +108,18 @@ unsafe fn transfer_with(
         };
     }
     on.call(|call| {
-        if let Some(refusal) = call.refusal() {
-            return refusal;
-        }
+        call.admit()?;
         // SAFETY: by the contract.
         let attempt = unsafe { slices.call(fd, offset, flags | libc::RWF_NOWAIT, write) };
         let waits = attempt == WOULD_WAIT || attempt == NOWAIT_UNSUPPORTED;
         if !waits || flags & libc::RWF_NOWAIT != 0 {
-            return attempt;
+            return Ok(attempt);
         }
         let (first, count) = slices.parts();
         let number = if write { libc::SYS_pwritev2 } else { libc::SYS_preadv2 };
         let arguments = [fd as usize, first as usize, count, offset as usize, 0, flags as usize];
         // SAFETY: by the contract.
-        unsafe { call.system_call_on_thread(number, arguments) }
+        Ok(unsafe { call.system_call_on_thread(number, arguments) })
     })
 }
 
@@ -132,12 +130,12 @@ fn is_at_limit(fd: RawFd) -> bool {
     let none = std::ptr::null::<libc::rlimit>();
     // SAFETY: the structures are borrowed for the calls; all zeros are a `stat`.
     unsafe {
-        sys::syscall!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
+        syscall!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
         if limit.rlim_cur == libc::RLIM_INFINITY {
             return false;
         }
         let mut stat: libc::stat = std::mem::zeroed();
-        sys::syscall!(SYS_fstat, fd, &raw mut stat) == 0 && stat.st_size as u64 >= limit.rlim_cur
+        syscall!(SYS_fstat, fd, &raw mut stat) == 0 && stat.st_size as u64 >= limit.rlim_cur
     }
 }
 
@@ -145,17 +143,16 @@ impl Transfer {
     /// # Safety
     ///
     /// The buffers come from the interposed call.
-    unsafe fn perform(&mut self) -> isize {
-        let Some(refusal) = self.refusal() else {
-            // SAFETY: by the contract.
-            return unsafe { self.perform_admitted() };
-        };
-        if self.is_wake_up() {
+    unsafe fn perform(&mut self) -> Result<isize, isize> {
+        let admitted = self.admit();
+        if admitted.is_err() && self.is_wake_up() {
             let call = self.call;
             // SAFETY: by the contract.
-            return call.shielded(|| unsafe { self.perform_admitted() });
+            return Ok(call.shielded(|| unsafe { self.perform_admitted() }));
         }
-        refusal
+        admitted?;
+        // SAFETY: by the contract.
+        Ok(unsafe { self.perform_admitted() })
     }
 
     /// Whether this wakes, or takes the wake-ups of, an event loop. A cancelled fiber's are
@@ -195,8 +192,8 @@ impl Transfer {
 
     /// A write to standard output or standard error is refused only if it has to wait: `println!`
     /// panics if it fails.
-    fn refusal(&self) -> Option<isize> {
-        if self.write && matches!(self.fd, 1 | 2) { None } else { self.call.refusal() }
+    fn admit(&self) -> Result<(), isize> {
+        if self.write && matches!(self.fd, 1 | 2) { Ok(()) } else { self.call.admit() }
     }
 
     /// Transfers what is possible without waiting.
@@ -227,7 +224,7 @@ impl Transfer {
                     // The next call reports the error.
                     ..=-1 if done > 0 => return Attempt::Done(done as isize),
                     ..=-1 => return Attempt::Done(result),
-                    0 if done == 0 && self.slices.len() == 0 => return Attempt::Done(self.empty()),
+                    0 if done == 0 && self.slices.len() == 0 => return self.empty(),
                     0 => return Attempt::Done(done as isize),
                     _ => {}
                 }
@@ -277,14 +274,42 @@ impl Transfer {
         }
     }
 
-    /// An empty transfer: the plain call asks the file, which may refuse it, and does not wait.
+    /// An empty transfer. The calls with slices do not ask the file. `read` and `write` do, which
+    /// may refuse it, and sends an empty datagram. Files that could wait are asked on a thread.
     ///
     /// # Safety
     ///
     /// As for [`perform`](Self::perform).
-    unsafe fn empty(&self) -> isize {
-        // SAFETY: by the contract.
-        unsafe { self.slices.call(self.fd, self.offset, 0, self.write) }
+    unsafe fn empty(&self) -> Attempt {
+        let Transfer { call, fd, offset, write, ref slices } = *self;
+        let Some(0) = slices.only_len() else {
+            // SAFETY: by the contract.
+            return Attempt::Done(unsafe { slices.call(fd, offset, 0, write) });
+        };
+        let kind = sys::mode(fd) & libc::S_IFMT;
+        if write && offset == -1 && kind == libc::S_IFSOCK {
+            let (null, flags) = (std::ptr::null::<()>(), libc::MSG_DONTWAIT);
+            // SAFETY: by the contract of the call: null is allowed.
+            return match unsafe { syscall!(SYS_sendto, fd, null, 0, flags, null, 0) } {
+                WOULD_WAIT => Attempt::Rest(0),
+                result => Attempt::Done(result),
+            };
+        }
+        let number = match (offset, write) {
+            (-1, false) => libc::SYS_read,
+            (-1, true) => libc::SYS_write,
+            (_, false) => libc::SYS_pread64,
+            (_, true) => libc::SYS_pwrite64,
+        };
+        // SAFETY: by the contract. (The address is only checked by the call.)
+        let buf = unsafe { (*slices.parts().0).iov_base };
+        let arguments = [fd as usize, buf as usize, 0, offset as usize];
+        Attempt::Done(match kind {
+            // SAFETY: by the contract.
+            0 | libc::S_IFCHR => unsafe { call.system_call_on_thread(number, arguments) },
+            // SAFETY: as above.
+            _ => unsafe { raw::call(number, arguments) },
+        })
     }
 
     /// Whether a transfer that stopped short continues, as the plain call would: of a file, and of
@@ -304,6 +329,7 @@ impl Transfer {
     fn is_direct(&self) -> bool {
         let is_aligned = |number: u64| number.is_multiple_of(512);
         let may_be = match self.slices.only_len() {
+            Some(0) => false,
             Some(len) => {
                 is_aligned(len as u64) && (self.offset < 0 || is_aligned(self.offset as u64))
             }
@@ -352,7 +378,8 @@ impl Transfer {
                     sockets::transfer(self.call, self.fd, &self.slices, self.write)
                 }
                 -1 => self.on_file(|file, op| file.perform_at_cursor(op)),
-                _ => self.empty(),
+                // The kernel refuses the offset.
+                _ => self.slices.call(self.fd, self.offset, 0, self.write),
             }
         }
     }

@@ -81,7 +81,7 @@ fn wait_for_other(on: Option<OnFiber>, word: &AtomicI32, state: i32) {
     on.call_for_code(|call| {
         let check = || word.load(Ordering::SeqCst) == state;
         queue::wait(call, address, ANY, Until::NEVER, check, || true);
-        0
+        Ok(0)
     });
 }
 
@@ -174,7 +174,7 @@ pub unsafe fn pthread_spin_lock(on: OnFiber, lock: *mut c_int) -> c_int {
                     call.current.yield_now();
                     match next::pthread_spin_trylock(lock) {
                         libc::EBUSY => {}
-                        result => return -(result as isize),
+                        result => return Ok(-(result as isize)),
                     }
                 }
             })

@@ -112,29 +112,13 @@ macro_rules! end_of_pipe {
             }
         }
 
-        impl From<std::os::fd::OwnedFd> for $name {
-            fn from(fd: std::os::fd::OwnedFd) -> $name {
-                $name(fd.into())
-            }
-        }
-
-        impl From<$name> for std::os::fd::OwnedFd {
-            fn from(end: $name) -> std::os::fd::OwnedFd {
-                end.0.into()
-            }
-        }
-
-        impl From<$std> for $name {
-            fn from(std: $std) -> $name {
-                std::os::fd::OwnedFd::from(std).into()
-            }
-        }
-
-        impl From<$name> for $std {
-            fn from(end: $name) -> $std {
-                std::os::fd::OwnedFd::from(end).into()
-            }
-        }
+        stands_for_std!(
+            $name,
+            $std,
+            |it| it.0,
+            |std| $name(std::os::fd::OwnedFd::from(std).into()),
+            |end| std::os::fd::OwnedFd::from(end.0).into()
+        );
 
         /// Uses this end as a child process's standard stream.
         impl From<$name> for std::process::Stdio {
@@ -142,98 +126,24 @@ macro_rules! end_of_pipe {
                 end.0.into()
             }
         }
-
-        impl std::os::fd::AsFd for $name {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        impl std::os::fd::AsRawFd for $name {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                self.0.as_raw_fd()
-            }
-        }
-
-        impl std::os::fd::IntoRawFd for $name {
-            fn into_raw_fd(self) -> std::os::fd::RawFd {
-                self.0.into_raw_fd()
-            }
-        }
-
-        impl std::os::fd::FromRawFd for $name {
-            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $name {
-                // SAFETY: the contract of std's function: the caller passes ownership of an open
-                // descriptor.
-                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
-            }
-        }
     };
 }
 pub(super) use end_of_pipe;
 
-/// Implements `Read` for the reading end of a pipe.
+/// `Read` of an end of a pipe, and of references to it.
 macro_rules! reads {
     ($name:ident) => {
-        impl std::io::Read for &$name {
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                (&self.0).read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                (&self.0).read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Read for $name {
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                (&*self).read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                (&*self).read_vectored(bufs)
-            }
-        }
+        reads_by!(&$name, |it| (&it.0));
+        reads_by!($name, |it| (&*it));
     };
 }
 pub(super) use reads;
 
-/// Implements `Write` for the writing end of a pipe.
+/// `Write` of an end of a pipe, and of references to it.
 macro_rules! writes {
     ($name:ident) => {
-        impl std::io::Write for &$name {
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                (&self.0).write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                (&self.0).write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-
-        impl std::io::Write for $name {
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                (&*self).write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                (&*self).write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        writes_by!(&$name, |it| (&it.0));
+        writes_by!($name, |it| (&*it));
     };
 }
 pub(super) use writes;

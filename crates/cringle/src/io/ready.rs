@@ -79,13 +79,7 @@ impl Interest {
     }
 }
 
-impl std::ops::BitOr for Interest {
-    type Output = Interest;
-
-    fn bitor(self, other: Interest) -> Interest {
-        Interest(self.0 | other.0)
-    }
-}
+flags_or!(Interest);
 
 impl std::fmt::Debug for Interest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -2,7 +2,7 @@
 
 use crate::fiber::unblock::call_detached;
 use crate::runtime::worker::Current;
-use crate::sys::plainly;
+use crate::sys::{cannot_start, plainly};
 use socket2::{SockAddr, SockAddrStorage};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -123,10 +123,7 @@ where
     N: std::net::ToSocketAddrs<Iter = std::vec::IntoIter<SocketAddr>> + Send + 'static,
 {
     let Some(current) = Current::get() else { return plainly(|| name.to_socket_addrs()) };
-    let no_thread = |e: io::Error, _| {
-        let text = format!("cannot resolve a name: no thread could be started: {e}");
-        Err(io::Error::new(e.kind(), text))
-    };
+    let no_thread = |e: io::Error, _| Err(cannot_start("a thread that resolves a name", &e));
     // On the growing pool: a resolver that does not answer holds its thread for long.
     call_detached(current, move || name.to_socket_addrs(), no_thread)?
 }

@@ -51,7 +51,8 @@ impl TcpListener {
     }
 }
 
-impl TcpListenerBuilder {
+setters! {
+    TcpListenerBuilder:
     /// Sets the number of connections that may wait to be accepted. The default is the kernel's own
     /// limit (`net.core.somaxconn`), which no value exceeds.
     ///
@@ -61,10 +62,8 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().backlog(128).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn backlog(mut self, connections: u32) -> TcpListenerBuilder {
-        self.backlog = i32::try_from(connections).unwrap_or(i32::MAX);
-        self
-    }
+    pub fn backlog(connections: u32)
+        |it| it.backlog = i32::try_from(connections).unwrap_or(i32::MAX);
 
     /// Sets whether the listener may bind to a port of which old connections linger
     /// (`SO_REUSEADDR`). The default is `true`, as for std's listeners.
@@ -75,10 +74,7 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().reuse_addr(false).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn reuse_addr(mut self, reuse: bool) -> TcpListenerBuilder {
-        self.reuse_addr = reuse;
-        self
-    }
+    pub fn reuse_addr(reuse: bool) |it| it.reuse_addr = reuse;
 
     /// Sets whether several listeners of the same user may share the port (`SO_REUSEPORT`). The
     /// kernel distributes connections among them. The default is `false`.
@@ -89,10 +85,7 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().reuse_port(true).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn reuse_port(mut self, reuse: bool) -> TcpListenerBuilder {
-        self.reuse_port = reuse;
-        self
-    }
+    pub fn reuse_port(reuse: bool) |it| it.reuse_port = reuse;
 
     /// Sets whether a listener at an IPv6 address refuses IPv4 connections (`IPV6_V6ONLY`). The
     /// default is the system's.
@@ -103,10 +96,7 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().only_v6(true).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn only_v6(mut self, only: bool) -> TcpListenerBuilder {
-        self.only_v6 = Some(only);
-        self
-    }
+    pub fn only_v6(only: bool) |it| it.only_v6 = Some(only);
 
     /// Sets whether accepted connections send small writes at once (`TCP_NODELAY`, which they
     /// inherit). The default is `false`.
@@ -117,10 +107,7 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().nodelay(true).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn nodelay(mut self, nodelay: bool) -> TcpListenerBuilder {
-        self.nodelay = nodelay;
-        self
-    }
+    pub fn nodelay(nodelay: bool) |it| it.nodelay = nodelay;
 
     /// Sets the size of the receive buffer of accepted connections, in bytes (`SO_RCVBUF`).
     ///
@@ -130,10 +117,7 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().recv_buffer_size(1 << 20).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn recv_buffer_size(mut self, bytes: usize) -> TcpListenerBuilder {
-        self.recv_buffer = Some(bytes);
-        self
-    }
+    pub fn recv_buffer_size(bytes: usize) |it| it.recv_buffer = Some(bytes);
 
     /// Sets the size of the send buffer of accepted connections, in bytes (`SO_SNDBUF`).
     ///
@@ -143,11 +127,10 @@ impl TcpListenerBuilder {
     /// let listener = TcpListener::builder().send_buffer_size(1 << 20).bind("127.0.0.1:0")?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn send_buffer_size(mut self, bytes: usize) -> TcpListenerBuilder {
-        self.send_buffer = Some(bytes);
-        self
-    }
+    pub fn send_buffer_size(bytes: usize) |it| it.send_buffer = Some(bytes);
+}
 
+impl TcpListenerBuilder {
     /// Listens on the first of the addresses that is free.
     ///
     /// ```

@@ -9,55 +9,13 @@ macro_rules! descriptors {
             }
         }
 
-        impl std::os::fd::AsFd for $ours {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.socket.std().as_fd()
-            }
-        }
-
-        impl std::os::fd::AsRawFd for $ours {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                self.socket.std().as_raw_fd()
-            }
-        }
-
-        impl std::os::fd::IntoRawFd for $ours {
-            fn into_raw_fd(self) -> std::os::fd::RawFd {
-                self.socket.into_std().into_raw_fd()
-            }
-        }
-
-        impl std::os::fd::FromRawFd for $ours {
-            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $ours {
-                // SAFETY: the contract of std's function: the caller passes ownership of an open
-                // descriptor.
-                unsafe { <$std>::from_raw_fd(fd) }.into()
-            }
-        }
-
-        impl From<std::os::fd::OwnedFd> for $ours {
-            fn from(fd: std::os::fd::OwnedFd) -> $ours {
-                <$std>::from(fd).into()
-            }
-        }
-
-        impl From<$ours> for std::os::fd::OwnedFd {
-            fn from(socket: $ours) -> std::os::fd::OwnedFd {
-                socket.socket.into_std().into()
-            }
-        }
-
-        impl From<$std> for $ours {
-            fn from(std: $std) -> $ours {
-                $ours { socket: $crate::net::socket::Socket::foreign(std) }
-            }
-        }
-
-        impl From<$ours> for $std {
-            fn from(socket: $ours) -> $std {
-                socket.socket.into_std()
-            }
-        }
+        stands_for_std!(
+            $ours,
+            $std,
+            |it| it.socket.std(),
+            |std| $ours { socket: $crate::net::socket::Socket::foreign(std) },
+            |socket| socket.socket.into_std()
+        );
 
         impl From<$ours> for socket2::Socket {
             fn from(socket: $ours) -> socket2::Socket {

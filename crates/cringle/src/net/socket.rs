@@ -11,7 +11,7 @@
 //! up once, at its first use; changes that another library makes later are not noticed.
 
 use crate::driver::nonblocking;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, SocketTransfer, Way, blocking};
 use crate::fiber::op::{perform, perform_within};
 use crate::runtime::worker::Current;
 use crate::sys::lock::{Mutex, OnceLock};
@@ -353,25 +353,17 @@ impl Ring {
 /// timeout, and data that has arrived is returned nevertheless, as std does.
 #[cold]
 fn try_now(mut op: Op) -> io::Result<usize> {
-    match &mut op {
-        Op::Recv { flags, .. }
-        | Op::Send { flags, .. }
-        | Op::RecvMsg { flags, .. }
-        | Op::SendMsg { flags, .. } => *flags |= libc::MSG_DONTWAIT,
-        _ => return Err(io::Error::from_raw_os_error(libc::EAGAIN)),
-    }
+    let Op::Socket(transfer) = &mut op else {
+        return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+    };
+    transfer.flags |= libc::MSG_DONTWAIT;
+    let SocketTransfer { way, fd, .. } = *transfer;
     // SAFETY: I1. The caller's frame holds what the op points to until this returns.
     let result = unsafe { blocking::perform(&op) };
-    match op {
-        Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } if result == -libc::EAGAIN => {
-            if sys::is_shut_for_reading(fd) {
-                Ok(0)
-            } else {
-                sys::result_of(result)
-            }
-        }
-        _ => sys::result_of(result),
+    if way == Way::Read && result == -libc::EAGAIN && sys::is_shut_for_reading(fd) {
+        return Ok(0);
     }
+    sys::result_of(result)
 }
 
 impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
@@ -393,44 +385,29 @@ impl<S: AsFd + AsRawFd + Send> Drop for Socket<S> {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
-    use std::sync::atomic::AtomicU32;
-
-    /// Without the lock, a few dozen rounds fail.
-    const ROUNDS: u32 = 20_000;
 
     #[test]
     fn concurrent_setters_agree_with_the_kernel() {
         let ours = Socket::fresh(UdpSocket::bind("127.0.0.1:0").unwrap());
         let theirs = ours.clone_with(ours.std().try_clone().unwrap());
-        let mut differ = 0;
-        let set = |socket: &Socket<UdpSocket>, on: bool| {
-            socket.set_nonblocking(on, |std| std.set_nonblocking(on)).unwrap();
-        };
-        let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
-        let await_round = |counter: &AtomicU32, round| {
-            while counter.load(Ordering::Acquire) != round {
-                std::thread::yield_now();
-            }
-        };
+        let others_wait = || theirs.modes().setting.try_lock().is_none();
         std::thread::scope(|s| {
-            s.spawn(|| {
-                for round in 1..=ROUNDS {
-                    await_round(&begun, round);
-                    set(&theirs, false);
-                    done.store(round, Ordering::Release);
-                }
-            });
-            for round in 1..=ROUNDS {
-                begun.store(round, Ordering::Release);
-                // Varies the order of the two setters.
-                (0..round % 100).for_each(|_| std::hint::spin_loop());
-                set(&ours, true);
-                await_round(&done, round);
-                let kernels = SockRef::from(ours.std()).nonblocking().unwrap();
-                let known = ours.modes().nonblocking.load(Ordering::Relaxed);
-                differ += u32::from(known != kernels);
-            }
+            let call = |std: &UdpSocket| {
+                assert!(others_wait(), "the lock is not held at the call");
+                std.set_nonblocking(true)
+            };
+            // Between the call and the note, where a setter without the lock would do both.
+            let note = |modes: &Modes| {
+                assert!(others_wait(), "the lock is not held at the note");
+                s.spawn(|| {
+                    theirs.set_nonblocking(false, |std| std.set_nonblocking(false)).unwrap();
+                });
+                modes.nonblocking.store(true, Ordering::Relaxed);
+            };
+            ours.set(call, note).unwrap();
         });
-        assert_eq!(differ, 0, "rounds that differ, of {ROUNDS}");
+        let kernels = SockRef::from(ours.std()).nonblocking().unwrap();
+        let known = ours.modes().nonblocking.load(Ordering::Relaxed);
+        assert_eq!((kernels, known), (false, false), "the second setter is the last");
     }
 }

@@ -17,13 +17,13 @@ const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 #[inline(always)]
 fn recv_op(fd: RawFd, buf: &mut [u8], flags: libc::c_int) -> Op {
     let len = buf.len().min(MAX_RW_BYTES) as u32;
-    Op::Recv { fd, buf: buf.as_mut_ptr(), len, flags }
+    Op::recv(fd, buf.as_mut_ptr(), len, flags)
 }
 
 #[inline(always)]
 fn send_op(fd: RawFd, buf: &[u8], flags: libc::c_int) -> Op {
     let len = buf.len().min(MAX_RW_BYTES) as u32;
-    Op::Send { fd, buf: buf.as_ptr(), len, flags }
+    Op::send(fd, buf.as_ptr(), len, flags)
 }
 
 /// Returns a `msghdr` with these slices and nothing else.
@@ -82,7 +82,7 @@ where
         };
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let mut message = message_header(bufs.as_mut_ptr().cast(), bufs.len());
-        ring.perform(Op::RecvMsg { fd: self.fd(), message: &raw mut message, flags: 0 })
+        ring.perform(Op::recv_msg(self.fd(), &raw mut message, 0))
     }
 
     /// Writes. A socket usually has room, so a fiber with no other runnable fiber tries the plain
@@ -120,7 +120,12 @@ where
             return plainly(|| self.std().write_vectored(bufs));
         };
         let message = message_header(bufs.as_ptr().cast_mut().cast(), bufs.len());
-        ring.perform(Op::SendMsg { fd: self.fd(), message: &raw const message, flags: SEND_FLAGS })
+        ring.perform(Op::send_msg(self.fd(), &raw const message, SEND_FLAGS))
+    }
+
+    /// Does nothing: a socket has no buffer in this process.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Writes without copying, where the kernel can.
@@ -194,14 +199,14 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         const REFUSALS: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOMEM, libc::ENOBUFS];
         let len = buf.len().min(MAX_RW_BYTES) as u32;
         let (fd, buf) = (self.fd(), buf.as_ptr());
-        let op = Op::SendZc { fd, buf, len, flags };
-        if len > 0 && op.fits_ring(ring.current.worker.driver().borrow().features()) {
+        let op = Op::send_zc(fd, buf, len, flags);
+        if len > 0 && ring.current.worker.driver().borrow().performs(&op) {
             match ring.perform(op) {
                 Err(e) if e.raw_os_error().is_some_and(|errno| REFUSALS.contains(&errno)) => {}
                 result => return result,
             }
         }
-        ring.perform(Op::Send { fd, buf, len, flags })
+        ring.perform(Op::send(fd, buf, len, flags))
     }
 
     /// Sends a message to an address.
@@ -217,7 +222,7 @@ impl<S: AsFd + AsRawFd + Send> Socket<S> {
         message.msg_name = addr.as_ptr().cast_mut().cast();
         message.msg_namelen = addr.len();
         let message = &raw const message;
-        ring.perform(Op::SendMsg { fd: self.fd(), message, flags: libc::MSG_NOSIGNAL })
+        ring.perform(Op::send_msg(self.fd(), message, libc::MSG_NOSIGNAL))
     }
 }
 
@@ -252,7 +257,7 @@ fn recv_from_by(
     let (name, name_len) = addr.parts();
     message.msg_name = name.cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
-    let count = perform(Op::RecvMsg { fd, message: &raw mut message, flags })?;
+    let count = perform(Op::recv_msg(fd, &raw mut message, flags))?;
     // SAFETY: the pointer is to a field of `addr`, which is not borrowed otherwise.
     unsafe { *name_len = message.msg_namelen };
     Ok((count, addr))
@@ -261,64 +266,10 @@ fn recv_from_by(
 /// Implements `Read` and `Write` for a stream and for references to it, and `send_zc`.
 macro_rules! reads_and_writes {
     ($ours:ident) => {
-        impl std::io::Read for &$ours {
-            #[inline]
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.socket.read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                self.socket.read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Write for &$ours {
-            #[inline]
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                self.socket.write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.socket.write_vectored(bufs)
-            }
-
-            /// Does nothing: a socket has no buffer in this process.
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-
-        impl std::io::Read for $ours {
-            #[inline]
-            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.socket.read(buf)
-            }
-
-            fn read_vectored(
-                &mut self,
-                bufs: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                self.socket.read_vectored(bufs)
-            }
-        }
-
-        impl std::io::Write for $ours {
-            #[inline]
-            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                self.socket.write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.socket.write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
+        reads_by!(&$ours, |it| it.socket);
+        reads_by!($ours, |it| it.socket);
+        writes_by!(&$ours, |it| it.socket);
+        writes_by!($ours, |it| it.socket);
 
         impl $ours {
             /// Writes without copying the bytes (`IORING_OP_SEND_ZC`, Linux 6.0), and returns the

@@ -133,7 +133,7 @@ impl BareRing {
         let entry = &mut self.slots[slot];
         assert!(entry.waiter.is_settled(), "slot {slot} is in use");
         entry.completion = Completion::new();
-        let op = Op::Read { target: Target::fd(fd.as_raw_fd()), buf, len, offset };
+        let op = Op::read(Target::fd(fd.as_raw_fd()), buf, len, offset);
         // SAFETY: I1. The slot's address is stable until the ring is dropped, which waits for its
         // operations. The rest is this function's contract.
         unsafe { self.driver.push(&op, &entry.completion, &entry.waiter) }
@@ -186,8 +186,4 @@ impl Drop for BareRing {
     }
 }
 
-impl std::fmt::Debug for BareRing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BareRing").field("in_flight", &self.in_flight()).finish_non_exhaustive()
-    }
-}
+brief_debug!(BareRing, |it| in_flight: it.in_flight());

@@ -21,7 +21,7 @@
 use super::Signal;
 use crate::sys;
 use crate::sys::fork::{ForkGuard, ForkLock};
-use crate::sys::signal_chain::{action, call_handler, set_action, set_default};
+use crate::sys::signal_chain::{action, call_handler, set_action, set_default, set_handler};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -196,11 +196,8 @@ fn install(slot: &mut Option<Installed>, signal: c_int) -> io::Result<()> {
         return Ok(());
     }
     PREVIOUS[signal as usize].set(&current);
-    // SAFETY: all-zero is a valid action, which blocks no signal but its own.
-    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
-    ours.sa_sigaction = address_of_handler();
-    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    set_action(signal, &ours)?;
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    set_handler(signal, address_of_handler(), flags)?;
     let listeners = slot.map_or(0, |installed| installed.listeners) + 1;
     *slot = Some(Installed { listeners, previous: current });
     Ok(())

@@ -45,52 +45,51 @@ use handler::{Listener, Purpose};
 use std::ffi::c_int;
 use std::io;
 
-/// A signal that a program can listen for.
-///
-/// ```
-/// use cringle::signal::Signal;
-///
-/// assert_eq!(Signal::Terminate.number(), 15);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Signal {
+/// A row for each signal: its name here, and in `signal(7)`.
+macro_rules! signals {
+    ($($(#[$doc:meta])* $signal:ident = $name:ident;)*) => {
+        /// A signal that a program can listen for.
+        ///
+        /// ```
+        /// use cringle::signal::Signal;
+        ///
+        /// assert_eq!(Signal::Terminate.number(), 15);
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Signal {
+            $($(#[$doc])* $signal,)*
+        }
+
+        const SIGNALS: &[(Signal, c_int, &str)] =
+            &[$((Signal::$signal, libc::$name, stringify!($name))),*];
+    };
+}
+
+signals! {
     /// SIGHUP: the terminal was closed. By convention a daemon reads its settings again.
-    Hangup,
+    Hangup = SIGHUP;
     /// SIGINT: Ctrl-C.
-    Interrupt,
+    Interrupt = SIGINT;
     /// SIGQUIT: Ctrl-\\.
-    Quit,
+    Quit = SIGQUIT;
     /// SIGUSR1: free for the program's use.
-    User1,
+    User1 = SIGUSR1;
     /// SIGUSR2: free for the program's use.
-    User2,
+    User2 = SIGUSR2;
     /// SIGALRM: a timer of `alarm(2)` or `setitimer(2)`.
-    Alarm,
+    Alarm = SIGALRM;
     /// SIGTERM: sent by `kill`, and by an init system to end a service.
-    Terminate,
+    Terminate = SIGTERM;
     /// SIGCHLD: a child has ended or was stopped.
-    Child,
+    Child = SIGCHLD;
     /// SIGCONT: the program continues after it was stopped.
-    Continue,
+    Continue = SIGCONT;
     /// SIGWINCH: the size of the terminal has changed.
-    WindowChange,
+    WindowChange = SIGWINCH;
 }
 
 impl Signal {
-    const ALL: [Signal; 10] = [
-        Signal::Hangup,
-        Signal::Interrupt,
-        Signal::Quit,
-        Signal::User1,
-        Signal::User2,
-        Signal::Alarm,
-        Signal::Terminate,
-        Signal::Child,
-        Signal::Continue,
-        Signal::WindowChange,
-    ];
-
     /// Returns the number, as in `signal(7)`. A shell reports 128 plus this number for a process
     /// that died of the signal.
     ///
@@ -100,37 +99,15 @@ impl Signal {
     /// assert_eq!(Signal::Interrupt.number(), 2);
     /// ```
     pub fn number(self) -> i32 {
-        match self {
-            Signal::Hangup => libc::SIGHUP,
-            Signal::Interrupt => libc::SIGINT,
-            Signal::Quit => libc::SIGQUIT,
-            Signal::User1 => libc::SIGUSR1,
-            Signal::User2 => libc::SIGUSR2,
-            Signal::Alarm => libc::SIGALRM,
-            Signal::Terminate => libc::SIGTERM,
-            Signal::Child => libc::SIGCHLD,
-            Signal::Continue => libc::SIGCONT,
-            Signal::WindowChange => libc::SIGWINCH,
-        }
+        SIGNALS[self as usize].1
     }
 
     fn name(self) -> &'static str {
-        match self {
-            Signal::Hangup => "SIGHUP",
-            Signal::Interrupt => "SIGINT",
-            Signal::Quit => "SIGQUIT",
-            Signal::User1 => "SIGUSR1",
-            Signal::User2 => "SIGUSR2",
-            Signal::Alarm => "SIGALRM",
-            Signal::Terminate => "SIGTERM",
-            Signal::Child => "SIGCHLD",
-            Signal::Continue => "SIGCONT",
-            Signal::WindowChange => "SIGWINCH",
-        }
+        SIGNALS[self as usize].2
     }
 
     fn of_number(number: c_int) -> Option<Signal> {
-        Signal::ALL.into_iter().find(|signal| signal.number() == number)
+        SIGNALS.iter().find(|row| row.1 == number).map(|row| row.0)
     }
 }
 

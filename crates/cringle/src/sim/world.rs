@@ -305,11 +305,7 @@ impl World {
     }
 }
 
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World").field("seed", &self.seed).finish_non_exhaustive()
-    }
-}
+brief_debug!(World, |it| seed: it.seed);
 
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());

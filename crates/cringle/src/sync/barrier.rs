@@ -125,8 +125,4 @@ impl fmt::Debug for BarrierWaitResult {
     }
 }
 
-impl fmt::Debug for Barrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Barrier").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Barrier);

@@ -1,18 +1,6 @@
 //! What the senders and receivers of the channels share: their methods, with examples, and traits.
 //! The literal in an example is the function that creates the channel.
 
-/// Implements `Debug` for handles that have nothing to show but their name.
-macro_rules! opaque_debug {
-    ($($name:ident),+) => {$(
-        impl<T> std::fmt::Debug for $name<T> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )+};
-}
-pub(super) use opaque_debug;
-
 /// Implements `Clone`, also for values that have none.
 macro_rules! clone {
     ($($name:ident),+) => {$(

@@ -5,7 +5,6 @@ use super::mutex::{Mutex, MutexGuard};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
 use crate::runtime::wait_target::Target;
-use std::fmt;
 use std::io;
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
@@ -340,14 +339,6 @@ fn without_timeout_result<'a, T>(waited: WaitedFor<'a, T>) -> Waited<'a, T> {
     waited.map(|(guard, _)| guard).map_err(|e| PoisonError::new(e.into_inner().0))
 }
 
-impl Default for Condvar {
-    fn default() -> Condvar {
-        Condvar::new()
-    }
-}
+default_by_new!(Condvar);
 
-impl fmt::Debug for Condvar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condvar").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Condvar);

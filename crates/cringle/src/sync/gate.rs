@@ -16,10 +16,12 @@
 
 use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
+use crate::runtime::fiber::Wait;
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use crate::runtime::wait_target::{
     FiberTag, MOST_PERMITS, Target, TargetInfo, TargetKind, WaitTarget,
 };
+use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 
@@ -96,6 +98,19 @@ impl Gate {
         options: WaitOptions,
     ) -> Result<(), WaitError> {
         if self.try_acquire(count) { Ok(()) } else { self.acquire_queued(count, &options) }
+    }
+
+    /// [`acquire`](Self::acquire) for a call that cannot return an error: a cancel unwinds.
+    #[inline]
+    pub(super) fn acquire_or_unwind(&self, count: usize, wait: Wait) {
+        if let Err(error) = self.acquire(count, WaitOptions::unwinding(wait)) {
+            error.unwind();
+        }
+    }
+
+    /// [`acquire`](Self::acquire) for a call that returns the error of a cancel.
+    pub(super) fn acquire_cancellable(&self, count: usize, wait: Wait) -> io::Result<()> {
+        self.acquire(count, WaitOptions::fallible(wait)).map_err(WaitError::into_io_error)
     }
 
     #[cold]

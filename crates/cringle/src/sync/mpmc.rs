@@ -17,7 +17,7 @@
 //! });
 //! ```
 
-use super::channel_macros::{clone, opaque_debug, receives_many, sends};
+use super::channel_macros::{clone, receives_many, sends};
 use super::endpoint::{ReceiveEnd, SendEnd, ends};
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
@@ -86,4 +86,4 @@ impl<T> Receiver<T> {
 }
 
 clone!(Sender, Receiver);
-opaque_debug!(Sender, Receiver);
+opaque_debug!(Sender<T>, Receiver<T>);

@@ -18,7 +18,7 @@
 //! });
 //! ```
 
-use super::channel_macros::{clone, opaque_debug, receives_many, sends};
+use super::channel_macros::{clone, receives_many, sends};
 use super::endpoint::{ReceiveEnd, SendEnd, ends};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -121,7 +121,7 @@ impl<T> Receiver<T> {
 }
 
 clone!(Sender, SyncSender);
-opaque_debug!(Sender, SyncSender, Receiver);
+opaque_debug!(Sender<T>, SyncSender<T>, Receiver<T>);
 
 /// Iterates over the values that the channel has: see [`Receiver::try_iter`].
 ///

@@ -8,7 +8,6 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
@@ -108,9 +107,7 @@ impl<T: ?Sized> Mutex<T> {
     /// A cancelled fiber acquires a free lock, and unwinds where it would wait.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(1, Wait::Lock);
         self.guard()
     }
 
@@ -146,9 +143,7 @@ impl<T: ?Sized> Mutex<T> {
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits. The inner result
     /// is what `lock` returns.
     pub fn lock_cancellable(&self) -> io::Result<LockResult<MutexGuard<'_, T>>> {
-        self.gate
-            .acquire(1, WaitOptions::fallible(Wait::Lock))
-            .map_err(WaitError::into_io_error)?;
+        self.gate.acquire_cancellable(1, Wait::Lock)?;
         Ok(self.guard())
     }
 
@@ -217,22 +212,12 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the gate's contract: the guard holds the only permit.
-        unsafe { &*self.mutex.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the gate's only permit, and is borrowed exclusively.
-        unsafe { &mut *self.mutex.value.get() }
-    }
+derefs! {
+    [T: ?Sized] MutexGuard<'_, T> => T,
+    // SAFETY: the gate's contract: the guard holds the only permit.
+    |guard| unsafe { &*guard.mutex.value.get() },
+    // SAFETY: the guard holds the gate's only permit, and is borrowed exclusively.
+    mut unsafe { &mut *guard.mutex.value.get() }
 }
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
@@ -258,29 +243,9 @@ fn std_quotes_locked() -> bool {
     format!("{lock:?}").contains('"')
 }
 
-impl<T: Default> Default for Mutex<T> {
-    fn default() -> Mutex<T> {
-        Mutex::new(T::default())
-    }
-}
+made_of_value!(Mutex);
 
-impl<T> From<T> for Mutex<T> {
-    fn from(value: T) -> Mutex<T> {
-        Mutex::new(value)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
+prints_value!(MutexGuard);
 
 /// Returns the value of a lock's result, poisoned or not. For the library's own locks.
 pub(super) fn ignore_poison<G>(result: LockResult<G>) -> G {

@@ -301,11 +301,7 @@ impl Drop for Run<'_> {
     }
 }
 
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Once);
 
 impl fmt::Debug for OnceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -313,8 +309,4 @@ impl fmt::Debug for OnceState {
     }
 }
 
-impl Default for Once {
-    fn default() -> Once {
-        Once::new()
-    }
-}
+default_by_new!(Once);

@@ -160,11 +160,7 @@ impl<T> OnceLock<T> {
     }
 }
 
-impl<T> Default for OnceLock<T> {
-    fn default() -> OnceLock<T> {
-        OnceLock::new()
-    }
-}
+default_by_new!(OnceLock<T>);
 
 impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

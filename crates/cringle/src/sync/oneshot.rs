@@ -10,7 +10,7 @@
 //! });
 //! ```
 
-use super::channel_macros::{opaque_debug, receives};
+use super::channel_macros::receives;
 use super::endpoint::{ReceiveEnd, SendEnd, ends};
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError};
@@ -97,4 +97,4 @@ impl<T> Receiver<T> {
     receives!("oneshot::channel()");
 }
 
-opaque_debug!(Sender, Receiver);
+opaque_debug!(Sender<T>, Receiver<T>);

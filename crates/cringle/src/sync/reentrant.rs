@@ -5,12 +5,11 @@
 //! (**I6**). A caller that finds itself the owner enters; every other caller passes the gate first,
 //! and becomes the owner then.
 
-use super::caller::{Caller, CallerId, WaitOptions};
+use super::caller::{Caller, CallerId};
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
 use crate::sys::lock::{Mutex, MutexGuard};
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 pub(crate) struct ReentrantLock<T> {
     gate: Gate,
@@ -57,9 +56,7 @@ impl<T> ReentrantLock<T> {
         if self.enter_again(id) {
             return self.guard();
         }
-        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(1, Wait::Lock);
         self.own(id)
     }
 
@@ -116,10 +113,4 @@ impl<T> Drop for ReentrantGuard<'_, T> {
     }
 }
 
-impl<T> Deref for ReentrantGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.lock.value
-    }
-}
+derefs!([T] ReentrantGuard<'_, T> => T, |guard| &guard.lock.value);

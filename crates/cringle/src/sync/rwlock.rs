@@ -8,7 +8,6 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::{LockResult, TryLockError, TryLockResult};
@@ -118,9 +117,7 @@ impl<T: ?Sized> RwLock<T> {
     /// A cancelled fiber acquires a free lock, and unwinds where it would wait.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        if let Err(error) = self.gate.acquire(1, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(1, Wait::Lock);
         self.reading()
     }
 
@@ -136,9 +133,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](Self::read).
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        if let Err(error) = self.gate.acquire(Gate::MAX, WaitOptions::unwinding(Wait::Lock)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(Gate::MAX, Wait::Lock);
         self.writing()
     }
 
@@ -310,32 +305,18 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the gate's contract: the guard holds a permit, so no writer holds all of them.
-        unsafe { self.value.as_ref() }
-    }
+derefs! {
+    [T: ?Sized] RwLockReadGuard<'_, T> => T,
+    // SAFETY: the gate's contract: the guard holds a permit, so no writer holds all of them.
+    |guard| unsafe { guard.value.as_ref() }
 }
 
-impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the gate's contract: the guard holds all permits.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds all of the gate's permits, and is borrowed exclusively.
-        unsafe { &mut *self.lock.value.get() }
-    }
+derefs! {
+    [T: ?Sized] RwLockWriteGuard<'_, T> => T,
+    // SAFETY: the gate's contract: the guard holds all permits.
+    |guard| unsafe { &*guard.lock.value.get() },
+    // SAFETY: the guard holds all of the gate's permits, and is borrowed exclusively.
+    mut unsafe { &mut *guard.lock.value.get() }
 }
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
@@ -350,38 +331,6 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-impl<T: Default> Default for RwLock<T> {
-    fn default() -> RwLock<T> {
-        RwLock::new(T::default())
-    }
-}
+made_of_value!(RwLock);
 
-impl<T> From<T> for RwLock<T> {
-    fn from(value: T) -> RwLock<T> {
-        RwLock::new(value)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
+prints_value!(RwLockReadGuard, RwLockWriteGuard);

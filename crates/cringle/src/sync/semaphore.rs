@@ -1,9 +1,8 @@
 //! A counting semaphore: a gate whose permits the program counts.
 
-use super::caller::{Caller, WaitError, WaitOptions};
+use super::caller::Caller;
 use super::gate::Gate;
 use crate::runtime::fiber::Wait;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -113,9 +112,7 @@ impl Semaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub fn acquire_many(&self, count: usize) -> Permit<'_> {
-        if let Err(error) = self.gate.acquire(count, WaitOptions::unwinding(Wait::Permit)) {
-            error.unwind();
-        }
+        self.gate.acquire_or_unwind(count, Wait::Permit);
         Permit { semaphore: self, count }
     }
 
@@ -157,9 +154,7 @@ impl Semaphore {
     ///
     /// A [`Cancelled`](crate::Cancelled) if the fiber is cancelled while it waits.
     pub fn acquire_many_cancellable(&self, count: usize) -> io::Result<Permit<'_>> {
-        self.gate
-            .acquire(count, WaitOptions::fallible(Wait::Permit))
-            .map_err(WaitError::into_io_error)?;
+        self.gate.acquire_cancellable(count, Wait::Permit)?;
         Ok(Permit { semaphore: self, count })
     }
 
@@ -238,14 +233,6 @@ impl Drop for Permit<'_> {
     }
 }
 
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("available", &self.available()).finish_non_exhaustive()
-    }
-}
+brief_debug!(Semaphore, |it| available: it.available());
 
-impl fmt::Debug for Permit<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("count", &self.count).finish_non_exhaustive()
-    }
-}
+brief_debug!(Permit<'a>, |it| count: it.count);

@@ -27,11 +27,7 @@ pub(crate) struct SharedRun(ShortLock<State>);
 impl UnwindSafe for SharedRun {}
 impl RefUnwindSafe for SharedRun {}
 
-impl Default for SharedRun {
-    fn default() -> SharedRun {
-        SharedRun::new()
-    }
-}
+default_by_new!(SharedRun);
 
 struct State {
     is_led: bool,

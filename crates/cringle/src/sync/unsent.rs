@@ -75,11 +75,7 @@ impl<T> From<Unsent<T>> for io::Error {
     }
 }
 
-impl<T> fmt::Debug for Unsent<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unsent").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
+brief_debug!(Unsent<T>, |it| reason: it.reason);
 
 impl<T> fmt::Display for Unsent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,6 @@ use super::caller::{Caller, WaitError, WaitOptions};
 use super::wait_queue::{Queue, ShortLock, Waiter, WakeList};
 use crate::runtime::fiber::Wait;
 use crate::runtime::wait_target::Target;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -130,14 +129,6 @@ impl Drop for WaitGroup {
     }
 }
 
-impl Default for WaitGroup {
-    fn default() -> WaitGroup {
-        WaitGroup::new()
-    }
-}
+default_by_new!(WaitGroup);
 
-impl fmt::Debug for WaitGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitGroup").finish_non_exhaustive()
-    }
-}
+opaque_debug!(WaitGroup);

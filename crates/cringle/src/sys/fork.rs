@@ -11,7 +11,6 @@
 
 use super::lock::{Mutex, MutexGuard};
 use super::raw;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// A cache line, so that threads do not wait for each other's.
@@ -86,21 +85,7 @@ impl<T> ForkLock<T> {
     }
 }
 
-impl<T> Deref for ForkGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T> DerefMut for ForkGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
-    }
-}
+derefs!([T] ForkGuard<'_, T> => T, |guard| &guard.guard, mut &mut guard.guard);
 
 #[cold]
 fn yield_to_others() {

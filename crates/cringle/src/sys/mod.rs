@@ -87,9 +87,16 @@ pub(crate) fn result_of(res: i32) -> io::Result<usize> {
     if res < 0 { Err(io::Error::from_raw_os_error(-res)) } else { Ok(res as usize) }
 }
 
-/// Explains that the system refused a thread. `what` is the thread's work.
+/// Explains that the system refused a thread, and what to do. `what` is the thread's work.
 pub(crate) fn cannot_start(what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot start {what}: {error}"))
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAGAIN) => "; raise `ulimit -u`, or pids.max of the control group",
+        Some(libc::EPERM) => {
+            "; a seccomp filter denies clone or clone3: run with one that allows them"
+        }
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("cannot start {what}: {error}{remedy}"))
 }
 
 /// Returns the `errno` of the last failed call on this thread.

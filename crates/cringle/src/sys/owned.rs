@@ -3,7 +3,6 @@
 use super::raw::syscall;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A value of std's that owns a descriptor and nothing else (`OwnedFd`, `File`, a socket, an end of
@@ -50,14 +49,7 @@ impl<S: AsRawFd> Drop for Owned<S> {
     }
 }
 
-impl<S: AsRawFd> Deref for Owned<S> {
-    type Target = S;
-
-    #[inline]
-    fn deref(&self) -> &S {
-        &self.0
-    }
-}
+derefs!([S: AsRawFd] Owned<S> => S, |it| &it.0);
 
 impl<S: AsRawFd + AsFd> AsFd for Owned<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -145,12 +145,15 @@ pub(crate) fn send_again(signal: c_int) {
 
 /// Restores the default action.
 pub(crate) fn set_default(signal: c_int) {
-    // SAFETY: all-zero is a valid value, and the structure is borrowed for the call.
-    unsafe {
-        let mut default: libc::sigaction = std::mem::zeroed();
-        default.sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(signal, &default, std::ptr::null_mut());
-    }
+    let _ = set_handler(signal, libc::SIG_DFL, 0);
+}
+
+/// Installs a handler, by its address, that blocks no other signals.
+pub(crate) fn set_handler(signal: c_int, address: usize, flags: c_int) -> io::Result<()> {
+    // SAFETY: all-zero is a valid action, which blocks no signal but its own.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    (action.sa_sigaction, action.sa_flags) = (address, flags);
+    set_action(signal, &action)
 }
 
 /// The action in force.

@@ -118,11 +118,7 @@ pub struct Builder {
     events: usize,
 }
 
-impl Default for Builder {
-    fn default() -> Builder {
-        Builder::new()
-    }
-}
+default_by_new!(Builder);
 
 /// The default size of a worker's buffer: 6 MiB.
 const DEFAULT_EVENTS: usize = 1 << 18;

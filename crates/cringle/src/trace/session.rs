@@ -107,11 +107,7 @@ struct SessionState {
     ended: bool,
 }
 
-impl std::fmt::Debug for SessionState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SessionState").field("workers", &self.queues.len()).finish_non_exhaustive()
-    }
-}
+brief_debug!(SessionState, |it| workers: it.queues.len());
 
 /// Returns the epoch, which changes when a trace starts or ends.
 #[inline(always)]

@@ -208,7 +208,7 @@ fn gdb_lists_the_fibers_of_the_dump() {
     let core = directory.path().join("core");
     let write_core = format!("cringle core {}", core.display());
     let (select, end) = ("cringle fiber 'to the left'", "cringle fiber off");
-    let rest = [STACK, select, "up 13", "info registers rip", end, "bt", &write_core, "kill"];
+    let rest = [STACK, select, "up 14", "info registers rip", end, "bt", &write_core, "kill"];
     let (live, dump) =
         run_until_stop(gdb(&[&["run"], &LISTS[..], &rest].concat()), "--args", &child);
     assert_same_rows(part(&live, "cringle fibers"), &dump);

@@ -224,6 +224,28 @@ fn each_operation_has_its_own_error() {
     });
 }
 
+/// As on a thread: the file is asked, which refuses it.
+#[test]
+fn empty_read_of_a_directory_fails() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"rope").unwrap();
+    everywhere(|| {
+        let (dir, file) = (File::open(directory.path()).unwrap(), File::open(&path).unwrap());
+        let mut batch = Batch::new();
+        batch.read(&dir, &mut [], 0);
+        batch.read_exact(&dir, &mut [], 0);
+        batch.read(&file, &mut [], 0);
+        batch.read_exact(&file, &mut [], 9);
+        let errnos: Vec<_> = batch
+            .submit()
+            .into_iter()
+            .map(|read| read.map_err(|e| e.raw_os_error().unwrap()))
+            .collect();
+        assert_eq!(errnos, [Err(libc::EISDIR), Err(libc::EISDIR), Ok(0), Ok(0)]);
+    });
+}
+
 #[test]
 fn closed_descriptor_fails_only_its_operation() {
     let directory = directory();

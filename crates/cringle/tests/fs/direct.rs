@@ -173,6 +173,22 @@ fn refused_registered_request_names_the_misalignment() {
 }
 
 #[test]
+fn registered_buffered_file_keeps_the_kernels_error() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "text").unwrap();
+    solitary(|| {
+        let file = FixedFile::register(&File::open(&path).unwrap()).unwrap();
+        let mut bufs = FixedBufs::new(1, 5).unwrap();
+        let mut batch = Batch::new();
+        // No end of a request may lie beyond the largest offset.
+        let read = batch.read_fixed(&file, &mut bufs[0], i64::MAX as u64 - 1);
+        let e = batch.submit().get(read).unwrap_err();
+        assert_eq!(e.raw_os_error(), Some(libc::EINVAL), "{e}");
+    });
+}
+
+#[test]
 fn other_refusals_keep_the_kernels_error() {
     let directory = directory();
     let path = directory.path().join("file");

@@ -5,6 +5,7 @@
 mod batch;
 mod block_io;
 mod bounce;
+mod bounce_refusals;
 mod cursor;
 mod direct;
 mod files;

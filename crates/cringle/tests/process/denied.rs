@@ -18,7 +18,7 @@ const RING_CALLS: [i64; 3] =
     [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// Installs a filter that gives these calls this result, for this thread and its future children.
-fn deny(calls: &[i64], action: SeccompAction) {
+pub(crate) fn deny(calls: &[i64], action: SeccompAction) {
     let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).unwrap();
@@ -97,7 +97,8 @@ fn is_epoll_because(driver: &Driver, words: &[&str]) {
 }
 
 /// Runs the body in a child process whose environment chooses no driver.
-fn in_child(test: &str, body: impl FnOnce()) {
+#[track_caller]
+pub(crate) fn in_child(test: &str, body: impl FnOnce()) {
     child::must_succeed_with(test, |command| command.env_remove("CRINGLE_DRIVER"), body);
 }
 

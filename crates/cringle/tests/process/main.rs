@@ -8,6 +8,7 @@ mod commands;
 mod crash;
 mod denied;
 mod fork;
+mod refused_threads;
 mod same_commands;
 mod signal;
 mod stdio;

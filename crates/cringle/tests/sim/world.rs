@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -142,6 +142,8 @@ fn simulated_file_behaves_as_a_file() {
                 metadata.modified()? < SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_001_000)
             );
             assert!(log.write_at(b"x", u64::MAX).is_err());
+            // A world has no links to refuse.
+            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open("/log")?;
             again.close()
         })
         .unwrap()
@@ -150,6 +152,52 @@ fn simulated_file_behaves_as_a_file() {
     assert_eq!(world.paths(), ["/given", "/log"].map(std::path::PathBuf::from));
     assert!(world.remove("/log") && !world.remove("/log"));
     assert_eq!(world.read("/log"), None);
+}
+
+/// Each sync copies the bytes of a file, and could not copy those of a large hole.
+#[test]
+fn simulated_file_has_a_largest_size() {
+    sim::run(1, &Options::new(), || {
+        let file = File::create("/log").unwrap();
+        file.write_all_at(b"rope", 0).unwrap();
+        let is_refused = |result: io::Result<()>| {
+            let error = result.unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
+            file.sync_all().unwrap();
+        };
+        is_refused(file.set_len(i64::MAX as u64));
+        is_refused(file.set_len((1 << 30) + 1));
+        is_refused(file.write_all_at(b"strand", 1 << 40));
+        is_refused(file.write_vectored_at(&[io::IoSlice::new(b"strand")], 1 << 40).map(drop));
+        is_refused(file.allocate(1 << 40, 1 << 20));
+        (&file).seek(SeekFrom::Start(1 << 40)).unwrap();
+        is_refused((&file).write_all(b"strand"));
+        let mut batch = Batch::new();
+        batch.write_all(&file, b"strand", 1 << 40);
+        is_refused(batch.submit().into_iter().try_for_each(|written| written.map(drop)));
+        file.set_len(1 << 20).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    })
+    .unwrap();
+}
+
+#[test]
+fn removing_a_simulated_tree_fails_as_its_listing() {
+    sim::run(1, &Options::new(), || {
+        cringle::fs::create_dir("/dir").unwrap();
+        let errno = |result: io::Result<()>| result.unwrap_err().raw_os_error();
+        assert_eq!(errno(cringle::fs::remove_dir_all("/dir")), Some(libc::ENOSYS));
+        assert_eq!(
+            errno(
+                cringle::fs::read_dir("/dir")
+                    .and_then(|mut all| { all.next().transpose().map(drop) })
+            ),
+            Some(libc::ENOSYS)
+        );
+        assert_eq!(errno(cringle::fs::remove_dir_all("/none")), Some(libc::ENOENT));
+    })
+    .unwrap();
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! The submitters of `high`, by the functions of `cringle.h`.
 
-use crate::batch::high::{BATCH_LIMIT, IN_FLIGHT_LIMIT, offsets};
+use crate::batch::high::{BATCH_LIMIT, IN_FLIGHT_LIMIT, submit_all, touched_buffer};
 use crate::batch::{BATCH, BLOCK, FEWER, RoundConfig, ThreadResult, short_read};
 use crate::meter::Gate;
-use cringle::block::AlignedBuf;
 use cringle_c::{
-    CRINGLE_OPEN_PIN, CRINGLE_READ, cringle_close, cringle_io, cringle_last_error, cringle_op,
-    cringle_open, cringle_params, cringle_submit,
+    CRINGLE_READ, cringle_close, cringle_last_error, cringle_op, cringle_open, cringle_params,
+    cringle_submit,
 };
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -20,7 +18,7 @@ pub(in crate::batch) fn run(
 ) -> io::Result<Vec<ThreadResult>> {
     let params = cringle_params {
         size: size_of::<cringle_params>() as u32,
-        flags: if config.pinning.is_enabled() { CRINGLE_OPEN_PIN } else { 0 },
+        flags: 0,
         workers: config.args.workers as u32,
         batch_limit: BATCH_LIMIT,
         in_flight_limit: IN_FLIGHT_LIMIT,
@@ -32,32 +30,8 @@ pub(in crate::batch) fn run(
         return Err(last_error());
     }
     let file = config.open()?;
-    let results = gate.on_threads(config.args.submitters(), FEWER, |number, mut party| {
-        let mut submitter = Submitter::new(config, number, engine, &file);
-        party.enter()?;
-        submitter.submit_all()
-    });
-    if cringle_close(engine) != 0 {
-        return Err(last_error());
-    }
-    results
-}
-
-struct Submitter {
-    engine: cringle_io,
-    offsets: Vec<u64>,
-    /// The memory of `ops`.
-    _buffer: AlignedBuf,
-    ops: Vec<cringle_op>,
-    result: ThreadResult,
-}
-
-impl Submitter {
-    fn new(config: &RoundConfig<'_>, number: usize, engine: cringle_io, file: &File) -> Submitter {
-        let offsets = offsets(config, number);
-        let mut buffer = AlignedBuf::new(BATCH * BLOCK);
-        // Touches every page before the clock starts.
-        buffer.fill(1);
+    let results = gate.on_threads(config.args.submitters(), FEWER, |number, party| {
+        let (mut buffer, mut results) = (touched_buffer(), [0; BATCH]);
         let op = |block: &mut [u8]| cringle_op {
             kind: CRINGLE_READ,
             fd: file.as_raw_fd(),
@@ -69,24 +43,18 @@ impl Submitter {
             user_data: 0,
             reserved: [0; 2],
         };
-        let ops = buffer.chunks_mut(BLOCK).map(op).collect();
-        let latencies_ns = Vec::with_capacity(offsets.len() / BATCH);
-        let result = ThreadResult { ops: 0, latencies_ns };
-        Submitter { engine, offsets, _buffer: buffer, ops, result }
-    }
-
-    fn submit_all(&mut self) -> io::Result<ThreadResult> {
-        let mut results = [0; BATCH];
-        for offsets in self.offsets.chunks(BATCH) {
-            for (op, offset) in self.ops.iter_mut().zip(offsets) {
+        let mut ops: Vec<cringle_op> = buffer.chunks_mut(BLOCK).map(op).collect();
+        submit_all(config, number, party, |offsets| {
+            for (op, offset) in ops.iter_mut().zip(offsets) {
                 op.offset = *offset;
             }
             let started = Instant::now();
-            let (ops, count) = (self.ops.as_ptr(), offsets.len());
+            let count = offsets.len();
             // SAFETY: the contract of `cringle_submit`: both arrays have `count` elements, and the
-            // buffer is this submitter's, which no other code uses.
-            let failed = unsafe { cringle_submit(self.engine, ops, count, results.as_mut_ptr()) };
-            self.result.latencies_ns.push(started.elapsed().as_nanos() as u64);
+            // memory of the reads is `buffer`, which outlives the call and no other code uses.
+            let failed =
+                unsafe { cringle_submit(engine, ops.as_ptr(), count, results.as_mut_ptr()) };
+            let elapsed = started.elapsed();
             if failed < 0 {
                 return Err(last_error());
             }
@@ -97,10 +65,13 @@ impl Submitter {
                     Err(_) => return Err(io::Error::from_raw_os_error(-result as i32)),
                 }
             }
-            self.result.ops += count as u64;
-        }
-        Ok(std::mem::take(&mut self.result))
+            Ok(elapsed)
+        })
+    });
+    if cringle_close(engine) != 0 {
+        return Err(last_error());
     }
+    results
 }
 
 /// Returns the words of the last failure of the library on this thread.

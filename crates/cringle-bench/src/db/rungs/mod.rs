@@ -10,7 +10,7 @@ mod twin;
 
 use super::engine::{Engine, Eviction, Platform, offset, whole};
 use super::tree::PAGE_BYTES;
-use super::{Job, Sample};
+use super::{Job, RungSample};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Usage};
 use cringle::block::AlignedBuf;
@@ -59,7 +59,7 @@ pub(super) enum Rung {
 const MOST_THREADS: usize = 4096;
 
 /// The figures of a run, and the times of its transactions.
-pub(super) type Outcome = (Sample, Latencies);
+pub(super) type Outcome = (RungSample, Latencies);
 
 impl Rung {
     /// Whether it changes one thing in the rung below it.
@@ -150,21 +150,22 @@ fn memory(job: &Job) -> AlignedBuf {
     AlignedBuf::new(job.frames * PAGE_BYTES)
 }
 
-/// Runs one transaction after the other on this thread. `calls` counts the system calls.
+/// Runs one transaction after the other on this thread. Each read is a system call, and each
+/// write-back.
 fn one_by_one<'a, P: Platform<Page = &'a mut [u8]>>(
     job: &Job,
     platform: P,
     memory: &'a mut AlignedBuf,
     evict_batch: usize,
-    calls: impl Fn(&P) -> u64,
 ) -> io::Result<Outcome> {
     let eviction = Eviction::ByTransactions { batch: evict_batch };
     let engine = Engine::new(job, platform, memory.chunks_mut(PAGE_BYTES), eviction)?;
     let meter = Meter::start();
     let latencies = engine.work();
     let usage = meter.stop();
+    let counts = engine.counts();
     // Those of the log are not counted.
-    let calls = (!job.durable).then(|| calls(engine.platform()));
+    let calls = (!job.durable).then_some(counts.reads + counts.evictions);
     outcome(job, &engine, usage, latencies.map(|one| vec![one]), calls)
 }
 
@@ -182,7 +183,7 @@ fn outcome<P: Platform>(
         engine.flush(job.store.cached())?;
         job.store.cached().sync_data()?;
     }
-    Ok((Sample { usage, counts: engine.counts(), calls }, all))
+    Ok((RungSample { usage, counts: engine.counts(), calls }, all))
 }
 
 /// Writes pages one after the other.

@@ -3,20 +3,19 @@
 use super::{Outcome, memory, one_by_one};
 use crate::db::Job;
 use crate::db::engine::{Platform, offset, whole};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 
 pub(super) fn run(job: &Job) -> io::Result<Outcome> {
-    let posix = Posix { file: job.store.open()?, calls: Cell::new(0), pages: PhantomData };
-    one_by_one(job, posix, &mut memory(job), 1, |posix| posix.calls.get())
+    let posix = Posix { file: job.store.open()?, pages: PhantomData };
+    one_by_one(job, posix, &mut memory(job), 1)
 }
 
 struct Posix<'a> {
     file: File,
-    calls: Cell<u64>,
     pages: PhantomData<&'a mut [u8]>,
 }
 
@@ -26,12 +25,10 @@ impl<'a> Platform for Posix<'a> {
     type Cell<T> = RefCell<T>;
 
     fn read(&self, number: u32, page: &mut &'a mut [u8]) -> io::Result<()> {
-        self.calls.set(self.calls.get() + 1);
         whole(self.file.read_at(page, offset(number))?, number)
     }
 
     fn write(&self, pages: &[(u32, &&'a mut [u8])]) -> io::Result<()> {
-        self.calls.set(self.calls.get() + pages.len() as u64);
         super::write_each(&self.file, pages)
     }
 

@@ -7,7 +7,7 @@ use crate::db::engine::{Platform, offset};
 use crate::db::tree::PAGE_BYTES;
 use crate::ring;
 use io_uring::{IoUring, opcode, squeue, types};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
@@ -17,18 +17,16 @@ pub(super) fn run(job: &Job, evict_batch: usize) -> io::Result<Outcome> {
     let bare = Bare {
         ring: RefCell::new(ring::build(evict_batch)?),
         file: job.store.open()?,
-        calls: Cell::new(0),
         pages: PhantomData,
     };
     // Saves a descriptor lookup in each call. An old kernel refuses; the ring works without.
     let _ = bare.ring.borrow().submitter().register_ring_fd();
-    one_by_one(job, bare, &mut memory(job), evict_batch, |bare| bare.calls.get())
+    one_by_one(job, bare, &mut memory(job), evict_batch)
 }
 
 struct Bare<'a> {
     ring: RefCell<IoUring>,
     file: File,
-    calls: Cell<u64>,
     pages: PhantomData<&'a mut [u8]>,
 }
 
@@ -50,7 +48,6 @@ impl Bare<'_> {
         submissions.sync();
         let mut result = Ok(());
         while in_flight > 0 {
-            self.calls.set(self.calls.get() + 1);
             super::ring_works(submitter.submit_and_wait(in_flight));
             submissions.sync();
             completions.sync();

@@ -10,7 +10,7 @@ use crate::db::pool::{Found, Pool};
 use crate::db::tree::{self, PAGE_BYTES};
 use crate::db::wal::{NO_RECORD, Wal};
 use crate::db::workload::Update;
-use crate::db::{Job, Sample};
+use crate::db::{Job, RungSample};
 use crate::latency::Latencies;
 use crate::meter::{GAVE_UP, Meter, collect};
 use cringle::block::AlignedBuf;
@@ -42,7 +42,7 @@ pub(super) fn run(job: &Arc<Job>) -> io::Result<Outcome> {
         if !job.durable {
             engine.flush()?;
         }
-        Ok((Sample { usage, counts: engine.pool.borrow().counts(), calls: None }, latencies))
+        Ok((RungSample { usage, counts: engine.pool.borrow().counts(), calls: None }, latencies))
     })
 }
 

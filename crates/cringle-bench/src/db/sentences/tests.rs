@@ -15,15 +15,15 @@ fn args(more: &[&str]) -> &'static DbArgs {
     Box::leak(args)
 }
 
-fn findings(seconds: &[(Rung, f64)]) -> Findings<'static> {
+fn findings(seconds: &[(Rung, f64)]) -> DbFindings<'static> {
     let counts = Counts { reads: 900, writes: 800, evictions: 40, ..Counts::default() };
     let line = |&(rung, seconds): &(Rung, f64)| {
         let usage = Usage { seconds, user_seconds: 0.1, ..Usage::default() };
-        let sample = || Sample { usage, counts, calls: Some(1700) };
+        let sample = || RungSample { usage, counts, calls: Some(1700) };
         let samples = (0..ENOUGH_ROUNDS).map(|_| sample()).collect();
         Line { samples, ..Line::new(rung) }
     };
-    Findings {
+    DbFindings {
         args: args(&[]),
         tree: Tree::within(1000, 1),
         without_ring: false,
@@ -81,11 +81,11 @@ fn rounds_that_differ_give_no_verdict() {
     assert_eq!(findings.change(Rung::Ring, Rung::Posix), Some(Change::Rise));
     assert_eq!(findings.change(Rung::Posix, Rung::Ring), Some(Change::Fall));
     let one = &findings.lines[0].samples[0];
-    let mut fast = Sample { usage: one.usage, counts: one.counts, calls: None };
+    let mut fast = RungSample { usage: one.usage, counts: one.counts, calls: None };
     fast.usage.seconds = 0.4;
     findings.lines[0].samples.push(fast);
     let one = &findings.lines[1].samples[0];
-    let more = Sample { usage: one.usage, counts: one.counts, calls: None };
+    let more = RungSample { usage: one.usage, counts: one.counts, calls: None };
     findings.lines[1].samples.push(more);
     assert_eq!(findings.change(Rung::Ring, Rung::Posix), Some(Change::Unclear));
     let text = all(&findings).join("\n");

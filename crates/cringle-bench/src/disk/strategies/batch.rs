@@ -1,7 +1,7 @@
 //! `batch`: submits a [`Batch`] of queue-depth operations, waits for it, and repeats. This is how a
 //! program reads that knows many offsets in advance, such as an index lookup or a scrub.
 //!
-//! In the `wal` profile a batch is a group commit: its appends, followed by one sync of each log.
+//! In the `wal` profile a batch is a group commit: its appends, followed by one sync.
 
 use crate::disk::job::{Job, LaneResult};
 use crate::disk::plan::{Access, Lane};
@@ -23,9 +23,8 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 
 /// Uses a [`BlockIo`] with a worker for each thread, which can poll the device for completions.
 fn polled(job: &Job) -> io::Result<Vec<LaneResult>> {
-    let depth = job.cell.queue_depth as u32;
-    let pin = job.pinning.applies_to(job.cell.threads);
-    let builder = BlockIo::builder().workers(job.cell.threads).pin(pin);
+    let depth = job.setting.queue_depth as u32;
+    let builder = BlockIo::builder().workers(job.setting.threads);
     let block_io = builder.batch_limit(depth).in_flight_limit(depth).iopoll(true).build()?;
     let submit = |batch: Batch<'_>| block_io.submit(batch);
     super::on_threads(job, |thread, party| work(job, thread, party, &submit))
@@ -40,13 +39,13 @@ fn work(
     mut party: Party<'_>,
     submit: &Submit<'_>,
 ) -> io::Result<Vec<LaneResult>> {
-    let lane = job.plan.lane(worker, job.cell.threads, 0, 1);
-    let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
+    let lane = job.plan.lane(worker, job.setting.threads, 0, 1);
+    let file = File::from(job.open()?);
     let mut rounds = Rounds::new(job, lane);
-    let result = if job.cell.fixed {
-        registered(&mut rounds, &files, &mut party)
+    let result = if job.setting.fixed {
+        registered(&mut rounds, &file, &mut party)
     } else {
-        plain(&mut rounds, &files, &mut party, submit)
+        plain(&mut rounds, &file, &mut party, submit)
     };
     drop(party);
     result.inspect_err(|_| job.stop.store(true, Relaxed))?;
@@ -55,18 +54,17 @@ fn work(
 
 fn plain(
     rounds: &mut Rounds<'_>,
-    files: &[File],
+    file: &File,
     party: &mut Party<'_>,
     submit: &Submit<'_>,
 ) -> io::Result<()> {
     let job = rounds.job;
-    let mut area = job.buffers(job.cell.queue_depth)?;
-    let mut spare = Batch::with_capacity(job.cell.queue_depth);
+    let mut area = job.buffers(job.setting.queue_depth)?;
+    let mut spare = Batch::with_capacity(job.setting.queue_depth);
     party.enter()?;
     while rounds.next() {
         let mut batch = spare;
         for (access, block) in rounds.accesses.iter().zip(area.chunks_mut(job.plan.block)) {
-            let file = &files[access.file as usize];
             if access.write {
                 job.stamp(block, access);
                 batch.write(file, block, access.offset);
@@ -75,28 +73,29 @@ fn plain(
             }
         }
         let results = submit(batch)?;
-        rounds.commit(files)?;
+        if job.commits() {
+            file.sync_data()?;
+        }
         rounds.finish(&results, area.chunks(job.plan.block))?;
         spare = results.recycle();
     }
     Ok(())
 }
 
-fn registered(rounds: &mut Rounds<'_>, files: &[File], party: &mut Party<'_>) -> io::Result<()> {
+fn registered(rounds: &mut Rounds<'_>, file: &File, party: &mut Party<'_>) -> io::Result<()> {
     let job = rounds.job;
-    let files: Vec<FixedFile> = files.iter().map(FixedFile::register).collect::<Result<_, _>>()?;
-    let mut area = FixedBufs::new(job.cell.queue_depth, job.plan.block)?;
-    let mut spare = Batch::with_capacity(job.cell.queue_depth);
+    let file = FixedFile::register(file)?;
+    let mut area = FixedBufs::new(job.setting.queue_depth, job.plan.block)?;
+    let mut spare = Batch::with_capacity(job.setting.queue_depth);
     party.enter()?;
     while rounds.next() {
         let mut batch = spare;
         for (access, block) in rounds.accesses.iter().zip(area.iter_mut()) {
-            let file = &files[access.file as usize];
             if access.write {
                 job.stamp(block, access);
-                batch.write_fixed(file, block, access.offset);
+                batch.write_fixed(&file, block, access.offset);
             } else {
-                batch.read_fixed(file, block, access.offset);
+                batch.read_fixed(&file, block, access.offset);
             }
         }
         let results = batch.submit();
@@ -124,7 +123,7 @@ impl<'a> Rounds<'a> {
             job,
             lane_result: LaneResult::new(lane.clone()),
             lane,
-            accesses: Vec::with_capacity(job.cell.queue_depth),
+            accesses: Vec::with_capacity(job.setting.queue_depth),
             sampled: 0,
             started: None,
         }
@@ -137,21 +136,12 @@ impl<'a> Rounds<'a> {
         if self.job.is_stopped() {
             return false;
         }
-        for index in self.lane.by_ref().take(self.job.cell.queue_depth) {
+        for index in self.lane.by_ref().take(self.job.setting.queue_depth) {
             self.accesses.push(self.job.access(index));
             self.sampled += usize::from(self.job.sampling.takes(index));
         }
         self.started = (self.sampled > 0).then(Instant::now);
         !self.accesses.is_empty()
-    }
-
-    fn commit(&self, files: &[File]) -> io::Result<()> {
-        if self.job.commits() {
-            for file in &files[..files.len().min(self.accesses.len())] {
-                file.sync_data()?;
-            }
-        }
-        Ok(())
     }
 
     fn finish<'b>(

@@ -11,8 +11,8 @@ use std::io;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_workers(job, |worker, party| {
-        let files: Vec<File> = job.open_files()?.into_iter().map(File::from).collect();
-        transfer_by_fibers(job, worker, party, |access, block| transfer(job, &files, access, block))
+        let file = File::from(job.open()?);
+        transfer_by_fibers(job, worker, party, |access, block| transfer(job, &file, access, block))
     })
 }
 
@@ -24,10 +24,10 @@ pub(super) fn transfer_by_fibers(
     transfer: impl Fn(&Access, &mut [u8]) -> io::Result<usize>,
 ) -> io::Result<Vec<LaneResult>> {
     let transfer = &transfer;
-    let mut area = job.buffers(job.cell.queue_depth)?;
+    let mut area = job.buffers(job.setting.queue_depth)?;
     fiber::scope(|scope| {
         let start = |(slot, buffer)| {
-            let lane = job.plan.lane(worker, job.cell.threads, slot, job.cell.queue_depth);
+            let lane = job.plan.lane(worker, job.setting.threads, slot, job.setting.queue_depth);
             scope.spawn_local(move || {
                 // Continues when the gate is open.
                 fiber::yield_now();
@@ -52,8 +52,7 @@ pub(super) fn transfer_by_fibers(
 
 /// Performs an access with the calls of std, which suspend only the calling fiber.
 #[inline]
-fn transfer(job: &Job, files: &[File], access: &Access, block: &mut [u8]) -> io::Result<usize> {
-    let file = &files[access.file as usize];
+fn transfer(job: &Job, file: &File, access: &Access, block: &mut [u8]) -> io::Result<usize> {
     if !access.write {
         return file.read_at(block, access.offset);
     }

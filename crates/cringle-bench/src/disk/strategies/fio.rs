@@ -1,6 +1,6 @@
 //! `fio` with the same settings. It chooses its own offsets, so it has no checksum to compare.
 
-use crate::disk::job::{Job, Profile};
+use crate::disk::job::Job;
 use crate::disk::plan::Limit;
 use crate::fio::{self, Report};
 use std::io;
@@ -12,7 +12,6 @@ pub(super) fn run(job: &Job) -> io::Result<Report> {
 }
 
 fn arguments(job: &Job) -> Vec<String> {
-    let total = job.target.file_bytes * job.target.files.len() as u64;
     let mut all = vec![
         "--group_reporting".into(),
         "--lat_percentiles=1".into(),
@@ -21,73 +20,18 @@ fn arguments(job: &Job) -> Vec<String> {
         "--invalidate=0".into(),
         "--allow_file_create=0".into(),
         format!("--bs={}", job.plan.block),
-        format!("--direct={}", u8::from(job.cell.profile.is_direct())),
-        format!("--filename={}", job.target.names_for_others()),
-        format!("--rw={}", pattern(job)),
+        format!("--direct={}", u8::from(job.setting.profile.is_direct())),
+        format!("--filename={}", job.target.file.name_for_others()),
+        format!("--rw={}", if job.writes { "randwrite" } else { "randread" }),
+        "--norandommap".into(),
+        format!("--numjobs={}", job.setting.threads),
+        format!("--size={}", job.target.file_bytes),
         format!("--randseed={}", job.generation),
     ];
-    if job.cell.profile == Profile::Wal {
-        all.extend(committers(job));
-    } else {
-        all.extend(queue(job, total));
-    }
-    if job.pinning.applies_to(job.cell.threads) {
-        let cpus: Vec<_> =
-            job.pinning.cpus()[..job.cell.threads].iter().map(usize::to_string).collect();
-        all.push(format!("--cpus_allowed={}", cpus.join(",")));
-        all.push("--cpus_allowed_policy=split".into());
-    }
-    all
-}
-
-fn pattern(job: &Job) -> &'static str {
-    let reads = job.plan.accesses.iter().any(|access| !access.write);
-    match (job.cell.profile, reads, job.writes) {
-        (Profile::Wal, ..) => "write",
-        (Profile::BufferedSeq, true, true) => "rw",
-        (Profile::BufferedSeq, false, _) => "write",
-        (Profile::BufferedSeq, ..) => "read",
-        (_, true, true) => "randrw",
-        (_, false, _) => "randwrite",
-        _ => "randread",
-    }
-}
-
-fn queue(job: &Job, total: u64) -> Vec<String> {
-    let mut all = vec!["--norandommap".into(), format!("--numjobs={}", job.cell.threads)];
-    all.extend(fio::queue(job.cell.queue_depth));
-    if job.cell.profile == Profile::BufferedSeq {
-        // Each job reads a part of its own, as the threads of other strategies do.
-        let block = job.plan.block as u64;
-        let each = (total / job.cell.threads as u64 / block * block).max(block);
-        all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
-    } else {
-        all.push(format!("--size={total}"));
-    }
-    all.extend(length(job, job.cell.threads));
-    if job.cell.fixed {
+    all.extend(fio::queue(job.setting.queue_depth));
+    all.extend(length(job, job.setting.threads));
+    if job.setting.fixed {
         all.extend(["--registerfiles".into(), "--fixedbufs".into()]);
-    }
-    if job.writes && job.cell.profile == Profile::BufferedSeq {
-        all.push("--end_fsync=1".into());
-    }
-    all
-}
-
-fn committers(job: &Job) -> Vec<String> {
-    let count = job.cell.queue_depth * job.cell.threads;
-    let mut all = vec![
-        "--ioengine=psync".into(),
-        "--fdatasync=1".into(),
-        format!("--numjobs={count}"),
-        // The log stays empty before the run. Each job appends to a part of its own.
-        "--create_on_open=1".into(),
-        "--fallocate=none".into(),
-    ];
-    let each = (job.plan.accesses.len() / count).max(1) * job.plan.block;
-    all.extend([format!("--size={each}"), format!("--offset_increment={each}")]);
-    if let Limit::Seconds(seconds) = job.plan.limit {
-        all.extend([format!("--runtime={seconds}"), "--time_based".into()]);
     }
     all
 }

@@ -87,8 +87,11 @@ impl Strategy {
             (Strategy::Mmap, Profile::Wal) => {
                 Some("a store to a mapping does not append, and cannot be committed by itself")
             }
-            (Strategy::Log, Profile::Direct | Profile::Cached | Profile::BufferedSeq) => {
+            (Strategy::Log, Profile::Direct | Profile::Cached) => {
                 Some("a log has records, and no blocks to read or overwrite")
+            }
+            (Strategy::Fio, Profile::Wal) => {
+                Some("its committers are threads, which `threads` has, and it reports no latency")
             }
             (Strategy::Mmap, Profile::Direct) if direction.writes() => {
                 Some("a store to a mapping does not report when it reaches the device")
@@ -114,10 +117,6 @@ impl Strategy {
             (Strategy::Log, Profile::Wal) => Some(
                 "log: block::Log; appends that wait at the same time share a write and a sync, and \
                  each has a frame of 16 bytes with checksums",
-            ),
-            (Strategy::Fio, Profile::Wal) => Some(
-                "fio: one psync job with fdatasync=1 for each committer; it reports no common \
-                 latency of an append and its sync",
             ),
             (Strategy::Fio, _) => Some(
                 "fio: chooses its own offsets and checks no content; its clock counts whole \
@@ -151,15 +150,12 @@ impl Strategy {
     }
 }
 
-/// Runs `work` on the threads of the cell, each a party of the gate, and pinned with `--pin`.
+/// Runs `work` on the threads of the setting, each a party of the gate.
 fn on_threads<F>(job: &Job, work: F) -> io::Result<Vec<LaneResult>>
 where
     F: Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 {
-    let lanes = job.gate.on_threads(job.cell.threads, FEWER, |thread, party| {
-        job.pinning.pin(thread, job.cell.threads)?;
-        work(thread, party)
-    });
+    let lanes = job.gate.on_threads(job.setting.threads, FEWER, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 
@@ -168,8 +164,7 @@ fn on_workers(
     job: &Job,
     work: impl Fn(usize, Party<'_>) -> io::Result<Vec<LaneResult>> + Sync,
 ) -> io::Result<Vec<LaneResult>> {
-    let runtime = cringle::Builder::new().pin(job.pinning.applies_to(job.cell.threads));
-    let lanes = job.gate.on_workers(runtime, job.cell.threads, work);
+    let lanes = job.gate.on_workers(job.setting.threads, work);
     lanes.map(|lanes| lanes.into_iter().flatten().collect())
 }
 

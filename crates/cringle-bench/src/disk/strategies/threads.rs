@@ -10,13 +10,12 @@ use std::os::unix::fs::FileExt;
 
 pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
     super::on_threads(job, |thread, mut party| {
-        // Each thread opens the files itself, because readahead works per open file description.
-        let files = job.open_files()?;
+        let file = job.open()?;
         let mut buffer = job.buffers(1)?;
         party.enter()?;
-        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
+        let lane = job.plan.lane(thread, job.setting.threads, 0, 1);
         Ok(vec![drive(job, lane, &mut buffer, |access, block| {
-            transfer(job, &files, access, block)
+            transfer(job, &file, access, block)
         })?])
     })
 }
@@ -25,11 +24,10 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 #[inline]
 pub(super) fn transfer(
     job: &Job,
-    files: &[File],
+    file: &File,
     access: &Access,
     block: &mut [u8],
 ) -> io::Result<usize> {
-    let file = &files[access.file as usize];
     if !access.write {
         return file.read_at(block, access.offset);
     }

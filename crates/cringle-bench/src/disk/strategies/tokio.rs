@@ -18,19 +18,19 @@ use tokio::sync::Barrier;
 
 pub(super) fn run(job: &Arc<Job>) -> io::Result<Vec<LaneResult>> {
     let mut party = job.gate.party();
-    let tasks = job.cell.queue_depth * job.cell.threads;
+    let tasks = job.setting.queue_depth * job.setting.threads;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(job.cell.threads)
+        .worker_threads(job.setting.threads)
         .max_blocking_threads(tasks)
         .build()?;
     let start = Arc::new(Barrier::new(tasks + 1));
     runtime.block_on(async {
         let spawn = |i: usize| {
             let lane = job.plan.lane(
-                i / job.cell.queue_depth,
-                job.cell.threads,
-                i % job.cell.queue_depth,
-                job.cell.queue_depth,
+                i / job.setting.queue_depth,
+                job.setting.threads,
+                i % job.setting.queue_depth,
+                job.setting.queue_depth,
             );
             tokio::spawn(task(Arc::clone(job), lane, Arc::clone(&start)))
         };
@@ -66,24 +66,24 @@ async fn task(job: Arc<Job>, lane: Lane, start: Arc<Barrier>) -> io::Result<Lane
 }
 
 struct Task {
-    files: Files,
+    file: File,
     buffer: Option<memmap2::MmapMut>,
 }
 
-enum Files {
-    Tokio(Vec<tokio::fs::File>),
+enum File {
+    Tokio(tokio::fs::File),
     /// For transfers on the blocking pool.
-    Std(Arc<Vec<std::fs::File>>),
+    Std(Arc<std::fs::File>),
 }
 
 impl Task {
     fn prepare(job: &Job) -> io::Result<Task> {
-        let files = job.open_files()?;
-        let files = match job.cell.profile {
-            Profile::Direct => Files::Std(Arc::new(files)),
-            _ => Files::Tokio(files.into_iter().map(tokio::fs::File::from_std).collect()),
+        let file = job.open()?;
+        let file = match job.setting.profile {
+            Profile::Direct => File::Std(Arc::new(file)),
+            _ => File::Tokio(tokio::fs::File::from_std(file)),
         };
-        Ok(Task { files, buffer: Some(job.buffers(1)?) })
+        Ok(Task { file, buffer: Some(job.buffers(1)?) })
     }
 
     async fn work(&mut self, job: &Arc<Job>, lane: Lane) -> io::Result<LaneResult> {
@@ -119,15 +119,12 @@ impl Task {
         access: Access,
         mut buffer: memmap2::MmapMut,
     ) -> (io::Result<usize>, memmap2::MmapMut) {
-        match &mut self.files {
-            Files::Tokio(files) => {
-                let file = &mut files[access.file as usize];
-                (transfer_by_file(job, file, access, &mut buffer).await, buffer)
-            }
-            Files::Std(files) => {
-                let (job, files) = (Arc::clone(job), Arc::clone(files));
+        match &mut self.file {
+            File::Tokio(file) => (transfer_by_file(job, file, access, &mut buffer).await, buffer),
+            File::Std(file) => {
+                let (job, file) = (Arc::clone(job), Arc::clone(file));
                 let call = move || {
-                    let moved = threads::transfer(&job, &files, &access, &mut buffer);
+                    let moved = threads::transfer(&job, &file, &access, &mut buffer);
                     (moved, buffer)
                 };
                 match tokio::task::spawn_blocking(call).await {

@@ -25,7 +25,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
         let build = if job.iopoll { ring::build_iopoll } else { ring::build };
         let mut ring = build(entries(job))?;
         let loops = Loop::prepare(job, thread)?;
-        if job.cell.fixed {
+        if job.setting.fixed {
             loops.register(&ring)?;
         }
         party.enter()?;
@@ -37,7 +37,7 @@ pub(super) fn run(job: &Job) -> io::Result<Vec<LaneResult>> {
 
 /// A committed append is two linked submissions: the write, and the sync after it.
 fn entries(job: &Job) -> usize {
-    job.cell.queue_depth * if job.commits() { 2 } else { 1 }
+    job.setting.queue_depth * if job.commits() { 2 } else { 1 }
 }
 
 /// The number of direct operations that are submitted in one call.
@@ -50,7 +50,7 @@ const DIRECT_GROUP: usize = 4;
 
 struct Loop<'a> {
     job: &'a Job,
-    files: Vec<File>,
+    file: File,
     area: MmapMut,
     /// The start of `area`. Its bytes are accessed through this pointer only, because the kernel
     /// writes to some slots while the loop reads others.
@@ -77,17 +77,17 @@ const FIRST_OF_TWO: u64 = 1 << 63;
 
 impl<'a> Loop<'a> {
     fn prepare(job: &'a Job, thread: usize) -> io::Result<Loop<'a>> {
-        let lane = job.plan.lane(thread, job.cell.threads, 0, 1);
-        let mut area = job.buffers(job.cell.queue_depth)?;
-        let nothing = Access { offset: 0, file: 0, write: false };
+        let lane = job.plan.lane(thread, job.setting.threads, 0, 1);
+        let mut area = job.buffers(job.setting.queue_depth)?;
+        let nothing = Access { offset: 0, write: false };
         Ok(Loop {
             job,
-            files: job.open_files()?,
+            file: job.open()?,
             base: area.as_mut_ptr(),
             area,
-            slots: vec![Slot { access: nothing, started: None }; job.cell.queue_depth],
-            free: (0..job.cell.queue_depth).rev().collect(),
-            group: if job.cell.profile.is_direct() { DIRECT_GROUP } else { usize::MAX },
+            slots: vec![Slot { access: nothing, started: None }; job.setting.queue_depth],
+            free: (0..job.setting.queue_depth).rev().collect(),
+            group: if job.setting.profile.is_direct() { DIRECT_GROUP } else { usize::MAX },
             lane_result: LaneResult::new(lane.clone()),
             lane,
             in_flight: 0,
@@ -96,8 +96,7 @@ impl<'a> Loop<'a> {
     }
 
     fn register(&self, ring: &IoUring) -> io::Result<()> {
-        let descriptors: Vec<_> = self.files.iter().map(File::as_raw_fd).collect();
-        ring.submitter().register_files(&descriptors)?;
+        ring.submitter().register_files(&[self.file.as_raw_fd()])?;
         let whole = libc::iovec { iov_base: self.base.cast(), iov_len: self.area.len() };
         // SAFETY: the memory is `area`, which outlives every operation on it (see `work`). The
         // kernel pins registered pages, so unmapping `area` later does no harm.
@@ -177,7 +176,7 @@ impl<'a> Loop<'a> {
         let entry = self.entry(slot, access);
         let result = if self.job.commits() {
             let write = entry.flags(squeue::Flags::IO_LINK).user_data(slot as u64 | FIRST_OF_TWO);
-            let sync = self.sync_entry(access).user_data(slot as u64);
+            let sync = self.sync_entry().user_data(slot as u64);
             // SAFETY: as below for the write; the sync uses no memory.
             unsafe { submissions.push_multiple(&[write, sync]) }
         } else {
@@ -195,9 +194,8 @@ impl<'a> Loop<'a> {
     fn entry(&self, slot: usize, access: &Access) -> squeue::Entry {
         let bytes = self.job.plan.block as u32;
         let (start, offset) = (self.start_of(slot), access.offset);
-        let file = types::Fixed(access.file);
-        let plain = types::Fd(self.files[access.file as usize].as_raw_fd());
-        match (self.job.cell.fixed, access.write) {
+        let (file, plain) = (types::Fixed(0), types::Fd(self.file.as_raw_fd()));
+        match (self.job.setting.fixed, access.write) {
             (false, false) => opcode::Read::new(plain, start, bytes).offset(offset).build(),
             (false, true) => opcode::Write::new(plain, start, bytes).offset(offset).build(),
             (true, false) => opcode::ReadFixed::new(file, start, bytes, 0).offset(offset).build(),
@@ -205,14 +203,9 @@ impl<'a> Loop<'a> {
         }
     }
 
-    fn sync_entry(&self, access: &Access) -> squeue::Entry {
-        let flags = types::FsyncFlags::DATASYNC;
-        let plain = types::Fd(self.files[access.file as usize].as_raw_fd());
-        if self.job.cell.fixed {
-            opcode::Fsync::new(types::Fixed(access.file)).flags(flags).build()
-        } else {
-            opcode::Fsync::new(plain).flags(flags).build()
-        }
+    fn sync_entry(&self) -> squeue::Entry {
+        let file = types::Fd(self.file.as_raw_fd());
+        opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build()
     }
 
     #[inline]

@@ -5,9 +5,9 @@ mod clients;
 mod memory;
 mod report;
 
-use super::args::{Cell, HttpArgs};
+use super::args::{HttpArgs, HttpCase};
 use super::server_process::ServerProcess;
-use super::{Bench, Subject, failed, open_files};
+use super::{HttpBench, Subject, failed, open_files};
 use crate::experiment::{self, Notes, Report};
 use crate::latency::Latencies;
 use crate::rounds::{Progress, turns};
@@ -18,7 +18,7 @@ use memory::Memory;
 
 /// The figures of one server in one round.
 #[derive(Clone, Debug)]
-struct Sample {
+struct IdleSample {
     before: Memory,
     idle: Memory,
     /// The time until all connections were open and had a response.
@@ -28,7 +28,7 @@ struct Sample {
     served_cpu_seconds: f64,
 }
 
-type Line = experiment::Line<Subject, Sample>;
+type Line = experiment::Line<Subject, IdleSample>;
 
 pub(super) fn measure(
     args: &HttpArgs,
@@ -37,28 +37,31 @@ pub(super) fn measure(
     machine: Machine,
 ) -> Result<Report, Failure> {
     open_files::allow(connections)?;
-    let cell = Cell { workers: args.idle_workers(), connections, keepalive: true };
-    let mut lines: Vec<Line> = super::subjects(args, &cell).into_iter().map(Line::new).collect();
-    let mut bench = Bench { args, cpus: cpus::allowed(), notes: Notes::default() };
+    let case = HttpCase { workers: args.idle_workers(), connections, keepalive: true };
+    let mut lines: Vec<Line> = super::subjects(args, &case).into_iter().map(Line::new).collect();
+    let mut bench = HttpBench { args, cpus: cpus::allowed(), notes: Notes::default() };
     let bar = progress.runs(lines.len() * args.repeat());
     for round in 0..args.repeat() {
         turns((round, true), &mut lines, &bar, |subject| {
-            let (mut server, plan) = bench.start(cell, subject)?;
+            let (mut server, plan) = bench.start(case, subject)?;
             let sample = of_server(&mut *server, &plan)
-                .map_err(|error| failed(subject, &cell, &error, server.failure()))?;
+                .map_err(|error| failed(subject, &case, &error, server.failure()))?;
             Ok((sample, Latencies::new()))
         })?;
     }
     bar.finish_and_clear();
-    Ok(report::of(cell, &lines, machine, bench.notes))
+    Ok(report::of(case, &lines, machine, bench.notes))
 }
 
-fn of_server(server: &mut dyn ServerProcess, plan: &super::load::Plan) -> std::io::Result<Sample> {
+fn of_server(
+    server: &mut dyn ServerProcess,
+    plan: &super::load::Plan,
+) -> std::io::Result<IdleSample> {
     let before = Memory::of(&server.ids())?;
     let (mut clients, opened_seconds) = Clients::open(plan)?;
     let idle = Memory::of(&server.ids())?;
     let used = server.used()?;
     let served_seconds = clients.request(plan)?;
     let served_cpu_seconds = server.used()?.since(&used).cpu_seconds();
-    Ok(Sample { before, idle, opened_seconds, served_seconds, served_cpu_seconds })
+    Ok(IdleSample { before, idle, opened_seconds, served_seconds, served_cpu_seconds })
 }

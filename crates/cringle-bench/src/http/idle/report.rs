@@ -1,8 +1,8 @@
 //! The report of `bench http --idle`: the table, plots and JSON.
 
-use super::{Line, Sample};
+use super::{IdleSample, Line};
 use crate::experiment::{Named, Notes, Report, plot};
-use crate::http::args::Cell;
+use crate::http::args::HttpCase;
 use cringle_report::machine::Machine;
 use cringle_report::page::{Column, Rows, Section};
 use cringle_report::units::{count, counted, figure};
@@ -12,14 +12,14 @@ const MEANING: &str = "KiB each: the server's resident memory for an idle connec
     first request. In addition, for each connection: the page tables, and the kernel's objects \
     (the sockets of both ends, and those of all other programs).";
 
-pub(super) fn of(cell: Cell, lines: &[Line], machine: Machine, notes: Notes) -> Report {
-    let connections = cell.connections;
+pub(super) fn of(case: HttpCase, lines: &[Line], machine: Machine, notes: Notes) -> Report {
+    let connections = case.connections;
     let (kib, served) = ("Memory of an idle connection", "Time until all are served again");
     let section = Section {
         title: format!(
             "{} idle connections, then all served again; {}; medians of {}",
             count(connections as f64),
-            counted(cell.workers, "worker"),
+            counted(case.workers, "worker"),
             counted(lines.first().map_or(0, |line| line.samples.len()), "round"),
         ),
         sentences: vec![MEANING.into()],
@@ -28,14 +28,13 @@ pub(super) fn of(cell: Cell, lines: &[Line], machine: Machine, notes: Notes) -> 
             plot(served, "s", lines, |sample| sample.served_seconds),
         ],
         table: Some(table(lines, connections)),
-        ..Section::default()
     };
-    let runs = lines.iter().flat_map(|line| runs(cell, line)).collect::<Vec<_>>();
+    let runs = lines.iter().flat_map(|line| runs(case, line)).collect::<Vec<_>>();
     let (title, fields) = ("What an idle connection costs", json!({ "runs": runs }));
     Report::new("http --idle", title, machine, vec![section], notes, fields)
 }
 
-impl Sample {
+impl IdleSample {
     /// Returns the resident memory, page tables and kernel objects for each connection, in KiB.
     fn each(&self, connections: usize) -> [f64; 3] {
         let more = self.idle.since(self.before);
@@ -45,7 +44,7 @@ impl Sample {
 
 fn table(lines: &[Line], connections: usize) -> Rows {
     let memory = |line: &Line, n: usize| figure(line.figure(|sample| sample.each(connections)[n]));
-    let cpu = |sample: &Sample| sample.served_cpu_seconds * 1e6 / connections as f64;
+    let cpu = |sample: &IdleSample| sample.served_cpu_seconds * 1e6 / connections as f64;
     let columns: [Column<'_, Line>; 7] = [
         ("server", &|line| line.subject.name()),
         ("KiB each", &|line| memory(line, 0)),
@@ -58,13 +57,13 @@ fn table(lines: &[Line], connections: usize) -> Rows {
     Rows::of(&columns, lines)
 }
 
-fn runs(cell: Cell, line: &Line) -> Vec<Value> {
-    let run = |sample: &Sample| {
-        let [resident, tables, kernel] = sample.each(cell.connections);
+fn runs(case: HttpCase, line: &Line) -> Vec<Value> {
+    let run = |sample: &IdleSample| {
+        let [resident, tables, kernel] = sample.each(case.connections);
         json!({
             "server": line.subject.name(),
-            "workers": cell.workers,
-            "connections": cell.connections,
+            "workers": case.workers,
+            "connections": case.connections,
             "resident_kib_each": resident,
             "page_tables_kib_each": tables,
             "kernel_both_ends_kib_each": kernel,

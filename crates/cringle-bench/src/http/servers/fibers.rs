@@ -2,20 +2,11 @@
 
 use super::{ServerConfig, converse};
 use cringle::net::Server;
-use cringle::runtime::Feature;
 use std::io;
 use std::net::SocketAddr;
 
-pub(super) fn run(
-    config: &ServerConfig,
-    ready: &dyn Fn(SocketAddr),
-    eager: bool,
-) -> io::Result<()> {
-    let mut runtime = cringle::Builder::new().workers(config.workers);
-    if eager {
-        runtime = runtime.without(Feature::DeferTaskrun);
-    }
-    runtime.run(|| {
+pub(super) fn run(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
+    cringle::Builder::new().workers(config.workers).run(|| {
         let server = Server::bind(config.addr)?;
         ready(server.local_addr()?);
         let page = config.page;

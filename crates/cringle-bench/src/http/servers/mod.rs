@@ -34,7 +34,7 @@ pub(super) fn run(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Resu
         Server::Uring => on_each(config, ready, move |listener| {
             uring::run(&listener, page, connections, variant)
         }),
-        Server::Fibers => fibers::run(config, ready, !variant.has(Feature::Defer)),
+        Server::Fibers => fibers::run(config, ready),
     }
 }
 

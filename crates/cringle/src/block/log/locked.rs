@@ -3,7 +3,6 @@
 use crate::fiber;
 use crate::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -64,13 +63,7 @@ fn without_lock(error: io::Error, file: LockedFile) -> io::Result<LockedFile> {
     }
 }
 
-impl Deref for LockedFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
+derefs!([] LockedFile => File, |it| &it.0);
 
 impl Drop for LockedFile {
     fn drop(&mut self) {

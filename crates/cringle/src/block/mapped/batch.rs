@@ -3,8 +3,8 @@
 use super::{Copied, MappedFile, copying, pause};
 use crate::block::notes::Note;
 use crate::block::{Batch, OpId};
-use crate::driver::Op;
 use crate::driver::completion::OpState;
+use crate::driver::{Memory, Op};
 use crate::runtime::worker::Current;
 use crate::sys::{self, MAX_RW_BYTES};
 use std::ptr::NonNull;
@@ -109,10 +109,10 @@ impl<'b> Batch<'b> {
         for at in 0..self.notes.len() {
             // While one range is copied, the processor loads the begin of the next one.
             if let Some((next, Note::Mapped(file, _))) = self.notes.get(at + 1)
-                && let Op::Read { offset, .. } = self.slots[next.0 as usize].op
+                && let Op::Transfer(next) = self.slots[next.0 as usize].op
             {
                 // SAFETY: I16. The batch borrows the file.
-                unsafe { file.as_ref() }.prefetch(offset, now);
+                unsafe { file.as_ref() }.prefetch(next.offset, now);
             }
             let (id, Note::Mapped(place, copied)) = &mut self.notes[at] else { continue };
             let slot = &self.slots[id.0 as usize];
@@ -120,7 +120,8 @@ impl<'b> Batch<'b> {
                 before += 1;
                 continue;
             }
-            let Op::Read { buf, len, offset, .. } = slot.op else { continue };
+            let Op::Transfer(read) = slot.op else { continue };
+            let Memory::Bytes { start, len } = read.memory() else { continue };
             // SAFETY: I16. The batch borrows the file.
             let file = unsafe { place.as_ref() };
             if looked != Some(*place) {
@@ -133,7 +134,7 @@ impl<'b> Batch<'b> {
                 now
             };
             // SAFETY: I16. The batch borrows the buffer.
-            *copied = unsafe { file.copy(buf, len as usize, offset, begin, pause) };
+            *copied = unsafe { file.copy(start, len as usize, read.offset, begin, pause) };
             in_doubt |= *copied == Copied::IfWithinFile;
             if *copied == Copied::Whole {
                 slot.completion.refuse(len as i32);
@@ -159,7 +160,8 @@ impl<'b> Batch<'b> {
             if slot.completion.state() == OpState::Done {
                 continue;
             }
-            let Op::Read { len, offset, .. } = slot.op else { continue };
+            let Op::Transfer(read) = slot.op else { continue };
+            let Memory::Bytes { len, .. } = read.memory() else { continue };
             // The size is looked up after all copies, once for successive reads of a file.
             let size = match sized {
                 Some((file, size)) if file == *place => size,
@@ -167,7 +169,7 @@ impl<'b> Batch<'b> {
                 _ => unsafe { place.as_ref() }.size(),
             };
             sized = Some((*place, size));
-            if offset + u64::from(len) <= size {
+            if read.offset + u64::from(len) <= size {
                 slot.completion.refuse(len as i32);
                 count += 1;
             }

@@ -7,7 +7,8 @@ use super::poller::{BROKEN, Event, IN, OUT};
 use super::wait_queues::{DIRECTIONS, Direction};
 use super::{Epoll, POLL_INTERVAL};
 use crate::driver::kept::KeptFile;
-use crate::driver::{Op, Wait};
+use crate::driver::op::AT_CURSOR;
+use crate::driver::{Op, SocketTransfer, Transfer, Wait};
 use crate::sys;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -296,43 +297,20 @@ impl Op {
     /// at once, whichever ops wait for its file.
     fn wait_queue(&self) -> Option<(RawFd, Direction)> {
         match *self {
-            Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } | Op::Accept { fd, .. } => {
-                Some((fd, Direction::In))
+            Op::Transfer(Transfer { way, file, offset: AT_CURSOR, .. }) => {
+                Some((file.number(), Direction::of(way)))
             }
-            Op::Send { fd, .. } | Op::SendZc { fd, .. } | Op::SendMsg { fd, .. } => {
-                Some((fd, Direction::Out))
-            }
-            Op::Read { .. }
-            | Op::Write { .. }
-            | Op::ReadFixed { .. }
-            | Op::WriteFixed { .. }
-            | Op::ReadVectored { .. }
-            | Op::WriteVectored { .. } => {
-                let transfer = self.transfer().filter(|_| self.is_stream_transfer())?;
-                Some((transfer.file.number(), Direction::of(transfer.way)))
-            }
+            Op::Socket(SocketTransfer { way, fd, .. }) => Some((fd, Direction::of(way))),
+            Op::Accept { fd, .. } => Some((fd, Direction::In)),
             Op::Nop
-            | Op::Open { .. }
+            | Op::Transfer(_)
+            | Op::File(_)
+            | Op::Path(_)
             | Op::Poll { .. }
             | Op::Connect { .. }
             | Op::FutexWait { .. }
-            | Op::Raw(_)
-            | Op::Sync { .. }
-            | Op::OpenHow { .. }
-            | Op::Close { .. }
-            | Op::Stat { .. }
-            | Op::SetLen { .. }
-            | Op::Unlink { .. }
-            | Op::Rename { .. }
-            | Op::MakeDir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. }
-            | Op::Allocate { .. }
-            | Op::Advise { .. }
-            | Op::SyncRange { .. }
-            | Op::GetXattr(_)
-            | Op::SetXattr(_)
-            | Op::Syscall(_) => None,
+            | Op::Syscall(_)
+            | Op::Raw(_) => None,
         }
     }
 

@@ -121,17 +121,9 @@ impl Flight {
         }
         *fd = number;
         match &mut self.op {
-            Op::Read { target, .. } | Op::Write { target, .. } => *target = Target::fd(number),
-            Op::ReadVectored { fd, .. }
-            | Op::WriteVectored { fd, .. }
-            | Op::Recv { fd, .. }
-            | Op::RecvMsg { fd, .. }
-            | Op::Send { fd, .. }
-            | Op::SendZc { fd, .. }
-            | Op::SendMsg { fd, .. }
-            | Op::Accept { fd, .. }
-            | Op::Connect { fd, .. }
-            | Op::Poll { fd, .. } => *fd = number,
+            Op::Transfer(transfer) => transfer.file = Target::fd(number),
+            Op::Socket(transfer) => transfer.fd = number,
+            Op::Accept { fd, .. } | Op::Connect { fd, .. } | Op::Poll { fd, .. } => *fd = number,
             _ => unreachable!("an op that waits for a descriptor"),
         }
     }

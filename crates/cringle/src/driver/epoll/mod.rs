@@ -149,16 +149,15 @@ impl Epoll {
     pub(crate) fn note_cache_miss(&mut self) {}
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        self.registered.add_file(fd)
+        self.registered.add_file(crate::sys::duplicate(fd)?)
     }
 
     pub(crate) fn unregister_file(&mut self, slot: u32) {
         self.registered.remove_file(slot);
     }
 
-    /// The descriptor of a registered file, if it is a regular file.
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.registered.file(slot as i32).filter(|&fd| crate::sys::file_kind(fd).regular)
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        self.registered.file(slot as i32)
     }
 
     pub(crate) fn register_buffer(&mut self) -> io::Result<u16> {

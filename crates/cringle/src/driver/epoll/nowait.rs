@@ -17,7 +17,7 @@
 use super::flight::Flight;
 use super::wait_queues::Direction;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Memory, Op, Target, Transfer, Way};
+use crate::driver::{Memory, Op, PathOp, Target, Transfer, Way};
 use crate::sys::fork::ForkLock;
 use crate::sys::{self, syscall};
 use std::ffi::c_char;
@@ -79,29 +79,14 @@ impl Flight {
         unsafe {
             match self.op {
                 Op::Nop => Outcome::Done(0),
-                Op::Read { .. }
-                | Op::Write { .. }
-                | Op::ReadFixed { .. }
-                | Op::WriteFixed { .. }
-                | Op::ReadVectored { .. }
-                | Op::WriteVectored { .. } => {
-                    let Transfer { way, file, .. } = self.op.transfer().expect("it is one");
-                    match (way, self.op.is_stream_transfer()) {
-                        (Way::Read, true) => self.read_stream(file.number(), is_event),
-                        (Way::Write, true) => self.write_stream(file.number()),
-                        (Way::Read, false) => self.read_at(file.number(), last),
-                        (Way::Write, false) => self.write_at(file.number()),
-                    }
-                }
-                Op::Open { dir, path, flags, .. } => open_cached(dir, path, flags),
-                Op::Recv { fd, flags, .. } | Op::RecvMsg { fd, flags, .. } => {
-                    self.transfer(fd, flags, Direction::In, is_event)
-                }
-                Op::Send { fd, flags, .. }
-                | Op::SendZc { fd, flags, .. }
-                | Op::SendMsg { fd, flags, .. } => {
-                    self.transfer(fd, flags, Direction::Out, is_event)
-                }
+                Op::Transfer(Transfer { way, file, offset, .. }) => match (way, offset) {
+                    (Way::Read, AT_CURSOR) => self.read_stream(file.number(), is_event),
+                    (Way::Write, AT_CURSOR) => self.write_stream(file.number()),
+                    (Way::Read, _) => self.read_at(file.number(), last),
+                    (Way::Write, _) => self.write_at(file.number()),
+                },
+                Op::Path(PathOp::Open { dir, path, flags, .. }) => open_cached(dir, path, flags),
+                Op::Socket(transfer) => self.transfer(transfer, is_event),
                 Op::Accept { fd, .. } => self.accept(fd),
                 Op::Connect { fd, .. } => self.connect(fd),
                 Op::Poll { fd, events } => match poll_now(fd, events as i16) {
@@ -110,22 +95,7 @@ impl Flight {
                 },
                 // They have a meaning only for a ring.
                 Op::Raw(_) | Op::FutexWait { .. } => Outcome::Done(-libc::EOPNOTSUPP),
-                Op::Sync { .. }
-                | Op::OpenHow { .. }
-                | Op::Close { .. }
-                | Op::Stat { .. }
-                | Op::SetLen { .. }
-                | Op::Unlink { .. }
-                | Op::Rename { .. }
-                | Op::MakeDir { .. }
-                | Op::Symlink { .. }
-                | Op::Link { .. }
-                | Op::Allocate { .. }
-                | Op::Advise { .. }
-                | Op::SyncRange { .. }
-                | Op::GetXattr(_)
-                | Op::SetXattr(_)
-                | Op::Syscall(_) => Outcome::Offload,
+                Op::File(_) | Op::Path(_) | Op::Syscall(_) => Outcome::Offload,
             }
         }
     }
@@ -182,11 +152,10 @@ impl Flight {
         }
     }
 
-    /// Removes the offset of a file without offsets (a pipe, an eventfd), as a ring ignores it. A
-    /// registered buffer is plain memory here.
+    /// Removes the offset of a file without offsets (a pipe, an eventfd), as a ring ignores it.
     fn drop_offset(&mut self) {
-        let transfer = self.op.transfer().expect("a read or a write");
-        self.op = Transfer { offset: AT_CURSOR, ..transfer }.into_op();
+        let Op::Transfer(transfer) = &mut self.op else { unreachable!("a read or a write") };
+        transfer.offset = AT_CURSOR;
     }
 
     /// Reads from a file without offsets.
@@ -255,17 +224,17 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_nowait(&self) -> i32 {
-        let Transfer { way, file, memory, offset, flags } =
-            self.op.transfer().expect("a read or a write");
+        let transfer = self.op.transfer().expect("a read or a write");
+        let Transfer { way, file, offset, .. } = transfer;
         let one;
-        let (slices, count) = match memory {
+        let (slices, count) = match transfer.memory() {
             Memory::Bytes { start, len } => {
                 one = libc::iovec { iov_base: start.cast(), iov_len: len as usize };
                 (&raw const one, 1)
             }
             Memory::Slices { slices, count } => (slices, count),
         };
-        let (fd, flags) = (file.number(), flags | libc::RWF_NOWAIT);
+        let (fd, flags) = (file.number(), transfer.flags() | libc::RWF_NOWAIT);
         // The offset of the cursor, −1, has the bits of `AT_CURSOR`.
         // SAFETY: by the contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
@@ -282,11 +251,11 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_pipe_sized(&self) -> i32 {
-        let Transfer { way, file, memory, .. } = self.op.transfer().expect("a read or a write");
-        let fd = file.number();
+        let transfer = self.op.transfer().expect("a read or a write");
+        let fd = transfer.file.number();
         // SAFETY: by the contract, the slices name memory that is lent for the op.
         retry(|| unsafe {
-            match (way, memory) {
+            match (transfer.way, transfer.memory()) {
                 (Way::Read, Memory::Bytes { start, len }) => syscall!(SYS_read, fd, start, len),
                 (Way::Read, Memory::Slices { slices, count }) => {
                     syscall!(SYS_readv, fd, slices, count)
@@ -360,13 +329,10 @@ pub(super) fn retry(mut call: impl FnMut() -> isize) -> i32 {
 /// The op with the descriptor of a registered file in place of its index.
 pub(super) fn with_descriptor(op: &Op, find: impl Fn(i32) -> Option<RawFd>) -> Op {
     let mut op = *op;
-    if let Op::Read { target, .. }
-    | Op::ReadFixed { target, .. }
-    | Op::Write { target, .. }
-    | Op::WriteFixed { target, .. } = &mut op
-        && target.is_fixed()
+    if let Op::Transfer(Transfer { file, .. }) = &mut op
+        && file.is_fixed()
     {
-        *target = Target::fd(find(target.number()).unwrap_or(-1));
+        *file = Target::fd(find(file.number()).unwrap_or(-1));
     }
     op
 }

@@ -6,8 +6,8 @@
 use super::flight::Flight;
 use super::nowait::{Outcome, WOULD_WAIT, is_ready, retry};
 use super::wait_queues::Direction;
-use crate::driver::Op;
 use crate::driver::nonblocking::Hold;
+use crate::driver::{Op, SocketMemory, SocketTransfer, Way, blocking};
 use crate::sys::{self, syscall};
 use std::os::fd::RawFd;
 
@@ -23,23 +23,17 @@ impl Flight {
     /// # Safety
     ///
     /// As for [`attempt`](Self::attempt).
-    pub(super) unsafe fn transfer(
-        &mut self,
-        fd: RawFd,
-        flags: i32,
-        direction: Direction,
-        is_event: bool,
-    ) -> Outcome {
+    pub(super) unsafe fn transfer(&mut self, transfer: SocketTransfer, is_event: bool) -> Outcome {
+        let SocketTransfer { way, fd, flags, .. } = transfer;
         let moves_all = flags & (libc::MSG_WAITALL | libc::MSG_PEEK) == libc::MSG_WAITALL
             && !self.has_control_room();
         loop {
             // SAFETY: by the contract.
             let mut result = unsafe { self.call_socket() };
             if result == WOULD_WAIT && flags & libc::MSG_DONTWAIT == 0 {
-                let has_ended =
-                    is_event && direction == Direction::In && sys::is_shut_for_reading(fd);
+                let has_ended = is_event && way == Way::Read && sys::is_shut_for_reading(fd);
                 if !has_ended {
-                    return Outcome::Wait(fd, direction);
+                    return Outcome::Wait(fd, Direction::of(way));
                 }
                 // It is ready because no more data can arrive. The last may have, since the call.
                 // SAFETY: by the contract.
@@ -62,9 +56,12 @@ impl Flight {
 
     /// Whether a receive has room for control data.
     fn has_control_room(&self) -> bool {
-        let Op::RecvMsg { message, .. } = self.op else { return false };
-        // SAFETY: I1. The message is lent for the op, or is the remainder's own.
-        unsafe { (*message).msg_controllen > 0 }
+        let Op::Socket(transfer) = self.op else { return false };
+        match (transfer.way, transfer.memory()) {
+            // SAFETY: I1. The message is lent for the op, or is the remainder's own.
+            (Way::Read, SocketMemory::Message(message)) => unsafe { (*message).msg_controllen > 0 },
+            _ => false,
+        }
     }
 
     /// Calls `recv`, `send`, `recvmsg` or `sendmsg` with `MSG_DONTWAIT`. As on a ring, a send
@@ -74,26 +71,13 @@ impl Flight {
     ///
     /// As for [`attempt`](Self::attempt).
     unsafe fn call_socket(&mut self) -> i32 {
-        const NOW: i32 = libc::MSG_DONTWAIT;
-        const SEND: i32 = NOW | libc::MSG_NOSIGNAL;
+        let Op::Socket(transfer) = self.op else { unreachable!("a receive or a send") };
+        let flags = match transfer.way {
+            Way::Read => libc::MSG_DONTWAIT,
+            Way::Write => libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        };
         // SAFETY: by the contract.
-        let result = retry(|| unsafe {
-            match self.op {
-                Op::Recv { fd, buf, len, flags } => {
-                    syscall!(SYS_recvfrom, fd, buf, len, flags | NOW, 0, 0)
-                }
-                Op::Send { fd, buf, len, flags } | Op::SendZc { fd, buf, len, flags } => {
-                    syscall!(SYS_sendto, fd, buf, len, flags | SEND, 0, 0)
-                }
-                Op::RecvMsg { fd, message, flags } => {
-                    syscall!(SYS_recvmsg, fd, message, flags | NOW)
-                }
-                Op::SendMsg { fd, message, flags } => {
-                    syscall!(SYS_sendmsg, fd, message, flags | SEND)
-                }
-                _ => unreachable!("an op on a socket"),
-            }
-        });
+        let result = retry(|| unsafe { blocking::call_socket(&transfer, flags) });
         if let (0.., Some(rest)) = (result, &self.rest) {
             // SAFETY: by the contract.
             unsafe { rest.report_flags() };

@@ -2,7 +2,7 @@
 //! with `MSG_WAITALL`. As on a ring, they end when everything is moved.
 
 use super::flight::Flight;
-use crate::driver::Op;
+use crate::driver::{Memory, Op, SocketMemory, Way};
 
 /// The slices that are left of a transfer, and a message that names them.
 pub(super) struct Remainder {
@@ -25,37 +25,27 @@ impl Flight {
         // message in `self.rest`, to which the op may point, is replaced only after it was read.
         unsafe {
             match &mut self.op {
-                Op::Read { buf, len, offset, .. } | Op::ReadFixed { buf, len, offset, .. } => {
-                    (*buf, *len) = (buf.add(moved), *len - count);
-                    *offset += u64::from(count);
-                    *len > 0
-                }
-                Op::Recv { buf, len, .. } => {
-                    (*buf, *len) = (buf.add(moved), *len - count);
-                    *len > 0
-                }
-                Op::Send { buf, len, .. } | Op::SendZc { buf, len, .. } => {
-                    (*buf, *len) = (buf.add(moved), *len - count);
-                    *len > 0
-                }
-                Op::ReadVectored { slices, count: n, offset, .. } => {
-                    let rest = Remainder::of(*slices, *n as usize, moved);
-                    (*slices, *n) = (rest.slices.as_ptr(), rest.slices.len() as u32);
-                    *offset += u64::from(count);
+                Op::Transfer(transfer) => {
+                    transfer.offset += u64::from(count);
+                    let Memory::Slices { slices, count: all } = transfer.memory() else {
+                        return transfer.skip(count);
+                    };
+                    let rest = Remainder::of(slices, all as usize, moved);
+                    let (slices, left) = (rest.slices.as_ptr(), rest.slices.len() as u32);
+                    *transfer = transfer.with_memory(Memory::Slices { slices, count: left });
                     self.rest = Some(Box::new(rest));
-                    *n > 0
+                    left > 0
                 }
-                Op::SendMsg { message, .. } => {
-                    let rest = Remainder::of_message(*message, moved);
-                    *message = &raw const rest.message;
-                    let is_left = !rest.slices.is_empty();
-                    self.rest = Some(rest);
-                    is_left
-                }
-                Op::RecvMsg { message, .. } => {
-                    let mut rest = Remainder::of_message(*message, moved);
-                    rest.original = self.rest.as_ref().map_or(*message, |before| before.original);
-                    *message = &raw mut rest.message;
+                Op::Socket(transfer) => {
+                    let SocketMemory::Message(message) = transfer.memory() else {
+                        return transfer.skip(count);
+                    };
+                    let mut rest = Remainder::of_message(message, moved);
+                    if transfer.way == Way::Read {
+                        let before = self.rest.as_ref();
+                        rest.original = before.map_or(message, |before| before.original);
+                    }
+                    *transfer = transfer.with_memory(SocketMemory::Message(&raw mut rest.message));
                     let is_left = !rest.slices.is_empty();
                     self.rest = Some(rest);
                     is_left

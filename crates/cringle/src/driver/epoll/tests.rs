@@ -11,7 +11,7 @@ use super::flight::{Flight, Stage};
 use super::*;
 use crate::driver::completion::Completion;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Full, Op, Target, Wait, Waiter};
+use crate::driver::{FileOp, Full, Op, PathOp, Target, Wait, Waiter, Way};
 use crate::sys;
 use std::ffi::CString;
 use std::io::Write;
@@ -80,7 +80,7 @@ impl Rig {
 
     fn read(&mut self, fd: &impl AsRawFd) -> usize {
         let target = Target::fd(fd.as_raw_fd());
-        self.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR }).unwrap()
+        self.push(|buf| Op::read(target, buf, 1, AT_CURSOR)).unwrap()
     }
 
     fn reap(&mut self) {
@@ -170,7 +170,8 @@ fn each_op_is_answered_once() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let waits = rig.read(&reader);
     let nothing = rig.push(|_| Op::Nop).unwrap();
-    let aside = rig.push(|_| Op::Sync { fd: reader.as_raw_fd(), data_only: true }).unwrap();
+    let aside =
+        rig.push(|_| Op::File(FileOp::Sync { fd: reader.as_raw_fd(), data_only: true })).unwrap();
     rig.epoll.enter(Wait::No);
     rig.reap();
     assert_eq!(rig.result(nothing), 0);
@@ -225,7 +226,7 @@ fn blocked_writer_sees_the_pipe_close() {
     let capacity = unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) };
     writer.write_all(&vec![0; capacity as usize]).unwrap();
     let target = Target::fd(fd);
-    let waits = rig.push(|buf| Op::Write { target, buf, len: 1, offset: AT_CURSOR }).unwrap();
+    let waits = rig.push(|buf| Op::write(target, buf, 1, AT_CURSOR)).unwrap();
     rig.epoll.enter(Wait::No);
     drop(reader);
     rig.until_idle();

@@ -1,6 +1,6 @@
 //! The names of ops: one row for each, with the words that traces and reports use.
 
-/// The meaning of an op's [`place`](super::Op::place).
+/// The meaning of an op's [`place`](super::OpDescription::place).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceKind {
     /// Nothing, or a number that no report shows.

@@ -1,56 +1,102 @@
-//! The table of ops: one row for each, without a wildcard.
+//! The table of ops: one row for each, without a wildcard. Each row names the drivers that perform
+//! the op.
 //!
-//! A new op gets a variant of [`Op`] (or of [`Syscall`]) and a row here. The compiler then names
-//! the other places: `blocking.rs` performs the op as a system call, `uring/encode.rs` encodes it
-//! for a ring, `epoll/nowait.rs` tries it without waiting, and `sim/lent_memory.rs` lists its
-//! memory. Four places have wildcards: [`Op::transfer`], [`Op::may_keep_file`],
-//! [`Op::may_need_thread`], and the faults in `sim/perform.rs`.
+//! # A new op
+//!
+//! It is a variant of [`FileOp`] or [`PathOp`] (`storage.rs`); of [`Syscall`], if no ring has it;
+//! or of [`Op`], if drivers treat it as no other op. A new way of reading or writing is a kind of
+//! [`Transfer`] or of [`SocketTransfer`].
+//!
+//! The compiler names these places:
+//!
+//! - here the row, and in `name.rs` the name that the row has;
+//! - the system call: `blocking.rs`, or `syscall.rs`;
+//! - `uring/encode.rs`: the entry for a ring;
+//! - `sim/perform.rs`: how a simulation performs it, unless it is a system call;
+//! - `sim/lent_memory.rs`: the memory of an op on a path, of a transfer or a variant of `Op`;
+//! - for a variant of `Op`: `epoll/enter.rs`, whether the op waits in the queue of its descriptor,
+//!   and `epoll/nowait.rs`, how it is tried without waiting.
+//!
+//! The compiler does not name these:
+//!
+//! - `features.rs`: the opcode, if the row says that a ring needs a feature;
+//! - [`Op::may_keep_file`] and [`Op::may_need_thread`], for a variant of [`Op`];
+//! - `sim/perform.rs`: the faults of an op on a path, if it may fail by more than `EIO`; that an op
+//!   on a file or a system call has changed the file; and in `would_block`, that a variant of `Op`
+//!   waits for a peer;
+//! - `sim/lent_memory.rs`: the memory of an op on a file or of a system call;
+//! - `epoll/nowait.rs`: how to try an op on a file or a path without waiting, if there is a way;
+//! - `uring/push.rs`: an arm of its own, if the op is frequent.
 //!
 //! The table is inlined and each caller uses one column, so that each call compiles to a match over
 //! that column alone.
 
-use super::{AT_CURSOR, Op, OpName, Target};
-use crate::driver::syscall::Syscall;
-use crate::driver::{Feature, Features};
+use super::{AT_CURSOR, FileOp, FileRange, Op, OpName, PathOp};
+use super::{SocketMemoryKind, SocketTransfer, Target, Transfer, Way};
+use crate::driver::syscall::{Syscall, XattrCall};
+use crate::driver::{Driver, Feature, Features};
 use std::os::fd::RawFd;
 
 /// Which rings perform an op.
 #[derive(Clone, Copy)]
-enum RingSupport {
+enum Rings {
     /// Every ring that Cringle uses.
-    Always,
+    Every,
     /// Rings of kernels with this feature.
     With(Feature),
-    /// None: the op is a system call on a thread of the pool.
-    Never,
+    No,
 }
+
+/// The drivers that perform an op. For the others, a thread of the pool makes the system call, if
+/// there is one; a simulation answers `ENOSYS`, lest the call reach the machine's files.
+#[derive(Clone, Copy)]
+struct Drivers {
+    rings: Rings,
+    epoll: bool,
+    simulation: bool,
+}
+
+/// Every driver.
+const ALL: Drivers = Drivers { rings: Rings::Every, epoll: true, simulation: true };
+
+/// A thread of the pool in place of a driver, except in a simulation.
+const POOL: Drivers = Drivers { rings: Rings::No, epoll: false, ..ALL };
+
+/// Rings alone: the op has a meaning only there.
+const RINGS: Drivers = Drivers { epoll: false, simulation: false, ..ALL };
+
+impl Drivers {
+    /// Of the rings, only those of kernels with this feature.
+    #[inline(always)]
+    const fn with(self, feature: Feature) -> Drivers {
+        Drivers { rings: Rings::With(feature), ..self }
+    }
+
+    #[inline(always)]
+    const fn simulated(self, simulation: bool) -> Drivers {
+        Drivers { simulation, ..self }
+    }
+}
+
+/// Every driver; of the rings, those that have the ops on names, space and attributes.
+const NAMES: Drivers = ALL.with(Feature::FileSystem);
 
 /// What the library knows about an op.
 #[derive(Clone, Copy)]
 struct Row {
     name: OpName,
+    drivers: Drivers,
     /// A descriptor, or a registered file; −1 for none. Of two files, the one that is written to.
     file: i32,
     /// An offset, a length, or the address of a path or a peer: see `PlaceKind`.
     place: u64,
-    /// Whether the op moves bytes from or to a place in a file, which a disk or the page cache
-    /// answers.
-    is_positioned: bool,
     /// Whether another party decides when the op ends: a peer, or the holder of the other end.
     waits_for_peer: bool,
-    ring: RingSupport,
 }
 
 #[inline(always)]
-fn row(name: OpName) -> Row {
-    Row {
-        name,
-        file: -1,
-        place: 0,
-        is_positioned: false,
-        waits_for_peer: false,
-        ring: RingSupport::Always,
-    }
+fn row(name: OpName, drivers: Drivers) -> Row {
+    Row { name, drivers, file: -1, place: 0, waits_for_peer: false }
 }
 
 impl Row {
@@ -84,14 +130,7 @@ impl Row {
     /// whose other end decides. (So does an append to a file, which has the same offset.)
     #[inline(always)]
     fn transfer(self, offset: u64) -> Row {
-        let at_cursor = offset == AT_CURSOR;
-        Row { place: offset, is_positioned: !at_cursor, waits_for_peer: at_cursor, ..self }
-    }
-
-    /// A transfer at an offset, from or to a registered buffer.
-    #[inline(always)]
-    fn fixed_transfer(self, offset: u64) -> Row {
-        Row { place: offset, is_positioned: offset != AT_CURSOR, ..self }
+        Row { place: offset, waits_for_peer: offset == AT_CURSOR, ..self }
     }
 
     #[inline(always)]
@@ -99,72 +138,57 @@ impl Row {
         Row { waits_for_peer: true, ..self }
     }
 
+    /// An op on a part of a file.
     #[inline(always)]
-    fn needs(self, feature: Feature) -> Row {
-        Row { ring: RingSupport::With(feature), ..self }
+    fn range(self, range: *const FileRange) -> Row {
+        // SAFETY: I1. The op has not ended, so the range that it points to is valid.
+        self.place(unsafe { (*range).offset })
     }
+}
 
-    /// As [`needs`](Self::needs), for an op whose length has 32 bits on a ring.
-    #[inline(always)]
-    fn needs_for_len(self, feature: Feature, len: u64) -> Row {
-        let fits = u32::try_from(len).is_ok();
-        Row { ring: if fits { RingSupport::With(feature) } else { RingSupport::Never }, ..self }
-    }
+/// The drivers of an op on a part of a file, whose length has 32 bits on a ring.
+#[inline(always)]
+fn of_short_range(range: *const FileRange) -> Drivers {
+    // SAFETY: I1. The op has not ended, so the range that it points to is valid.
+    if u32::try_from(unsafe { (*range).len }).is_ok() { NAMES } else { POOL }
+}
 
-    #[inline(always)]
-    fn off_ring(self) -> Row {
-        Row { ring: RingSupport::Never, ..self }
-    }
+/// Whether a call on attributes names a descriptor.
+#[inline(always)]
+fn names_descriptor(call: *const XattrCall) -> bool {
+    // SAFETY: I1. The op has not ended, so the call that it points to is valid.
+    unsafe { (*call).path.is_null() }
 }
 
 impl Op {
     #[inline(always)]
     fn row(&self) -> Row {
-        use Feature::{FileSystem, Ftruncate};
         use OpName as N;
         match *self {
-            Op::Nop => row(N::Nop),
-            Op::Read { target, offset, .. } => row(N::Read).target(target).transfer(offset),
-            Op::Write { target, offset, .. } => row(N::Write).target(target).transfer(offset),
-            Op::ReadFixed { target, offset, .. } => {
-                row(N::Read).target(target).fixed_transfer(offset)
+            Op::Nop => row(N::Nop, ALL),
+            Op::Transfer(Transfer { way, file, offset, .. }) => {
+                let name = if way == Way::Read { N::Read } else { N::Write };
+                row(name, ALL).target(file).transfer(offset)
             }
-            Op::WriteFixed { target, offset, .. } => {
-                row(N::Write).target(target).fixed_transfer(offset)
+            Op::File(ref op) => op.row(),
+            Op::Path(ref op) => op.row(),
+            Op::Socket(SocketTransfer { way, kind, fd, .. }) => match (way, kind) {
+                (Way::Read, _) => row(N::Receive, ALL).fd(fd).peer(),
+                (Way::Write, SocketMemoryKind::ZeroCopy) => {
+                    row(N::SendZc, ALL.with(Feature::SendZc)).fd(fd).peer()
+                }
+                (Way::Write, _) => row(N::Send, ALL).fd(fd).peer(),
+            },
+            Op::Poll { fd, .. } => row(N::Poll, ALL).fd(fd).peer(),
+            Op::Accept { fd, .. } => row(N::Accept, ALL).fd(fd).peer(),
+            Op::Connect { fd, addr, .. } => {
+                row(N::Connect, ALL.simulated(false)).fd(fd).path(addr).peer()
             }
-            Op::ReadVectored { fd, offset, .. } => row(N::Read).fd(fd).transfer(offset),
-            Op::WriteVectored { fd, offset, .. } => row(N::Write).fd(fd).transfer(offset),
-            Op::Sync { fd, .. } => row(N::Sync).fd(fd),
-            Op::Open { path, .. } => row(N::Open).path(path),
-            Op::OpenHow { path, .. } => row(N::Open).path(path).needs(FileSystem),
-            Op::Close { fd } => row(N::Close).fd(fd),
-            Op::Stat { path, .. } => row(N::Stat).path(path),
-            Op::SetLen { fd, len } => row(N::SetLen).fd(fd).place(len).needs(Ftruncate),
-            Op::Poll { fd, .. } => row(N::Poll).fd(fd).peer(),
-            Op::Unlink { path, .. } => row(N::Unlink).path(path).needs(FileSystem),
-            Op::Rename { from, .. } => row(N::Rename).path(from).needs(FileSystem),
-            Op::MakeDir { path, .. } => row(N::MakeDir).path(path).needs(FileSystem),
-            Op::Symlink { path, .. } => row(N::Symlink).path(path).needs(FileSystem),
-            Op::Link { from, .. } => row(N::Link).path(from).needs(FileSystem),
-            Op::Allocate { fd, offset, .. } => {
-                row(N::Allocate).fd(fd).place(offset).needs(FileSystem)
+            Op::FutexWait { word, .. } => {
+                row(N::Futex, RINGS.with(Feature::Futex)).path(word).peer()
             }
-            Op::Advise { fd, offset, len, .. } => {
-                row(N::Advise).fd(fd).place(offset).needs_for_len(FileSystem, len)
-            }
-            Op::SyncRange { fd, offset, len, .. } => {
-                row(N::SyncRange).fd(fd).place(offset).needs_for_len(FileSystem, len)
-            }
-            Op::GetXattr(_) => row(N::GetXattr).needs(FileSystem),
-            Op::SetXattr(_) => row(N::SetXattr).needs(FileSystem),
-            Op::Recv { fd, .. } | Op::RecvMsg { fd, .. } => row(N::Receive).fd(fd).peer(),
-            Op::Send { fd, .. } | Op::SendMsg { fd, .. } => row(N::Send).fd(fd).peer(),
-            Op::SendZc { fd, .. } => row(N::SendZc).fd(fd).peer().needs(Feature::SendZc),
-            Op::Accept { fd, .. } => row(N::Accept).fd(fd).peer(),
-            Op::Connect { fd, addr, .. } => row(N::Connect).fd(fd).path(addr).peer(),
-            Op::FutexWait { word, .. } => row(N::Futex).path(word).peer().needs(Feature::Futex),
-            Op::Syscall(call) => call.row().off_ring(),
-            Op::Raw(_) => row(N::Raw),
+            Op::Syscall(ref call) => call.row(),
+            Op::Raw(_) => row(N::Raw, RINGS),
         }
     }
 
@@ -179,11 +203,8 @@ impl Op {
     #[inline(always)]
     pub(crate) fn file_and_place(&self) -> (i32, u64) {
         match *self {
-            Op::Read { target, offset, .. }
-            | Op::Write { target, offset, .. }
-            | Op::ReadFixed { target, offset, .. }
-            | Op::WriteFixed { target, offset, .. } => (target.file(), offset),
-            Op::Recv { fd, .. } | Op::Send { fd, .. } => (fd, 0),
+            Op::Transfer(Transfer { file, offset, .. }) => (file.file(), offset),
+            Op::Socket(SocketTransfer { fd, .. }) => (fd, 0),
             ref other => other.rare_file_and_place(),
         }
     }
@@ -197,7 +218,7 @@ impl Op {
     /// answers.
     #[inline]
     pub(crate) fn is_positioned_transfer(&self) -> bool {
-        self.row().is_positioned
+        matches!(*self, Op::Transfer(Transfer { offset, .. }) if offset != AT_CURSOR)
     }
 
     /// Whether another party decides when the op ends. Such an op does not count against the limit
@@ -215,18 +236,7 @@ impl Op {
     /// without a thread, and reads are what a database does most.
     #[inline(always)]
     pub(crate) fn may_keep_file(&self) -> bool {
-        self.is_write()
-            || matches!(
-                self,
-                Op::Sync { .. }
-                    | Op::SetLen { .. }
-                    | Op::Allocate { .. }
-                    | Op::Advise { .. }
-                    | Op::SyncRange { .. }
-                    | Op::GetXattr(_)
-                    | Op::SetXattr(_)
-                    | Op::Close { .. }
-            )
+        self.is_write() || matches!(self, Op::File(_))
     }
 
     /// Whether a ring may have a kernel thread perform the op. Reads at an offset are left out, as
@@ -234,50 +244,111 @@ impl Op {
     #[inline(always)]
     pub(crate) fn may_need_thread(&self) -> bool {
         self.may_keep_file()
-            || matches!(
-                self,
-                Op::Read { offset: AT_CURSOR, .. }
-                    | Op::ReadVectored { offset: AT_CURSOR, .. }
-                    | Op::Open { .. }
-                    | Op::OpenHow { .. }
-                    | Op::Stat { .. }
-                    | Op::Unlink { .. }
-                    | Op::Rename { .. }
-                    | Op::MakeDir { .. }
-                    | Op::Symlink { .. }
-                    | Op::Link { .. }
-            )
+            || matches!(self, Op::Transfer(Transfer { offset: AT_CURSOR, .. }) | Op::Path(_))
     }
 
     /// Whether a ring with these features performs the op.
-    pub(crate) fn fits_ring(&self, features: Features) -> bool {
-        match self.row().ring {
-            RingSupport::Always => true,
-            RingSupport::With(feature) => features.has(feature),
-            RingSupport::Never => false,
+    pub(in crate::driver) fn fits_ring(&self, features: Features) -> bool {
+        match self.row().drivers.rings {
+            Rings::Every => true,
+            Rings::With(feature) => features.has(feature),
+            Rings::No => false,
+        }
+    }
+
+    /// Whether a simulation performs the op.
+    #[cfg(feature = "sim")]
+    pub(in crate::driver) fn is_simulated(&self) -> bool {
+        self.row().drivers.simulation
+    }
+}
+
+impl Driver {
+    /// Whether the driver performs the op.
+    pub(crate) fn performs(&self, op: &Op) -> bool {
+        match self {
+            Driver::Uring(driver) => op.fits_ring(driver.features()),
+            Driver::Epoll(_) => op.row().drivers.epoll,
+            Driver::Sim(_) => op.row().drivers.simulation,
+        }
+    }
+}
+
+impl FileOp {
+    #[inline(always)]
+    fn row(&self) -> Row {
+        use OpName as N;
+        match *self {
+            FileOp::Sync { fd, .. } => row(N::Sync, ALL).fd(fd),
+            FileOp::Close { fd } => row(N::Close, ALL).fd(fd),
+            FileOp::SetLen { fd, len } => {
+                row(N::SetLen, ALL.with(Feature::Ftruncate)).fd(fd).place(len)
+            }
+            FileOp::Allocate { fd, range, .. } => row(N::Allocate, NAMES).fd(fd).range(range),
+            FileOp::Advise { fd, range, .. } => {
+                row(N::Advise, of_short_range(range)).fd(fd).range(range)
+            }
+            FileOp::SyncRange { fd, range, .. } => {
+                row(N::SyncRange, of_short_range(range)).fd(fd).range(range)
+            }
+            FileOp::GetXattr(call) => row(N::GetXattr, NAMES.simulated(names_descriptor(call))),
+            FileOp::SetXattr(call) => row(N::SetXattr, NAMES.simulated(names_descriptor(call))),
+        }
+    }
+}
+
+impl PathOp {
+    #[inline(always)]
+    fn row(&self) -> Row {
+        use OpName as N;
+        let not_simulated = NAMES.simulated(false);
+        match *self {
+            PathOp::Open { path, .. } => row(N::Open, ALL).path(path),
+            PathOp::OpenHow { path, .. } => row(N::Open, not_simulated).path(path),
+            PathOp::Stat { path, .. } => row(N::Stat, ALL).path(path),
+            PathOp::Unlink { path, .. } => row(N::Unlink, NAMES).path(path),
+            PathOp::Rename { path, .. } => row(N::Rename, NAMES).path(path),
+            PathOp::MakeDir { path, .. } => row(N::MakeDir, NAMES).path(path),
+            PathOp::Symlink { path, .. } => row(N::Symlink, not_simulated).path(path),
+            PathOp::Link { path, .. } => row(N::Link, not_simulated).path(path),
         }
     }
 }
 
 impl Syscall {
+    #[inline(always)]
     fn row(&self) -> Row {
         use OpName as N;
+        // A simulation makes calls on descriptors, which are of its own files.
+        let not_simulated = POOL.simulated(false);
         match *self {
-            Syscall::ReadDir { fd, .. } => row(N::ReadDir).dir(fd),
-            Syscall::ReadLink { dir, path, .. } => row(N::ReadLink).dir(dir).path(path),
-            Syscall::RealPath { path, .. } => row(N::RealPath).path(path),
-            Syscall::SetMode { fd, path, .. } => row(N::SetMode).dir(fd).path(path),
-            Syscall::SetOwner { dir, path, .. } => row(N::SetOwner).dir(dir).path(path),
-            Syscall::SetTimes { fd, path, .. } => row(N::SetTimes).dir(fd).path(path),
-            Syscall::Lock { fd, .. } => row(N::Lock).dir(fd),
-            Syscall::CopyRange { to, .. } => row(N::CopyRange).dir(to),
-            Syscall::Clone { to, .. } => row(N::Clone).dir(to),
-            Syscall::Discard { fd, .. } => row(N::Discard).dir(fd),
-            Syscall::SetWriteLife { fd, .. } => row(N::SetWriteLife).dir(fd),
-            Syscall::Seek { fd, .. } => row(N::Seek).dir(fd),
-            Syscall::ListXattrs(_) => row(N::ListXattrs),
-            Syscall::RemoveXattr(_) => row(N::RemoveXattr),
-            Syscall::ChangeRoot { path } => row(N::ChangeRoot).path(path),
+            Syscall::ReadDir { fd, .. } => row(N::ReadDir, not_simulated).dir(fd),
+            Syscall::ReadLink { dir, path, .. } => {
+                row(N::ReadLink, not_simulated).dir(dir).path(path)
+            }
+            Syscall::RealPath { path, .. } => row(N::RealPath, not_simulated).path(path),
+            Syscall::SetMode { fd, path, .. } => {
+                row(N::SetMode, POOL.simulated(path.is_null())).dir(fd).path(path)
+            }
+            Syscall::SetOwner { dir, path, .. } => {
+                // SAFETY: I1. The op has not ended, so its path is a valid C string.
+                let is_descriptor = unsafe { *path == 0 };
+                row(N::SetOwner, POOL.simulated(is_descriptor)).dir(dir).path(path)
+            }
+            Syscall::SetTimes { fd, path, .. } => {
+                row(N::SetTimes, POOL.simulated(path.is_null())).dir(fd).path(path)
+            }
+            Syscall::Lock { fd, .. } => row(N::Lock, POOL).dir(fd),
+            Syscall::CopyRange { to, .. } => row(N::CopyRange, POOL).dir(to),
+            Syscall::Clone { to, .. } => row(N::Clone, POOL).dir(to),
+            Syscall::Discard { fd, .. } => row(N::Discard, POOL).dir(fd),
+            Syscall::SetWriteLife { fd, .. } => row(N::SetWriteLife, POOL).dir(fd),
+            Syscall::Seek { fd, .. } => row(N::Seek, POOL).dir(fd),
+            Syscall::ListXattrs(call) => row(N::ListXattrs, POOL.simulated(names_descriptor(call))),
+            Syscall::RemoveXattr(call) => {
+                row(N::RemoveXattr, POOL.simulated(names_descriptor(call)))
+            }
+            Syscall::ChangeRoot { path } => row(N::ChangeRoot, not_simulated).path(path),
         }
     }
 }
@@ -292,12 +363,12 @@ mod tests {
         let (buf, len) = (std::ptr::null_mut::<u8>(), 0);
         for (target, offset) in targets.into_iter().flat_map(|t| [(t, 5), (t, AT_CURSOR)]) {
             for op in [
-                Op::Read { target, buf, len, offset },
-                Op::Write { target, buf, len, offset },
-                Op::ReadFixed { target, buf, len, offset, index: 1 },
-                Op::WriteFixed { target, buf, len, offset, index: 1 },
-                Op::Recv { fd: 7, buf, len, flags: 0 },
-                Op::Send { fd: 7, buf, len, flags: 0 },
+                Op::read(target, buf, len, offset),
+                Op::write(target, buf, len, offset),
+                Op::registered(Way::Read, target, buf, len, offset, 1),
+                Op::registered(Way::Write, target, buf, len, offset, 1),
+                Op::recv(7, buf, len, 0),
+                Op::send(7, buf, len, 0),
             ] {
                 assert_eq!(op.file_and_place(), op.rare_file_and_place(), "{op:?}");
             }

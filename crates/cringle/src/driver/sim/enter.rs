@@ -4,7 +4,7 @@
 use super::options::Fault;
 use super::perform::Outcome;
 use super::{Checker, Core, Cqe, Event, HaltReason, Sim, Stage, baton, lock};
-use crate::driver::{Op, Wait};
+use crate::driver::{OpName, Wait};
 use crate::sys::lock::MutexGuard;
 use std::sync::Arc;
 
@@ -174,8 +174,13 @@ impl Sim {
                 format!("the memory of {} changed before the op was performed", name.as_str());
             core.fail(Checker::Buffers, text);
         }
-        match core.perform(&flight.op, &self.fixed) {
-            Outcome::Done(result) if matches!(flight.op, Op::SendZc { .. }) => {
+        let outcome = if core.has_power() && core.exceeds_size(&flight.op, &self.fixed) {
+            Outcome::Done(-libc::EFBIG)
+        } else {
+            core.perform(&flight.op, &self.fixed)
+        };
+        match outcome {
+            Outcome::Done(result) if flight.op.name() == OpName::SendZc => {
                 self.post_early_result(core, number, result);
                 true
             }

@@ -137,6 +137,11 @@ impl Files {
             || first.is_some_and(|(name, _)| name.starts_with(&below))
     }
 
+    /// Whether the descriptor refers to a file of this world.
+    pub(super) fn has(&mut self, fd: RawFd) -> bool {
+        self.node_of(fd).is_some()
+    }
+
     /// Whether the descriptor refers to a directory.
     pub(super) fn is_open_directory(&mut self, fd: RawFd) -> bool {
         self.node_of(fd).is_some_and(|(_, node)| matches!(node.kind, NodeKind::Directory { .. }))

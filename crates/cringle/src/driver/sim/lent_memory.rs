@@ -7,7 +7,8 @@
 //! their old values.
 
 use super::rng::mix;
-use crate::driver::{Memory, Op, Way};
+use crate::driver::{Memory, Op, PathOp, SocketMemory, Way};
+use std::ffi::c_char;
 
 /// See the module.
 pub(super) struct LentMemory {
@@ -134,55 +135,51 @@ unsafe fn pieces_of(op: &Op) -> (Vec<Piece>, bool) {
         slices.iter().map(|slice| Piece::new(slice.iov_base.cast(), slice.iov_len)).collect()
     };
     // SAFETY: by the contract, it is a C string.
-    let of_path = |path| unsafe { vec![Piece::new(path, libc::strlen(path.cast()) + 1)] };
+    let of_path =
+        |path: *const c_char| unsafe { vec![Piece::new(path.cast(), libc::strlen(path) + 1)] };
     match *op {
-        Op::Read { .. }
-        | Op::Write { .. }
-        | Op::ReadFixed { .. }
-        | Op::WriteFixed { .. }
-        | Op::ReadVectored { .. }
-        | Op::WriteVectored { .. } => {
-            let transfer = op.transfer().expect("it is one");
-            let pieces = match transfer.memory {
+        Op::Transfer(transfer) => {
+            let pieces = match transfer.memory() {
                 Memory::Bytes { start, len } => vec![Piece::new(start, len as usize)],
                 Memory::Slices { slices, count } => of_slices(slices, count),
             };
             (pieces, transfer.way == Way::Read)
         }
-        Op::Open { path, .. } => (of_path(path.cast()), false),
-        Op::Stat { out, .. } => (vec![Piece::new(out.cast(), size_of::<libc::statx>())], true),
-        Op::Unlink { path, .. } | Op::MakeDir { path, .. } | Op::OpenHow { path, .. } => {
-            (of_path(path.cast()), false)
+        Op::Path(PathOp::Stat { call, .. }) => {
+            // SAFETY: by the contract.
+            let out = unsafe { (*call).out };
+            (vec![Piece::new(out.cast(), size_of::<libc::statx>())], true)
         }
-        Op::Rename { from, to, .. } | Op::Link { from, to, .. } => {
-            (of_path(from.cast()).into_iter().chain(of_path(to.cast())).collect(), false)
+        Op::Path(
+            PathOp::Open { path, .. }
+            | PathOp::OpenHow { path, .. }
+            | PathOp::Unlink { path, .. }
+            | PathOp::MakeDir { path, .. },
+        ) => (of_path(path), false),
+        Op::Path(PathOp::Rename { path, to, .. } | PathOp::Link { path, to, .. }) => {
+            // SAFETY: by the contract.
+            let to = unsafe { (*to).path };
+            (of_path(path).into_iter().chain(of_path(to)).collect(), false)
         }
-        Op::Symlink { target, path, .. } => {
-            (of_path(target.cast()).into_iter().chain(of_path(path.cast())).collect(), false)
+        Op::Path(PathOp::Symlink { target, path, .. }) => {
+            (of_path(target).into_iter().chain(of_path(path)).collect(), false)
         }
-        Op::Recv { buf, len, .. } => (vec![Piece::new(buf, len as usize)], true),
+        Op::Socket(transfer) => match transfer.memory() {
+            SocketMemory::Bytes { start, len } => {
+                (vec![Piece::new(start, len as usize)], transfer.way == Way::Read)
+            }
+            SocketMemory::Message(_) => (Vec::new(), false),
+        },
         Op::Accept { addr, .. } => {
             let len = if addr.is_null() { 0 } else { size_of::<libc::sockaddr_storage>() };
             (vec![Piece::new(addr.cast(), len)], true)
         }
-        Op::Send { buf, len, .. } | Op::SendZc { buf, len, .. } => {
-            (vec![Piece::new(buf, len as usize)], false)
-        }
         Op::Nop
-        | Op::RecvMsg { .. }
-        | Op::SendMsg { .. }
-        | Op::Connect { .. }
-        | Op::Allocate { .. }
-        | Op::Advise { .. }
-        | Op::SyncRange { .. }
-        | Op::GetXattr(_)
-        | Op::SetXattr(_)
-        | Op::Syscall(_)
-        | Op::Sync { .. }
-        | Op::Close { .. }
-        | Op::SetLen { .. }
+        | Op::File(_)
         | Op::Poll { .. }
+        | Op::Connect { .. }
         | Op::FutexWait { .. }
+        | Op::Syscall(_)
         | Op::Raw(_) => (Vec::new(), false),
     }
 }

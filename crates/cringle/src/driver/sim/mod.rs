@@ -38,6 +38,7 @@ mod rng;
 mod run_world;
 #[cfg(any(test, feature = "sabotage"))]
 mod sabotage;
+mod sizes;
 mod write_back;
 
 use super::{Completion, Counts, DriverId, Op, OpDescription};
@@ -295,15 +296,15 @@ impl Sim {
     }
 
     pub(crate) fn register_file(&mut self, fd: RawFd) -> std::io::Result<u32> {
-        self.fixed.add_file(fd)
+        self.fixed.add_file(crate::sys::duplicate(fd)?)
     }
 
     pub(crate) fn unregister_file(&mut self, slot: u32) {
         self.fixed.remove_file(slot);
     }
 
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.fixed.file(slot as i32).filter(|&fd| crate::sys::file_kind(fd).regular)
+    pub(crate) fn registered_file(&self, slot: u32) -> Option<RawFd> {
+        self.fixed.file(slot as i32)
     }
 
     pub(crate) fn register_buffer(&mut self) -> std::io::Result<u16> {

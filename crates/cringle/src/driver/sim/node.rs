@@ -51,6 +51,8 @@ impl Node {
 
     fn open_memory(&self, flags: i32) -> io::Result<File> {
         let path = format!("/proc/self/fd/{}", self.memory.as_raw_fd());
+        // This path is a link, unlike all names of a world.
+        let flags = flags & !libc::O_NOFOLLOW;
         let access = flags & libc::O_ACCMODE;
         let mut options = File::options();
         options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);

@@ -7,104 +7,85 @@ use std::time::Duration;
 /// The most workers of a run.
 const MAX_WORKERS: usize = 64;
 
-/// A fault that a kernel, a disk or a peer may produce, and that programs should survive.
-///
-/// ```
-/// use cringle::sim::{Fault, Faults};
-///
-/// let full_disk = Faults::hidden().with(Fault::NoSpace);
-/// assert!(full_disk.has(Fault::NoSpace) && !full_disk.has(Fault::InputOutput));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Fault {
+/// A row for each fault: whether the library handles it, so that a program notices only its timing.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident $is_hidden:literal;)*) => {
+        /// A fault that a kernel, a disk or a peer may produce, and that programs should survive.
+        ///
+        /// ```
+        /// use cringle::sim::{Fault, Faults};
+        ///
+        /// let full_disk = Faults::hidden().with(Fault::NoSpace);
+        /// assert!(full_disk.has(Fault::NoSpace) && !full_disk.has(Fault::InputOutput));
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)*
+        }
+
+        impl Fault {
+            /// All faults.
+            ///
+            /// ```
+            /// use cringle::sim::{self, Fault};
+            ///
+            /// let stats = sim::run(7, &sim::Options::new(), || ())?.stats;
+            /// for (fault, count) in Fault::ALL.iter().zip(stats.by_fault) {
+            ///     println!("{fault:?}: {count}");
+            /// }
+            /// # Ok::<(), sim::Failure>(())
+            /// ```
+            pub const ALL: [Fault; 16] = [$(Fault::$fault),*];
+
+            const IS_HIDDEN: [bool; Fault::ALL.len()] = [$($is_hidden),*];
+        }
+    };
+}
+
+faults! {
     /// Operations end in another order than they were submitted.
-    Reorder,
+    Reorder true;
     /// An operation takes a hundred times as long as drawn.
-    Slow,
+    Slow true;
     /// Fewer bytes are moved than requested.
-    ShortTransfer,
+    ShortTransfer true;
     /// No bytes are moved, without an error.
-    ZeroTransfer,
+    ZeroTransfer false;
     /// `EINTR`.
-    Interrupted,
+    Interrupted false;
     /// `EAGAIN` for an operation that need not wait, as XFS sometimes returns.
-    WouldBlock,
+    WouldBlock true;
     /// `EIO`; a part of a write may be done. A sync that fails loses pages that it could not write,
     /// as on Linux: a later sync succeeds, but does not write them unless they were written to
     /// again. It fails once for each open file.
-    InputOutput,
+    InputOutput false;
     /// `ENOSPC`.
-    NoSpace,
+    NoSpace false;
     /// `ECONNRESET` on a connected socket, which stays dead.
-    ConnectionReset,
+    ConnectionReset false;
     /// The kernel cancels an operation that no caller cancelled.
-    SpuriousCancel,
+    SpuriousCancel true;
     /// A cancel finds its operation about to run and must be repeated; or another errno than
     /// `ECANCELED` reports the cancel.
-    CancelRace,
+    CancelRace true;
     /// The queue has no room for another operation now.
-    QueueFull,
+    QueueFull true;
     /// The kernel consumes only a part of the submitted entries.
-    PartialSubmit,
+    PartialSubmit true;
     /// The completion queue is full: further entries arrive with the next call into the kernel.
-    CompletionOverflow,
+    CompletionOverflow true;
     /// A call into the kernel does nothing (`EINTR`, `EAGAIN`, `EBUSY`), or returns before a
     /// completion has arrived.
-    EarlyReturn,
+    EarlyReturn true;
     /// Some sectors of bytes that were not synced reach the disk. This shows only when
     /// [the power is lost](crate::sim::World::crash). With
     /// [`InputOutput`](Fault::InputOutput) this may also fail, which the next sync reports.
-    Writeback,
+    Writeback true;
 }
 
 impl Fault {
-    /// All faults.
-    ///
-    /// ```
-    /// use cringle::sim::{self, Fault};
-    ///
-    /// let stats = sim::run(7, &sim::Options::new(), || ())?.stats;
-    /// for (fault, count) in Fault::ALL.iter().zip(stats.by_fault) {
-    ///     println!("{fault:?}: {count}");
-    /// }
-    /// # Ok::<(), sim::Failure>(())
-    /// ```
-    pub const ALL: [Fault; 16] = [
-        Fault::Reorder,
-        Fault::Slow,
-        Fault::ShortTransfer,
-        Fault::ZeroTransfer,
-        Fault::Interrupted,
-        Fault::WouldBlock,
-        Fault::InputOutput,
-        Fault::NoSpace,
-        Fault::ConnectionReset,
-        Fault::SpuriousCancel,
-        Fault::CancelRace,
-        Fault::QueueFull,
-        Fault::PartialSubmit,
-        Fault::CompletionOverflow,
-        Fault::EarlyReturn,
-        Fault::Writeback,
-    ];
-
-    /// The faults that the library handles: a program notices only their timing.
-    const HIDDEN: [Fault; 11] = [
-        Fault::Reorder,
-        Fault::Slow,
-        Fault::ShortTransfer,
-        Fault::WouldBlock,
-        Fault::SpuriousCancel,
-        Fault::CancelRace,
-        Fault::QueueFull,
-        Fault::PartialSubmit,
-        Fault::CompletionOverflow,
-        Fault::EarlyReturn,
-        Fault::Writeback,
-    ];
-
     fn bit(self) -> u32 {
         1 << self as u8
     }
@@ -157,7 +138,8 @@ impl Faults {
     /// });
     /// ```
     pub fn hidden() -> Faults {
-        Fault::HIDDEN.into_iter().fold(Faults::none(), Faults::with)
+        let hidden = Fault::ALL.into_iter().filter(|&fault| Fault::IS_HIDDEN[fault as usize]);
+        hidden.fold(Faults::none(), Faults::with)
     }
 
     /// A subset of all faults, drawn by the seed: with all faults on, one may mask the bug that
@@ -262,11 +244,7 @@ pub struct Options {
     pub(super) workers: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options::new()
-    }
-}
+default_by_new!(Options);
 
 impl Options {
     /// No faults; each operation takes 10 µs to 1 ms.
@@ -288,7 +266,10 @@ impl Options {
             workers: 1,
         }
     }
+}
 
+setters! {
+    Options:
     /// Sets the faults that may occur (default: none).
     ///
     /// ```
@@ -304,10 +285,7 @@ impl Options {
     ///     Ok(())
     /// });
     /// ```
-    pub fn faults(mut self, faults: Faults) -> Options {
-        self.faults = faults;
-        self
-    }
+    pub fn faults(faults: Faults) |it| it.faults = faults;
 
     /// Sets whether each seed also draws a subset of the faults (default: no).
     ///
@@ -317,10 +295,7 @@ impl Options {
     /// let options = Options::new().faults(Faults::all()).swarm(true);
     /// assert_eq!(World::new(7, &options).faults(), Faults::swarm(7));
     /// ```
-    pub fn swarm(mut self, swarm: bool) -> Options {
-        self.swarm = swarm;
-        self
-    }
+    pub fn swarm(swarm: bool) |it| it.swarm = swarm;
 
     /// Sets the range of an operation's duration in virtual time. Small values are drawn more
     /// often.
@@ -336,10 +311,7 @@ impl Options {
     /// assert!(report.elapsed >= least);
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn latency(mut self, latency: RangeInclusive<Duration>) -> Options {
-        self.latency = latency;
-        self
-    }
+    pub fn latency(latency: RangeInclusive<Duration>) |it| it.latency = latency;
 
     /// Stops all faults after this much virtual time, so that a test can check that the program
     /// then ends. (Default: faults throughout.)
@@ -359,10 +331,7 @@ impl Options {
     /// })?;
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn faults_for(mut self, duration: Duration) -> Options {
-        self.faults_for = Some(duration);
-        self
-    }
+    pub fn faults_for(duration: Duration) |it| it.faults_for = Some(duration);
 
     /// Sets the number of operations that may be in flight at once, at least 1 (default: 4032).
     /// With a small limit, fibers wait for room.
@@ -376,10 +345,7 @@ impl Options {
     /// })?;
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn in_flight_limit(mut self, operations: u32) -> Options {
-        self.in_flight_limit = operations.max(1);
-        self
-    }
+    pub fn in_flight_limit(operations: u32) |it| it.in_flight_limit = operations.max(1);
 
     /// Sets the number of turns after which a run counts as a livelock (default: 10 million). In
     /// each turn every ready fiber runs once. With several workers it is the number of all turns,
@@ -399,10 +365,7 @@ impl Options {
     /// };
     /// assert_eq!(sim::run(7, &options, endless).unwrap_err().checker, Checker::Livelock);
     /// ```
-    pub fn turn_limit(mut self, turns: u64) -> Options {
-        self.turn_limit = turns;
-        self
-    }
+    pub fn turn_limit(turns: u64) |it| it.turn_limit = turns;
 
     /// Sets the number of workers, at least 1 and at most 64 (default: 1). One runs at a time; the
     /// seed draws which one.
@@ -414,8 +377,5 @@ impl Options {
     /// assert_eq!(sim::run(7, &options, runtime::workers)?.value, Some(3));
     /// # Ok::<(), sim::Failure>(())
     /// ```
-    pub fn workers(mut self, workers: usize) -> Options {
-        self.workers = workers.clamp(1, MAX_WORKERS);
-        self
-    }
+    pub fn workers(workers: usize) |it| it.workers = workers.clamp(1, MAX_WORKERS);
 }

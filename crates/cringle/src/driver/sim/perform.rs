@@ -6,11 +6,12 @@
 use super::checker::Checker;
 use super::core::Core;
 use super::options::Fault;
-use crate::driver::op::AT_CURSOR;
+use crate::driver::op::{AT_CURSOR, StatCall};
 use crate::driver::registered::Registered;
-use crate::driver::syscall::{Syscall, XattrCall};
-use crate::driver::{Memory, Op, Target, Transfer, Way, blocking};
+use crate::driver::syscall::Syscall;
+use crate::driver::{FileOp, Memory, Op, PathOp, SocketMemory, Way, blocking};
 use crate::sys;
+use std::ffi::CStr;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
@@ -52,7 +53,7 @@ impl Core {
 
     /// Performs an op that would not block, or answers it with a fault.
     pub(super) fn perform(&mut self, op: &Op, fixed: &Registered) -> Outcome {
-        if !self.has_power() && !matches!(op, Op::Close { .. }) {
+        if !self.has_power() && !matches!(op, Op::File(FileOp::Close { .. })) {
             return Outcome::Done(-libc::EIO);
         }
         if !matches!(op, Op::Nop | Op::Raw(_)) && self.draw(Fault::SpuriousCancel) {
@@ -152,92 +153,121 @@ impl Core {
         // SAFETY: I1. The op has not ended, so its pointers are valid.
         let call = || unsafe { blocking::perform_unseen(op) };
         match *op {
-            Op::Close { .. } => {
+            Op::File(op) => self.perform_on_file(op, call),
+            Op::Path(op) => self.perform_on_path(op),
+            Op::Nop | Op::Poll { .. } | Op::Raw(_) => call(),
+            _ if self.draw(Fault::InputOutput) => -libc::EIO,
+            _ if !op.is_simulated() => -libc::ENOSYS,
+            Op::Syscall(syscall) => {
+                let result = call();
+                if let (0.., Syscall::CopyRange { to, .. } | Syscall::Clone { to, .. }) =
+                    (result, syscall)
+                {
+                    self.files.changed(to, self.now_ns);
+                }
+                result
+            }
+            Op::Connect { .. } | Op::FutexWait { .. } => unreachable!("it is not simulated"),
+            Op::Transfer(_) | Op::Socket(_) | Op::Accept { .. } => {
+                unreachable!("it may wait for a peer")
+            }
+        }
+    }
+
+    fn perform_on_file(&mut self, op: FileOp, call: impl Fn() -> i32) -> i32 {
+        match op {
+            FileOp::Close { .. } => {
                 // The descriptor is closed in spite of these errors.
                 let result = call();
+                self.fault(&[Fault::Interrupted, Fault::InputOutput]).unwrap_or(result)
+            }
+            FileOp::Sync { fd, .. } => {
                 if self.draw(Fault::Interrupted) {
-                    -libc::EINTR
-                } else if self.draw(Fault::InputOutput) {
-                    -libc::EIO
-                } else {
-                    result
+                    return -libc::EINTR;
                 }
-            }
-            Op::Open { .. } if self.draw(Fault::WouldBlock) => -libc::EAGAIN,
-            Op::Open { flags, .. } if flags & libc::O_CREAT != 0 && self.draw(Fault::NoSpace) => {
-                -libc::ENOSPC
-            }
-            Op::Sync { .. } | Op::Open { .. } | Op::Stat { .. } | Op::SetLen { .. }
-                if self.draw(Fault::Interrupted) =>
-            {
-                -libc::EINTR
-            }
-            Op::Sync { fd, .. } => {
                 let fails = self.draw(Fault::InputOutput);
                 self.sync(fd, fails)
             }
-            Op::SyncRange { fd, flags, .. } => match call() {
+            FileOp::SyncRange { fd, flags, .. } => match call() {
                 0 => self.sync_range(fd, flags),
                 error => error,
             },
-            Op::Open { .. } | Op::Stat { .. } | Op::SetLen { .. }
-                if self.draw(Fault::InputOutput) =>
-            {
-                -libc::EIO
-            }
-            Op::SetLen { .. } if self.draw(Fault::NoSpace) => -libc::ENOSPC,
-            Op::Open { path, flags, mode, .. } => {
-                // SAFETY: I1. The op has not ended, so its path is a valid C string.
-                let path = unsafe { std::ffi::CStr::from_ptr(path) };
-                self.open(path, flags, mode)
-            }
-            Op::Stat { dir, path, flags, mask, out } => {
-                // SAFETY: I1. The op has not ended, so its path is a valid C string, and its
-                // `statx` structure is valid for writes.
-                let (path, out) = unsafe { (std::ffi::CStr::from_ptr(path), &mut *out.cast()) };
-                self.files.stat(dir, path, flags, mask, out)
-            }
-            Op::SetLen { fd, len } => {
-                let result = call();
+            FileOp::SetLen { fd, len } => {
+                let faults = [Fault::Interrupted, Fault::InputOutput, Fault::NoSpace];
+                let result = self.fault(&faults).unwrap_or_else(call);
                 if result == 0 {
                     self.files.resized(fd, self.now_ns, len);
                 }
                 result
             }
-            _ => self.perform_on_names(op),
-        }
-    }
-
-    /// Performs ops on names, and the system calls that no ring has an op for.
-    fn perform_on_names(&mut self, op: &Op) -> i32 {
-        if !matches!(op, Op::Nop | Op::Poll { .. } | Op::Raw(_)) && self.draw(Fault::InputOutput) {
-            return -libc::EIO;
-        }
-        // SAFETY: I1. The op has not ended, so its paths are valid C strings.
-        let of = |path| unsafe { std::ffi::CStr::from_ptr(path) };
-        match *op {
-            Op::Unlink { path, .. } => self.files.unlink(of(path)),
-            Op::Rename { from, to, flags, .. } => self.files.rename(of(from), of(to), flags),
-            Op::MakeDir { path, .. } => match self.files.make_directory(of(path)) {
-                Ok(()) => 0,
-                Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
-            },
-            _ if names_a_path(op) => -libc::ENOSYS,
-            // As for `accept`.
-            Op::Connect { .. } => -libc::ENOSYS,
-            _ => {
-                // SAFETY: I1. The op has not ended, so its pointers are valid.
-                let result = unsafe { blocking::perform_unseen(op) };
-                if let Some(fd) = written_by(op).filter(|_| result >= 0) {
+            FileOp::Allocate { fd, .. } => {
+                let result = self.fault(&[Fault::InputOutput]).unwrap_or_else(call);
+                if result >= 0 {
                     self.files.changed(fd, self.now_ns);
                 }
                 result
             }
+            _ if self.draw(Fault::InputOutput) => -libc::EIO,
+            _ if !Op::File(op).is_simulated() => -libc::ENOSYS,
+            FileOp::Advise { .. } | FileOp::GetXattr(_) | FileOp::SetXattr(_) => call(),
         }
     }
 
+    /// Performs an op on a path of the world. No call reaches the machine's files.
+    fn perform_on_path(&mut self, op: PathOp) -> i32 {
+        let faults: &[Fault] = match op {
+            PathOp::Open { flags, .. } if flags & libc::O_CREAT != 0 => {
+                &[Fault::WouldBlock, Fault::NoSpace, Fault::Interrupted, Fault::InputOutput]
+            }
+            PathOp::Open { .. } => &[Fault::WouldBlock, Fault::Interrupted, Fault::InputOutput],
+            PathOp::Stat { .. } => &[Fault::Interrupted, Fault::InputOutput],
+            _ => &[Fault::InputOutput],
+        };
+        if let Some(error) = self.fault(faults) {
+            return error;
+        }
+        if !Op::Path(op).is_simulated() {
+            return -libc::ENOSYS;
+        }
+        // SAFETY: I1. The op has not ended, so its paths are valid C strings.
+        let of = |path| unsafe { CStr::from_ptr(path) };
+        match op {
+            PathOp::Open { path, flags, mode, .. } => self.open(of(path), flags, mode),
+            PathOp::Stat { dir, path, call } => {
+                // SAFETY: I1. The op has not ended, so its call is valid.
+                let StatCall { flags, mask, out } = unsafe { *call };
+                // SAFETY: I1. As above: the structure is valid for writes.
+                self.files.stat(dir, of(path), flags, mask, unsafe { &mut *out.cast() })
+            }
+            PathOp::Unlink { path, .. } => self.files.unlink(of(path)),
+            PathOp::Rename { path, to, .. } => {
+                // SAFETY: I1. As above.
+                let to = unsafe { *to };
+                self.files.rename(of(path), of(to.path), to.flags as u32)
+            }
+            PathOp::MakeDir { path, .. } => match self.files.make_directory(of(path)) {
+                Ok(()) => 0,
+                Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
+            },
+            PathOp::OpenHow { .. } | PathOp::Symlink { .. } | PathOp::Link { .. } => {
+                unreachable!("it is not simulated")
+            }
+        }
+    }
+
+    /// Draws these faults in turn. Returns the error of the first one that occurs.
+    fn fault(&mut self, faults: &[Fault]) -> Option<i32> {
+        let fault = faults.iter().find(|&&fault| self.draw(fault))?;
+        Some(match fault {
+            Fault::Interrupted => -libc::EINTR,
+            Fault::WouldBlock => -libc::EAGAIN,
+            Fault::NoSpace => -libc::ENOSPC,
+            _ => -libc::EIO,
+        })
+    }
+
     /// Opens a file of the world. Returns its descriptor, or a negated errno.
-    pub(crate) fn open(&mut self, path: &std::ffi::CStr, flags: i32, mode: u32) -> i32 {
+    pub(crate) fn open(&mut self, path: &CStr, flags: i32, mode: u32) -> i32 {
         match self.files.open(path, flags, mode, self.now_ns) {
             Ok(fd) => {
                 #[cfg(any(test, feature = "sabotage"))]
@@ -276,98 +306,31 @@ impl Core {
     }
 }
 
-/// Whether the op names a path, or lists a directory, in a way that is not imitated yet. It must
-/// not reach the machine's files.
-fn names_a_path(op: &Op) -> bool {
-    // SAFETY: I1. The op has not ended, so the call that it points to is valid.
-    let has_path = |call: *const XattrCall| unsafe { !(*call).path.is_null() };
-    match *op {
-        Op::OpenHow { .. } | Op::Rename { .. } | Op::Symlink { .. } | Op::Link { .. } => true,
-        Op::GetXattr(call) | Op::SetXattr(call) => has_path(call),
-        Op::Syscall(call) => syscall_names_a_path(&call),
-        // They have a path that is imitated, or none.
-        Op::Open { .. } | Op::Stat { .. } | Op::Unlink { .. } | Op::MakeDir { .. } => false,
-        Op::Nop
-        | Op::Read { .. }
-        | Op::Write { .. }
-        | Op::ReadFixed { .. }
-        | Op::WriteFixed { .. }
-        | Op::ReadVectored { .. }
-        | Op::WriteVectored { .. }
-        | Op::Sync { .. }
-        | Op::Close { .. }
-        | Op::SetLen { .. }
-        | Op::Poll { .. }
-        | Op::Allocate { .. }
-        | Op::Advise { .. }
-        | Op::SyncRange { .. }
-        | Op::Recv { .. }
-        | Op::Send { .. }
-        | Op::SendZc { .. }
-        | Op::RecvMsg { .. }
-        | Op::SendMsg { .. }
-        | Op::Accept { .. }
-        | Op::Connect { .. }
-        | Op::FutexWait { .. }
-        | Op::Raw(_) => false,
-    }
-}
-
-fn syscall_names_a_path(call: &Syscall) -> bool {
-    match *call {
-        // SAFETY: I1. The op has not ended, so the call that it points to is valid.
-        Syscall::ListXattrs(call) | Syscall::RemoveXattr(call) => unsafe {
-            !(*call).path.is_null()
-        },
-        Syscall::SetMode { path, .. } | Syscall::SetTimes { path, .. } => !path.is_null(),
-        // SAFETY: I1. The op has not ended, so its path is a valid C string.
-        Syscall::SetOwner { path, .. } => unsafe { *path != 0 },
-        Syscall::ReadDir { .. }
-        | Syscall::ReadLink { .. }
-        | Syscall::RealPath { .. }
-        | Syscall::ChangeRoot { .. } => true,
-        Syscall::Lock { .. }
-        | Syscall::CopyRange { .. }
-        | Syscall::Clone { .. }
-        | Syscall::Discard { .. }
-        | Syscall::SetWriteLife { .. }
-        | Syscall::Seek { .. } => false,
-    }
-}
-
-/// The file whose bytes the op may have changed.
-fn written_by(op: &Op) -> Option<RawFd> {
-    match *op {
-        Op::Allocate { fd, .. } => Some(fd),
-        Op::Syscall(Syscall::CopyRange { to, .. } | Syscall::Clone { to, .. }) => Some(to),
-        _ => None,
-    }
-}
-
 /// The op as a transfer, if it is one.
 fn transfer_of(op: &Op, fixed: &Registered) -> Option<Move> {
-    let number = |target: Target| match target.as_fd() {
-        Some(fd) => fd,
-        None => fixed.file(target.number()).unwrap_or(-1),
-    };
-    if let Some(Transfer { way, file, memory, .. }) = op.transfer() {
-        let len = match memory {
-            Memory::Bytes { len, .. } => len as usize,
-            Memory::Slices { slices, count } => total(slices, count),
-        };
-        return Some(Move::new(number(file), len, way == Way::Write));
-    }
-    let (fd, len, is_write) = match *op {
-        // A datagram is not shortened.
-        Op::Recv { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, false),
-        Op::Send { fd, .. } | Op::SendZc { fd, .. } if !sys::is_stream_socket(fd) => (fd, 0, true),
-        Op::Recv { fd, len, .. } => (fd, len as usize, false),
-        Op::Send { fd, len, .. } | Op::SendZc { fd, len, .. } => (fd, len as usize, true),
-        Op::RecvMsg { fd, .. } => (fd, 0, false),
-        Op::SendMsg { fd, .. } => (fd, 0, true),
+    let (fd, len, way) = match *op {
+        Op::Transfer(transfer) => {
+            let fd = match transfer.file.as_fd() {
+                Some(fd) => fd,
+                None => fixed.file(transfer.file.number()).unwrap_or(-1),
+            };
+            let len = match transfer.memory() {
+                Memory::Bytes { len, .. } => len as usize,
+                Memory::Slices { slices, count } => total(slices, count),
+            };
+            (fd, len, transfer.way)
+        }
+        Op::Socket(transfer) => {
+            let len = match transfer.memory() {
+                SocketMemory::Bytes { len, .. } if sys::is_stream_socket(transfer.fd) => len,
+                // A datagram is not shortened.
+                _ => 0,
+            };
+            (transfer.fd, len as usize, transfer.way)
+        }
         _ => return None,
     };
-    Some(Move::new(fd, len, is_write))
+    Some(Move::new(fd, len, way == Way::Write))
 }
 
 impl Move {
@@ -390,14 +353,14 @@ fn total(slices: *const libc::iovec, count: u32) -> usize {
 /// Whether a write returns only when its bytes are on the disk.
 fn is_synced(op: &Op, fd: RawFd) -> bool {
     let durable = libc::RWF_DSYNC | libc::RWF_SYNC;
-    op.transfer().is_some_and(|transfer| transfer.flags & durable != 0)
+    op.transfer().is_some_and(|transfer| transfer.flags() & durable != 0)
         || sys::status_flags(fd) & libc::O_DSYNC != 0
 }
 
 /// Returns the place of the bytes that an op has just written to a regular file.
 fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
     let before = |end: u64| end.saturating_sub(count)..end;
-    let (flags, offset) = op.transfer().map_or((0, AT_CURSOR), |it| (it.flags, it.offset));
+    let (flags, offset) = op.transfer().map_or((0, AT_CURSOR), |it| (it.flags(), it.offset));
     let appends = sys::status_flags(fd) & libc::O_APPEND != 0 && flags & libc::RWF_NOAPPEND == 0;
     if appends || flags & libc::RWF_APPEND != 0 {
         return before(sys::fstat(fd).map_or(0, |stat| stat.st_size as u64));
@@ -415,23 +378,26 @@ fn written_range(op: &Op, fd: RawFd, count: u64) -> Range<u64> {
 /// The op's pointers are valid.
 unsafe fn move_bytes(op: &Op, fd: RawFd, most: usize, is_regular: bool) -> i32 {
     let mut cut = Vec::new();
-    let shortened = op.transfer().map(|transfer| {
-        let memory = match transfer.memory {
-            Memory::Bytes { start, .. } => Memory::Bytes { start, len: most as u32 },
-            Memory::Slices { slices, count } => {
-                cut.extend(cut_to(slices_of(slices, count), most));
-                Memory::Slices { slices: cut.as_ptr(), count: cut.len() as u32 }
-            }
-        };
-        Transfer { file: Target::fd(fd), memory, ..transfer }.into_op()
-    });
-    let op = shortened.unwrap_or(match *op {
-        Op::Recv { buf, flags, .. } if most > 0 => Op::Recv { fd, buf, len: most as u32, flags },
-        Op::Send { buf, flags, .. } | Op::SendZc { buf, flags, .. } if most > 0 => {
-            Op::Send { fd, buf, len: most as u32, flags }
+    let op = match *op {
+        Op::Transfer(transfer) => {
+            let memory = match transfer.memory() {
+                Memory::Bytes { start, .. } => Memory::Bytes { start, len: most as u32 },
+                Memory::Slices { slices, count } => {
+                    cut.extend(cut_to(slices_of(slices, count), most));
+                    Memory::Slices { slices: cut.as_ptr(), count: cut.len() as u32 }
+                }
+            };
+            Op::Transfer(transfer.with_memory(memory)).on_descriptor(fd)
         }
+        Op::Socket(transfer) if most > 0 => match transfer.memory() {
+            SocketMemory::Bytes { start, .. } => {
+                let memory = SocketMemory::Bytes { start, len: most as u32 };
+                Op::Socket(transfer.with_memory(memory))
+            }
+            SocketMemory::Message(_) => *op,
+        },
         other => other,
-    });
+    };
     // SAFETY: by the contract: the op's pointers are valid, and no length exceeds the op's.
     let perform = || unsafe { blocking::perform_unseen(&op) };
     if is_regular {
@@ -472,9 +438,9 @@ mod tests {
     #[test]
     fn times_of_a_path_are_not_performed() {
         let times = null::<Times>();
-        for (path, names) in [(c"/file".as_ptr(), true), (null(), false)] {
-            let op = Op::Syscall(Syscall::SetTimes { fd: libc::AT_FDCWD, path, times });
-            assert_eq!(names_a_path(&op), names);
+        for (path, is_simulated) in [(c"/file".as_ptr(), false), (null(), true)] {
+            let call = Syscall::SetTimes { fd: libc::AT_FDCWD, path, times };
+            assert_eq!(Op::Syscall(call).is_simulated(), is_simulated);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Plain calls of a simulated run, which its driver does not perform.
 
 use super::with_here;
-use crate::driver::Op;
+use crate::driver::{FileOp, Op};
 use std::ffi::{CStr, c_char};
 
 /// Notes an op that was a plain call of this thread, if the thread is in a simulated run. Returns
 /// the result of the op there.
 pub(crate) fn note_plain(op: &Op, result: i32) -> i32 {
     let noted = || match *op {
-        Op::Sync { fd, .. } if result == 0 => with_here(|core| core.sync(fd, false)),
+        Op::File(FileOp::Sync { fd, .. }) if result == 0 => with_here(|core| core.sync(fd, false)),
         _ if result > 0 && op.is_write() => {
             with_here(|core| core.note_plain_write(op, result)).map(|()| result)
         }

@@ -1,7 +1,6 @@
 //! Deliberate bugs, to prove that the checkers find them.
 
 use super::{Core, Cqe, Flight, Sim};
-use crate::driver::Op;
 
 /// The bug that the driver simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +34,8 @@ pub enum Sabotage {
 
 /// Runs before an op is performed.
 pub(super) fn before(core: &mut Core, flight: &Flight) {
-    let reads = matches!(flight.op, Op::Read { .. });
-    let writes = matches!(flight.op, Op::Write { .. });
+    let reads = flight.op.is_read();
+    let writes = flight.op.is_write();
     if reads && core.is_sabotaged(Sabotage::TouchedBefore)
         || writes && core.is_sabotaged(Sabotage::WriteChanged)
     {
@@ -46,14 +45,14 @@ pub(super) fn before(core: &mut Core, flight: &Flight) {
 
 /// Runs after an op was performed, before its memory is sealed.
 pub(super) fn performed(core: &mut Core, flight: &Flight) {
-    if matches!(flight.op, Op::Read { .. }) && core.is_sabotaged(Sabotage::WrongBytes) {
+    if flight.op.is_read() && core.is_sabotaged(Sabotage::WrongBytes) {
         flight.lent.touch();
     }
 }
 
 /// Runs after an op was performed. Returns whether its completion is lost.
 pub(super) fn after(core: &mut Core, flight: &Flight) -> bool {
-    let reads = matches!(flight.op, Op::Read { .. });
+    let reads = flight.op.is_read();
     if reads && core.is_sabotaged(Sabotage::TouchedAfter) {
         flight.lent.touch();
     }

@@ -171,8 +171,8 @@ fn mark(polled: &mut PolledRing, slots: &mut [OpSlot]) -> bool {
     let mut last = None;
     let mut any = false;
     for slot in slots {
-        let (Op::Read { target, .. } | Op::Write { target, .. }) = &mut slot.op else { continue };
-        let Some(fd) = target.as_fd() else { continue };
+        let Op::Transfer(transfer) = &mut slot.op else { continue };
+        let Some(fd) = transfer.file.as_fd() else { continue };
         if slot.completion.state() != OpState::New {
             continue;
         }
@@ -182,7 +182,7 @@ fn mark(polled: &mut PolledRing, slots: &mut [OpSlot]) -> bool {
         };
         last = Some((fd, polls));
         if polls {
-            *target = target.polled();
+            transfer.file = transfer.file.polled();
             any = true;
         }
     }

@@ -33,11 +33,10 @@ mod tests;
 
 use super::completion::{CancelState, Completion, OpState};
 use super::counters::Counts;
+use super::registered::Registered;
 use super::{DriverId, Feature, Features, Wait};
-use crate::sys::plainly;
 use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
-use fixed::Fixed;
 use io_uring::{IoUring, opcode, types};
 use iopoll::PolledRing;
 use ring_fd::{register_ring_fd, unregister_ring_fd};
@@ -95,7 +94,7 @@ pub(crate) struct Uring {
     /// Turns since the last enter, on kernels whose ring has no flag for deferred work.
     turns_unseen: u32,
     cancels: Cancels,
-    fixed: Fixed,
+    registered: Registered,
     /// The ring for direct reads and writes, if polling was requested.
     polled: Option<Box<PolledRing>>,
     wake: WakeRead,
@@ -158,7 +157,7 @@ impl Uring {
             unreaped: false,
             turns_unseen: 0,
             cancels: Cancels::default(),
-            fixed: Fixed::default(),
+            registered: Registered::default(),
             polled,
             wake: WakeRead { fd: wake_fd, count: Box::new(0), armed: false, closing: false },
             undelivered: Vec::new(),
@@ -278,32 +277,6 @@ impl Uring {
     #[inline]
     pub(crate) fn note_cache_miss(&mut self) {
         self.disk_answers = true;
-    }
-
-    pub(crate) fn register_file(&mut self, fd: RawFd) -> io::Result<u32> {
-        plainly(|| self.fixed.add_file(&self.ring.submitter(), fd))
-    }
-
-    pub(crate) fn unregister_file(&mut self, slot: u32) {
-        plainly(|| self.fixed.remove_file(&self.ring.submitter(), slot));
-    }
-
-    /// The descriptor of a registered file, if it is a regular file.
-    pub(crate) fn regular_file(&self, slot: u32) -> Option<RawFd> {
-        self.fixed.regular_file(slot)
-    }
-
-    /// # Safety
-    ///
-    /// I4: the memory stays allocated until the slot is removed or the ring is closed.
-    pub(crate) unsafe fn register_buffer(&mut self, buf: *mut u8, len: usize) -> io::Result<u16> {
-        let slice = libc::iovec { iov_base: buf.cast(), iov_len: len };
-        // SAFETY: I4, by this function's contract.
-        plainly(|| unsafe { self.fixed.add_buffer(&self.ring.submitter(), slice) })
-    }
-
-    pub(crate) fn unregister_buffer(&mut self, slot: u16) {
-        plainly(|| self.fixed.remove_buffer(&self.ring.submitter(), slot));
     }
 }
 

@@ -16,9 +16,11 @@
 
 use super::enter::{ENTER_GETEVENTS, ENTER_SQ_WAIT};
 use super::{Uring, encode};
-use crate::driver::{Completion, Full, Op, OpSlot, Waiter};
+use crate::driver::op::MemoryKind::{Bytes, Registered};
+use crate::driver::op::SocketMemoryKind;
+use crate::driver::{Completion, Full, Op, OpSlot, Transfer, Waiter, Way::Read};
 use crate::trace::Recorder;
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, SubmissionQueue};
 
 /// While a disk answers (and not the page cache), requests are submitted in groups of this size
 /// until [`DISK_BUSY`] of them are in flight. Submitting a request takes the processor about as
@@ -55,21 +57,16 @@ impl Uring {
         let user_data = std::ptr::from_ref(completion) as u64;
         // The frequent ops have a branch each, so that the encoder is compiled for that op alone.
         match *op {
-            Op::Read { target, buf, len, offset } => {
-                let op = Op::Read { target, buf, len, offset };
+            Op::Transfer(it @ Transfer { way: Read, kind: Bytes, .. }) => {
+                let op = it.known(Read, Bytes);
                 self.push_entry(|| encode::entry(&op).user_data(user_data))
             }
-            Op::ReadFixed { target, buf, len, offset, index } => {
-                let op = Op::ReadFixed { target, buf, len, offset, index };
+            Op::Transfer(it @ Transfer { way: Read, kind: Registered, .. }) => {
+                let op = it.known(Read, Registered);
                 self.push_entry(|| encode::entry(&op).user_data(user_data))
             }
-            Op::Recv { fd, buf, len, flags } => {
-                let op = Op::Recv { fd, buf, len, flags };
-                self.push_entry(|| encode::entry(&op).user_data(user_data))
-            }
-            Op::Send { fd, buf, len, flags } => {
-                let op = Op::Send { fd, buf, len, flags };
-                self.push_entry(|| encode::entry(&op).user_data(user_data))
+            Op::Socket(bytes) if bytes.kind == SocketMemoryKind::Bytes => {
+                self.push_entry(|| encode::of_socket(bytes).user_data(user_data))
             }
             ref op if op.may_keep_file() => self.push_with_release(op, user_data),
             ref op => self.push_any(op, user_data),
@@ -141,42 +138,31 @@ impl Uring {
     ///
     /// As for [`push`](Self::push), for each.
     pub(super) unsafe fn push_group(&mut self, slots: &[OpSlot], waiter: &Waiter) {
-        let mut releases = 0;
+        let mut tally = Tally::default();
         let mut queue = self.ring.submission();
         for OpSlot { op, completion } in slots {
-            let user_data = std::ptr::from_ref(completion) as u64;
-            let entry = |op| encode::entry(op).user_data(user_data);
-            // SAFETY: I1, by this function's contract: everything the entry points to stays in
-            // place.
-            let pushed = unsafe {
+            // As in `push`.
+            // SAFETY: I1, by this function's contract.
+            unsafe {
                 match *op {
-                    Op::Read { target, buf, len, offset } => {
-                        queue.push(&entry(&Op::Read { target, buf, len, offset }))
+                    Op::Transfer(it @ Transfer { way: Read, kind: Bytes, .. }) => {
+                        fill(&mut queue, &it.known(Read, Bytes), completion, waiter, &mut tally);
                     }
-                    Op::ReadFixed { target, buf, len, offset, index } => {
-                        queue.push(&entry(&Op::ReadFixed { target, buf, len, offset, index }))
+                    Op::Transfer(it @ Transfer { way: Read, kind: Registered, .. }) => {
+                        let op = it.known(Read, Registered);
+                        fill(&mut queue, &op, completion, waiter, &mut tally);
                     }
-                    ref op if op.may_keep_file() => {
-                        releases += 1;
-                        queue.push_multiple(&encode::with_release(op, user_data))
-                    }
-                    ref op => queue.push(&entry(op)),
+                    ref op => fill(&mut queue, op, completion, waiter, &mut tally),
                 }
-            };
-            debug_assert!(pushed.is_ok(), "I5: an op was started without an entry");
-            completion.start(op, waiter);
-            if op.may_keep_file() {
-                completion.await_release();
             }
-            let waits_for_peer = op.waits_for_peer();
-            self.in_flight += u32::from(!waits_for_peer);
-            self.waiting += u32::from(waits_for_peer);
-            self.unsubmitted_disk += u32::from(op.is_positioned_transfer());
         }
         drop(queue);
+        self.in_flight += slots.len() as u32 - tally.waiting;
+        self.waiting += tally.waiting;
+        self.unsubmitted_disk += tally.positioned;
         debug_assert!(self.in_flight <= self.limit, "I7: more ops in flight than the limit");
-        self.unsubmitted += slots.len() as u32 + releases;
-        self.unsubmitted_releases += releases;
+        self.unsubmitted += slots.len() as u32 + tally.releases;
+        self.unsubmitted_releases += tally.releases;
     }
 
     #[inline(always)]
@@ -244,6 +230,49 @@ impl Uring {
         enter(self);
         Recorder::with(Recorder::entered);
     }
+}
+
+/// The numbers of ops of each sort in a group.
+#[derive(Default)]
+struct Tally {
+    /// Ops that wait for a peer.
+    waiting: u32,
+    positioned: u32,
+    releases: u32,
+}
+
+/// Queues one op of a group. Everything that depends on the op is computed here, inlined: where
+/// the caller knows which op it is, little is left to compute.
+///
+/// # Safety
+///
+/// As for [`Uring::push_group`].
+#[inline(always)]
+unsafe fn fill(
+    queue: &mut SubmissionQueue<'_>,
+    op: &Op,
+    completion: &Completion,
+    waiter: &Waiter,
+    tally: &mut Tally,
+) {
+    let user_data = std::ptr::from_ref(completion) as u64;
+    let keeps_file = op.may_keep_file();
+    // SAFETY: I1, by this function's contract: everything the entry points to stays in place.
+    let pushed = unsafe {
+        if keeps_file {
+            queue.push_multiple(&encode::with_release(op, user_data))
+        } else {
+            queue.push(&encode::entry(op).user_data(user_data))
+        }
+    };
+    debug_assert!(pushed.is_ok(), "I5: an op was started without an entry");
+    completion.start(op, waiter);
+    if keeps_file {
+        completion.await_release();
+    }
+    tally.releases += u32::from(keeps_file);
+    tally.waiting += u32::from(op.waits_for_peer());
+    tally.positioned += u32::from(op.is_positioned_transfer());
 }
 
 /// The ops from the front whose entries fit into this much space of the submission queue.

@@ -7,7 +7,7 @@ use super::reap::special;
 use super::*;
 use crate::driver::completion::OpState;
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Full, Op, Target, Waiter, means_cancelled};
+use crate::driver::{FileOp, Full, Op, Target, Waiter, means_cancelled};
 use crate::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -64,13 +64,13 @@ impl Rig {
 
     fn read(&mut self, fd: &impl AsFd) -> Result<usize, Full> {
         let target = Target::fd(fd.as_fd().as_raw_fd());
-        self.push(|buf| Op::Read { target, buf, len: 1, offset: 0 })
+        self.push(|buf| Op::read(target, buf, 1, 0))
     }
 
     /// A read that does not count against the limit.
     fn read_of_peer(&mut self, fd: &impl AsFd) -> Result<usize, Full> {
         let target = Target::fd(fd.as_fd().as_raw_fd());
-        self.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR })
+        self.push(|buf| Op::read(target, buf, 1, AT_CURSOR))
     }
 
     fn cancel(&mut self, frame: usize) {

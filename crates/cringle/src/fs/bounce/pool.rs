@@ -1,7 +1,6 @@
 //! Aligned buffers that are used again. The pool keeps at most 15 MiB.
 
 use crate::sys::fork::ForkLock;
-use std::ops::{Deref, DerefMut};
 
 /// The alignment of a buffer, which suffices for any disk.
 const ALIGNMENT: usize = 4096;
@@ -50,16 +49,8 @@ impl Drop for Buffer {
     }
 }
 
-impl Deref for Buffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.memory[self.start..][..self.len]
-    }
-}
-
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..][..self.len]
-    }
+derefs! {
+    [] Buffer => [u8],
+    |it| &it.memory[it.start..][..it.len],
+    mut &mut it.memory[it.start..][..it.len]
 }

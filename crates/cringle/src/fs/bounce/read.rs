@@ -53,14 +53,16 @@ impl Bounce {
         Ok(done)
     }
 
-    /// Reads into several buffers, through a buffer of the pool, as many bytes as that buffer
-    /// holds.
+    /// Reads into several buffers, as many as one call of the kernel takes, through a buffer of the
+    /// pool, and as many bytes as that buffer holds.
     pub(in crate::fs) fn read_vectored(
         &self,
         file: &File,
         bufs: &mut [IoSliceMut<'_>],
         offset: u64,
     ) -> io::Result<usize> {
+        let most = bufs.len().min(sys::MAX_SLICES);
+        let bufs = &mut bufs[..most];
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let mut gathered = pool::take(len.min(pool::LARGE_BYTES));
         let count = self.read(file, &mut gathered, offset)?;

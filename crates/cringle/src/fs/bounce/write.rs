@@ -37,13 +37,15 @@ impl Bounce {
         self.write_last_block(file, buf, offset)
     }
 
-    /// Writes several buffers, through a buffer of the pool, as many bytes as that buffer holds.
+    /// Writes several buffers, as many as one call of the kernel takes, through a buffer of the
+    /// pool, and as many bytes as that buffer holds.
     pub(in crate::fs) fn write_vectored(
         &self,
         file: &File,
         bufs: &[IoSlice<'_>],
         offset: u64,
     ) -> io::Result<usize> {
+        let bufs = &bufs[..bufs.len().min(sys::MAX_SLICES)];
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let mut gathered = pool::take(len.min(pool::LARGE_BYTES));
         let mut rest = &mut gathered[..];

@@ -25,7 +25,7 @@ use super::bounce::Bounce;
 use super::cursor::Cursor;
 use super::perform::perform;
 use super::{Metadata, OpenOptions, stat};
-use crate::driver::{Op, Target};
+use crate::driver::{FileOp, Op, Target};
 use crate::fiber::op::perform_to_the_end;
 use crate::fiber::unblock::unblock_or_here;
 use crate::runtime;
@@ -139,7 +139,7 @@ impl File {
         }
         let _blocks = self.hold_all_blocks()?;
         // SAFETY: the op has no pointers.
-        unsafe { perform(Op::SetLen { fd: self.fd(), len: size }) }.map(drop)
+        unsafe { perform(Op::File(FileOp::SetLen { fd: self.fd(), len: size })) }.map(drop)
     }
 
     /// Returns the file's metadata (`statx`).
@@ -197,7 +197,7 @@ impl File {
         if current.worker.may_bypass() && sys::close_waits(fd) {
             return unblock_or_here(|| sys::close_slowly(fd));
         }
-        match perform_to_the_end(current, Op::Close { fd }) {
+        match perform_to_the_end(current, Op::File(FileOp::Close { fd })) {
             // The op was cancelled before it began, so the descriptor is still open. After any
             // other error it is closed, and its number may belong to another file by now.
             result if result == -libc::ECANCELED && current.fiber.is_cancelled() => sys::close(fd),

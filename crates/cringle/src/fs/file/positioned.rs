@@ -109,9 +109,9 @@ impl FileExt for File {
             Inline::Rest(done) => done,
         };
         let rest = &mut buf[done..most];
-        let (target, buf_start, len) = (self.target(), rest.as_mut_ptr(), rest.len() as u32);
+        let (target, start, len) = (self.target(), rest.as_mut_ptr(), rest.len() as u32);
         let from = offset + done as u64;
-        let op = || Op::Read { target, buf: buf_start, len, offset: from };
+        let op = || Op::read(target, start, len, from);
         match self.transfer(current, op) {
             Ok(count) => Ok(done + count),
             // Returns the bytes that were read; the next read returns the error.

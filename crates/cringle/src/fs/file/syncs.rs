@@ -13,7 +13,7 @@
 use super::File;
 use super::reports::Reports;
 use super::sync_errors::{failed_before, failed_meanwhile};
-use crate::driver::{Op, blocking};
+use crate::driver::{FileOp, Op, blocking};
 use crate::fs::perform::retry;
 use crate::runtime::cancelled::Reason;
 use crate::runtime::worker::{Current, Worker};
@@ -182,7 +182,7 @@ impl File {
     }
 
     fn perform_sync(&self, data_only: bool) -> RunEnd {
-        let op = Op::Sync { fd: self.fd(), data_only };
+        let op = Op::File(FileOp::Sync { fd: self.fd(), data_only });
         let result = self.report_by(Promises::Durable, || {
             if let Some(current) = self.ring() {
                 return retry(current, op).map(drop);

@@ -14,7 +14,7 @@ use super::properties::{
     FIFO, ODD, OFF_RING, REGULAR, SEEKABLE, SLOW_DEVICE, UNREADABLE, UNWRITABLE, WRITES_ALL,
 };
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Op, blocking};
+use crate::driver::{Op, Way, blocking};
 use crate::fiber::op::{perform, perform_off_ring, perform_on_pool};
 use crate::fs::write_rest::{write_fully, write_slices_fully};
 use crate::fs::{fifo, slow_device};
@@ -64,7 +64,7 @@ impl File {
         if self.properties() & (REGULAR | OFF_RING) != REGULAR {
             return self.transfer_irregular(current, op());
         }
-        if let Op::Write { len: 0, .. } = op() {
+        if op().is_write() && op().is_empty() {
             // A ring would not ask the file, and one of `/proc` or `/sys` may refuse the write.
             return Self::transfer_on_pool(op());
         }
@@ -79,15 +79,12 @@ impl File {
     fn transfer_irregular(&self, current: Current, op: Op) -> io::Result<usize> {
         // The plain call of an empty transfer does not wait, unless the file is a device that is
         // not ready. A ring would not even ask the file: it reads 0 bytes from a directory.
-        let is_empty = match op {
-            Op::Read { len: 0, .. } => self.properties() & ODD == 0 || self.is_readable(),
-            Op::Write { len: 0, .. } => self.properties() & REGULAR == 0,
-            _ => false,
-        };
-        let refused = match op {
-            Op::Read { .. } | Op::ReadVectored { .. } => UNREADABLE,
-            _ => UNWRITABLE,
-        };
+        let is_empty = op.is_empty()
+            && match op.is_read() {
+                true => self.properties() & ODD == 0 || self.is_readable(),
+                false => self.properties() & REGULAR == 0,
+            };
+        let refused = if op.is_read() { UNREADABLE } else { UNWRITABLE };
         let is_plain = self.properties() & refused != 0
             || self.properties() & REGULAR == 0 && self.is_nonblocking();
         if is_empty || is_plain {
@@ -127,7 +124,7 @@ impl File {
     /// Reads through the driver on a fiber, without a try at the page cache.
     pub(in crate::fs) fn read_through(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-        let op = || Op::Read { target: self.target(), buf: start, len, offset };
+        let op = || Op::read(self.target(), start, len, offset);
         match self.ring() {
             Some(current) => self.read_or_poll_fifo(current, op),
             None => Self::call(&op()),
@@ -143,7 +140,7 @@ impl File {
     ) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let op = || Op::ReadVectored { fd: self.fd(), slices, count, offset, flags };
+        let op = || Op::slices(Way::Read, self.fd(), slices, count, offset, flags);
         let Some(current) = self.ring() else { return Self::call(&op()) };
         if bufs.iter().all(|buf| buf.is_empty()) {
             // It never waits, where a ring might.
@@ -173,7 +170,7 @@ impl File {
 
     pub(in crate::fs) fn write_op(&self, buf: &[u8], offset: u64) -> Op {
         let (buf, len) = (buf.as_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-        Op::Write { target: self.target(), buf, len, offset }
+        Op::write(self.target(), buf, len, offset)
     }
 
     /// Writes through the driver. The caller sees to writes that are durable.
@@ -213,7 +210,7 @@ impl File {
     pub(in crate::fs) fn gather_op(&self, bufs: &[IoSlice<'_>], offset: u64, flags: i32) -> Op {
         // `IoSlice` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        Op::WriteVectored { fd: self.fd(), slices, count, offset, flags }
+        Op::slices(Way::Write, self.fd(), slices, count, offset, flags)
     }
 
     /// Whether the plain call waits until all bytes are written.

@@ -92,9 +92,11 @@ unsafe fn create(
         // A fiber's calls need more of it than a system call does.
         let stack_bytes = wanted.stack_bytes.max(default_stack_bytes());
         if check_stack_bytes(stack_bytes).is_err() {
-            return AGAIN;
+            return Err(AGAIN);
         }
-        let Ok(block) = call.current.worker.families.take_block() else { return AGAIN };
+        let Ok(block) = call.current.worker.families.take_block() else {
+            return Err(AGAIN);
+        };
         let handle = block.handle() as pthread_t;
         let record = registry::add(handle, wanted.is_detached);
         // SAFETY: by the contract. The thread may read it as soon as it runs.
@@ -115,13 +117,13 @@ unsafe fn create(
         };
         match call.current.worker.make_thread(call.current.worker.shared().next_place(), unstarted)
         {
-            Ok(()) => wait_for_start(call, &record),
+            Ok(()) => Ok(wait_for_start(call, &record)),
             Err((unstarted, _)) => {
                 record.forget();
                 if let FamilyChoice::Reserved(locals) = unstarted.family {
                     release_block(locals.cancel());
                 }
-                AGAIN
+                Err(AGAIN)
             }
         }
     })

@@ -57,6 +57,9 @@ calls! {
         None => next::pthread_clockjoin_np(thread, result, clock, time),
     };
 
+    fn pthread_detach(thread: pthread_t) -> c_int, next if !is_fibers(thread);
+    |_| detach(thread);
+
     fn thrd_detach(thread: pthread_t) -> c_int;
     |on| waits::c11(pthread_detach(on, thread));
 }
@@ -118,17 +121,14 @@ unsafe fn try_until(
     }
     on.call_for_code(|call| {
         // SAFETY: by the contract.
-        let deadline = match unsafe { Limit::at(clock, time).deadline(call.now()) } {
-            Ok(deadline) => deadline,
-            Err(code) => return code,
-        };
+        let deadline = unsafe { Limit::at(clock, time).deadline(call.now())? };
         // SAFETY: by the contract.
         let result =
             call.poll_to_the_end(|| match unsafe { next::pthread_tryjoin_np(thread, result) } {
                 libc::EBUSY => call.is_over(deadline).then_some(TIMED_OUT),
                 code => Some(-(code as isize)),
             });
-        if result == TIMED_OUT { call.timed_out(deadline) } else { result }
+        Ok(if result == TIMED_OUT { call.timed_out(deadline) } else { result })
     })
 }
 
@@ -206,18 +206,15 @@ fn release(thread: &Thread) -> usize {
 unsafe fn wait_on_fiber(on: OnFiber, thread: &Thread, limit: Limit) -> c_int {
     on.call_for_code(|call| {
         // SAFETY: by the contract.
-        let deadline = match unsafe { limit.deadline(call.now()) } {
-            Ok(deadline) => deadline,
-            Err(code) => return code,
-        };
+        let deadline = unsafe { limit.deadline(call.now())? };
         while !is_over(thread) {
             if call.is_over(deadline) {
-                return call.timed_out(deadline);
+                return Err(call.timed_out(deadline));
             }
             let (until, goes_on) = (Until::deadline(deadline), || !is_over(thread));
             queue::wait(call, thread.address(), u32::MAX, until, goes_on, || true);
         }
-        0
+        Ok(0)
     })
 }
 
@@ -241,16 +238,7 @@ unsafe fn wait_on_thread(thread: &Thread, limit: Limit) -> c_int {
     0
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_detach(_: Option<OnFiber>, handle: pthread_t) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(handle) {
-            return next::pthread_detach(handle);
-        }
-    }
+fn detach(handle: pthread_t) -> c_int {
     let Some(thread) = registry::find(handle) else { return libc::EINVAL };
     let mut state = thread.lock();
     if state.is_detached || state.is_joined {

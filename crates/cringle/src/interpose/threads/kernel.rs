@@ -50,6 +50,14 @@ calls! {
     // Fibers are not cancelled as libc cancels threads.
     fn pthread_cancel(thread: pthread_t) -> c_int, next if !is_fibers(thread);
     |_| libc::ENOTSUP;
+
+    fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: usize) -> c_int,
+        next if !is_fibers(thread);
+    |_| write_name(thread, name, bytes);
+
+    fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: sigval) -> c_int,
+        next if !is_fibers(thread);
+    |_| queue_signal(thread, signal, value);
 }
 
 /// Names a fiber. `text` is short enough.
@@ -66,7 +74,7 @@ fn set_name(on: Option<OnFiber>, thread: pthread_t, text: &[u8]) -> c_int {
             // For dumps and traces.
             on.call_for_code(|call| {
                 call.current.rename(String::from_utf8_lossy(text).into());
-                0
+                Ok(0)
             });
         }
         return 0;
@@ -76,19 +84,8 @@ fn set_name(on: Option<OnFiber>, thread: pthread_t, text: &[u8]) -> c_int {
 
 /// # Safety
 ///
-/// As libc's.
-pub unsafe fn pthread_getname_np(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    name: *mut c_char,
-    bytes: usize,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_getname_np(thread, name, bytes);
-        }
-    }
+/// There is room for this number of bytes.
+unsafe fn write_name(thread: pthread_t, name: *mut c_char, bytes: usize) -> c_int {
     if bytes < NAME_BYTES {
         return libc::ERANGE;
     }
@@ -98,7 +95,7 @@ pub unsafe fn pthread_getname_np(
         None => return libc::ESRCH,
     };
     let text = known.unwrap_or_else(workers_name);
-    // SAFETY: by the contract: there is room for these bytes.
+    // SAFETY: by the contract.
     unsafe { name.cast::<Name>().write(text) };
     0
 }
@@ -215,23 +212,8 @@ fn refusal(new: &stack_t, current: &stack_t) -> c_int {
     }
 }
 
-/// As [`pthread_kill`].
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_sigqueue(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    signal: c_int,
-    value: sigval,
-) -> c_int {
-    // SAFETY: by the contract.
-    unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_sigqueue(thread, signal, value);
-        }
-    }
+/// As [`pthread_kill`], with a value.
+fn queue_signal(thread: pthread_t, signal: c_int, value: sigval) -> c_int {
     if thread != own() {
         return signal_to_other(thread, signal);
     }

@@ -6,7 +6,6 @@
 //! libc has for arguments which no thread can have. No call succeeds without an effect.
 
 use super::super::call::OnFiber;
-use super::super::next;
 use super::registry::{self, Progress};
 use super::{is_fibers, own};
 use crate::sys::{self, syscall};
@@ -70,6 +69,11 @@ calls! {
         next if !is_fibers(thread);
     |_| code(worker_of(thread).and_then(|worker| read_cores(worker, cores.cast(), bytes)));
 
+    fn pthread_setaffinity_np(
+        thread: pthread_t, bytes: size_t, cores: *const cpu_set_t,
+    ) -> c_int, next if !is_fibers(thread);
+    |_| set_cores(thread, bytes, cores);
+
     // The clock of the worker that runs the fiber now.
     fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int,
         next if !is_fibers(thread);
@@ -123,23 +127,13 @@ unsafe fn read_cores(worker: pid_t, cores: *mut u8, bytes: usize) -> Result<(), 
 ///
 /// # Safety
 ///
-/// As libc's.
-pub unsafe fn pthread_setaffinity_np(
-    _: Option<OnFiber>,
-    thread: pthread_t,
-    bytes: size_t,
-    cores: *const cpu_set_t,
-) -> c_int {
-    // SAFETY: by the contract.
-    let wanted = unsafe {
-        if !is_fibers(thread) {
-            return next::pthread_setaffinity_np(thread, bytes, cores);
-        }
-        match bytes.min(MOST_CORES_BYTES) {
-            0 => &[],
-            _ if cores.is_null() => return libc::EFAULT,
-            bytes => std::slice::from_raw_parts(cores.cast::<u8>(), bytes),
-        }
+/// The set has this number of bytes.
+unsafe fn set_cores(thread: pthread_t, bytes: size_t, cores: *const cpu_set_t) -> c_int {
+    let wanted = match bytes.min(MOST_CORES_BYTES) {
+        0 => &[],
+        _ if cores.is_null() => return libc::EFAULT,
+        // SAFETY: by the contract.
+        bytes => unsafe { std::slice::from_raw_parts(cores.cast::<u8>(), bytes) },
     };
     let mut current = [0; MOST_CORES_BYTES];
     // SAFETY: the contract of `read_cores`: the array has this number of bytes.

@@ -4,9 +4,7 @@ use super::raw::{self, Raw};
 use crate::runtime::worker::fairness;
 use crate::sync::{Mutex, MutexGuard};
 use crate::sys::lock::OnceLock;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Lines, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::PoisonError;
 
 static BUFFER: OnceLock<Mutex<BufReader<Raw>>> = OnceLock::new();
@@ -27,11 +25,7 @@ fn buffer() -> &'static Mutex<BufReader<Raw>> {
 /// ```
 pub struct Stdin(());
 
-impl fmt::Debug for Stdin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stdin").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Stdin);
 
 /// A lock on standard input, held until it is dropped, which implements [`BufRead`]. It stays on
 /// its fiber.
@@ -92,49 +86,18 @@ impl Stdin {
     }
 }
 
-impl Read for &Stdin {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.lock().read(buf)
-    }
-
-    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.lock().read_vectored(bufs)
-    }
-
-    fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
-        self.lock().read_to_end(buf)
-    }
-
-    fn read_to_string(&mut self, buf: &mut String) -> io::Result<usize> {
-        self.lock().read_to_string(buf)
-    }
-
-    fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()> {
-        self.lock().read_exact(buf)
-    }
+macro_rules! reads_whole {
+    ($type:ty, |$it:ident| $reader:expr) => {
+        reads_by!(
+            $type, |$it| $reader,
+            read_to_end(&mut Vec<u8>) -> usize,
+            read_to_string(&mut String) -> usize,
+            read_exact(&mut [u8]) -> ()
+        );
+    };
 }
-
-impl Read for Stdin {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buf)
-    }
-
-    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        (&*self).read_vectored(bufs)
-    }
-
-    fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
-        (&*self).read_to_end(buf)
-    }
-
-    fn read_to_string(&mut self, buf: &mut String) -> io::Result<usize> {
-        (&*self).read_to_string(buf)
-    }
-
-    fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()> {
-        (&*self).read_exact(buf)
-    }
-}
+reads_whole!(&Stdin, |it| it.lock());
+reads_whole!(Stdin, |it| (&*it));
 
 impl Read for StdinLock<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -170,27 +133,6 @@ impl BufRead for StdinLock<'_> {
     }
 }
 
-impl fmt::Debug for StdinLock<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StdinLock").finish_non_exhaustive()
-    }
-}
+opaque_debug!(StdinLock<'a>);
 
-macro_rules! descriptor_0 {
-    ($($name:ty),*) => {$(
-        impl AsFd for $name {
-            fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: the contract of `borrow_raw`: std, too, treats the standard streams as
-                // open for the life of the process.
-                unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
-            }
-        }
-
-        impl AsRawFd for $name {
-            fn as_raw_fd(&self) -> RawFd {
-                libc::STDIN_FILENO
-            }
-        }
-    )*};
-}
-descriptor_0!(Stdin, StdinLock<'_>);
+standard_descriptor!(libc::STDIN_FILENO => Stdin, StdinLock<'_>);

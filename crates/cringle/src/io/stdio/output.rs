@@ -5,8 +5,7 @@ use crate::sync::reentrant::{ReentrantGuard, ReentrantLock};
 use crate::sync::{Mutex, MutexGuard};
 use crate::sys::lock::OnceLock;
 use std::fmt;
-use std::io::{self, IoSlice, LineWriter, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::io::{self, LineWriter, Write};
 use std::process::Stdio;
 use std::sync::PoisonError;
 
@@ -146,108 +145,22 @@ impl StderrLock<'_> {
 /// Implements the traits of standard output and standard error.
 macro_rules! output {
     ($name:ident, $lock:ident, $fd:expr, $std:expr) => {
-        impl Write for &$name {
-            fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-                self.lock().write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.lock().write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                self.lock().flush()
-            }
-
-            fn write_all(&mut self, buf: &[u8]) -> io::Result<()> {
-                self.lock().write_all(buf)
-            }
-
-            fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
-                self.lock().write_fmt(text)
-            }
-        }
-
-        impl Write for $name {
-            fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-                (&*self).write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-                (&*self).write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                (&*self).flush()
-            }
-
-            fn write_all(&mut self, buf: &[u8]) -> io::Result<()> {
-                (&*self).write_all(buf)
-            }
-
-            fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
-                (&*self).write_fmt(text)
-            }
-        }
+        writes_by!(
+            &$name, |it| it.lock(),
+            write_all(&[u8]) -> (),
+            write_fmt(fmt::Arguments<'_>) -> ()
+        );
+        writes_by!(
+            $name, |it| (&*it),
+            write_all(&[u8]) -> (),
+            write_fmt(fmt::Arguments<'_>) -> ()
+        );
 
         // `write_fmt` is the trait's: it locks the writer for one piece at a time, so that a
         // formatted value may itself print.
-        impl Write for $lock<'_> {
-            fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-                self.writer().write(buf)
-            }
-
-            fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.writer().write_vectored(bufs)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                self.writer().flush()
-            }
-
-            fn write_all(&mut self, buf: &[u8]) -> io::Result<()> {
-                self.writer().write_all(buf)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-
-        impl fmt::Debug for $lock<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($lock)).finish_non_exhaustive()
-            }
-        }
-
-        impl AsFd for $name {
-            fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: the contract of `borrow_raw`: std, too, treats the standard streams as
-                // open for the life of the process.
-                unsafe { BorrowedFd::borrow_raw($fd) }
-            }
-        }
-
-        impl AsFd for $lock<'_> {
-            fn as_fd(&self) -> BorrowedFd<'_> {
-                // SAFETY: as above.
-                unsafe { BorrowedFd::borrow_raw($fd) }
-            }
-        }
-
-        impl AsRawFd for $name {
-            fn as_raw_fd(&self) -> RawFd {
-                $fd
-            }
-        }
-
-        impl AsRawFd for $lock<'_> {
-            fn as_raw_fd(&self) -> RawFd {
-                $fd
-            }
-        }
+        writes_by!($lock<'_>, |it| it.writer(), write_all(&[u8]) -> ());
+        opaque_debug!($name, $lock<'a>);
+        standard_descriptor!($fd => $name, $lock<'_>);
 
         /// Lets a child inherit the stream of this process.
         impl From<$name> for Stdio {

@@ -7,7 +7,7 @@
 
 use super::super::ready::{Interest, ready};
 use crate::driver::op::AT_CURSOR;
-use crate::driver::{Op, Target, blocking};
+use crate::driver::{Op, Target, Way, blocking};
 use crate::fiber::op::perform;
 use crate::fs::kernel_cursor::perform_at_kernels_cursor;
 use crate::fs::slow_device;
@@ -97,7 +97,7 @@ fn ignore_closed(result: io::Result<usize>, count: usize) -> io::Result<usize> {
 impl Read for Raw {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let (start, len) = (buf.as_mut_ptr(), buf.len().min(MAX_RW_BYTES) as u32);
-        let op = Op::Read { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
+        let op = Op::read(Target::fd(self.0), start, len, AT_CURSOR);
         // SAFETY: I1. The buffer is borrowed until this returns.
         ignore_closed(unsafe { self.perform(op) }, 0)
     }
@@ -105,7 +105,7 @@ impl Read for Raw {
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-        let op = Op::ReadVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
+        let op = Op::slices(Way::Read, self.0, slices, count, AT_CURSOR, 0);
         // SAFETY: I1. The buffers are borrowed until this returns.
         ignore_closed(unsafe { self.perform(op) }, 0)
     }
@@ -116,7 +116,7 @@ impl Write for Raw {
         let write = |done: usize| {
             let rest = &buf[done..];
             let (start, len) = (rest.as_ptr(), rest.len().min(MAX_RW_BYTES) as u32);
-            let op = Op::Write { target: Target::fd(self.0), buf: start, len, offset: AT_CURSOR };
+            let op = Op::write(Target::fd(self.0), start, len, AT_CURSOR);
             // SAFETY: I1. The buffer is borrowed until this returns.
             ignore_closed(unsafe { self.perform(op) }, rest.len())
         };
@@ -126,7 +126,7 @@ impl Write for Raw {
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let write = |bufs: &[IoSlice<'_>]| {
             let (slices, count) = (bufs.as_ptr().cast(), sys::slice_count(bufs.len()));
-            let op = Op::WriteVectored { fd: self.0, slices, count, offset: AT_CURSOR, flags: 0 };
+            let op = Op::slices(Way::Write, self.0, slices, count, AT_CURSOR, 0);
             // SAFETY: I1. The buffers are borrowed until this returns.
             let result = unsafe { self.perform(op) };
             ignore_closed(result, bufs.iter().map(|buf| buf.len()).sum())

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::BitOrAssign;
 
 /// Flags of a `sendmsg` or `recvmsg`, and of a received message (`MSG_…`).
 ///
@@ -99,13 +99,7 @@ impl MsgFlags {
     }
 }
 
-impl BitOr for MsgFlags {
-    type Output = MsgFlags;
-
-    fn bitor(self, other: MsgFlags) -> MsgFlags {
-        MsgFlags(self.0 | other.0)
-    }
-}
+flags_or!(MsgFlags);
 
 impl BitOrAssign for MsgFlags {
     fn bitor_assign(&mut self, other: MsgFlags) {

@@ -63,7 +63,7 @@ pub(super) fn send<S: AsFd + AsRawFd + Send>(
 ) -> io::Result<usize> {
     with_message(slices, addr, ancillary, |message| {
         let flags = flags.bits() | libc::MSG_NOSIGNAL;
-        perform(socket, Direction::Send, Op::SendMsg { fd: socket.fd(), message, flags })
+        perform(socket, Direction::Send, Op::send_msg(socket.fd(), message, flags))
     })
 }
 
@@ -78,7 +78,7 @@ pub(super) fn send_nowait<S: AsFd + AsRawFd + Send>(
     fairness::spend();
     with_message(slices, Some(addr), ancillary, |message| {
         let flags = flags.bits() | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        let op = Op::SendMsg { fd: socket.fd(), message, flags };
+        let op = Op::send_msg(socket.fd(), message, flags);
         // SAFETY: I1. This frame borrows what the op points to, and the plain call is over when it
         // returns.
         sys::result_of(unsafe { blocking::perform(&op) })
@@ -132,11 +132,7 @@ pub(super) fn receive<S: AsFd + AsRawFd + Send>(
         // A ring would peek at the same bytes again, until the slices are full of repetitions.
         flags &= !libc::MSG_WAITALL;
     }
-    let len = perform(
-        socket,
-        Direction::Receive,
-        Op::RecvMsg { fd: socket.fd(), message: pointer, flags },
-    )?;
+    let len = perform(socket, Direction::Receive, Op::recv_msg(socket.fd(), pointer, flags))?;
     // SAFETY: the contract of `take`: the kernel has written this number of bytes of control
     // messages into the buffer.
     // Their descriptors are new, and nothing has read them before.

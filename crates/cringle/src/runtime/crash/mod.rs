@@ -63,16 +63,9 @@ pub(super) fn report_crashes() {
 fn install(signal: c_int, chain: &SignalChain, flags: c_int) {
     let Ok(before) = signal_chain::action(signal) else { return };
     chain.keep(before);
-    // SAFETY: by the contract of `sigaction`. All-zero is a valid value, the structures live for
-    // the calls, and the handler does only what a handler may. The old action is stored before the
-    // new one is in force.
-    unsafe {
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = on_signal as *const () as usize;
-        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
-        libc::sigemptyset(&mut new.sa_mask);
-        libc::sigaction(signal, &new, std::ptr::null_mut());
-    }
+    // The old action is stored before the new one is in force.
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
+    let _ = signal_chain::set_handler(signal, on_signal as *const () as usize, flags);
 }
 
 /// A signal as its handler receives it.

@@ -55,9 +55,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         for (signal, before) in SIGNALS.into_iter().zip(&self.before) {
             if let Some(before) = before {
-                // SAFETY: by the contract of `sigaction`: the structure is borrowed for the call,
-                // and held the action of this signal.
-                unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+                let _ = signal_chain::set_action(signal, before);
             }
         }
     }
@@ -66,15 +64,8 @@ impl Drop for Turn {
 /// Installs the handler for other threads, and returns the action before.
 fn hold_others(signal: c_int) -> Option<libc::sigaction> {
     let before = signal_chain::action(signal).ok()?;
-    // SAFETY: by the contract of `sigaction`: all-zero is a valid value, the structure lives for
-    // the call, and the handler does only what a handler may.
-    unsafe {
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = on_signal as *const () as usize;
-        new.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
-        libc::sigemptyset(&mut new.sa_mask);
-        libc::sigaction(signal, &new, std::ptr::null_mut());
-    }
+    let flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+    signal_chain::set_handler(signal, on_signal as *const () as usize, flags).ok()?;
     Some(before)
 }
 

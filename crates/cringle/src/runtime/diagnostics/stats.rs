@@ -49,65 +49,6 @@ pub struct Stats {
     pub map_pool: PoolStats,
 }
 
-/// The counters of one worker since it began. Fields marked "Now" are the state at the moment; all
-/// others only grow.
-///
-/// ```
-/// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
-/// let all = stats.total();
-/// println!("{} entries in {} calls", all.entries.sum(), all.enters);
-/// println!("{} of {} fibers wait", all.waiting, all.started - all.ended);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WorkerStats {
-    /// Turns. In each turn every ready fiber runs once.
-    pub turns: u64,
-    /// Fibers that started here, and got a stack.
-    pub started: u64,
-    /// Fibers that ended here.
-    pub ended: u64,
-    /// Now: fibers that are ready, or run.
-    pub ready: u64,
-    /// Now: fibers that wait.
-    pub waiting: u64,
-    /// Now: fibers spawned here that no worker has started.
-    pub unstarted: u64,
-    /// Calls of the driver into the kernel, to submit, to wait, or both.
-    pub enters: u64,
-    /// The number of entries that each of these calls submitted. Wake-ups and cancels are entries
-    /// too; a write or a sync is two.
-    pub entries: EntryCounts,
-    /// Now: operations in flight when the worker last looked.
-    pub in_flight: u64,
-    /// Calls that were tried without waiting, and succeeded.
-    pub inline_hits: u64,
-    /// Calls that were tried without waiting, and would have waited.
-    pub inline_misses: u64,
-    /// Reads of mapped files that were copied from memory.
-    pub mapped_copies: u64,
-    /// Waits of fibers for room among the operations in flight.
-    pub room_waits: u64,
-    /// Unstarted fibers taken from other workers.
-    pub steals: u64,
-    /// Started fibers that came from other workers: see
-    /// [`Builder::balance`](crate::Builder::balance).
-    pub moves: u64,
-    /// Sleeps of the worker in the kernel.
-    pub sleeps: u64,
-    /// Sleeping workers that this one has woken.
-    pub wakes: u64,
-    /// Messages received from other threads.
-    pub messages: u64,
-    /// Calls into the kernel that found the completion queue overflowed. No completion is lost by
-    /// that.
-    pub overflows: u64,
-    /// Now: stacks in use by fibers.
-    pub stacks: u64,
-    /// The most stacks in use at once.
-    pub most_stacks: u64,
-}
-
 /// A histogram of calls by the number of entries that they submitted, in powers of two.
 ///
 /// ```
@@ -172,7 +113,25 @@ impl Stats {
 
 /// Lists the counters that are numbers: field and label.
 macro_rules! numbers {
-    ($($field:ident: $label:literal),* $(,)?) => {
+    ($($(#[$doc:meta])* $field:ident: $label:literal,)*) => {
+        /// The counters of one worker since it began. Fields marked "Now" are the state at the moment; all
+        /// others only grow.
+        ///
+        /// ```
+        /// let stats = cringle::run(cringle::runtime::stats).expect("there was a runtime");
+        /// let all = stats.total();
+        /// println!("{} entries in {} calls", all.entries.sum(), all.enters);
+        /// println!("{} of {} fibers wait", all.waiting, all.started - all.ended);
+        /// ```
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct WorkerStats {
+            /// The number of entries that each of the calls into the kernel submitted. Wake-ups and
+            /// cancels are entries too; a write or a sync is two.
+            pub entries: EntryCounts,
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
         impl WorkerStats {
             fn add(&mut self, other: &WorkerStats) {
                 $(self.$field += other.$field;)*
@@ -198,25 +157,47 @@ macro_rules! numbers {
 }
 
 numbers! {
+    /// Turns. In each turn every ready fiber runs once.
     turns: "turns",
+    /// Fibers that started here, and got a stack.
     started: "fibers started",
+    /// Fibers that ended here.
     ended: "fibers ended",
+    /// Now: fibers that are ready, or run.
     ready: "  ready now",
+    /// Now: fibers that wait.
     waiting: "  waiting now",
+    /// Now: fibers spawned here that no worker has started.
     unstarted: "  not started yet",
+    /// Calls of the driver into the kernel, to submit, to wait, or both.
     enters: "calls into the kernel",
+    /// Now: operations in flight when the worker last looked.
     in_flight: "operations in flight",
+    /// Calls that were tried without waiting, and succeeded.
     inline_hits: "inline hits",
+    /// Calls that were tried without waiting, and would have waited.
     inline_misses: "inline misses",
+    /// Reads of mapped files that were copied from memory.
     mapped_copies: "mapped reads copied",
+    /// Waits of fibers for room among the operations in flight.
     room_waits: "waits for a free slot",
+    /// Unstarted fibers taken from other workers.
     steals: "fibers stolen",
+    /// Started fibers that came from other workers: see
+    /// [`Builder::balance`](crate::Builder::balance).
     moves: "fibers moved here",
+    /// Sleeps of the worker in the kernel.
     sleeps: "sleeps",
+    /// Sleeping workers that this one has woken.
     wakes: "workers woken",
+    /// Messages received from other threads.
     messages: "messages read",
+    /// Calls into the kernel that found the completion queue overflowed. No completion is lost by
+    /// that.
     overflows: "overflows",
+    /// Now: stacks in use by fibers.
     stacks: "stacks in use",
+    /// The most stacks in use at once.
     most_stacks: "  at most",
 }
 

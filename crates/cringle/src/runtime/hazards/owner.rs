@@ -44,11 +44,7 @@ impl Fields {
     }
 }
 
-impl Default for Fields {
-    fn default() -> Fields {
-        Fields::new()
-    }
-}
+default_by_new!(Fields);
 
 /// The parts of [`Fields`].
 struct Holder {

@@ -56,11 +56,7 @@ pub struct Builder {
     pub(crate) world: World,
 }
 
-impl Default for Builder {
-    fn default() -> Builder {
-        Builder::new()
-    }
-}
+default_by_new!(Builder);
 
 impl Builder {
     /// Returns the defaults: one worker for each core that the process may use, not pinned.
@@ -94,7 +90,10 @@ impl Builder {
             world: World::default(),
         }
     }
+}
 
+setters! {
+    Builder:
     /// Sets the number of workers, 1 to 1024. A worker is an OS thread with a ring; the calling
     /// thread is the first.
     ///
@@ -104,10 +103,7 @@ impl Builder {
     /// assert_eq!(cringle::Builder::new().workers(3).run(runtime::workers)?, Some(3));
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn workers(mut self, workers: usize) -> Builder {
-        self.workers = Some(workers);
-        self
-    }
+    pub fn workers(workers: usize) |it| it.workers = Some(workers);
 
     /// Pins each worker to one of the cores that the process may use (default: no). Threads that a
     /// pinned worker starts inherit its core. `run` restores the caller's cores when it returns.
@@ -120,10 +116,7 @@ impl Builder {
     /// assert_eq!(cores.get(), 1);
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn pin(mut self, pin: bool) -> Builder {
-        self.pin = pin;
-        self
-    }
+    pub fn pin(pin: bool) |it| it.pin = pin;
 
     /// Chooses how operations reach the kernel (default: [`DriverChoice::Auto`]). Every driver
     /// gives the same results; the choice matters for speed and for tests.
@@ -139,10 +132,7 @@ impl Builder {
     /// })?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn driver(mut self, driver: DriverChoice) -> Builder {
-        self.driver = driver;
-        self
-    }
+    pub fn driver(driver: DriverChoice) |it| it.driver = driver;
 
     /// Sets the number of entries in each ring's submission queue, 1 to 32768 (default: 256). The
     /// kernel rounds it up to a power of two. A full queue is submitted at once. An operation that
@@ -164,10 +154,7 @@ impl Builder {
     /// assert_eq!(counts, 1024 * 16);
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn ring_entries(mut self, entries: u32) -> Builder {
-        self.ring.entries = entries;
-        self
-    }
+    pub fn ring_entries(entries: u32) |it| it.ring.entries = entries;
 
     /// Sets the number of operations that each worker may have in the kernel at once, 1 to 65535
     /// (default: 4032). Beyond it fibers wait for room, in order. The completion queue holds twice
@@ -184,10 +171,7 @@ impl Builder {
     /// assert_eq!(sizes.len(), 100);
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn in_flight_limit(mut self, operations: u32) -> Builder {
-        self.ring.in_flight_limit = operations;
-        self
-    }
+    pub fn in_flight_limit(operations: u32) |it| it.ring.in_flight_limit = operations;
 
     /// Lets a kernel thread poll each submission queue (`IORING_SETUP_SQPOLL`). The thread sleeps
     /// after it has been idle for this time. It pays off only with a core of its own.
@@ -201,10 +185,7 @@ impl Builder {
     /// cringle::Builder::new().workers(1).sqpoll(Duration::from_millis(10)).run(|| ())?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn sqpoll(mut self, idle: Duration) -> Builder {
-        self.ring.sqpoll = Some(idle);
-        self
-    }
+    pub fn sqpoll(idle: Duration) |it| it.ring.sqpoll = Some(idle);
 
     /// Disables a feature of the ring that the kernel may have, to measure what it brings.
     ///
@@ -217,10 +198,7 @@ impl Builder {
     /// }
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn without(mut self, feature: Feature) -> Builder {
-        self.ring.features = self.ring.features.without(feature);
-        self
-    }
+    pub fn without(feature: Feature) |it| it.ring.features = it.ring.features.without(feature);
 
     /// Reports stack overflows of fibers by a handler of `SIGSEGV` and `SIGBUS` (default: yes). The
     /// handler is installed once in a process, and passes every other fault on to the handler
@@ -235,10 +213,7 @@ impl Builder {
     /// cringle::Builder::new().overflow_handler(false).run(|| ())?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn overflow_handler(mut self, install: bool) -> Builder {
-        self.overflow_handler = install;
-        self
-    }
+    pub fn overflow_handler(install: bool) |it| it.overflow_handler = install;
 
     /// Prints the fiber on which the process dies by `SIGSEGV`, `SIGBUS` or `SIGABRT`, on standard
     /// error: its name, its worker, its stack and a backtrace of addresses, with the command that
@@ -257,10 +232,7 @@ impl Builder {
     /// cringle::Builder::new().crash_text(false).run(|| ())?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn crash_text(mut self, print: bool) -> Builder {
-        self.crash_text = Some(print);
-        self
-    }
+    pub fn crash_text(print: bool) |it| it.crash_text = Some(print);
 
     /// Reports each fiber that runs longer than this without suspending, because the other fibers
     /// of its worker wait meanwhile. One line on standard error names the fiber and the place that
@@ -283,10 +255,7 @@ impl Builder {
     /// builder.run(|| ())?;
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn watchdog(mut self, limit: impl Into<Option<Duration>>) -> Builder {
-        self.watchdog = Some(limit.into());
-        self
-    }
+    pub fn watchdog(limit: impl Into<Option<Duration>>) |it| it.watchdog = Some(limit.into());
 
     /// Chooses whose thread-locals fibers use (default: the environment variable
     /// `CRINGLE_THREAD_LOCALS`, `shared` or `private`; without it [`ThreadLocals::Shared`], but
@@ -325,10 +294,7 @@ impl Builder {
     ///     Err(e) => eprintln!("{e}"),
     /// }
     /// ```
-    pub fn thread_locals(mut self, thread_locals: ThreadLocals) -> Builder {
-        self.thread_locals = Some(thread_locals);
-        self
-    }
+    pub fn thread_locals(thread_locals: ThreadLocals) |it| it.thread_locals = Some(thread_locals);
 
     /// Chooses what a thread is that code of a fiber starts by `std::thread::spawn` or another way
     /// to libc's `pthread_create` (default: the environment variable `CRINGLE_THREADS`, `system` or
@@ -352,10 +318,7 @@ impl Builder {
     ///     Err(e) => eprintln!("{e}"),              // libc's calls are not interposed.
     /// }
     /// ```
-    pub fn threads(mut self, threads: Threads) -> Builder {
-        self.threads = Some(threads);
-        self
-    }
+    pub fn threads(threads: Threads) |it| it.threads = Some(threads);
 
     /// Chooses whether started fibers move between workers (default: the environment variable
     /// `CRINGLE_BALANCE`, `fixed` or `moving`; without it [`Balance::Fixed`]).
@@ -398,11 +361,10 @@ impl Builder {
     ///
     /// [`run`](Builder::run) returns `Unsupported` where private thread-locals cannot be had, and
     /// `InvalidInput` if [`ThreadLocals::Shared`] was chosen too.
-    pub fn balance(mut self, balance: Balance) -> Builder {
-        self.balance = Some(balance);
-        self
-    }
+    pub fn balance(balance: Balance) |it| it.balance = Some(balance);
+}
 
+impl Builder {
     /// Runs `f` on a fiber of the calling thread, which is worker 0 meanwhile. Returns `f`'s value
     /// when nothing of the runtime is left: every fiber has ended, every operation in the kernel
     /// has completed, and all descriptors and mappings are released. Fibers that still run when `f`

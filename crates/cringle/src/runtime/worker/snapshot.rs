@@ -133,6 +133,9 @@ fn ops_snapshot(driver: &Driver, fiber: FiberRef) -> Option<OpsSnapshot> {
     let first = ops.peek()?.describe(driver);
     // SAFETY: I1. The op is in flight: this worker has not taken its last cqe.
     let (path, peer) = unsafe { (first.path(), first.peer()) };
-    let registered = first.fixed().and_then(|slot| driver.regular_file(slot));
+    let registered = first
+        .fixed()
+        .and_then(|slot| driver.registered_file(slot))
+        .filter(|&fd| crate::sys::file_kind(fd).regular);
     Some(OpsSnapshot { first, registered, path, peer, in_flight: ops.count(), count })
 }

@@ -15,7 +15,6 @@
 mod receiver;
 
 use super::caller::{Caller, WaitError, WaitOptions};
-use super::channel_macros::opaque_debug;
 use super::mutex::ignore_poison;
 use super::rwlock::RwLock;
 use super::unsent::Unsent;
@@ -303,4 +302,4 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-opaque_debug!(Sender);
+opaque_debug!(Sender<T>);

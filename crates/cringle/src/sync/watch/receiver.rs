@@ -3,10 +3,8 @@
 use super::{RecvError, Shared};
 use crate::runtime::fiber::Wait;
 use crate::sync::caller::{Caller, WaitError, WaitOptions};
-use crate::sync::channel_macros::opaque_debug;
 use crate::sync::rwlock::RwLockReadGuard;
 use std::io;
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// The side that watches the value. It can be cloned; a clone has seen what the original has seen.
@@ -39,13 +37,7 @@ impl<'a, T> Ref<'a, T> {
     }
 }
 
-impl<T> Deref for Ref<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
+derefs!([T] Ref<'_, T> => T, |guard| &guard.0);
 
 impl<T> Receiver<T> {
     /// Borrows the value, and does not mark it as seen. Waits while a sender changes it.
@@ -252,4 +244,4 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-opaque_debug!(Receiver);
+opaque_debug!(Receiver<T>);

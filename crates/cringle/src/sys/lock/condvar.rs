@@ -2,7 +2,6 @@
 
 use super::futex::Futex;
 use super::mutex::{MutexGuard, acquire, release};
-use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -61,17 +60,9 @@ impl Condvar {
     }
 }
 
-impl Default for Condvar {
-    fn default() -> Condvar {
-        Condvar::new()
-    }
-}
+default_by_new!(Condvar);
 
-impl fmt::Debug for Condvar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condvar").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Condvar);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,6 @@ use super::futex::{Futex, Word};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering;
 
@@ -161,22 +160,12 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: I14. This guard holds the lock.
-        unsafe { &*self.mutex.value.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: I14. This guard holds the lock, and is borrowed exclusively.
-        unsafe { &mut *self.mutex.value.get() }
-    }
+derefs! {
+    [T: ?Sized] MutexGuard<'_, T> => T,
+    // SAFETY: I14. This guard holds the lock.
+    |guard| unsafe { &*guard.mutex.value.get() },
+    // SAFETY: I14. This guard holds the lock, and is borrowed exclusively.
+    mut unsafe { &mut *guard.mutex.value.get() }
 }
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {

@@ -33,17 +33,9 @@ impl Signal {
     }
 }
 
-impl Default for Signal {
-    fn default() -> Signal {
-        Signal::new()
-    }
-}
+default_by_new!(Signal);
 
-impl std::fmt::Debug for Signal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Signal").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Signal);
 
 #[cfg(test)]
 mod tests {

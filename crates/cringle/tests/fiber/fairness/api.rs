@@ -133,6 +133,9 @@ fn read(text: &str, module: &str, found: &mut BTreeMap<String, Found>) {
             docs.push('\n');
         } else if let Some(header) = line.strip_prefix("impl") {
             owner = owner_of(header);
+        } else if line == "setters! {" {
+            // The next line names the builder.
+            owner = lines.next().and_then(|line| line.trim().strip_suffix(':'));
         } else if let Some(header) = line.strip_prefix("macro_rules! ") {
             owner = header.split(' ').next();
         } else if let Some(rest) = trimmed.strip_prefix("pub fn ") {
@@ -142,7 +145,7 @@ fn read(text: &str, module: &str, found: &mut BTreeMap<String, Found>) {
                 false => module.to_owned(),
             };
             let mut signature = rest.to_owned();
-            while !signature.ends_with('{') {
+            while !signature.ends_with(['{', ';']) {
                 signature.push(' ');
                 signature.push_str(lines.next().expect("a body").trim());
             }

@@ -37,7 +37,7 @@ impl Busy {
     /// Pushes a receive from the error queue.
     fn wait_for_error(&mut self, rig: &mut Rig) -> usize {
         let (fd, message) = (self.socket.as_raw_fd(), &raw mut *self.message);
-        let number = rig.push(|_| Op::RecvMsg { fd, message, flags: libc::MSG_ERRQUEUE });
+        let number = rig.push(|_| Op::recv_msg(fd, message, libc::MSG_ERRQUEUE));
         rig.epoll.enter(Wait::No);
         number.unwrap()
     }
@@ -50,7 +50,7 @@ impl Busy {
 
     fn receive(&self, rig: &mut Rig) -> usize {
         let fd = self.socket.as_raw_fd();
-        let number = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 });
+        let number = rig.push(|buf| Op::recv(fd, buf, 1, 0));
         rig.epoll.enter(Wait::No);
         number.unwrap()
     }
@@ -117,22 +117,16 @@ fn data_receive_pauses_while_errors_are_queued() {
 #[test]
 fn stolen_data_does_not_make_a_reader_pause() {
     let (reader, writer) = std::io::pipe().unwrap();
-    reads_though_data_is_stolen(&reader, writer, |fd, buf| Op::Read {
-        target: Target::fd(fd),
-        buf,
-        len: 1,
-        offset: AT_CURSOR,
+    reads_though_data_is_stolen(&reader, writer, |fd, buf| {
+        Op::read(Target::fd(fd), buf, 1, AT_CURSOR)
     });
     let directory = tempfile::tempdir().unwrap();
     let fifo = fifo(&directory);
-    reads_though_data_is_stolen(&fifo, &fifo, |fd, buf| Op::Read {
-        target: Target::fd(fd),
-        buf,
-        len: 1,
-        offset: AT_CURSOR,
+    reads_though_data_is_stolen(&fifo, &fifo, |fd, buf| {
+        Op::read(Target::fd(fd), buf, 1, AT_CURSOR)
     });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    reads_though_data_is_stolen(&ours, &theirs, |fd, buf| Op::Recv { fd, buf, len: 1, flags: 0 });
+    reads_though_data_is_stolen(&ours, &theirs, |fd, buf| Op::recv(fd, buf, 1, 0));
 }
 
 fn reads_though_data_is_stolen<R: AsRawFd>(
@@ -190,7 +184,7 @@ fn sender_to_a_full_receiver_lets_others_pass() {
     let mut rig = Rig::new(8);
     let send = |rig: &mut Rig, message: &libc::msghdr| {
         let (fd, message) = (sender.as_raw_fd(), std::ptr::from_ref(message));
-        let number = rig.push(|_| Op::SendMsg { fd, message, flags: 0 });
+        let number = rig.push(|_| Op::send_msg(fd, message, 0));
         rig.epoll.enter(Wait::No);
         number.unwrap()
     };

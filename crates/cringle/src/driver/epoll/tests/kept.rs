@@ -29,17 +29,21 @@ fn close(fd: RawFd) {
     assert_eq!(unsafe { libc::close(fd) }, 0);
 }
 
+fn close_range(first: RawFd, last: RawFd) {
+    let close = |first, last| (first..=last).map(|fd: u32| close(fd as RawFd)).map(|()| 0).sum();
+    assert_eq!(closing_range(first as u32..=last as u32, close), 0);
+}
+
 fn read(rig: &mut Rig, fd: RawFd) -> usize {
     let target = Target::fd(fd);
-    let number = rig.push(|buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR }).unwrap();
+    let number = rig.push(|buf| Op::read(target, buf, 1, AT_CURSOR)).unwrap();
     rig.enter();
     number
 }
 
 #[test]
 fn wait_continues_on_a_duplicate() {
-    let ways: [fn(RawFd); 2] =
-        [|fd| closing(fd, || close(fd)), |fd| closing_range(fd as u32..=fd as u32, || close(fd))];
+    let ways: [fn(RawFd); 2] = [|fd| closing(fd, || close(fd)), |fd| close_range(fd, fd)];
     for way in ways {
         let (fd, mut writer) = reader_at(610);
         let mut rig = rig();

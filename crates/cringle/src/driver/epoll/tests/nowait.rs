@@ -33,7 +33,7 @@ fn direct_read_goes_to_the_pool() {
     let mut rig = Rig::new(8);
     let read = |rig: &mut Rig, file: &std::fs::File| {
         let target = Target::fd(file.as_raw_fd());
-        let number = rig.push(|buf| Op::Read { target, buf, len: 1, offset: 0 }).unwrap();
+        let number = rig.push(|buf| Op::read(target, buf, 1, 0)).unwrap();
         rig.epoll.enter(Wait::No);
         number
     };
@@ -65,19 +65,17 @@ fn cached_read_returns_all_of_the_file() {
     let mut rig = Rig::new(8);
     let (target, fd) = (Target::fd(file.as_raw_fd()), file.as_raw_fd());
     let (at, len) = (buf.as_mut_ptr(), buf.len() as u32);
-    let plain = rig.push(|_| Op::Read { target, buf: at, len, offset: 100 }).unwrap();
+    let plain = rig.push(|_| Op::read(target, at, len, 100)).unwrap();
     rig.until_idle();
     assert_eq!((rig.result(plain), &buf[..9900]), (9900, &text[100..]));
     buf.fill(0);
     let (one, two) = buf.split_at_mut(5000);
     let slices = [one, two]
         .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
-    let vectored = rig
-        .push(|_| Op::ReadVectored { fd, slices: slices.as_ptr(), count: 2, offset: 100, flags: 0 })
-        .unwrap();
+    let vectored = rig.push(|_| Op::slices(Way::Read, fd, slices.as_ptr(), 2, 100, 0)).unwrap();
     rig.until_idle();
     assert_eq!((rig.result(vectored), &buf[..9900]), (9900, &text[100..]));
-    let past = rig.push(|buf| Op::Read { target, buf, len: 1, offset: 1 << 20 }).unwrap();
+    let past = rig.push(|buf| Op::read(target, buf, 1, 1 << 20)).unwrap();
     rig.until_idle();
     assert_eq!(rig.result(past), 0);
 }
@@ -109,9 +107,9 @@ fn read_continues_on_the_pool() {
         let (len, slices) = (buf.len() as u32, slices.as_ptr());
         let read = rig.push(|_| {
             if vectored {
-                Op::ReadVectored { fd, slices, count: 2, offset: 100, flags: 0 }
+                Op::slices(Way::Read, fd, slices, 2, 100, 0)
             } else {
-                Op::Read { target, buf: at, len, offset: 100 }
+                Op::read(target, at, len, 100)
             }
         });
         let read = read.unwrap();
@@ -128,8 +126,8 @@ fn offset_of_a_pipe_is_ignored() {
     let [from, to] = [reader.as_raw_fd(), writer.as_raw_fd()].map(Target::fd);
     let reads = [0, 1].map(|index| {
         let read = rig.push(|buf| match index {
-            0 => Op::Read { target: from, buf, len: 1, offset: 5 },
-            _ => Op::ReadFixed { target: from, buf, len: 1, offset: 5, index: 0 },
+            0 => Op::read(from, buf, 1, 5),
+            _ => Op::registered(Way::Read, from, buf, 1, 5, 0),
         });
         read.unwrap()
     });
@@ -138,8 +136,8 @@ fn offset_of_a_pipe_is_ignored() {
             // SAFETY: I1. The byte belongs to the frame, and no op uses it yet.
             unsafe { *buf = 7 + index as u8 };
             match index {
-                0 => Op::Write { target: to, buf, len: 1, offset: 5 },
-                _ => Op::WriteFixed { target: to, buf, len: 1, offset: 5, index: 0 },
+                0 => Op::write(to, buf, 1, 5),
+                _ => Op::registered(Way::Write, to, buf, 1, 5, 0),
             }
         });
         write.unwrap()
@@ -194,9 +192,9 @@ fn fifo_write_takes_one_piece() {
         let op = match sizes {
             &[len] => {
                 let (target, buf) = (Target::fd(fd), text.as_ptr());
-                Op::Write { target, buf, len: len as u32, offset: AT_CURSOR }
+                Op::write(target, buf, len as u32, AT_CURSOR)
             }
-            _ => Op::WriteVectored { fd, slices, count, offset: AT_CURSOR, flags: 0 },
+            _ => Op::slices(Way::Write, fd, slices, count, AT_CURSOR, 0),
         };
         let number = rig.push(|_| op).unwrap();
         rig.until_idle();
@@ -221,15 +219,8 @@ fn fifo_reads_wait_for_data() {
     let mut buf = [0u8; 4];
     let slices = [0, 1, 2].map(|n| libc::iovec { iov_base: (&raw mut buf[n]).cast(), iov_len: 1 });
     let fd = fifo.as_raw_fd();
-    let vectored = rig
-        .push(|_| Op::ReadVectored {
-            fd,
-            slices: slices.as_ptr(),
-            count: 3,
-            offset: AT_CURSOR,
-            flags: 0,
-        })
-        .unwrap();
+    let vectored =
+        rig.push(|_| Op::slices(Way::Read, fd, slices.as_ptr(), 3, AT_CURSOR, 0)).unwrap();
     rig.enter();
     assert!(rig.settled.is_empty());
     fifo.write_all(b"1234").unwrap();
@@ -248,7 +239,8 @@ fn only_cached_opens_need_no_thread() {
     let mut rig = Rig::new(8);
     let mut open = |path: &CString, flags: i32| {
         let (dir, path) = (libc::AT_FDCWD, path.as_ptr());
-        let number = rig.push(|_| Op::Open { dir, path, flags, mode: 0o600 }).unwrap();
+        let number =
+            rig.push(|_| Op::Path(PathOp::Open { dir, path, flags, mode: 0o600 })).unwrap();
         rig.epoll.enter(Wait::No);
         let threads = rig.epoll.pools.storage.load().1;
         rig.until_idle();

@@ -31,7 +31,7 @@ fn pending_job_is_cancelled_at_once() {
         let write = rig.push(|buf| {
             // SAFETY: I1. The byte belongs to the frame, and no op uses it yet.
             unsafe { *buf = 7 };
-            Op::Write { target, buf, len: 1, offset }
+            Op::write(target, buf, 1, offset)
         });
         write.unwrap()
     });
@@ -100,8 +100,9 @@ fn result_signals_a_sleeping_worker() {
 fn awake_worker_gets_no_signal() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
-    let sync =
-        |rig: &mut Rig| rig.push(|_| Op::Sync { fd: reader.as_raw_fd(), data_only: true }).unwrap();
+    let sync = |rig: &mut Rig| {
+        rig.push(|_| Op::File(FileOp::Sync { fd: reader.as_raw_fd(), data_only: true })).unwrap()
+    };
     for _ in 0..20 {
         let number = sync(&mut rig);
         rig.until_idle();
@@ -124,7 +125,7 @@ fn worker_does_not_sleep_before_completions() {
     let mut rig = Rig::new(8);
     let (reader, _writer) = std::io::pipe().unwrap();
     let fd = reader.as_raw_fd();
-    let sync = rig.push(|_| Op::Sync { fd, data_only: true }).unwrap();
+    let sync = rig.push(|_| Op::File(FileOp::Sync { fd, data_only: true })).unwrap();
     rig.epoll.enter(Wait::No);
     let results = Arc::clone(&rig.epoll.results);
     until(|| results.has_any() || rig.epoll.attention().0);
@@ -147,15 +148,15 @@ fn storage_ops_use_the_bounded_pool() {
     let reads = Target::fd(maps.as_raw_fd());
     type Make = Box<dyn FnOnce(*mut u8) -> Op>;
     let ops: [Make; 6] = [
-        Box::new(move |buf| Op::Write { target: writes, buf, len: 1, offset: AT_CURSOR }),
-        Box::new(move |buf| Op::Write { target: writes, buf, len: 1, offset: 0 }),
+        Box::new(move |buf| Op::write(writes, buf, 1, AT_CURSOR)),
+        Box::new(move |buf| Op::write(writes, buf, 1, 0)),
         Box::new(move |_| {
             let slices = std::ptr::null();
-            Op::WriteVectored { fd: writes.number(), slices, count: 0, offset: AT_CURSOR, flags: 0 }
+            Op::slices(Way::Write, writes.number(), slices, 0, AT_CURSOR, 0)
         }),
-        Box::new(move |buf| Op::Read { target: reads, buf, len: 1, offset: AT_CURSOR }),
-        Box::new(move |buf| Op::Read { target: reads, buf, len: 1, offset: 0 }),
-        Box::new(move |_| Op::SetLen { fd: writes.number(), len: 7 }),
+        Box::new(move |buf| Op::read(reads, buf, 1, AT_CURSOR)),
+        Box::new(move |buf| Op::read(reads, buf, 1, 0)),
+        Box::new(move |_| Op::File(FileOp::SetLen { fd: writes.number(), len: 7 })),
     ];
     for op in ops {
         let mut rig = Rig::new(8);
@@ -185,10 +186,10 @@ fn device_that_epoll_refuses_goes_to_the_pool() {
         assert_eq!(rig.epoll.wait_queues.count, 0);
         rig
     };
-    let rig = rig_after(|target, buf| Op::Read { target, buf, len: 1, offset: AT_CURSOR });
+    let rig = rig_after(|target, buf| Op::read(target, buf, 1, AT_CURSOR));
     assert_eq!((rig.result(0), rig.byte(0), rig.threads()), (1, 0, (0, 1)));
-    let rig = rig_after(|target, buf| Op::Write { target, buf, len: 1, offset: AT_CURSOR });
+    let rig = rig_after(|target, buf| Op::write(target, buf, 1, AT_CURSOR));
     assert_eq!((rig.result(0), rig.threads()), (-libc::ENOSPC, (0, 1)));
-    let rig = rig_after(|target, buf| Op::Write { target, buf, len: 1, offset: 0 });
+    let rig = rig_after(|target, buf| Op::write(target, buf, 1, 0));
     assert_eq!((rig.result(0), rig.threads()), (-libc::ENOSPC, (1, 0)));
 }

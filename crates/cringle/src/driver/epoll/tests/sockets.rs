@@ -195,7 +195,7 @@ fn connect_without_an_answer_can_be_cancelled() {
 
 fn receive(rig: &mut Rig, fd: &impl AsRawFd, buf: &mut [u8], flags: i32) -> usize {
     let (fd, buf, len) = (fd.as_raw_fd(), buf.as_mut_ptr(), buf.len() as u32);
-    rig.push(|_| Op::Recv { fd, buf, len, flags }).unwrap()
+    rig.push(|_| Op::recv(fd, buf, len, flags)).unwrap()
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn send_waits_on_a_socket_shut_for_reading() {
     while (&mut &ours).write(&[0]).is_ok() {}
     let fd = ours.as_raw_fd();
     let mut rig = Rig::new(8);
-    let sends = rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap();
+    let sends = rig.push(|buf| Op::send(fd, buf, 1, 0)).unwrap();
     let number = rig.number(sends);
     // SAFETY: I1. Its frame waits for it. (The socket has room for no byte.)
     let outcome =

@@ -52,16 +52,10 @@ type MakeOp = fn(i32, *mut u8, &mut Named) -> Op;
 #[test]
 fn readers_are_served_in_order_of_arrival() {
     let kinds: [MakeOp; 4] = [
-        |fd, buf, _| Op::Read { target: Target::fd(fd), buf, len: 1, offset: AT_CURSOR },
-        |fd, _, named| Op::ReadVectored {
-            fd,
-            slices: &*named.slice,
-            count: 1,
-            offset: AT_CURSOR,
-            flags: 0,
-        },
-        |fd, buf, _| Op::Recv { fd, buf, len: 1, flags: 0 },
-        |fd, _, named| Op::RecvMsg { fd, message: &mut *named.message, flags: 0 },
+        |fd, buf, _| Op::read(Target::fd(fd), buf, 1, AT_CURSOR),
+        |fd, _, named| Op::slices(Way::Read, fd, &*named.slice, 1, AT_CURSOR, 0),
+        |fd, buf, _| Op::recv(fd, buf, 1, 0),
+        |fd, _, named| Op::recv_msg(fd, &mut *named.message, 0),
     ];
     for kind in kinds {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -87,17 +81,11 @@ fn readers_are_served_in_order_of_arrival() {
 #[test]
 fn writers_are_served_in_order_of_arrival() {
     let kinds: [MakeOp; 5] = [
-        |fd, buf, _| Op::Write { target: Target::fd(fd), buf, len: 1, offset: AT_CURSOR },
-        |fd, _, named| Op::WriteVectored {
-            fd,
-            slices: &*named.slice,
-            count: 1,
-            offset: AT_CURSOR,
-            flags: 0,
-        },
-        |fd, buf, _| Op::Send { fd, buf, len: 1, flags: 0 },
-        |fd, buf, _| Op::SendZc { fd, buf, len: 1, flags: 0 },
-        |fd, _, named| Op::SendMsg { fd, message: &*named.message, flags: 0 },
+        |fd, buf, _| Op::write(Target::fd(fd), buf, 1, AT_CURSOR),
+        |fd, _, named| Op::slices(Way::Write, fd, &*named.slice, 1, AT_CURSOR, 0),
+        |fd, buf, _| Op::send(fd, buf, 1, 0),
+        |fd, buf, _| Op::send_zc(fd, buf, 1, 0),
+        |fd, _, named| Op::send_msg(fd, &*named.message, 0),
     ];
     for kind in kinds {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -193,7 +181,7 @@ fn waits_for_different_events_share_a_descriptor() {
             .iter()
             .map(|&events| rig.push(|_| Op::Poll { fd, events: events as u32 }).unwrap())
             .collect();
-        let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
+        let receives = rig.push(|buf| Op::recv(fd, buf, 1, 0)).unwrap();
         rig.enter();
         (ours, theirs, rig, polls, receives)
     };
@@ -232,13 +220,13 @@ fn reader_and_writer_share_a_descriptor() {
     fill(&ours);
     let fd = ours.as_raw_fd();
     let mut rig = Rig::new(8);
-    let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
-    let sends = rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap();
+    let receives = rig.push(|buf| Op::recv(fd, buf, 1, 0)).unwrap();
+    let sends = rig.push(|buf| Op::send(fd, buf, 1, 0)).unwrap();
     rig.enter();
     theirs.write_all(&[7]).unwrap();
     rig.sleep();
     assert_eq!((&rig.settled[..], rig.byte(receives)), (&[receives][..], 7));
-    let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
+    let receives = rig.push(|buf| Op::recv(fd, buf, 1, 0)).unwrap();
     rig.enter();
     assert_eq!(rig.flight(sends).fruitless_events, 0, "it was attempted without an event");
     drain(&theirs);
@@ -262,13 +250,13 @@ fn unwanted_events_do_not_wake_the_worker() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let fd = ours.as_raw_fd();
     let mut rig = Rig::new(8);
-    let receives = rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap();
+    let receives = rig.push(|buf| Op::recv(fd, buf, 1, 0)).unwrap();
     rig.enter();
     sleeps_until_its_deadline(&mut rig);
     rig.cancel(receives);
     rig.until_idle();
     fill(&ours);
-    let sends = rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap();
+    let sends = rig.push(|buf| Op::send(fd, buf, 1, 0)).unwrap();
     theirs.write_all(&[7]).unwrap();
     rig.enter();
     sleeps_until_its_deadline(&mut rig);
@@ -334,11 +322,11 @@ fn closing_a_descriptor_fails_all_its_waits() {
         let mut buf = [0; 8];
         let (at, flags) = (buf.as_mut_ptr(), libc::MSG_WAITALL);
         let mut rig = Rig::new(8);
-        let partial = rig.push(|_| Op::Recv { fd, buf: at, len: 8, flags }).unwrap();
+        let partial = rig.push(|_| Op::recv(fd, at, 8, flags)).unwrap();
         let others = [
-            rig.push(|buf| Op::Recv { fd, buf, len: 1, flags: 0 }).unwrap(),
-            rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap(),
-            rig.push(|buf| Op::Send { fd, buf, len: 1, flags: 0 }).unwrap(),
+            rig.push(|buf| Op::recv(fd, buf, 1, 0)).unwrap(),
+            rig.push(|buf| Op::send(fd, buf, 1, 0)).unwrap(),
+            rig.push(|buf| Op::send(fd, buf, 1, 0)).unwrap(),
             rig.push(|_| Op::Poll { fd, events: libc::POLLPRI as u32 }).unwrap(),
         ];
         rig.enter();

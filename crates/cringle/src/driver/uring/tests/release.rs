@@ -1,6 +1,7 @@
 //! Ops that kernel threads perform, and the release of their files.
 
 use super::*;
+use crate::driver::op::FileRange;
 use std::fs::{File, OpenOptions};
 use std::os::fd::FromRawFd;
 
@@ -13,12 +14,13 @@ fn closed_file_holds_no_lock() {
         let text = String::from_utf8_lossy(&output.stderr);
         return assert!(output.status.success(), "{text}");
     }
+    const FIRST_BYTE: FileRange = FileRange { offset: 0, len: 1 };
     const OPS: [fn(RawFd, *mut u8) -> Op; 5] = [
-        |fd, _| Op::Sync { fd, data_only: true },
-        |fd, buf| Op::Write { target: Target::fd(fd).punted(), buf, len: 1, offset: 0 },
-        |fd, _| Op::Allocate { fd, mode: 0, offset: 0, len: 1 },
-        |fd, _| Op::SetLen { fd, len: 1 },
-        |fd, _| Op::SyncRange { fd, flags: 0, offset: 0, len: 1 },
+        |fd, _| Op::File(FileOp::Sync { fd, data_only: true }),
+        |fd, buf| Op::write(Target::fd(fd).punted(), buf, 1, 0),
+        |fd, _| Op::File(FileOp::Allocate { fd, mode: 0, range: &FIRST_BYTE }),
+        |fd, _| Op::File(FileOp::SetLen { fd, len: 1 }),
+        |fd, _| Op::File(FileOp::SyncRange { fd, flags: 0, range: &FIRST_BYTE }),
     ];
     let mut rig = Rig::new(8, 8);
     // SAFETY: the contract of `from_raw_fd`: the new descriptor has no other owner. The name is a
@@ -52,7 +54,7 @@ fn result_and_release_arrive_in_either_order() {
     let waiter = Waiter::new(NonNull::dangling());
     let start = || {
         let completion = Completion::new();
-        completion.start(&Op::Sync { fd: 0, data_only: false }, &raw const waiter);
+        completion.start(&Op::File(FileOp::Sync { fd: 0, data_only: false }), &raw const waiter);
         completion.await_release();
         completion
     };
@@ -74,7 +76,7 @@ fn op_and_its_release_are_queued_together() {
     rig.enter(Wait::No);
     let sync = |rig: &mut Rig| {
         let fd = file.as_raw_fd();
-        rig.push(|_| Op::Sync { fd, data_only: true })
+        rig.push(|_| Op::File(FileOp::Sync { fd, data_only: true }))
     };
     rig.nop().unwrap();
     // One entry is free, and the kernel does not take the other now.
@@ -93,11 +95,13 @@ fn op_is_cancelled_with_its_release() {
     let (_reader, writer) = io::pipe().unwrap();
     // More than the pipe takes: the kernel thread waits.
     let bytes = vec![0; 1 << 20];
-    let op = |_| Op::Write {
-        target: Target::fd(writer.as_raw_fd()).punted(),
-        buf: bytes.as_ptr(),
-        len: bytes.len() as u32,
-        offset: AT_CURSOR,
+    let op = |_| {
+        Op::write(
+            Target::fd(writer.as_raw_fd()).punted(),
+            bytes.as_ptr(),
+            bytes.len() as u32,
+            AT_CURSOR,
+        )
     };
     let write = rig.push(op).unwrap();
     rig.enter(Wait::No);

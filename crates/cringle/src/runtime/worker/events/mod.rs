@@ -51,6 +51,54 @@ impl Events {
     }
 }
 
+/// Moments that a trace records, and nothing else.
+macro_rules! traced {
+    ($(
+        $(#[$doc:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $type:ty),*) => $trace:ident;
+    )*) => {
+        impl Events {$(
+            $(#[$doc])*
+            #[inline(always)]
+            $visibility fn $name(&self, $($argument: $type),*) {
+                if self.is_traced() {
+                    self.$trace($($argument),*);
+                }
+            }
+        )*}
+    };
+}
+
+traced! {
+    /// The worker sends a fiber of another worker the message that it can continue.
+    pub(super) fn sent_wake(mailbox: &MailBox, id: FiberId) => trace_wake_sent;
+    /// A message of another worker says that this fiber can continue.
+    pub(super) fn read_wake(id: FiberId) => trace_wake_read;
+    /// An unstarted fiber was made. A trace leaves its mark in it.
+    pub(super) fn spawned(unstarted: &mut Unstarted) => trace_spawn;
+    /// The fiber has its name and origin from now on.
+    pub(crate) fn named(fiber: FiberRef, meta: &Meta) => trace_name;
+    /// A fiber's body has returned, and its block is still its own. (The count of ended fibers
+    /// belongs to [`quiescence`](crate::runtime::quiescence).)
+    pub(super) fn ended(fiber: FiberRef) => trace_ended;
+    /// A fiber is resumed.
+    pub(super) fn resumed(fiber: FiberRef) => trace_resumed;
+    /// The running fiber yields.
+    pub(super) fn yielded() => trace_yield;
+    /// A region of a fiber is cancelled.
+    pub(super) fn cancelled(fiber: FiberRef, reason: Reason) => trace_cancel;
+    /// The running fiber has opened a scope, or closed one.
+    pub(crate) fn scope_changed(opened: bool) => trace_scope;
+    /// The driver is about to be entered.
+    pub(super) fn entering(driver: &RefCell<Driver>, wait: driver::Wait) => trace_enter;
+    /// Completions are about to be taken.
+    pub(super) fn reaping() => trace_reap;
+    /// A timer is set.
+    pub(super) fn timer_set(driver: &RefCell<Driver>, at: Instant) => trace_timer_set;
+    /// A timer has fired.
+    pub(super) fn timer_fired() => trace_timer_fired;
+}
+
 // Workers.
 impl Events {
     /// A turn begins. Returns whether it is time to read the clock.
@@ -88,14 +136,6 @@ impl Events {
         }
     }
 
-    /// The worker sends a fiber of another worker the message that it can continue.
-    #[inline(always)]
-    pub(super) fn sent_wake(&self, mailbox: &MailBox, id: FiberId) {
-        if self.is_traced() {
-            self.trace_wake_sent(mailbox, id);
-        }
-    }
-
     /// Messages of other threads have been taken from the inbox.
     #[inline(always)]
     pub(super) fn took_mail(&self, messages: usize) {
@@ -104,26 +144,10 @@ impl Events {
             self.trace_mail();
         }
     }
-
-    /// A message of another worker says that this fiber can continue.
-    #[inline(always)]
-    pub(super) fn read_wake(&self, id: FiberId) {
-        if self.is_traced() {
-            self.trace_wake_read(id);
-        }
-    }
 }
 
 // Fibers.
 impl Events {
-    /// An unstarted fiber was made. A trace leaves its mark in it.
-    #[inline(always)]
-    pub(super) fn spawned(&self, unstarted: &mut Unstarted) {
-        if self.is_traced() {
-            self.trace_spawn(unstarted);
-        }
-    }
-
     /// A fiber has a stack and is ready for the first time: either `at_once`, or after it was
     /// [`spawned`](Self::spawned) with this trace origin. `alive` includes it.
     #[inline(always)]
@@ -135,14 +159,6 @@ impl Events {
         }
         if self.is_traced() {
             self.trace_started(fiber, origin, at_once);
-        }
-    }
-
-    /// The fiber has its name and origin from now on.
-    #[inline(always)]
-    pub(crate) fn named(&self, fiber: FiberRef, meta: &Meta) {
-        if self.is_traced() {
-            self.trace_name(fiber, meta);
         }
     }
 
@@ -171,23 +187,6 @@ impl Events {
         self.counters.moves.add(fibers.into());
     }
 
-    /// A fiber's body has returned, and its block is still its own. (The count of ended fibers
-    /// belongs to [`quiescence`](crate::runtime::quiescence).)
-    #[inline(always)]
-    pub(super) fn ended(&self, fiber: FiberRef) {
-        if self.is_traced() {
-            self.trace_ended(fiber);
-        }
-    }
-
-    /// A fiber is resumed.
-    #[inline(always)]
-    pub(super) fn resumed(&self, fiber: FiberRef) {
-        if self.is_traced() {
-            self.trace_resumed(fiber);
-        }
-    }
-
     /// The running fiber suspends itself in a wait.
     #[inline(always)]
     pub(super) fn suspended(&self, fiber: FiberRef, wait: Wait) {
@@ -195,14 +194,6 @@ impl Events {
         fiber.set_since_ns(self.clock_ns.get());
         if self.is_traced() {
             self.trace_suspended(wait);
-        }
-    }
-
-    /// The running fiber yields.
-    #[inline(always)]
-    pub(super) fn yielded(&self) {
-        if self.is_traced() {
-            self.trace_yield();
         }
     }
 
@@ -220,48 +211,16 @@ impl Events {
             self.trace_ready(fiber, cause);
         }
     }
-
-    /// A region of a fiber is cancelled.
-    #[inline(always)]
-    pub(super) fn cancelled(&self, fiber: FiberRef, reason: Reason) {
-        if self.is_traced() {
-            self.trace_cancel(fiber, reason);
-        }
-    }
-
-    /// The running fiber has opened a scope, or closed one.
-    #[inline(always)]
-    pub(crate) fn scope_changed(&self, opened: bool) {
-        if self.is_traced() {
-            self.trace_scope(opened);
-        }
-    }
 }
 
 // The driver and timers.
 impl Events {
-    /// The driver is about to be entered.
-    #[inline(always)]
-    pub(super) fn entering(&self, driver: &RefCell<Driver>, wait: driver::Wait) {
-        if self.is_traced() {
-            self.trace_enter(driver, wait);
-        }
-    }
-
     /// The driver was entered.
     #[inline(always)]
     pub(super) fn entered(&self, driver: &RefCell<Driver>) {
         self.read_clock(driver);
         if self.is_traced() {
             self.trace_entered(driver);
-        }
-    }
-
-    /// Completions are about to be taken.
-    #[inline(always)]
-    pub(super) fn reaping(&self) {
-        if self.is_traced() {
-            self.trace_reap();
         }
     }
 
@@ -291,22 +250,6 @@ impl Events {
         self.counters.mapped_copies.bump();
         if self.is_traced() {
             self.trace_inline(true);
-        }
-    }
-
-    /// A timer is set.
-    #[inline(always)]
-    pub(super) fn timer_set(&self, driver: &RefCell<Driver>, at: Instant) {
-        if self.is_traced() {
-            self.trace_timer_set(driver, at);
-        }
-    }
-
-    /// A timer has fired.
-    #[inline(always)]
-    pub(super) fn timer_fired(&self) {
-        if self.is_traced() {
-            self.trace_timer_fired();
         }
     }
 }
