@@ -278,8 +278,7 @@ impl Op {
     }
 
     /// Whether a simulation performs the op.
-    #[cfg(feature = "sim")]
-    pub(in crate::driver) fn is_simulated(&self) -> bool {
+    pub(in crate::driver) fn fits_simulation(&self) -> bool {
         self.row().drivers.simulation
     }
 }
@@ -290,7 +289,7 @@ impl Driver {
         match self {
             Driver::Uring(driver) => op.fits_ring(driver.features()),
             Driver::Epoll(_) => op.row().drivers.epoll,
-            Driver::Sim(_) => op.row().drivers.simulation,
+            Driver::Sim(_) => op.fits_simulation(),
         }
     }
 }

@@ -158,7 +158,7 @@ impl Core {
             Op::Path(op) => self.perform_on_path(op),
             Op::Nop | Op::Poll { .. } | Op::Raw(_) => call(),
             _ if self.draw(Fault::InputOutput) => -libc::EIO,
-            _ if !op.is_simulated() => -libc::ENOSYS,
+            _ if !op.fits_simulation() => -libc::ENOSYS,
             Op::Syscall(syscall) => {
                 let result = call();
                 if let (0.., Syscall::CopyRange { to, .. } | Syscall::Clone { to, .. }) =
@@ -209,7 +209,7 @@ impl Core {
                 result
             }
             _ if self.draw(Fault::InputOutput) => -libc::EIO,
-            _ if !Op::File(op).is_simulated() => -libc::ENOSYS,
+            _ if !Op::File(op).fits_simulation() => -libc::ENOSYS,
             FileOp::Advise { .. } | FileOp::GetXattr(_) | FileOp::SetXattr(_) => call(),
         }
     }
@@ -227,7 +227,7 @@ impl Core {
         if let Some(error) = self.fault(faults) {
             return error;
         }
-        if !Op::Path(op).is_simulated() {
+        if !Op::Path(op).fits_simulation() {
             return -libc::ENOSYS;
         }
         // SAFETY: I1. The op has not ended, so its paths are valid C strings.
@@ -441,7 +441,7 @@ mod tests {
         let times = null::<Times>();
         for (path, is_simulated) in [(c"/file".as_ptr(), false), (null(), true)] {
             let call = Syscall::SetTimes { fd: libc::AT_FDCWD, path, times };
-            assert_eq!(Op::Syscall(call).is_simulated(), is_simulated);
+            assert_eq!(Op::Syscall(call).fits_simulation(), is_simulated);
         }
     }
 }
