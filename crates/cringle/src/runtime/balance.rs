@@ -17,11 +17,11 @@ const VARIABLE: &str = "CRINGLE_BALANCE";
 #[non_exhaustive]
 pub enum Balance {
     /// A fiber stays on the worker that has started it.
-    #[default]
     Fixed,
     /// A worker without work takes ready fibers from one that has too much. It takes a fiber that
     /// was started with `Send` bounds, together with its local fibers, and only where thread-locals
     /// are [private](crate::runtime::ThreadLocals::Private).
+    #[default]
     Moving,
     /// Fibers move whenever they may, needed or not. For tests.
     #[doc(hidden)]

@@ -162,6 +162,22 @@ pub fn thread_locals() -> Option<ThreadLocals> {
     worker::Worker::here().map(|worker| worker.families.mode())
 }
 
+/// Returns why the fibers of the calling runtime share the thread-locals of their worker: who chose
+/// it, or why they cannot have their own here, with the remedy. `None` if they have their own, and
+/// outside of [`run`](crate::run).
+///
+/// ```
+/// use cringle::runtime::{self, ThreadLocals};
+///
+/// let builder = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
+/// let why = builder.run(runtime::why_shared)?;
+/// assert_eq!(why.as_deref(), Some("ThreadLocals::Shared was chosen by the program"));
+/// # std::io::Result::Ok(())
+/// ```
+pub fn why_shared() -> Option<std::sync::Arc<str>> {
+    worker::Worker::here().and_then(|worker| worker.shared().why_shared().cloned())
+}
+
 /// Returns what code of the calling runtime's fibers starts as a thread; `None` outside of
 /// [`run`](crate::run).
 ///

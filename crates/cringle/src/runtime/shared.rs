@@ -215,6 +215,7 @@ pub(crate) struct Shared {
     unpinned: Option<Box<[usize]>>,
     /// What code of a fiber starts as a thread.
     threads: Threads,
+    why_shared: Option<Arc<str>>,
     /// The threads that were started as fibers.
     placed_threads: AtomicUsize,
     /// Runs closures that may block for any time.
@@ -266,6 +267,7 @@ impl Shared {
             barrier: Barrier::new(count),
             unpinned: is_pinned.then(|| cpus.into()),
             threads: Threads::default(),
+            why_shared: None,
             placed_threads: AtomicUsize::new(0),
             unblock_pool: Arc::new(Pool::new("cringle-unblock", usize::MAX, cpus)),
             call_pool: Arc::new(Pool::new("cringle-call", call_threads, cpus)),
@@ -276,6 +278,15 @@ impl Shared {
 
     pub(super) fn set_threads(&mut self, threads: Threads) {
         self.threads = threads;
+    }
+
+    pub(super) fn set_why_shared(&mut self, why_shared: Option<Arc<str>>) {
+        self.why_shared = why_shared;
+    }
+
+    /// Why the fibers share the thread-locals of their worker, if they do.
+    pub(super) fn why_shared(&self) -> Option<&Arc<str>> {
+        self.why_shared.as_ref()
     }
 
     /// What code of a fiber starts as a thread.

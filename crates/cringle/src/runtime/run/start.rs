@@ -36,9 +36,10 @@ pub(super) struct Setup {
     pub(super) is_open: bool,
     pub(super) watchdog: Option<Watched>,
     pub(super) stubborn_reports: bool,
-    pub(super) thread_locals: ThreadLocals,
     pub(super) threads: Threads,
     pub(super) balance: Balance,
+    /// Why fibers share the thread-locals of their worker, if they do.
+    pub(super) why_shared: Option<Arc<str>>,
     pub(super) ring: UringOptions,
     /// The place that called `run`.
     pub(super) origin: Origin,
@@ -62,6 +63,13 @@ impl Setup {
         Ok(result?)
     }
 
+    fn thread_locals(&self) -> ThreadLocals {
+        match self.why_shared {
+            Some(_) => ThreadLocals::Shared,
+            None => ThreadLocals::Private,
+        }
+    }
+
     fn run_on_rings(&self, f: &mut dyn FnMut()) -> Result<(), StartError> {
         check_seccomp().map_err(StartError::Ring)?;
         self.run_on(None, f)
@@ -74,6 +82,7 @@ impl Setup {
         let (mut shared, bells) =
             Shared::new(stealers, &self.cpus, self.pin, self.is_open, no_ring)?;
         shared.set_threads(self.threads);
+        shared.set_why_shared(self.why_shared.clone());
         let shared = Arc::new(shared);
         let _listed = dump::list(&shared);
         let _watchdog = self.watchdog.and_then(|watched| Watchdog::start(&shared, watched));
@@ -156,7 +165,7 @@ impl WorkerSetup<'_> {
         }
         let driver = self.make_driver()?;
         let stacks = StackPool::with_reserve()?;
-        let families = Families::new(self.run.thread_locals)?;
+        let families = Families::new(self.run.thread_locals())?;
         let Queues { unstarted, offered } = self.queues;
         let draws = driver.simulation().is_some() && self.run.workers > 1;
         // A lone worker has no other worker to give a fiber to.

@@ -73,6 +73,15 @@ pub(crate) fn check() -> io::Result<()> {
     glibc().map(|_| ())
 }
 
+/// Why a fiber cannot have a block here, if it cannot.
+pub(in crate::runtime) fn why_not() -> Option<String> {
+    find_glibc().err().map(cannot)
+}
+
+fn cannot(why: String) -> String {
+    format!("fibers cannot have thread-locals of their own: {why}")
+}
+
 /// Whether a `pthread_t` belongs to a block, as opposed to a thread of the system.
 ///
 /// # Safety
@@ -85,18 +94,14 @@ pub(crate) unsafe fn is_block(handle: usize) -> bool {
 }
 
 fn glibc() -> io::Result<&'static Glibc> {
-    if let Some(glibc) = checked_glibc() {
-        return Ok(glibc);
-    }
     find_glibc().map_err(|why| {
         let remedy = if crate::sys::is_interposed() {
             "do not call `cringle_interpose::install!`, which needs them"
         } else {
-            "use ThreadLocals::Shared (the default), under which fibers share the thread-locals of \
-             their worker"
+            "without a choice (ThreadLocals::Private, Balance::Moving) fibers share those of their \
+             worker here"
         };
-        let text = format!("fibers cannot have thread-locals of their own: {why}; {remedy}");
-        io::Error::new(io::ErrorKind::Unsupported, text)
+        io::Error::new(io::ErrorKind::Unsupported, format!("{}; {remedy}", cannot(why)))
     })
 }
 
@@ -108,6 +113,9 @@ fn checked_glibc() -> Option<&'static Glibc> {
 /// Runs the check, unless another thread has. A failure is not kept: a check that could not start a
 /// thread may succeed later.
 fn find_glibc() -> Result<&'static Glibc, String> {
+    if let Some(glibc) = checked_glibc() {
+        return Ok(glibc);
+    }
     Glibc::check_platform()?;
     // First: a fork during the check must find the handlers, of which one ends the check in the
     // child.

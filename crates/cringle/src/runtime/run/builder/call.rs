@@ -1,5 +1,6 @@
 //! The start of a run.
 
+use super::choices::Mode;
 use super::internal::RestoreAffinity;
 use super::{Builder, MAX_WORKERS};
 use crate::runtime::foreign;
@@ -31,17 +32,16 @@ impl Builder {
         let cpus = sys::allowed_cpus();
         let _affinity = self.pin.then(|| RestoreAffinity(cpus.clone()));
         let plan = self.plan()?;
-        let balance = self.balance_to_use()?;
-        let thread_locals = self.thread_locals_to_use(balance)?;
+        let Mode { balance, why_shared } = self.mode()?;
         let setup = Setup {
             workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
             pin: self.pin,
             is_open: self.is_open,
             watchdog: self.watched()?,
             stubborn_reports: self.stubborn_reports,
-            thread_locals,
             threads: self.threads_to_use()?,
             balance,
+            why_shared,
             ring: self.ring,
             origin: Location::caller(),
             cpus,

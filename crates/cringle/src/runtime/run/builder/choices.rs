@@ -10,6 +10,14 @@ use crate::runtime::threads::Threads;
 use crate::runtime::word_choice;
 use crate::sys;
 use std::io;
+use std::sync::Arc;
+
+/// How the fibers of a run relate to the threads of the system.
+pub(super) struct Mode {
+    pub(super) balance: Balance,
+    /// Why fibers share the thread-locals of their worker, if they do.
+    pub(super) why_shared: Option<Arc<str>>,
+}
 
 impl Builder {
     pub(super) fn validate(&self) -> io::Result<()> {
@@ -59,36 +67,44 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn balance_to_use(&self) -> io::Result<Balance> {
-        let chosen = match self.balance {
+    /// Whose thread-locals fibers use, and whether they move. Without a choice they have their own,
+    /// and move, wherever that works.
+    pub(super) fn mode(&self) -> io::Result<Mode> {
+        let thread_locals = match self.thread_locals {
+            Some(choice) => Some((choice, "the program")),
+            None => ThreadLocals::of_environment()?.map(|choice| (choice, "the environment")),
+        };
+        let balance = match self.balance {
             Some(balance) => Some(balance),
             None => Balance::of_environment()?,
         };
-        Ok(chosen.unwrap_or_default())
-    }
-
-    pub(super) fn thread_locals_to_use(&self, balance: Balance) -> io::Result<ThreadLocals> {
-        let choice = match self.thread_locals {
-            Some(choice) => Some(choice),
-            None => ThreadLocals::of_environment()?,
-        };
-        let choice = choice.unwrap_or_else(|| match balance {
-            Balance::Fixed => ThreadLocals::default_choice(),
-            Balance::Moving | Balance::Restless => ThreadLocals::Private,
-        });
-        if choice == ThreadLocals::Private {
-            thread_locals::check()?;
-        } else if balance.moves() {
-            let text = "fibers that move between workers (Balance::Moving) need thread-locals of \
-                        their own, but ThreadLocals::Shared was chosen; remove one of the two";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        // What cannot do without thread-locals of its own.
+        let needs = if balance.is_some_and(Balance::moves) {
+            Some("fibers that move between workers (Balance::Moving)")
         } else if sys::is_interposed() && !self.world.is_simulated() {
-            let text = "this program interposes libc's calls (`cringle_interpose::install!`), for \
-                        which fibers need thread-locals of their own, but ThreadLocals::Shared was \
-                        chosen; remove one of the two";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        Ok(choice)
+            Some("a program that interposes libc's calls (`cringle_interpose::install!`)")
+        } else {
+            None
+        };
+        let why_shared = match (thread_locals, needs) {
+            (Some((ThreadLocals::Shared, _)), Some(needs)) => {
+                let text = format!(
+                    "{needs}: fibers need thread-locals of their own, but ThreadLocals::Shared was \
+                     chosen; remove one of the two"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            (Some((ThreadLocals::Shared, chooser)), None) => {
+                Some(format!("ThreadLocals::Shared was chosen by {chooser}"))
+            }
+            (None, None) => thread_locals::why_not(),
+            (Some((ThreadLocals::Private, _)), _) | (None, Some(_)) => {
+                thread_locals::check()?;
+                None
+            }
+        };
+        let by_default = if why_shared.is_none() { Balance::Moving } else { Balance::Fixed };
+        Ok(Mode { balance: balance.unwrap_or(by_default), why_shared: why_shared.map(Arc::from) })
     }
 
     pub(super) fn threads_to_use(&self) -> io::Result<Threads> {
