@@ -49,7 +49,7 @@ CRINGLE_TRACE=64k.pftrace "$release/examples/copy_tree" tree copy-64k 65536 >/de
 draw_part 64k.pftrace tree-64k "The same tree in blocks of 64 KiB: 20 ms of it" 20
 
 for workers in 1 2; do
-  "$release/cringle" --trace web.pftrace bench http --servers fibers --keepalive --quiet \
+  CRINGLE_BALANCE=fixed "$release/cringle" --trace web.pftrace bench http --servers fibers --keepalive --quiet \
     --connections 16 --workers $workers --requests 20000 --repeat 1 >/dev/null
   # Each process of the benchmark writes a trace; the server's is the largest.
   largest=$(ls -S web-*.pftrace | head -n 1)

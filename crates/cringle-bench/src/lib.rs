@@ -92,7 +92,7 @@ impl Bench {
         }
     }
 
-    /// Runs the experiment and writes its report. Describes the driver first if `verbose`.
+    /// Runs the experiment and writes its report. Describes the runtime first if `verbose`.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Bench {
             return result;
         }
         if verbose {
-            cringle_report::complain(&describe_driver());
+            describe_runtime().lines().for_each(cringle_report::complain);
         }
         experiment.measure()?.write(outputs)
     }
@@ -165,14 +165,32 @@ fn cannot_start(what: &str, error: &io::Error, fewer: &str) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start {what}: {error}{remedy}"))
 }
 
-/// Describes the driver that fibers use on this machine, and the reason, for `--verbose`.
-fn describe_driver() -> String {
+/// Describes what fibers use on this machine, and the reason, for `--verbose`.
+fn describe_runtime() -> String {
+    let seen = || (cringle::runtime::driver(), cringle::runtime::why_shared());
+    match cringle::Builder::new().workers(1).run(seen) {
+        Ok((driver, None)) => {
+            let fibers =
+                "fibers: each has thread-locals of its own, and may move to another worker";
+            format!("{}\n{fibers}", describe_driver(driver))
+        }
+        Ok((driver, Some(why))) => {
+            format!(
+                "{}\nfibers: share the thread-locals of their worker; {why}",
+                describe_driver(driver)
+            )
+        }
+        Err(error) => format!("driver: none; {error}"),
+    }
+}
+
+fn describe_driver(driver: cringle::runtime::Driver) -> String {
     use cringle::runtime::{Driver, Feature};
     let list = |features: Vec<Feature>| {
         features.iter().map(|feature| format!("{feature:?}")).collect::<Vec<_>>().join(", ")
     };
-    match cringle::Builder::new().workers(1).run(cringle::runtime::driver) {
-        Ok(Driver::Uring(features)) => {
+    match driver {
+        Driver::Uring(features) => {
             let missing = Feature::ALL.into_iter().filter(|feature| !features.has(*feature));
             let present = list(features.iter().collect());
             match list(missing.collect()) {
@@ -180,8 +198,7 @@ fn describe_driver() -> String {
                 some => format!("driver: io_uring, with {present}; this kernel refuses {some}"),
             }
         }
-        Ok(Driver::Epoll(why)) => format!("driver: epoll and threads; {why}"),
-        Ok(other) => format!("driver: {other:?}"),
-        Err(error) => format!("driver: none; {error}"),
+        Driver::Epoll(why) => format!("driver: epoll and threads; {why}"),
+        other => format!("driver: {other:?}"),
     }
 }

@@ -14,7 +14,7 @@ use crate::registered::{Registered, Tables};
 use crate::submissions::{Pending, Submissions};
 use cringle::block::{BlockIo, BlockIoBuilder};
 use cringle::fiber;
-use cringle::runtime::{self, Driver, DriverChoice};
+use cringle::runtime::{self, Driver, DriverChoice, ThreadLocals};
 use std::ffi::{OsString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
@@ -109,6 +109,8 @@ fn builder(params: &cringle_params) -> Result<BlockIoBuilder, Error> {
         .pin(params.flags & CRINGLE_OPEN_PIN != 0)
         .iopoll(params.flags & CRINGLE_OPEN_IOPOLL != 0)
         .driver(driver)
+        // A callback is called on the worker's thread, which a language runtime attaches once.
+        .thread_locals(ThreadLocals::Shared)
         .overflow_handler(false);
     // Standard error is the program's, unless its user asks for the watchdog. (The chapter on C in
     // the book lists what else is written there.)

@@ -35,7 +35,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Print which driver the runtime uses here, and why.
+    /// Print which driver the runtime uses here, whose thread-locals fibers use, and why.
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
 }
@@ -133,8 +133,8 @@ Examples:
       Repeat a seed that failed
   cringle sim --workers 2
       Give each run two workers
-  CRINGLE_BALANCE=moving cringle sim
-      Let started fibers move between the workers
+  CRINGLE_BALANCE=fixed cringle sim --workers 2
+      Let started fibers stay on their workers
   cringle sim --json - | jq .seeds_per_second
       Print the rate
 

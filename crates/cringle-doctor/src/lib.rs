@@ -28,7 +28,7 @@ mod text;
 use args::DoctorArgs;
 use conclusion::Conclusion;
 use cringle::Builder;
-use cringle::runtime::{Balance, DriverChoice, ThreadLocals};
+use cringle::runtime::{DriverChoice, ThreadLocals};
 use cringle_report as report;
 use cringle_report::failure::{FALLBACK, Failure};
 use kernel::Kernel;
@@ -69,10 +69,14 @@ struct PrivateLocals {
 
 impl PrivateLocals {
     fn find() -> PrivateLocals {
-        let builder = || Builder::new().workers(1).driver(DriverChoice::Epoll);
-        let tried = builder().thread_locals(ThreadLocals::Private).run(|| ());
-        let moves = builder().balance(Balance::Moving).run(|| ()).is_ok();
-        PrivateLocals { private: tried.is_ok(), moves, why: tried.err().map(|e| e.to_string()) }
+        let builder = Builder::new().workers(1).driver(DriverChoice::Epoll);
+        let tried = builder.thread_locals(ThreadLocals::Private).run(|| ());
+        let possible = tried.is_ok();
+        PrivateLocals {
+            private: possible,
+            moves: possible,
+            why: tried.err().map(|e| e.to_string()),
+        }
     }
 }
 

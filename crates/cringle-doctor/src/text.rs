@@ -24,12 +24,12 @@ pub(super) fn of(report: &Report) -> String {
     report.limits.iter().for_each(|limit| self::limit(&mut page, limit));
     page.heading("Fibers");
     let thread_locals = match &report.thread_locals.why {
-        None => "shared by the fibers of a worker, or private: both can be had",
-        Some(why) => why,
+        None => "each fiber has its own",
+        Some(why) => &format!("fibers share those of their worker: {why}"),
     };
     page.row("thread-locals", thread_locals);
     let moves = match report.thread_locals.moves {
-        true => "fibers with private thread-locals can move between workers",
+        true => "a fiber may move to another worker",
         false => "none: a fiber stays on the worker that has started it",
     };
     page.row("moves", moves);

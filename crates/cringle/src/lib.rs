@@ -76,9 +76,14 @@
 //!
 //! A fiber's stack can neither move nor vanish while the kernel writes into it. The fiber stays
 //! suspended until the kernel has finished with its request, cancelled or not, and [`run`] returns
-//! only when no request is left in the kernel. This holds with std, and with every crate that does
-//! not assume that the scopes of a *thread* nest, or that nothing else runs on the thread during a
-//! call. The book's chapter "What not to hold over a wait" lists the exceptions.
+//! only when no request is left in the kernel.
+//!
+//! A fiber that is started with `Send` bounds has [thread-locals of its
+//! own](Builder::thread_locals), so code that assumes that the scopes of a *thread* nest, or that
+//! nothing else runs on the thread during a call, is right on it. Fibers of
+//! [`spawn_local`](fiber::spawn_local()) share those of the fiber that started them, and where libc
+//! is not glibc, all fibers of a worker share its thread's: the book's chapter "What not to hold
+//! over a wait" lists what code must not do there.
 //!
 //! # Requirements
 //!
@@ -88,8 +93,9 @@
 //! and threads do the same work, and [`runtime::driver`] returns the reason.
 //!
 //! Environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring` or
-//! `epoll`) for [`Builder::driver`], `CRINGLE_THREAD_LOCALS` (`shared` or `private`) for
-//! [`Builder::thread_locals`], `CRINGLE_THREADS` (`system` or `fibers`) for [`Builder::threads`],
+//! `epoll`) for [`Builder::driver`], `CRINGLE_THREAD_LOCALS` (`private` or `shared`) for
+//! [`Builder::thread_locals`], `CRINGLE_BALANCE` (`moving` or `fixed`) for [`Builder::balance`],
+//! `CRINGLE_THREADS` (`system` or `fibers`) for [`Builder::threads`],
 //! `CRINGLE_WATCHDOG` (milliseconds, `locks` or `off`) for [`Builder::watchdog`], `CRINGLE_TRACE`
 //! (a file) for [`trace`], `CRINGLE_DETECT` (`off`, `report` or `abort`) for [`detect`], and
 //! `CRINGLE_DUMP` (`usr1` or a file) for [`signal::dump_on`].

@@ -9,12 +9,11 @@ use super::Check;
 const ON_EPOLL: &str = "CRINGLE_DRIVER=epoll cargo xtask test --only \
                         cringle:lib,cringle:children,cringle:fiber,cringle:foreign_code,\
                         cringle:fs,cringle:net,cringle:process,cringle:sync";
-/// The programs whose results depend on whose the thread-locals are.
-const PRIVATE: &str = "CRINGLE_THREAD_LOCALS=private cargo xtask test --only \
-                       cringle:lib,cringle:drivers,cringle:foreign_code,cringle:net";
-/// The programs whose results depend on whether a fiber continues on another thread.
-const MOVING: &str = "CRINGLE_BALANCE=moving cargo xtask test --only \
-                      cringle:lib,cringle:foreign_code,cringle:net,cringle:process,cringle:sync";
+/// The programs whose results depend on whose the thread-locals are, and on whether a fiber
+/// continues on another thread.
+const SHARED: &str = "CRINGLE_THREAD_LOCALS=shared cargo xtask test --only \
+                      cringle:lib,cringle:drivers,cringle:foreign_code,cringle:net,\
+                      cringle:process,cringle:sync";
 
 pub(crate) static CHECKS: &[Check] = &[
     Check {
@@ -63,15 +62,9 @@ pub(crate) static CHECKS: &[Check] = &[
         ..Check::NONE
     },
     Check {
-        name: "private",
-        about: "the same programs with thread-locals of the fibers' own",
-        command: PRIVATE,
-        ..Check::NONE
-    },
-    Check {
-        name: "moving",
-        about: "the same programs with fibers that move between workers",
-        command: MOVING,
+        name: "shared",
+        about: "the same programs with thread-locals that the fibers of a worker share",
+        command: SHARED,
         ..Check::NONE
     },
     Check {

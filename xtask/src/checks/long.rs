@@ -142,9 +142,9 @@ pub(crate) static CHECKS: &[Check] = &[
         ..LIBRARY
     },
     Check {
-        name: "private-all",
-        about: "the tests of the library with private thread-locals, and the documentation's",
-        environment: &[("CRINGLE_THREAD_LOCALS", "private")],
+        name: "shared-all",
+        about: "the tests of the library with shared thread-locals, and the documentation's",
+        environment: &[("CRINGLE_THREAD_LOCALS", "shared")],
         command: "cargo xtask test --only cringle,doc",
         // Those with examples; cringle's are also the README and the book.
         packages: &[
@@ -158,9 +158,9 @@ pub(crate) static CHECKS: &[Check] = &[
         ..LIBRARY
     },
     Check {
-        name: "private-epoll",
+        name: "shared-epoll",
         about: "the same on epoll, but the documentation's examples of rings",
-        environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_DRIVER", "epoll")],
+        environment: &[("CRINGLE_THREAD_LOCALS", "shared"), ("CRINGLE_DRIVER", "epoll")],
         ..LIBRARY
     },
     Check {
@@ -219,9 +219,9 @@ pub(crate) static CHECKS: &[Check] = &[
         ..LIBRARY
     },
     Check {
-        name: "private-foreign",
-        about: "code that misbehaves, and a million cancels, optimised, with private thread-locals",
-        environment: &[("CRINGLE_THREAD_LOCALS", "private"), ("CRINGLE_SOAK_CANCELS", "1000000")],
+        name: "shared-foreign",
+        about: "code that misbehaves, and a million cancels, optimised, with shared thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "shared"), ("CRINGLE_SOAK_CANCELS", "1000000")],
         command: FOREIGN_AND_SOAK,
         minutes: 15,
         ..LIBRARY
@@ -288,9 +288,9 @@ pub(crate) static CHECKS: &[Check] = &[
         ..SIMULATION
     },
     Check {
-        name: "private-sim",
-        about: "100,000 random programs in the simulation with private thread-locals",
-        environment: &[("CRINGLE_THREAD_LOCALS", "private")],
+        name: "shared-sim",
+        about: "100,000 random programs in the simulation with shared thread-locals",
+        environment: &[("CRINGLE_THREAD_LOCALS", "shared")],
         command: simulation!("--seeds 100000"),
         minutes: 8,
         ..SIMULATION
@@ -298,7 +298,6 @@ pub(crate) static CHECKS: &[Check] = &[
     Check {
         name: "moving-sim",
         about: "200,000 random programs in the simulation on four workers, between which fibers move",
-        environment: &[("CRINGLE_BALANCE", "moving")],
         command: simulation!("--seeds 200000 --workers 4"),
         minutes: 10,
         ..SIMULATION

@@ -215,14 +215,15 @@ fn private_thread_locals(
 ) -> PrivateThreadLocals {
     let (possible, words) = match (linked, c_library) {
         _ if facts.is_library => (None, "the program that loads the library decides"),
-        (Linked::Statically, _) => {
-            (Some(false), "private ones are refused: they need a glibc that is linked dynamically")
-        }
+        (Linked::Statically, _) => (
+            Some(false),
+            "shared by fibers: their own ones need a glibc that is linked dynamically",
+        ),
         (_, CLibrary::Musl) => {
-            (Some(false), "private ones are refused: they need glibc, and the program has musl")
+            (Some(false), "shared by fibers: their own ones need glibc, and the program has musl")
         }
         (_, CLibrary::Glibc) => {
-            (Some(true), "private ones are possible: glibc is linked dynamically")
+            (Some(true), "each fiber can have its own: glibc is linked dynamically")
         }
         (_, CLibrary::Unknown) => (None, "unknown: the program's C library was not recognised"),
     };

@@ -47,8 +47,8 @@ fn about(page: &mut Page, report: &ProgramReport) {
         page.row(
             "allocator",
             &format!(
-                "{name}: with private thread-locals each fiber has a cache of its own, which is \
-                 larger than that of glibc's malloc"
+                "{name}: each fiber has a cache of its own, as each thread has, which is larger \
+                 than that of glibc's malloc"
             ),
         );
     }

@@ -2,7 +2,7 @@
 
 use super::BlockIo;
 use crate::runtime::run::Builder;
-use crate::runtime::{DriverChoice, refuse_in_simulation};
+use crate::runtime::{DriverChoice, ThreadLocals, refuse_in_simulation};
 use std::io;
 use std::time::Duration;
 
@@ -88,6 +88,21 @@ setters! {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn driver(driver: DriverChoice) |it| it.runtime = it.runtime.driver(driver);
+
+    /// Chooses whose thread-locals the closures of [`BlockIo::spawn`] and the callbacks of
+    /// [`BlockIo::submit_then`] use: see [`Builder::thread_locals`], which has the same default. A
+    /// library whose callbacks are short, or belong to a language runtime that keeps something
+    /// large for each thread, chooses [`ThreadLocals::Shared`]: they see the thread-locals of the
+    /// worker's OS thread then.
+    ///
+    /// ```
+    /// use cringle::{block::BlockIo, runtime::{self, ThreadLocals}};
+    ///
+    /// let io = BlockIo::builder().thread_locals(ThreadLocals::Shared).build()?;
+    /// assert_eq!(io.call(runtime::thread_locals)?, Some(ThreadLocals::Shared));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn thread_locals(choice: ThreadLocals) |it| it.runtime = it.runtime.thread_locals(choice);
 
     /// Sets whether a handler of `SIGSEGV` and `SIGBUS` reports stack overflows of fibers: see
     /// [`Builder::overflow_handler`]. The default is `true`. A library that leaves the signals to

@@ -178,6 +178,21 @@ pub fn why_shared() -> Option<std::sync::Arc<str>> {
     worker::Worker::here().and_then(|worker| worker.shared().why_shared().cloned())
 }
 
+/// Returns whether started fibers of the calling runtime move between its workers; `None` outside
+/// of [`run`](crate::run). With one worker it is [`Balance::Fixed`].
+///
+/// ```
+/// use cringle::runtime::{self, Balance};
+///
+/// let builder = cringle::Builder::new().workers(2).balance(Balance::Fixed);
+/// assert_eq!(builder.run(runtime::balance)?, Some(Balance::Fixed));
+/// assert_eq!(runtime::balance(), None);
+/// # std::io::Result::Ok(())
+/// ```
+pub fn balance() -> Option<Balance> {
+    worker::Worker::here().map(|worker| worker.moves.balance)
+}
+
 /// Returns what code of the calling runtime's fibers starts as a thread; `None` outside of
 /// [`run`](crate::run).
 ///

@@ -1,6 +1,8 @@
 //! Fibers with thread-locals of their own ([`ThreadLocals::Private`]) are threads to all code of
 //! the process.
 
+mod changes;
+mod choices;
 mod credentials;
 mod families;
 mod forks;

@@ -203,7 +203,7 @@ fn go_and_other_allocators_are_recognised() {
         (&true.into(), &"jemalloc".into())
     );
     assert!(text.contains("Go: it makes its system calls itself"), "{text}");
-    assert!(text.contains("jemalloc: with private thread-locals"), "{text}");
+    assert!(text.contains("jemalloc: each fiber has a cache of its own"), "{text}");
 }
 
 #[test]

@@ -63,10 +63,10 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// A connection stays on the worker that has accepted it. The kernel distributes connections among
-/// the workers' listeners by their addresses (`SO_REUSEPORT`). Where fibers
-/// [move](crate::runtime::Balance::Moving), one worker accepts, and connections continue on workers
-/// that have time for them.
+/// One worker accepts, and connections continue on workers that have time for them. Where fibers
+/// [do not move](crate::runtime::Balance::Fixed), each worker has a listener, among which the
+/// kernel distributes connections by their addresses (`SO_REUSEPORT`), and a connection stays on
+/// the worker that has accepted it.
 ///
 /// # The port
 ///

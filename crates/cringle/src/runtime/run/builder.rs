@@ -259,9 +259,9 @@ setters! {
     pub fn watchdog(limit: impl Into<Option<Duration>>) |it| it.watchdog = Some(limit.into());
 
     /// Chooses whose thread-locals fibers use (default: the environment variable
-    /// `CRINGLE_THREAD_LOCALS`, `shared` or `private`; without it [`ThreadLocals::Shared`], but
-    /// private in a program that interposes libc's calls, which `cringle_interpose::install!`
-    /// does).
+    /// `CRINGLE_THREAD_LOCALS`, `private` or `shared`; without it [`ThreadLocals::Private`]
+    /// wherever fibers can have their own, and [`ThreadLocals::Shared`] elsewhere, for which
+    /// [`why_shared`](crate::runtime::why_shared) returns the reason).
     ///
     /// With [`ThreadLocals::Private`] a fiber that is started with `Send` bounds is to all code of
     /// the process a thread of its own, together with the fibers that it starts with
@@ -274,7 +274,11 @@ setters! {
     /// the kernel keeps of a thread stays the worker's: the signal mask, the affinity, the name,
     /// namespaces, CPU clocks.
     ///
-    /// It needs glibc 2.34 or later, linked dynamically, on x86-64 or aarch64.
+    /// It needs glibc 2.34 or later, linked dynamically, on x86-64 or aarch64. A program that
+    /// relies on it chooses `Private`: [`run`](Builder::run) then returns `Unsupported` elsewhere.
+    ///
+    /// With [`ThreadLocals::Shared`] the fibers of a worker use those of its thread, and stay on
+    /// it.
     ///
     /// ```
     /// use cringle::runtime::ThreadLocals;
@@ -295,6 +299,13 @@ setters! {
     ///     Err(e) => eprintln!("{e}"),
     /// }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`run`](Builder::run) returns `Unsupported` if `Private` was chosen and fibers cannot have
+    /// thread-locals of their own, and `InvalidInput` if `Shared` was chosen together with
+    /// [`Balance::Moving`], or in a program that interposes libc's calls
+    /// (`cringle_interpose::install!`).
     pub fn thread_locals(thread_locals: ThreadLocals) |it| it.thread_locals = Some(thread_locals);
 
     /// Chooses what a thread is that code of a fiber starts by `std::thread::spawn` or another way
@@ -322,15 +333,15 @@ setters! {
     pub fn threads(threads: Threads) |it| it.threads = Some(threads);
 
     /// Chooses whether started fibers move between workers (default: the environment variable
-    /// `CRINGLE_BALANCE`, `fixed` or `moving`; without it [`Balance::Fixed`]).
+    /// `CRINGLE_BALANCE`, `moving` or `fixed`; without it [`Balance::Moving`] where fibers have
+    /// [thread-locals of their own](Builder::thread_locals), and [`Balance::Fixed`] elsewhere).
     ///
     /// With [`Balance::Moving`], an idle worker takes ready fibers from one that has too much to
     /// do: a connection whose requests take long does not hold up the others that happen to share
     /// its worker. A fiber that was started with `Send` bounds may then continue on another thread
     /// of the system, as a thread continues on another core, and what it holds need not be `Send`:
-    /// it has [thread-locals of its own](Builder::thread_locals), which follow it. So do the local
-    /// fibers with which it shares them. `Moving` chooses [`ThreadLocals::Private`] if nothing else
-    /// chooses.
+    /// it has thread-locals of its own, which follow it. So do the local fibers with which it
+    /// shares them.
     ///
     /// A fiber stays where it is, and the fibers with which it shares thread-locals by
     /// [`spawn_local`](crate::fiber::spawn_local()), [`par_map`](crate::fiber::par_map()) or the
@@ -351,17 +362,16 @@ setters! {
     /// use cringle::fiber;
     /// use cringle::runtime::Balance;
     ///
-    /// let builder = cringle::Builder::new().workers(2).balance(Balance::Moving);
-    /// match builder.run(|| fiber::spawn(|| 6 * 7).join().unwrap()) {
-    ///     Ok(answer) => assert_eq!(answer, 42),
-    ///     Err(e) => eprintln!("{e}"),
-    /// }
+    /// // One listener a worker, and each connection stays where it was accepted.
+    /// let builder = cringle::Builder::new().workers(2).balance(Balance::Fixed);
+    /// assert_eq!(builder.run(|| fiber::spawn(|| 6 * 7).join().unwrap())?, 42);
+    /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`run`](Builder::run) returns `Unsupported` where private thread-locals cannot be had, and
-    /// `InvalidInput` if [`ThreadLocals::Shared`] was chosen too.
+    /// [`run`](Builder::run) returns `Unsupported` if `Moving` was chosen and fibers cannot have
+    /// thread-locals of their own, and `InvalidInput` if [`ThreadLocals::Shared`] was chosen too.
     pub fn balance(balance: Balance) |it| it.balance = Some(balance);
 }
 

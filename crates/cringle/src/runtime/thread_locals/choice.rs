@@ -5,9 +5,8 @@ use std::io;
 
 const VARIABLE: &str = "CRINGLE_THREAD_LOCALS";
 
-/// Whose thread-locals fibers use: see
-/// [`Builder::thread_locals`](crate::Builder::thread_locals).
-/// [`runtime::why_shared`](crate::runtime::why_shared) says why a runtime does not use the default.
+/// Whose thread-locals fibers use: see [`Builder::thread_locals`](crate::Builder::thread_locals).
+/// [`runtime::why_shared`](crate::runtime::why_shared) returns why a runtime uses shared ones.
 ///
 /// ```
 /// use cringle::runtime::{self, ThreadLocals};
@@ -18,9 +17,9 @@ const VARIABLE: &str = "CRINGLE_THREAD_LOCALS";
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ThreadLocals {
-    /// The fibers of a worker share the thread-locals of its thread. Code that assumes a thread to
-    /// do one thing at a time, and waits meanwhile, is not right then: the book's chapter "What not
-    /// to hold over a wait" lists what goes wrong.
+    /// The fibers of a worker share the thread-locals of its thread, and stay on it. Code that
+    /// assumes a thread to do one thing at a time, and waits meanwhile, is not right then: the
+    /// book's chapter "What not to hold over a wait" lists what goes wrong.
     Shared,
     /// Each fiber that is started with `Send` bounds
     /// ([`fiber::spawn`](crate::fiber::spawn()), [`Scope::spawn`](crate::fiber::Scope::spawn), a

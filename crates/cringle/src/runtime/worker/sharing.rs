@@ -70,7 +70,7 @@ const CROWDED: u32 = 100;
 pub(crate) struct Moves {
     index: u32,
     shared: Arc<Shared>,
-    balance: Balance,
+    pub(in crate::runtime) balance: Balance,
     /// A simulation draws which fibers run and move.
     are_drawn: bool,
     /// Families with fibers that this worker would run next, and others may take.

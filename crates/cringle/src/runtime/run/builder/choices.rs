@@ -11,6 +11,7 @@ use crate::runtime::word_choice;
 use crate::sys;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How the fibers of a run relate to the threads of the system.
 pub(super) struct Mode {
@@ -68,15 +69,12 @@ impl Builder {
     }
 
     /// Whose thread-locals fibers use, and whether they move. Without a choice they have their own,
-    /// and move, wherever that works.
+    /// and move, wherever that works. A choice of the program's wins over the environment's.
     pub(super) fn mode(&self) -> io::Result<Mode> {
-        let thread_locals = match self.thread_locals {
-            Some(choice) => Some((choice, "the program")),
-            None => ThreadLocals::of_environment()?.map(|choice| (choice, "the environment")),
-        };
-        let balance = match self.balance {
-            Some(balance) => Some(balance),
-            None => Balance::of_environment()?,
+        let balance = match (self.balance, self.thread_locals) {
+            (Some(balance), _) => Some(balance),
+            (None, Some(ThreadLocals::Shared)) => Some(Balance::Fixed),
+            (None, _) => Balance::of_environment()?,
         };
         // What cannot do without thread-locals of its own.
         let needs = if balance.is_some_and(Balance::moves) {
@@ -85,6 +83,11 @@ impl Builder {
             Some("a program that interposes libc's calls (`cringle_interpose::install!`)")
         } else {
             None
+        };
+        let thread_locals = match self.thread_locals {
+            Some(choice) => Some((choice, "the program")),
+            None if self.balance.is_some_and(Balance::moves) => None,
+            None => ThreadLocals::of_environment()?.map(|choice| (choice, "the environment")),
         };
         let why_shared = match (thread_locals, needs) {
             (Some((ThreadLocals::Shared, _)), Some(needs)) => {
@@ -97,7 +100,7 @@ impl Builder {
             (Some((ThreadLocals::Shared, chooser)), None) => {
                 Some(format!("ThreadLocals::Shared was chosen by {chooser}"))
             }
-            (None, None) => thread_locals::why_not(),
+            (None, None) => thread_locals::why_not().inspect(|why| report_fallback(why)),
             (Some((ThreadLocals::Private, _)), _) | (None, Some(_)) => {
                 thread_locals::check()?;
                 None
@@ -115,5 +118,17 @@ impl Builder {
         let choice = choice.unwrap_or_default();
         choice.check()?;
         Ok(choice)
+    }
+}
+
+/// Reports in a debug build, once in a process, that fibers are less than threads here.
+fn report_fallback(why: &str) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if cfg!(debug_assertions) && !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        sys::report(format_args!(
+            "{why}; so they share those of their worker, and stay on it. The book's chapter \
+                 \"A fiber as a thread\" lists what differs; ThreadLocals::Shared, or \
+                 CRINGLE_THREAD_LOCALS=shared, accepts it without this line"
+        ));
     }
 }
