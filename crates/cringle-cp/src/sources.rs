@@ -12,6 +12,7 @@ use crate::replace;
 use crate::sys;
 use crate::tree::{self, Item};
 use crate::workers::{Shared, Worker};
+use cringle::runtime::ThreadLocals;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
@@ -128,7 +129,9 @@ fn in_runtime(shared: &Shared, work: impl FnOnce()) {
     if !shared.options.fsync {
         return work();
     }
-    if let Err(e) = cringle::Builder::new().workers(1).watchdog(None).run(work) {
+    // The only fiber needs no thread-locals of its own, nor the threads that the check of them starts.
+    let builder = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
+    if let Err(e) = builder.workers(1).watchdog(None).run(work) {
         shared.options.reporter.fail_with("cannot start", &e);
     }
 }

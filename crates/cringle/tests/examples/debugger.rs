@@ -403,6 +403,7 @@ fn gdb_lists_the_fibers_without_a_ring() {
         return;
     }
     child.env("CRINGLE_DRIVER", "epoll").env("CRINGLE_BALANCE", "moving");
+    child.env("CRINGLE_THREAD_LOCALS", "private");
     let (text, dump) = run_until_stop(gdb(&["run", "cringle fibers", "kill"]), "--args", &child);
     assert_same_rows(part(&text, "cringle fibers"), &dump);
 }
