@@ -129,7 +129,7 @@ fn in_runtime(shared: &Shared, work: impl FnOnce()) {
     if !shared.options.fsync {
         return work();
     }
-    // The only fiber needs no thread-locals of its own, nor the threads that the check of them starts.
+    // The only fiber needs no thread-locals of its own, nor the threads that their check starts.
     let builder = cringle::Builder::new().thread_locals(ThreadLocals::Shared);
     if let Err(e) = builder.workers(1).watchdog(None).run(work) {
         shared.options.reporter.fail_with("cannot start", &e);

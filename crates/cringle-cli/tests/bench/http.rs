@@ -307,7 +307,7 @@ fn refused_threads_are_named() {
             let Some(mut command) = with_few_threads(place.path(), count) else { return };
             command.args(["bench", "http", "--servers", server, "--connections", "20"]);
             command.args(["--requests", "100", "--repeat", "1", "--keepalive"]);
-            // Else a debug build's first line is that fibers cannot have thread-locals of their own.
+            // Else a debug build's first line says that fibers have no thread-locals of their own.
             command.env("CRINGLE_THREAD_LOCALS", "shared");
             let Ok(output) = command.output() else {
                 return eprintln!("skipped: another user cannot run the command");
