@@ -83,7 +83,7 @@ fn in_child(fibers: u64, locals: Locals) -> Count {
 pub(crate) fn count(fibers: u64, locals: Locals) {
     let builder = cringle::Builder::new().workers(1);
     let builder = match locals {
-        Locals::Shared => builder,
+        Locals::Shared => builder.thread_locals(ThreadLocals::Shared),
         Locals::PrivateWithMalloc => builder.thread_locals(ThreadLocals::Private),
     };
     let count = builder.run(|| {
