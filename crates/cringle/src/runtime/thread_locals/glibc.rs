@@ -93,6 +93,8 @@ impl Glibc {
         // SAFETY: I15. These functions have had these types since glibc 2.18.
         unsafe {
             Ok(Glibc {
+                // First: only this says which version is needed.
+                stack_list: StackList::find()?,
                 allocate: std::mem::transmute::<
                     NonNull<u8>,
                     unsafe extern "C" fn(*mut c_void) -> *mut c_void,
@@ -107,7 +109,6 @@ impl Glibc {
                 },
                 keys: Keys::find()?,
                 descriptor: Descriptor::find()?,
-                stack_list: StackList::find()?,
                 slots: SlotTable::find()?,
                 resolver: None,
                 destructor_list: AtomicIsize::new(0),
