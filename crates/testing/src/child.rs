@@ -54,7 +54,7 @@ pub fn command(test: &str) -> Option<Command> {
 
 /// Returns the command that runs this program again, by the same runner: a loader of another libc,
 /// or an emulator (`.ci/glibcs`).
-fn this_program() -> Command {
+pub fn this_program() -> Command {
     let Ok(runner) = std::env::var("CRINGLE_TEST_RUNNER") else {
         return Command::new(std::env::current_exe().unwrap());
     };

@@ -16,8 +16,17 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    fn package(&self) -> String {
-        format!("linux-image-{}", self.version)
+    /// Returns the package with the kernel's image, and the image's place in it. In Debian's suites
+    /// after 13 the package `linux-image` is empty, and depends on `linux-binary`.
+    fn package(&self) -> Result<(String, PathBuf)> {
+        let Kernel { version } = self;
+        let binary = format!("linux-binary-{version}");
+        let names = output(command("apt-cache").args(["pkgnames", &binary]))?;
+        Ok(if names.lines().any(|name| name == binary) {
+            (binary, format!("usr/lib/modules/{version}/vmlinuz").into())
+        } else {
+            (format!("linux-image-{version}"), format!("boot/vmlinuz-{version}").into())
+        })
     }
 
     /// `6.1` of `6.1.0-56-cloud-amd64`.
@@ -89,13 +98,14 @@ fn begins_with(version: &str, start: &str) -> bool {
 
 /// Returns the kernel's image, after downloading and unpacking the package if necessary.
 pub(super) fn unpack(kernel: &Kernel, into: &Path) -> Result<PathBuf> {
-    let directory = into.join(kernel.package());
-    let image = directory.join("boot").join(format!("vmlinuz-{}", kernel.version));
+    let (name, image) = kernel.package()?;
+    let directory = into.join(&name);
+    let image = directory.join(image);
     if image.exists() {
         return Ok(image);
     }
-    output(command("apt-get").args(["download", &kernel.package()]).current_dir(into))?;
-    let package = downloaded(kernel, into)?;
+    output(command("apt-get").args(["download", &name]).current_dir(into))?;
+    let package = downloaded(&name, into)?;
     let half = into.join("half");
     if half.exists() {
         std::fs::remove_dir_all(&half)?;
@@ -106,13 +116,13 @@ pub(super) fn unpack(kernel: &Kernel, into: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-fn downloaded(kernel: &Kernel, into: &Path) -> Result<PathBuf> {
-    let start = format!("{}_", kernel.package());
+fn downloaded(name: &str, into: &Path) -> Result<PathBuf> {
+    let start = format!("{name}_");
     for entry in std::fs::read_dir(into)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(&start) {
             return Ok(entry.path());
         }
     }
-    Err(format!("apt-get downloaded {}, but not to {}", kernel.package(), into.display()).into())
+    Err(format!("apt-get downloaded {name}, but not to {}", into.display()).into())
 }

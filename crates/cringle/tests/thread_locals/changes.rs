@@ -47,7 +47,7 @@ fn the_captured_output_of_a_test() {
     if std::env::var_os(CHILD).is_some() {
         return with_private(|| assert_eq!(on_both(print), (true, true)));
     }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut child = cringle_testing::child::this_program();
     child.args(["--exact", "changes::the_captured_output_of_a_test"]).env(CHILD, "1");
     let output = child.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

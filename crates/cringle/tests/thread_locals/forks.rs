@@ -3,6 +3,9 @@
 #[cfg(target_env = "gnu")]
 #[path = "forks/first_run.rs"]
 mod first_run;
+#[cfg(target_env = "gnu")]
+#[path = "forks/rseq.rs"]
+mod rseq;
 
 use super::on_workers;
 use cringle::fiber;

@@ -93,6 +93,8 @@ impl Glibc {
         // SAFETY: I15. These functions have had these types since glibc 2.18.
         unsafe {
             Ok(Glibc {
+                // First: only this says which version is needed.
+                stack_list: StackList::find()?,
                 allocate: std::mem::transmute::<
                     NonNull<u8>,
                     unsafe extern "C" fn(*mut c_void) -> *mut c_void,
@@ -107,7 +109,6 @@ impl Glibc {
                 },
                 keys: Keys::find()?,
                 descriptor: Descriptor::find()?,
-                stack_list: StackList::find()?,
                 slots: SlotTable::find()?,
                 resolver: None,
                 destructor_list: AtomicIsize::new(0),
@@ -130,8 +131,9 @@ impl Glibc {
         const SIGNATURE: u32 = 0xd428_bc00;
         let Some(rseq) = self.rseq else { return };
         let area = own.wrapping_add_signed(rseq);
-        // 32 bytes, or more where the kernel knows more fields. Another length is refused.
-        for bytes in (32..=256).step_by(32) {
+        // 32 bytes, or as many as the kernel's fields take (33 on Linux 7.0). Another length than
+        // that which was registered is refused.
+        for bytes in 32..=256 {
             // SAFETY: I15. The kernel only forgets the address.
             if unsafe { syscall!(SYS_rseq, area, bytes, UNREGISTER, SIGNATURE) } == 0 {
                 return;
