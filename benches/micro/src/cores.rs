@@ -3,7 +3,8 @@
 //! - *Skewed*: 50 connections that the first worker has accepted; each request computes 200 µs.
 //! - *Mixed*: a fiber that computes 50 ms of every 100 ms, beside 50 connections whose requests
 //!   compute nothing: the latency that 99 of 100 requests do not exceed, and 999 of 1000. (Those
-//!   that wait for 50 ms are few, because each connection waits for its answer.)
+//!   that wait for 50 ms are few, because each connection waits for its answer.) The limit is one
+//!   worker beside a thread that computes: there only the kernel's scheduler delays requests.
 //!
 //! The clients are fibers of a runtime of their own, with one worker, on the same machine.
 
@@ -33,7 +34,8 @@ pub(crate) fn run(rounds: usize) -> Vec<Report> {
         .run(rounds)
         .ratio(names[1], &names[..1], None)
         .ratio(names[2], &names[..1], None);
-    let names = ["tokio: two workers", "cringle: two, fixed", "cringle: two, moving"];
+    let limit = "cringle: one, beside a thread";
+    let names = ["tokio: two workers", "cringle: two, fixed", "cringle: two, moving", limit];
     let titles = [
         ("mixed: latency of 99 % of the requests beside a fiber that computes", 0.99, Some(1.0)),
         ("mixed: latency of 99.9 % of the requests beside a fiber that computes", 0.999, None),
@@ -43,9 +45,11 @@ pub(crate) fn run(rounds: usize) -> Vec<Report> {
             .side(names[0], || percentile(mixed_on_tokio(), part))
             .side(names[1], || percentile(mixed(Balance::Fixed), part))
             .side(names[2], || percentile(mixed(Balance::Moving), part))
+            .side(limit, || percentile(mixed_beside_thread(), part))
             .run(rounds)
             .ratio(names[1], &names[..1], None)
             .ratio(names[2], &names[..1], bar)
+            .ratio(names[2], &names[3..], None)
     });
     [skewed].into_iter().chain(mixed).collect()
 }
@@ -149,6 +153,18 @@ fn mixed(balance: Balance) -> Vec<f64> {
         }
     };
     serve(2, balance, Duration::ZERO, computes)
+}
+
+fn mixed_beside_thread() -> Vec<f64> {
+    let computes = |over: &AtomicBool| {
+        fiber::unblock(|| {
+            while !over.load(Ordering::SeqCst) {
+                compute(COMPUTES);
+                std::thread::sleep(COMPUTES);
+            }
+        });
+    };
+    serve(1, Balance::Fixed, Duration::ZERO, computes)
 }
 
 fn mixed_on_tokio() -> Vec<f64> {
