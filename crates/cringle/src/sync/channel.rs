@@ -12,7 +12,7 @@
 //!
 //! Values are moved under the lock and never dropped there.
 
-use super::caller::{Caller, WaitError, WaitOptions};
+use super::caller::{Caller, WaitError, WaitOptions, Waker};
 use super::wait_queue::{Dequeued, Queue, ShortLock, WaitOutcome, Waiter, WakeList};
 use crate::runtime::sync::{AtomicUsize, Ordering};
 use crate::runtime::wait_target::Target;
@@ -102,7 +102,7 @@ impl<T> Channel<T> {
         let mut state = self.state.lock();
         let sent = state.offer(value);
         drop(state);
-        sent.map(WakeList::wake)
+        sent.map(wake)
     }
 
     /// Sends a value, and waits for room if the buffer is full.
@@ -117,9 +117,9 @@ impl<T> Channel<T> {
         {
             let mut state = self.state.lock();
             match state.offer(value) {
-                Ok(woken) => {
+                Ok(waker) => {
                     drop(state);
-                    woken.wake();
+                    wake(waker);
                     return Ok(());
                 }
                 Err((value, SendFailure::Full)) => slot = Slot::new(Some(value)),
@@ -145,8 +145,8 @@ impl<T> Channel<T> {
         let mut state = self.state.lock();
         let received = state.take();
         drop(state);
-        received.map(|(value, woken)| {
-            woken.wake();
+        received.map(|(value, waker)| {
+            wake(waker);
             value
         })
     }
@@ -163,9 +163,9 @@ impl<T> Channel<T> {
         {
             let mut state = self.state.lock();
             match state.take() {
-                Ok((value, woken)) => {
+                Ok((value, waker)) => {
                     drop(state);
-                    woken.wake();
+                    wake(waker);
                     return Ok(value);
                 }
                 Err(ReceiveFailure::Empty) => {}
@@ -237,47 +237,54 @@ impl<T> Channel<T> {
 }
 
 impl<T> State<T> {
-    /// Hands the value to a waiting receiver, or puts it into the buffer.
+    /// Hands the value to a waiting receiver, whose waker it returns, or puts it into the buffer.
     #[inline]
-    fn offer(&mut self, value: T) -> Result<WakeList, (T, SendFailure)> {
+    fn offer(&mut self, value: T) -> Result<Option<Waker>, (T, SendFailure)> {
         if self.receivers_gone {
             return Err((value, SendFailure::Disconnected));
         }
-        let mut woken = WakeList::default();
         if let Some(receiver) = self.waiting_receivers.pop() {
             // SAFETY: I10. The receiver waits at this channel, its frame stays until it has an
             // outcome, and the lock is held.
             unsafe { *Slot::of(&receiver) = Some(value) };
-            woken.add(receiver.grant());
-        } else if self.buffer.len() < self.capacity {
-            self.buffer.push_back(value);
-        } else {
-            return Err((value, SendFailure::Full));
+            return Ok(Some(receiver.grant()));
         }
-        Ok(woken)
+        if self.buffer.len() < self.capacity {
+            self.buffer.push_back(value);
+            return Ok(None);
+        }
+        Err((value, SendFailure::Full))
     }
 
-    /// Takes the first value, from the buffer or from a waiting sender.
+    /// Takes the first value, from the buffer or from a waiting sender, whose waker it returns.
     #[inline]
-    fn take(&mut self) -> Result<(T, WakeList), ReceiveFailure> {
-        let mut woken = WakeList::default();
+    fn take(&mut self) -> Result<(T, Option<Waker>), ReceiveFailure> {
+        let mut waker = None;
         let first = self.buffer.pop_front();
         let next = self.waiting_senders.pop().map(|sender| {
             // SAFETY: I10. The sender waits at this channel, its frame stays until it has an
             // outcome, and the lock is held.
             let value = unsafe { (*Slot::<T>::of(&sender)).take() };
-            woken.add(sender.grant());
+            waker = Some(sender.grant());
             value.expect("a waiting sender has its value")
         });
         match (first, next) {
             (Some(first), Some(next)) => {
                 // The first waiting sender's value takes the room, behind the buffered values.
                 self.buffer.push_back(next);
-                Ok((first, woken))
+                Ok((first, waker))
             }
-            (Some(value), None) | (None, Some(value)) => Ok((value, woken)),
+            (Some(value), None) | (None, Some(value)) => Ok((value, waker)),
             (None, None) if self.senders_gone => Err(ReceiveFailure::Disconnected),
             (None, None) => Err(ReceiveFailure::Empty),
         }
+    }
+}
+
+/// Wakes the waiter of a call that has ended its wait.
+#[inline]
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Feed<T> {
 struct State<T> {
     items: VecDeque<T>,
     takers: Queue,
+    /// The number of takers in the queue.
+    waiting: usize,
     /// The feeder, while it waits for room.
     feeder: Queue,
     /// The feeder was woken, and has not looked yet.
@@ -69,6 +71,7 @@ impl<T> Feed<T> {
         let state = State {
             items: VecDeque::new(),
             takers: Queue::new(),
+            waiting: 0,
             feeder: Queue::new(),
             calls_feeder: false,
             phase: Phase::Open,
@@ -111,15 +114,18 @@ impl<T> Feed<T> {
             let mut state = self.state.lock();
             state.items.push_back(item);
             let has_room = state.items.len() < self.capacity && state.is_fed();
-            (has_room, state.takers.pop().map(Dequeued::grant))
+            let taker = state.takers.pop().map(Dequeued::grant);
+            state.waiting -= usize::from(taker.is_some());
+            (has_room, taker)
         };
         taker.as_ref().inspect(|taker| taker.wake());
         Added { has_room, is_expected: taker.is_some() }
     }
 
     /// Takes the first item, and waits for one if the queue is empty. Returns `None` when no item
-    /// will follow. Fails if the calling fiber is cancelled while it would wait.
-    pub(crate) fn take(&self) -> io::Result<Option<Taken<T>>> {
+    /// will follow, or if it would wait and this number of takers wait already. Fails if the calling
+    /// fiber is cancelled while it would wait.
+    pub(crate) fn take(&self, enough_waiting: usize) -> io::Result<Option<Taken<T>>> {
         let caller = Caller::current();
         caller.spend();
         let options = WaitOptions::fallible(Wait::Channel);
@@ -132,14 +138,20 @@ impl<T> Feed<T> {
                     woken.wake();
                     return Ok(Some(taken));
                 }
-                if state.phase != Phase::Open {
+                if state.phase != Phase::Open || state.waiting >= enough_waiting {
                     return Ok(None);
                 }
                 waiter = Waiter::new(caller, 1, std::ptr::null_mut());
                 // SAFETY: I2, I10. As in `wait_for_room`.
                 unsafe { state.takers.push(&waiter) };
+                state.waiting += 1;
             }
-            let withdraw = || self.state.lock().takers.remove(&waiter);
+            let withdraw = || {
+                let mut state = self.state.lock();
+                let was_queued = state.takers.remove(&waiter);
+                state.waiting -= usize::from(was_queued);
+                was_queued
+            };
             let waited = waiter.wait(&options, Target::address_of(self), withdraw);
             waited.map_err(WaitError::into_io_error)?;
         }
@@ -172,6 +184,7 @@ impl<T> Feed<T> {
                 state.phase = phase;
             }
             state.takers.grant_all(&mut woken);
+            state.waiting = 0;
             state.feeder.grant_all(&mut woken);
         }
         woken.wake();

@@ -300,7 +300,7 @@ fn loom_feed_hands_over_every_item() {
             let feed = Arc::clone(&feed);
             let take_all = move || {
                 let mut sum = 0;
-                while let Some(taken) = feed.take().unwrap() {
+                while let Some(taken) = feed.take(usize::MAX).unwrap() {
                     sum += taken.item;
                 }
                 sum

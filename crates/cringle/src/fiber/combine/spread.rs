@@ -9,6 +9,12 @@
 //! begins the call, if more items are queued. So the calls may wait for each other: while items are
 //! queued and places are free, a fiber is on its way. [`Places`] decides on which worker it starts.
 //!
+//! More fibers than calls that wait would only take turns, each with a stack and buffers that have
+//! left the cache meanwhile, and the calling fiber would get one turn in many. So a new fiber
+//! [stays back](Place::stay_back) while the others of its worker return from their calls without a
+//! wait. And a fiber whose call did not wait ends if it finds the queue empty, and one fiber for each
+//! worker waits there already.
+//!
 //! The calling fiber sleeps while the queue is full, and is woken when it is half empty. A fiber
 //! that takes an item on the caller's worker then lets the caller run first: the fiber's call may
 //! compute for long, and the other workers would run out of items meanwhile.
@@ -16,7 +22,7 @@
 //! A fiber for which no stack can be mapped ends before it begins. If no fiber is left, the calling
 //! fiber works alone.
 
-use super::spread_places::Places;
+use super::spread_places::{Places, Returns};
 use super::{Combination, End, is_interrupted};
 use crate::fiber::protect;
 use crate::fiber::scope::{Scope, scope_of_caught};
@@ -175,7 +181,8 @@ where
         if worker != own_worker() {
             builder = builder.starts_on(worker);
         }
-        let place = Place { crew: self, worker, has_begun: false };
+        let seen = (worker == own_worker()).then(|| (worker, self.places.returns(worker)));
+        let place = Place { crew: self, worker, has_begun: false, seen };
         let work = move || self.work_through(scope, place);
         drop(expect_spawned(builder.spawn_scoped(scope, work)));
     }
@@ -186,13 +193,18 @@ where
         scope: &'scope Scope<'scope, '_>,
         mut place: Place<'scope, T, D, W>,
     ) {
+        place.stay_back();
         place.begin();
         let mut done = D::default();
+        let mut has_waited = false;
         let ended = self.combination.run(scope, || {
-            while let Some((index, item)) = self.next_item(scope) {
+            while let Some((index, item)) = self.next_item(scope, has_waited) {
+                current_or_panic().forget_waits();
                 if (self.work)(&mut done, index, item).is_err() {
                     return self.decide(scope);
                 }
+                has_waited = current_or_panic().has_waited();
+                self.places.note_return(own_worker(), has_waited);
                 if let Some(worker) = self.places.take_better(place.worker) {
                     return self.start(scope, worker);
                 }
@@ -205,10 +217,16 @@ where
         self.done.lock().push(done);
     }
 
-    /// Takes the next item, unless the iteration is over, and hires others for the items behind it.
-    fn next_item<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Option<(usize, T)> {
+    /// Takes the next item, unless the iteration is over or the fiber is one too many, and hires
+    /// others for the items behind it.
+    fn next_item<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        has_waited: bool,
+    ) -> Option<(usize, T)> {
+        let enough_waiting = if has_waited { usize::MAX } else { self.places.workers() };
         // After a cancel, the calling fiber finds out whether items are left.
-        let taken = self.wait(|| self.feed.take()).ok()??;
+        let taken = self.wait(|| self.feed.take(enough_waiting)).ok()??;
         if taken.calls_feeder && own_worker() == self.home as usize {
             // This call may compute for long, and the other workers run out of items.
             let current = current_or_panic();
@@ -267,9 +285,31 @@ struct Place<'crew, T, D, W> {
     crew: &'crew Crew<T, D, W>,
     worker: usize,
     has_begun: bool,
+    /// A worker, and the calls that had returned there when the fiber last looked.
+    seen: Option<(usize, Returns)>,
 }
 
 impl<T, D, W> Place<'_, T, D, W> {
+    /// Lets other fibers run for as long as calls on this worker return, and none of them has
+    /// waited. If none returns, the calls may wait for the one that this fiber would make.
+    fn stay_back(&mut self) {
+        while let Some((worker, before)) = self.seen {
+            let current = current_or_panic();
+            let now = self.crew.places.returns(worker);
+            let is_wanted = worker != own_worker()
+                || now.waited != before.waited
+                || now.at_once == before.at_once
+                || !current.worker.has_others_ready()
+                || self.crew.combination.is_decided()
+                || is_interrupted();
+            if is_wanted {
+                return;
+            }
+            self.seen = Some((worker, now));
+            current.yield_now();
+        }
+    }
+
     /// The fiber has started, on this worker.
     fn begin(&mut self) {
         let hired_for = std::mem::replace(&mut self.worker, own_worker());

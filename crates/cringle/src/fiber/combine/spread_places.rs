@@ -15,7 +15,7 @@
 //! each item, while one of the others sleeps.
 
 use crate::runtime::worker::{Here, Worker};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// See the module. The counts only guide decisions, except that `hired` bounds the calls: it
 /// exceeds the limit only by fibers that make no further call.
@@ -28,6 +28,23 @@ pub(super) struct Places {
     begun: AtomicUsize,
     /// The fibers that are on each worker, or on their way to it.
     at: Box<[AtomicUsize]>,
+    /// What has returned on each worker.
+    returned: Box<[Returned]>,
+}
+
+/// The calls that have returned on one worker, modulo 2³². Only that worker changes the counts.
+#[derive(Default)]
+#[repr(align(128))]
+struct Returned {
+    at_once: AtomicU32,
+    waited: AtomicU32,
+}
+
+/// The calls that have returned on one worker: those that did not wait, and those that did.
+#[derive(Clone, Copy)]
+pub(super) struct Returns {
+    pub(super) at_once: u32,
+    pub(super) waited: u32,
 }
 
 impl Places {
@@ -39,7 +56,24 @@ impl Places {
             hired: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
             at: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            returned: (0..workers).map(|_| Returned::default()).collect(),
         }
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.at.len()
+    }
+
+    /// Counts a call that has returned on the calling worker.
+    pub(super) fn note_return(&self, own: usize, has_waited: bool) {
+        let Returned { at_once, waited } = &self.returned[own];
+        let count = if has_waited { waited } else { at_once };
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    pub(super) fn returns(&self, worker: usize) -> Returns {
+        let Returned { at_once, waited } = &self.returned[worker];
+        Returns { at_once: at_once.load(Relaxed), waited: waited.load(Relaxed) }
     }
 
     /// Takes a place for a fiber that this worker hires. Returns the worker that starts it, or

@@ -98,6 +98,17 @@ impl Current {
         self.worker.admission.end_wait_for_fibers();
     }
 
+    /// Forgets when the running fiber waited last: see [`has_waited`](Self::has_waited).
+    pub(crate) fn forget_waits(self) {
+        self.fiber.set_since_ns(0);
+    }
+
+    /// Whether the running fiber has waited since [`forget_waits`](Self::forget_waits). (A yield is
+    /// no wait.)
+    pub(crate) fn has_waited(self) -> bool {
+        self.fiber.since_ns() != 0
+    }
+
     /// Lets the other ready fibers run, and the worker look at the kernel.
     #[inline(always)]
     pub(crate) fn yield_now(self) {
@@ -140,6 +151,11 @@ impl Current {
 }
 
 impl Worker {
+    /// Whether another fiber is ready.
+    pub(crate) fn has_others_ready(&self) -> bool {
+        self.schedule.has_others()
+    }
+
     /// Whether no other work could run if this fiber waited: no fiber is ready, and nothing is
     /// queued for the kernel. Then a call that does not block is cheaper than the ring.
     #[inline]

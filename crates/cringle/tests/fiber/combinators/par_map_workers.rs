@@ -210,6 +210,33 @@ fn million_items_share_the_fibers_of_all_workers() {
     });
 }
 
+/// A yield is no wait: the other calls of the worker would only take turns with this one.
+#[test]
+fn calls_that_do_not_wait_use_few_fibers() {
+    on_workers(1, || {
+        let running = Running::default();
+        fiber::par_for_each_workers(0..1000, 64, |_| running.during(fiber::yield_now));
+        assert!(running.max.into_inner() <= 4);
+    });
+}
+
+/// The iterator pauses after 100 items, so that the queue is empty then.
+#[test]
+fn fibers_of_swift_calls_do_not_gather_at_an_empty_queue() {
+    on_workers(1, || {
+        let most = Cell::new(0);
+        let items = (0..10_000).inspect(|n| {
+            if n % 100 == 0 {
+                yield_times(200);
+            }
+            let all = runtime::stats().expect("a runtime").total();
+            most.set(most.get().max(all.started - all.ended));
+        });
+        fiber::par_for_each_workers(items, 64, |_| fiber::yield_now());
+        assert!(most.get() <= 6, "{} fibers", most.get());
+    });
+}
+
 /// The iterator does not wait, and the queue has room for all its items.
 #[test]
 fn feeding_lets_other_fibers_run() {
