@@ -1,7 +1,7 @@
 //! A block: the descriptor and the thread-locals of what all code takes for a thread.
 //!
-//! Blocks are never freed. libc keeps state in a block (the cache of its allocator above all) that
-//! only the end of a thread could free, and a block is in a list of glibc's. So a block is used
+//! Blocks are never freed. libc keeps state in a block that only the end of a thread could free, and
+//! a block is in a list of glibc's. So a block is used
 //! again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
 
 use super::destructor_list;
@@ -386,6 +386,10 @@ impl Block {
         // SAFETY: I15. The handle is this block's.
         let has_id = || unsafe { Block::has_handle(self.glibc, self.descriptor().addr().get()) };
         debug_assert!(has_id(), "I15: the id is where glibc has it");
+        if let Some(Some(allocator)) = self.glibc.allocator.get() {
+            // SAFETY: I14, by the contract.
+            unsafe { allocator.withdraw(self.thread_pointer()) };
+        }
         let mut modules = self.modules.borrow_mut();
         // SAFETY: I14, by the contract.
         unsafe {

@@ -3,6 +3,7 @@
 //! The offsets are those for `libthread_db`, the library by which debuggers look at threads. So
 //! they are exact for the glibc that is loaded, whatever its version.
 
+use super::allocator::Allocator;
 use super::libc_state::{self, CloseResolver};
 use super::modules::{FindModule, LinkMap};
 use super::slots::SlotTable;
@@ -11,6 +12,7 @@ use super::{sanitizer, thread_pointer};
 use crate::sys::syscall;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicIsize;
 
 /// See the module.
@@ -32,6 +34,8 @@ pub(super) struct Glibc {
     /// Where the head of the list of destructors lies, from the thread pointer. 0 if it is not
     /// known.
     pub(super) destructor_list: AtomicIsize,
+    /// `None` if each block has its own.
+    pub(super) allocator: OnceLock<Option<Allocator>>,
 }
 
 /// Offsets within the descriptor of a thread (`struct pthread`).
@@ -112,6 +116,7 @@ impl Glibc {
                 slots: SlotTable::find()?,
                 resolver: None,
                 destructor_list: AtomicIsize::new(0),
+                allocator: OnceLock::new(),
                 rseq: symbol(c"__rseq_offset").ok().map(|offset| offset.cast::<isize>().read()),
             })
         }

@@ -1,7 +1,6 @@
 //! libc's own state of a thread, which a block keeps for its next family.
 //!
-//! The allocator's cache is kept. The state that a program sees is not: it begins as on a new
-//! thread. Only libc's functions know where that state lies, except the resolver's, whose layout is
+//! The state that a program sees begins as on a new thread. Only libc's functions know where that state lies, except the resolver's, whose layout is
 //! public.
 
 use super::glibc::symbol;

@@ -26,14 +26,15 @@
 //!
 //! The last fiber of a family runs the destructors of its thread-locals before its result can be
 //! taken. The block is then used again: the worker restores the initial values of the modules'
-//! thread-locals ([`modules`]), but not libc's, whose caches would be lost. What a program sees of
-//! libc's (locale, `errno`, the resolver's state, `dlerror`) is set back by libc's functions
-//! ([`libc_state`]). So blocks are never freed, and a process has as many as it had families at
+//! thread-locals ([`modules`]), but not libc's. What a program sees of libc's (locale, `errno`, the
+//! resolver's state, `dlerror`) is set back by libc's functions ([`libc_state`]). The allocator's
+//! cache is the one of the worker's thread ([`allocator`]). So blocks are never freed, and a process has as many as it had families at
 //! once.
 //!
 //! The handlers of `fork` are installed before the self-test ([`fork_guard`]). Blocks that no
 //! worker keeps enter the child's list of threads when they are used again.
 
+mod allocator;
 mod block;
 mod choice;
 mod destructor_list;
@@ -48,6 +49,7 @@ mod slots;
 mod stack_list;
 mod thread_pointer;
 
+pub(super) use allocator::ThreadsCache;
 pub(crate) use block::Block;
 pub use choice::ThreadLocals;
 pub(in crate::runtime) use fork_guard::in_child;

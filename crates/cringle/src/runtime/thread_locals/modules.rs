@@ -5,6 +5,7 @@ use super::slots::Slots;
 use crate::sys::fork::Section;
 use crate::sys::lock::Mutex;
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A module whose thread-locals lie in one piece with the descriptor, in every block.
@@ -216,6 +217,36 @@ struct Found {
     address: usize,
     image: Image,
     bytes: usize,
+}
+
+/// Where libc lies, from its first segment to the end of its last.
+pub(super) fn extent_of_libc() -> Option<Range<usize>> {
+    let mut extent = symbol(c"__errno_location").ok()?.addr().get()..0;
+    // SAFETY: I15. The callback gets the value that it expects.
+    unsafe { iterate(extend_to_module, &mut extent) };
+    (!extent.is_empty()).then_some(extent)
+}
+
+/// Makes a range that begins within a module that module's.
+unsafe extern "C" fn extend_to_module(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    extent: *mut c_void,
+) -> c_int {
+    // SAFETY: the contract of `dl_iterate_phdr`, and the value that `extent_of_libc` passes.
+    let (info, extent) = unsafe { (&*info, &mut *extent.cast::<Range<usize>>()) };
+    let base = info.dlpi_addr as usize;
+    // SAFETY: I15. The loader's table of this module's segments.
+    let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let loaded = segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+    let ends = loaded.map(|segment| {
+        let begin = base.wrapping_add(segment.p_vaddr as usize);
+        begin..begin.wrapping_add(segment.p_memsz as usize)
+    });
+    let module = ends.reduce(|all, next| all.start.min(next.start)..all.end.max(next.end));
+    let Some(module) = module.filter(|module| module.contains(&extent.start)) else { return 0 };
+    *extent = module;
+    1
 }
 
 struct Listing {

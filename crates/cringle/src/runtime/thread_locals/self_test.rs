@@ -1,5 +1,6 @@
 //! Checks once that a block behaves as a thread does, in the glibc that is loaded.
 
+use super::allocator::Allocator;
 use super::block::Block;
 use super::glibc::Glibc;
 use super::{set_id, thread_pointer};
@@ -29,6 +30,7 @@ pub(super) fn run() -> Result<&'static Glibc, String> {
     // Blocks are never freed, nor is this.
     let glibc: &'static Glibc = Box::leak(Box::new(glibc));
     in_thread(|| check_block(glibc))?;
+    in_thread(|| find_allocator(glibc))?;
     Ok(glibc)
 }
 
@@ -89,6 +91,15 @@ fn check_block(glibc: &'static Glibc) -> Result<(), String> {
     let read = || expect(PROBE.get() == UNTOUCHED, "a block that is used again is not as new");
     // SAFETY: I14, as above.
     unsafe { thread_pointer::on_block(block.thread_pointer(), read) }
+}
+
+/// Finds what blocks share of the allocator. They may share nothing.
+fn find_allocator(glibc: &'static Glibc) -> Result<(), String> {
+    let new = || Block::with(glibc).map_err(|e| e.to_string());
+    let (first, second) = (new()?, new()?);
+    // SAFETY: I14. The blocks are new, and no other code's.
+    glibc.allocator.get_or_init(|| unsafe { Allocator::find(glibc, [&first, &second]) });
+    Ok(())
 }
 
 /// Runs on the block.

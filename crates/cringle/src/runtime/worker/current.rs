@@ -47,10 +47,11 @@ impl Worker {
     /// Makes the worker known on the block that the caller runs on: in the thread-locals of the
     /// library.
     pub(super) fn enter_block(&self) {
+        // First: what follows may allocate.
+        self.families.note_thread();
         WORKER.set(Some(NonNull::from(self)));
         self.events.enter_thread();
         if self.families.mode() == ThreadLocals::Private {
-            self.families.note_thread();
             self.simulation(Sim::enter_thread);
         }
     }

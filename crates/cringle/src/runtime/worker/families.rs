@@ -14,7 +14,7 @@ use super::{Current, Here};
 use crate::runtime::family::{Family, FamilyRef};
 use crate::runtime::fiber::FiberRef;
 use crate::runtime::foreign;
-use crate::runtime::thread_locals::{self, Block, ThreadLocals};
+use crate::runtime::thread_locals::{self, Block, ThreadLocals, ThreadsCache};
 use crate::sys::fork::Section;
 use crate::sys::lock::Mutex;
 use std::cell::{Cell, RefCell};
@@ -33,6 +33,8 @@ pub(crate) struct Families {
     first: Box<Family>,
     /// The thread pointer of the worker's thread itself.
     threads_own: usize,
+    /// What the allocator keeps for that thread.
+    cache: Option<ThreadsCache>,
     #[allow(clippy::vec_box, reason = "members refer to a family by its address")]
     vacant: RefCell<Vec<Box<Family>>>,
     /// For fibers that fail because there is no memory. This family's allocator has some memory,
@@ -54,16 +56,19 @@ impl Families {
             ThreadLocals::Shared => Family::of_worker(),
             ThreadLocals::Private => Family::of_caller(),
         };
+        let threads_own = thread_locals::threads_own();
+        let is_private = mode == ThreadLocals::Private;
         let families = Families {
             mode,
             first: Box::new(first),
-            threads_own: thread_locals::threads_own(),
+            threads_own,
+            cache: is_private.then(|| ThreadsCache::of_thread(threads_own)).flatten(),
             vacant: RefCell::default(),
             reserve: Cell::new(None),
             reserved: Cell::new(None),
             holders: Cell::new(0),
         };
-        if mode == ThreadLocals::Private {
+        if is_private {
             families.fill_reserve()?;
         }
         Ok(families)
@@ -91,9 +96,27 @@ impl Families {
         self.mode
     }
 
-    /// Notes on the caller's block to which thread it belongs.
+    /// Notes on the caller's block to which thread it belongs, where fibers have blocks.
     pub(super) fn note_thread(&self) {
-        thread_locals::note_thread(self.threads_own);
+        if self.mode == ThreadLocals::Private {
+            self.lend_cache(thread_locals::current());
+            thread_locals::note_thread(self.threads_own);
+        }
+    }
+
+    /// Makes a block use the allocator's cache of the worker's thread.
+    fn lend_cache(&self, block: usize) {
+        if let Some(cache) = self.cache.filter(|_| block != self.threads_own) {
+            // SAFETY: I14. The block runs on the worker's thread now, which is the caller's.
+            unsafe { cache.lend(block) };
+        }
+    }
+
+    /// Takes a block for code of the worker itself.
+    fn take_own_block(&self) -> io::Result<Block> {
+        let block = take_block()?;
+        self.lend_cache(block.thread_pointer());
+        Ok(block)
     }
 
     /// Returns the block for this worker's scheduler, if that shares its thread with `run`'s
@@ -101,7 +124,7 @@ impl Families {
     pub(in crate::runtime) fn scheduler_block(&self) -> io::Result<SchedulerBlock> {
         Ok(SchedulerBlock(match self.mode {
             ThreadLocals::Shared => None,
-            ThreadLocals::Private => Some(take_block()?),
+            ThreadLocals::Private => Some(self.take_own_block()?),
         }))
     }
 
@@ -172,13 +195,14 @@ impl Families {
     }
 
     fn fill_reserve(&self) -> io::Result<()> {
-        let block = take_block()?;
+        let block = self.take_own_block()?;
         // SAFETY: I14. The block is no family's yet.
         unsafe {
             thread_locals::on_block(block.thread_pointer(), || {
                 block.begin();
                 drop(std::hint::black_box(Box::new(0u8)));
             });
+            block.reset();
         }
         let family = Box::new(Family::with_block(block));
         self.reserved.set(Some(FamilyRef::of(&family)));
