@@ -8,6 +8,7 @@ use crate::runtime::foreign;
 use crate::runtime::lent_frame::LentFrame;
 use crate::runtime::shared::Body;
 use crate::runtime::worker::Current;
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ where
         with_identity(&packet.meta, &mut || dropped = foreign::drop_value(f.take()));
         // The error becomes the result, as a panic's payload does.
         let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
-        end(packet, member, result, lent);
+        end(packet, member, Some(result), lent);
     }
 }
 
@@ -74,10 +75,33 @@ where
     M: ScopeMember<T>,
 {
     let lent = begin(member.as_ref().map(M::membership));
-    let (mut f, mut value) = (Some(f), None);
-    let ended = run_body(&packet.meta, &mut || value = f.take().map(|f| f()));
-    let result = ended.map(|()| value.expect("the closure has returned"));
+    let (mut f, value, mut result) = (Some(f), Cell::new(None), None);
+    let mut call = || value.set(f.take().map(|f| f()));
+    run_body(&packet.meta, &mut call, &mut |ended| {
+        let ended = ended.map(|()| value.take().expect("the closure has returned"));
+        result = keep_claimed(&packet, member.as_ref(), ended);
+    });
     end(packet, member, result, lent);
+}
+
+/// Drops a result that nothing can ask for any more, while the fiber has its locals and
+/// thread-locals: its destructor may use them.
+fn keep_claimed<T>(
+    packet: &Arc<Packet<T>>,
+    member: Option<&impl ScopeMember<T>>,
+    result: std::thread::Result<T>,
+) -> Option<std::thread::Result<T>> {
+    // The only reference: the handle is gone.
+    let is_claimed =
+        Arc::strong_count(packet) > 1 || member.is_some_and(|member| member.is_failure(&result));
+    if is_claimed {
+        return Some(result);
+    }
+    if let Some(member) = member {
+        member.membership().record(&result);
+    }
+    drop_unwanted(result);
+    None
 }
 
 /// Enters the fiber into its scope. From here on, the frame is lent: the scope's owner waits for
@@ -93,23 +117,35 @@ fn begin(member: Option<&Membership>) -> LentFrame {
     lent
 }
 
-/// Stores the fiber's result, and then leaves its scope.
+/// Stores the fiber's result, if it was not dropped, and then leaves its scope.
 fn end<T>(
     packet: Arc<Packet<T>>,
     member: Option<impl ScopeMember<T>>,
-    result: std::thread::Result<T>,
+    result: Option<std::thread::Result<T>>,
     lent: LentFrame,
 ) {
-    let failed = member.as_ref().is_some_and(|member| {
+    if let Some(result) = result {
+        finish(packet, member.as_ref(), result);
+    }
+    drop(member);
+    lent.end();
+}
+
+fn finish<T>(
+    packet: Arc<Packet<T>>,
+    member: Option<&impl ScopeMember<T>>,
+    result: std::thread::Result<T>,
+) {
+    let failed = member.is_some_and(|member| {
         member.membership().record(&result);
         member.is_failure(&result)
     });
     let taken = packet.finish(result);
-    if let Some(member) = member.as_ref().filter(|_| failed && !taken) {
+    if let Some(member) = member.filter(|_| failed && !taken) {
         member.fail(&packet);
     }
-    // An unclaimed result is dropped before the scope can end: it may borrow from outside the
-    // scope.
+    // The handle may have been dropped meanwhile. The result is dropped before the scope can end: it
+    // may borrow from outside the scope.
     if let Some(packet) = Arc::into_inner(packet)
         && let Some(result) = packet.try_take()
     {
@@ -121,6 +157,4 @@ fn end<T>(
             }
         });
     }
-    drop(member);
-    lent.end();
 }

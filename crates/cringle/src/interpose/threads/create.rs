@@ -186,13 +186,14 @@ impl Body for ThreadBody {
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
-        let mut value = 0;
-        let result = run_body(&meta, &mut || {
+        let (mut value, mut result) = (0, Ok(()));
+        let mut call = || {
             value = match start {
                 Routine::Posix(start) => start(argument).expose_provenance(),
                 Routine::C11(start) => start(argument) as usize,
             };
-        });
+        };
+        run_body(&meta, &mut call, &mut |ended| result = ended);
         thread.lock().value = result.map_or_else(value_of, |()| value);
     }
 

@@ -18,21 +18,26 @@ pub(crate) fn run_root_body(
     current.enter_root();
     #[cfg(feature = "tracing")]
     current.worker.outer_spans.enter();
-    run_body(&Meta::new(Some(name.into()), origin), f)
+    let mut result = Ok(());
+    run_body(&Meta::new(Some(name.into()), origin), f, &mut |ended| result = ended);
+    result
 }
 
-/// Runs a fiber's closure, and then the destructors of its locals. Returns the payload if the
-/// closure unwinds.
+/// Runs a fiber's closure, passes `then` the payload if the closure unwinds, and runs the
+/// destructors of the fiber's locals.
 #[inline]
-pub(crate) fn run_body(meta: &Meta, f: &mut dyn FnMut()) -> std::thread::Result<()> {
-    let mut result = Ok(());
+pub(crate) fn run_body(
+    meta: &Meta,
+    f: &mut dyn FnMut(),
+    then: &mut dyn FnMut(std::thread::Result<()>),
+) {
     with_identity(meta, &mut || {
-        result = unwinding::catch_apart(f);
+        let result = unwinding::catch_apart(f);
         if result.is_err() {
             unwinding::has_ended();
         }
+        then(result);
     });
-    result
 }
 
 /// Runs `f` as code of the calling fiber, which has the name and identity of `meta` meanwhile. Then

@@ -433,9 +433,16 @@ impl Block {
     }
 }
 
+/// A process may have several copies of the library, in plugins. Locks of libc know their owners by
+/// these ids, so each copy begins somewhere else, by the address at which it is loaded.
 fn next_id() -> io::Result<u32> {
-    static NEXT: AtomicU32 = AtomicU32::new(FIRST_ID);
-    let next = NEXT
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| (id < LAST_ID).then_some(id + 1));
-    next.map_err(|_| io::Error::other("a process has at most 2³⁰ blocks of thread-locals"))
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let count = GIVEN
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (count < LAST_ID - FIRST_ID).then_some(count + 1)
+        })
+        .map_err(|_| io::Error::other("a process has at most 2³⁰ blocks of thread-locals"))?;
+    let first = ((&raw const GIVEN).addr() as u64).wrapping_mul(SPREAD) >> 32;
+    Ok(FIRST_ID + ((first + u64::from(count)) % u64::from(LAST_ID - FIRST_ID + 1)) as u32)
 }

@@ -83,9 +83,24 @@ pub(super) fn wrap_handler() -> Result<(), String> {
     if action.handler == libc::SIG_DFL || action.handler == libc::SIG_IGN {
         return Err("glibc has no handler for changes of credentials".into());
     }
+    keep_loaded();
     GLIBCS.store(action.handler, Ordering::Release);
     action.handler = on_signal as *const () as usize;
     sigaction(Some(&action), None).map_err(failed)
+}
+
+/// Keeps the library that this code is in, such as a plugin, from being unloaded: the handler stays.
+fn keep_loaded() {
+    let code = (on_signal as *const ()).cast();
+    // SAFETY: I15. All-zero is valid; the name is the loader's, of a loaded object. The program
+    // itself has a name that the loader does not find, and is never unloaded.
+    unsafe {
+        let mut object: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(code, &mut object) != 0 && !object.dli_fname.is_null() {
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+            libc::dlopen(object.dli_fname, flags);
+        }
+    }
 }
 
 /// The raw call: libc's refuses the signals that it uses itself.
