@@ -147,9 +147,11 @@ impl Allocator {
         let use_on = |block| unsafe { thread_pointer::on_block(block, use_allocator) };
         let (offset, bytes) = glibc.link_map.thread_locals_of_libc()?;
         let offsets = (offset..offset + bytes as isize).step_by(size_of::<usize>());
-        // SAFETY: I15. libc's thread-locals lie there in each block.
-        let read =
-            |offset| Word { offset, initial: unsafe { Word { offset, initial: 0 }.get(first) } };
+        let read = |offset| {
+            let word = Word { offset, initial: 0 };
+            // SAFETY: I15. libc's thread-locals lie there in each block.
+            Word { initial: unsafe { word.get(first) }, ..word }
+        };
         let before: Vec<Word> = offsets.map(read).collect();
         let chunk = use_on(first);
         // SAFETY: as above.
