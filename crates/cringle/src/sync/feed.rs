@@ -123,8 +123,8 @@ impl<T> Feed<T> {
     }
 
     /// Takes the first item, and waits for one if the queue is empty. Returns `None` when no item
-    /// will follow, or if it would wait and this number of takers wait already. Fails if the calling
-    /// fiber is cancelled while it would wait.
+    /// will follow, or if it would wait and this number of takers wait already. Fails if the
+    /// calling fiber is cancelled while it would wait.
     pub(crate) fn take(&self, enough_waiting: usize) -> io::Result<Option<Taken<T>>> {
         let caller = Caller::current();
         caller.spend();

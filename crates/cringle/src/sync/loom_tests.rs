@@ -324,7 +324,7 @@ fn loom_deserted_feeder_does_not_wait() {
         let feed = Arc::new(Feed::new(1));
         let theirs = Arc::clone(&feed);
         let taker = thread::spawn(move || {
-            let taken = theirs.take().unwrap().map(|taken| taken.item);
+            let taken = theirs.take(usize::MAX).unwrap().map(|taken| taken.item);
             theirs.desert();
             taken
         });

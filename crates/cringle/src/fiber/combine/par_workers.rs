@@ -12,8 +12,8 @@ use std::io;
 ///
 /// The calls run on fibers of all workers, which are spawned as by
 /// [`Scope::spawn`](super::super::Scope::spawn) and take one item after the other, in the order of
-/// the items. A worker that is faster takes more of them. As long as the calls do not wait, a worker
-/// needs few fibers, and `limit` is not reached. The calling fiber advances the iterator,
+/// the items. A worker that is faster takes more of them. As long as the calls do not wait, each
+/// worker runs few fibers, and `limit` is not reached. The calling fiber advances the iterator,
 /// which need not be `Send`, while fewer than eight times `limit` items, and fewer than 1,024, wait
 /// to begin.
 ///

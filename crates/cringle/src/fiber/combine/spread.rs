@@ -12,8 +12,8 @@
 //! More fibers than calls that wait would only take turns, each with a stack and buffers that have
 //! left the cache meanwhile, and the calling fiber would get one turn in many. So a new fiber
 //! [stays back](Place::stay_back) while the others of its worker return from their calls without a
-//! wait. And a fiber whose call did not wait ends if it finds the queue empty, and one fiber for each
-//! worker waits there already.
+//! wait. And a fiber whose call did not wait ends if it finds the queue empty, and one fiber for
+//! each worker waits there already.
 //!
 //! The calling fiber sleeps while the queue is full, and is woken when it is half empty. A fiber
 //! that takes an item on the caller's worker then lets the caller run first: the fiber's call may

@@ -28,7 +28,8 @@
 //!
 //! # How the words are found
 //!
-//! The first `malloc` and `free` on a new block change these words of libc's and no others. A chunk
+//! The first `malloc` and `free` on a new block change these words of libc's and, but for `errno`, no
+//! others. A chunk
 //! that was freed on one block is allocated on the next if this has the word of the cache, and then
 //! that block uses no arena. If that is not so, such as with a cache of no chunks or another
 //! `malloc`, each block keeps its own.
@@ -154,8 +155,15 @@ impl Allocator {
         };
         let before: Vec<Word> = offsets.map(read).collect();
         let chunk = use_on(first);
-        // SAFETY: as above.
-        let has_changed = |word: &Word| unsafe { word.get(first) } != word.initial;
+        // SAFETY: I14, by the contract. The call returns the address of the block's.
+        let errno = unsafe { thread_pointer::on_block(first, || libc::__errno_location().addr()) };
+        let has_changed = |word: &Word| {
+            let address = first.wrapping_add_signed(word.offset);
+            // A failed system call within `malloc` sets it.
+            let is_errno = (address..address + size_of::<usize>()).contains(&errno);
+            // SAFETY: I15, as above.
+            !is_errno && unsafe { word.get(first) } != word.initial
+        };
         let changed: Vec<Word> = before.into_iter().filter(has_changed).collect();
         let &[a, b] = &changed[..] else { return None };
         // SAFETY: I14, by the contract. A block gets what libc has written into the same word of
