@@ -9,6 +9,7 @@ use cringle_testing::child::{Footprint, field_kib, scaled, status_kib};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -228,4 +229,79 @@ fn deep_stacks_give_pages_back_when_idle() {
             run.unwrap();
         }
     });
+}
+
+/// Each piece that a fiber frees goes to its worker's cache. With a cache of its own, each of these
+/// fibers would keep 200 KiB.
+#[test]
+fn fibers_share_the_caches_of_the_allocator() {
+    const FIBERS: usize = 1000;
+    fn fill_cache() {
+        for bytes in (24..1033).step_by(16) {
+            let pieces = [(); 7].map(|()| std::hint::black_box(vec![1u8; bytes]));
+            drop(pieces);
+        }
+    }
+    in_turn("fibers_share_the_caches_of_the_allocator", || {
+        let run = Builder::new().workers(1).run(|| {
+            fiber::spawn(fill_cache).join().unwrap();
+            let before = status_kib("VmRSS:");
+            let parked = AtomicUsize::new(0);
+            fiber::scope(|s| {
+                let fibers = (0..FIBERS).map(|_| {
+                    s.spawn(|| {
+                        fill_cache();
+                        parked.fetch_add(1, Ordering::Relaxed);
+                        fiber::park();
+                    })
+                });
+                let fibers: Vec<_> = fibers.collect();
+                while parked.load(Ordering::Relaxed) < FIBERS {
+                    fiber::yield_now();
+                }
+                let each = (status_kib("VmRSS:") - before) / FIBERS as u64;
+                fibers.iter().for_each(|fiber| fiber.thread().unpark());
+                assert!(each < 40, "an idle fiber has {each} KiB");
+            });
+        });
+        run.unwrap();
+    });
+}
+
+/// The library's own memory is there already; the fibers' allocations fail one by one.
+#[test]
+fn allocations_of_fibers_may_fail() {
+    in_turn("allocations_of_fibers_may_fail", || {
+        let run = Builder::new().workers(1).run(|| {
+            fiber::spawn(|| ()).join().unwrap();
+            limit_address_space(256 << 20);
+            fiber::scope(|s| {
+                let allocate = || {
+                    let mut all = Vec::with_capacity(1000);
+                    let mut failed = 0;
+                    for _ in 0..1000 {
+                        let mut piece = Vec::<u8>::new();
+                        match piece.try_reserve_exact(100_000) {
+                            Ok(()) => all.push(piece),
+                            Err(_) => failed += 1,
+                        }
+                        fiber::yield_now();
+                    }
+                    failed
+                };
+                let fibers: Vec<_> = (0..8).map(|_| s.spawn(allocate)).collect();
+                let failed: Vec<u32> = fibers.into_iter().map(|it| it.join().unwrap()).collect();
+                assert!(failed.iter().all(|&failed| failed > 0), "{failed:?}");
+            });
+        });
+        run.unwrap();
+    });
+}
+
+/// Lets the process have this number of bytes more.
+fn limit_address_space(more: u64) {
+    let bytes = status_kib("VmSize:") * 1024 + more;
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a call of libc with a value of its type.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }

@@ -4,6 +4,7 @@ use super::with_private;
 use cringle::fiber;
 use std::cell::{Cell, RefCell};
 use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
@@ -107,5 +108,53 @@ fn current_thread_differs() {
         ids.push(mine);
         let distinct: std::collections::HashSet<_> = ids.iter().collect();
         assert_eq!(distinct.len(), 4, "{ids:?}");
+    });
+}
+
+/// As a thread does with the result of a closure whose handle is gone.
+#[test]
+fn an_unwanted_result_is_dropped_before_thread_locals() {
+    thread_local! {
+        static LOG: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    }
+    static SEEN: Mutex<Vec<Vec<u32>>> = Mutex::new(Vec::new());
+    struct Logs(u32);
+    impl Drop for Logs {
+        fn drop(&mut self) {
+            LOG.with_borrow_mut(|log| log.push(self.0));
+            SEEN.lock().unwrap().push(LOG.with_borrow(Clone::clone));
+        }
+    }
+    fn log_first() {
+        LOG.with_borrow_mut(|log| log.push(0));
+    }
+    with_private(|| {
+        fiber::scope(|s| {
+            drop(s.spawn(|| {
+                log_first();
+                Logs(1)
+            }));
+            drop(s.spawn_local(|| {
+                log_first();
+                Logs(2)
+            }));
+        });
+        let ended = std::sync::Arc::new(());
+        let kept = std::sync::Arc::clone(&ended);
+        drop(fiber::spawn(move || {
+            log_first();
+            (Logs(3), kept)
+        }));
+        drop(fiber::spawn(|| -> () {
+            log_first();
+            fiber::resume_unwind(Box::new(Logs(4)))
+        }));
+        while std::sync::Arc::strong_count(&ended) > 1 || SEEN.lock().unwrap().len() < 4 {
+            fiber::yield_now();
+        }
+        let mut seen = std::mem::take(&mut *SEEN.lock().unwrap());
+        seen.sort();
+        assert_eq!(seen, [[0, 1], [0, 2], [0, 3], [0, 4]]);
+        LOG.take();
     });
 }

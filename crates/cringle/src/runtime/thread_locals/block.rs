@@ -1,8 +1,7 @@
 //! A block: the descriptor and the thread-locals of what all code takes for a thread.
 //!
 //! Blocks are never freed. libc keeps state in a block that only the end of a thread could free, and
-//! a block is in a list of glibc's. So a block is used
-//! again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
+//! a block is in a list of glibc's. So a block is used again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
 
 use super::destructor_list;
 use super::glibc::Glibc;
@@ -376,6 +375,18 @@ impl Block {
         unsafe { self.descriptor().byte_add(offset) }
     }
 
+    /// Takes back what it has of the state that an allocator keeps for the thread that it ran on.
+    ///
+    /// # Safety
+    ///
+    /// I14: no code runs on the block.
+    pub(in crate::runtime) unsafe fn withdraw_cache(&self) {
+        if let Some(Some(allocator)) = self.glibc.allocator.get() {
+            // SAFETY: I14, by the contract.
+            unsafe { allocator.withdraw(self.thread_pointer()) };
+        }
+    }
+
     /// Prepares the block for the next family.
     ///
     /// # Safety
@@ -386,10 +397,8 @@ impl Block {
         // SAFETY: I15. The handle is this block's.
         let has_id = || unsafe { Block::has_handle(self.glibc, self.descriptor().addr().get()) };
         debug_assert!(has_id(), "I15: the id is where glibc has it");
-        if let Some(Some(allocator)) = self.glibc.allocator.get() {
-            // SAFETY: I14, by the contract.
-            unsafe { allocator.withdraw(self.thread_pointer()) };
-        }
+        // SAFETY: I14, by the contract.
+        unsafe { self.withdraw_cache() };
         let mut modules = self.modules.borrow_mut();
         // SAFETY: I14, by the contract.
         unsafe {

@@ -1,7 +1,7 @@
 //! libc's own state of a thread, which a block keeps for its next family.
 //!
-//! The state that a program sees begins as on a new thread. Only libc's functions know where that state lies, except the resolver's, whose layout is
-//! public.
+//! The state that a program sees begins as on a new thread. Only libc's functions know where that
+//! state lies, except the resolver's, whose layout is public.
 
 use super::glibc::symbol;
 use std::ffi::{c_char, c_int, c_ulong};

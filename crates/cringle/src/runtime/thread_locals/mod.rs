@@ -28,8 +28,8 @@
 //! taken. The block is then used again: the worker restores the initial values of the modules'
 //! thread-locals ([`modules`]), but not libc's. What a program sees of libc's (locale, `errno`, the
 //! resolver's state, `dlerror`) is set back by libc's functions ([`libc_state`]). The allocator's
-//! cache is the one of the worker's thread ([`allocator`]). So blocks are never freed, and a process has as many as it had families at
-//! once.
+//! cache is the one of the worker's thread ([`allocator`]). Blocks are never freed, and a process
+//! has as many as it had families at once.
 //!
 //! The handlers of `fork` are installed before the self-test ([`fork_guard`]). Blocks that no
 //! worker keeps enter the child's list of threads when they are used again.

@@ -202,7 +202,8 @@ impl Families {
                 block.begin();
                 drop(std::hint::black_box(Box::new(0u8)));
             });
-            block.reset();
+            // No more: an allocator of the program's may refer to the block now.
+            block.withdraw_cache();
         }
         let family = Box::new(Family::with_block(block));
         self.reserved.set(Some(FamilyRef::of(&family)));
