@@ -144,8 +144,8 @@ fn finish<T>(
     if let Some(member) = member.filter(|_| failed && !taken) {
         member.fail(&packet);
     }
-    // The handle may have been dropped meanwhile. The result is dropped before the scope can end: it
-    // may borrow from outside the scope.
+    // The handle may have been dropped meanwhile. The result is dropped before the scope can end:
+    // it may borrow from outside the scope.
     if let Some(packet) = Arc::into_inner(packet)
         && let Some(result) = packet.try_take()
     {

@@ -28,10 +28,10 @@
 //!
 //! # How the words are found
 //!
-//! The first `malloc` and `free` on a new block change these words of libc's and, but for `errno`, no
-//! others. A chunk
-//! that was freed on one block is allocated on the next if this has the word of the cache, and then
-//! that block uses no arena. If that is not so, such as with a cache of no chunks or another
+//! The first `malloc` and `free` on a new block change these words of libc's and, but for `errno`,
+//! no others. A chunk that was freed on one block is allocated on the next if this has the word of
+//! the cache, and then that block uses no arena. If that is not so, such as with a cache of no
+//! chunks or another
 //! `malloc`, each block keeps its own.
 
 use super::block::Block;
@@ -93,7 +93,7 @@ pub(in crate::runtime) struct ThreadsCache {
 impl ThreadsCache {
     /// The words of the calling thread, whose own block this is.
     pub(in crate::runtime) fn of_thread(own: usize) -> Option<ThreadsCache> {
-        let allocator = super::checked_glibc()?.allocator.get()?.as_ref()?;
+        let allocator = super::checked_glibc()?.allocator()?;
         // If the thread has allocated nothing yet.
         use_allocator();
         // SAFETY: I15. It is the calling thread's block.
@@ -204,6 +204,6 @@ mod tests {
     #[cfg(all(target_env = "gnu", not(cringle_sanitizer)))]
     fn words_of_the_allocator_are_found() {
         let glibc = super::super::glibc().unwrap();
-        assert!(glibc.allocator.get().unwrap().is_some());
+        assert!(glibc.allocator().is_some());
     }
 }

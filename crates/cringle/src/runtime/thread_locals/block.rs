@@ -1,7 +1,8 @@
 //! A block: the descriptor and the thread-locals of what all code takes for a thread.
 //!
-//! Blocks are never freed. libc keeps state in a block that only the end of a thread could free, and
-//! a block is in a list of glibc's. So a block is used again, by one family after another: their own thread-locals begin anew, libc's stay as they are.
+//! Blocks are never freed. libc keeps state in a block that only the end of a thread could free,
+//! and a block is in a list of glibc's. So a block is used again, by one family after another:
+//! their own thread-locals begin anew, libc's stay as they are.
 
 use super::destructor_list;
 use super::glibc::Glibc;
@@ -381,7 +382,7 @@ impl Block {
     ///
     /// I14: no code runs on the block.
     pub(in crate::runtime) unsafe fn withdraw_cache(&self) {
-        if let Some(Some(allocator)) = self.glibc.allocator.get() {
+        if let Some(allocator) = self.glibc.allocator() {
             // SAFETY: I14, by the contract.
             unsafe { allocator.withdraw(self.thread_pointer()) };
         }

@@ -12,8 +12,7 @@ use super::{sanitizer, thread_pointer};
 use crate::sys::syscall;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicIsize;
+use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 
 /// See the module.
 pub(super) struct Glibc {
@@ -34,8 +33,8 @@ pub(super) struct Glibc {
     /// Where the head of the list of destructors lies, from the thread pointer. 0 if it is not
     /// known.
     pub(super) destructor_list: AtomicIsize,
-    /// `None` if each block has its own.
-    pub(super) allocator: OnceLock<Option<Allocator>>,
+    /// Null if each block has its own. Never freed.
+    pub(super) allocator: AtomicPtr<Allocator>,
 }
 
 /// Offsets within the descriptor of a thread (`struct pthread`).
@@ -116,7 +115,7 @@ impl Glibc {
                 slots: SlotTable::find()?,
                 resolver: None,
                 destructor_list: AtomicIsize::new(0),
-                allocator: OnceLock::new(),
+                allocator: AtomicPtr::default(),
                 rseq: symbol(c"__rseq_offset").ok().map(|offset| offset.cast::<isize>().read()),
             })
         }
@@ -124,6 +123,13 @@ impl Glibc {
 }
 
 impl Glibc {
+    /// What blocks share of the allocator, if they do.
+    #[inline]
+    pub(super) fn allocator(&self) -> Option<&'static Allocator> {
+        // SAFETY: I15. It is null, or was leaked.
+        unsafe { self.allocator.load(Ordering::Acquire).as_ref() }
+    }
+
     /// In a child of `fork`: tells the kernel that the area for restartable sequences of the thread
     /// with this thread pointer is no longer in use. The child does not have that thread, and glibc
     /// frees its stack, where the area lies. The kernel kills a process whose area is not mapped.

@@ -98,7 +98,9 @@ fn find_allocator(glibc: &'static Glibc) -> Result<(), String> {
     let new = || Block::with(glibc).map_err(|e| e.to_string());
     let (first, second) = (new()?, new()?);
     // SAFETY: I14. The blocks are new, and no other code's.
-    glibc.allocator.get_or_init(|| unsafe { Allocator::find(glibc, [&first, &second]) });
+    if let Some(found) = unsafe { Allocator::find(glibc, [&first, &second]) } {
+        glibc.allocator.store(Box::leak(Box::new(found)), Ordering::Release);
+    }
     Ok(())
 }
 

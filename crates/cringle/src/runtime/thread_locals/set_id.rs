@@ -89,7 +89,8 @@ pub(super) fn wrap_handler() -> Result<(), String> {
     sigaction(Some(&action), None).map_err(failed)
 }
 
-/// Keeps the library that this code is in, such as a plugin, from being unloaded: the handler stays.
+/// Keeps the library that this code is in, such as a plugin, from being unloaded: the handler
+/// stays.
 fn keep_loaded() {
     let code = (on_signal as *const ()).cast();
     // SAFETY: I15. All-zero is valid; the name is the loader's, of a loaded object. The program
