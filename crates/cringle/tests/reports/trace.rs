@@ -5,6 +5,7 @@
 use cringle::{Builder, fiber, trace};
 use cringle_testing::child;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 
 fn yields(count: usize) {
     (0..count).for_each(|_| fiber::yield_now());
@@ -73,6 +74,10 @@ fn uncreatable_file_is_named_in_the_error() {
         let refused = trace::start("/no/such/directory/x.pftrace").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NotFound);
         assert!(refused.to_string().contains("/no/such/directory/x.pftrace"), "{refused}");
+        // A device may have several writers.
+        let other = std::fs::File::open("/dev/full").unwrap();
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_SH) }, 0);
         let full = trace::start("/dev/full").unwrap();
         one_worker(|| yields(10));
         assert_eq!(full.finish().unwrap_err().kind(), ErrorKind::StorageFull);
