@@ -154,7 +154,8 @@ impl Allocator {
             Word { initial: unsafe { word.get(first) }, ..word }
         };
         let before: Vec<Word> = offsets.map(read).collect();
-        let chunk = use_on(first);
+        // SAFETY: I14, by the contract.
+        let chunk = unsafe { thread_pointer::on_block(first, fill_cache) };
         // SAFETY: I14, by the contract. The call returns the address of the block's.
         let errno = unsafe { thread_pointer::on_block(first, || libc::__errno_location().addr()) };
         let has_changed = |word: &Word| {
@@ -186,6 +187,15 @@ impl Allocator {
         unsafe { found.withdraw(first) };
         Some(found)
     }
+}
+
+/// Returns the address of a chunk that the cache has, and gives out next. The first allocation may
+/// fill the cache with chunks that others have freed, so that a free goes past it; after a second
+/// one it has room again. What the first one has returned is lost, once in a process.
+fn fill_cache() -> usize {
+    // SAFETY: I15. A call of libc.
+    black_box(unsafe { libc::malloc(BYTES) });
+    use_allocator()
 }
 
 /// Allocates a chunk and frees it. Returns its address.
