@@ -229,7 +229,8 @@ impl Worker {
     fn idle(&self) {
         debug_assert!(self.foreground.get().is_none(), "the worker sleeps while a fiber runs");
         self.moves.end_turns();
-        if self.shared.try_finish() {
+        // An abandoned start rings each bell once, and this turn may have seen that already.
+        if self.lifecycle.is_stopped() || self.shared.try_finish() {
             return self.follow_state();
         }
         let has_others = self.shared.workers() > 1;
