@@ -1,13 +1,14 @@
-//! Disassembles an optimised program and checks the code between the instruction that sets the
-//! thread pointer to a fiber's block and the switch to the fiber's stack: it touches no
-//! thread-local (invariant I14). The compiler is free to move code there.
+//! Disassembles an optimised program and checks the code that runs on a fiber's block and not on
+//! the fiber's stack: it touches no thread-local (invariant I14). The compiler is free to move code
+//! there. It is the code between the instruction that sets the thread pointer and the switch of
+//! stacks, and between a switch back and the next such instruction.
 //!
 //! With `--cfg cringle_marks` the library notes the address behind each such instruction in a
 //! section of the program.
 
 use crate::Result;
 use crate::commands::{self, output};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,15 +27,21 @@ pub(crate) struct Args {
 
 /// The section with the addresses. Each takes 8 bytes.
 const SECTION: &str = "cringle_switches";
-/// The instructions between the mark and the switch, at most.
-const LIMIT: usize = 64;
+/// The section with the addresses where the thread pointer is written next if it was not the
+/// caller's own.
+const ENDS: &str = "cringle_switch_ends";
+/// The instructions between two writes of the thread pointer, at most.
+const LIMIT: usize = 512;
+/// The instructions between a marked end and the write, at most.
+const END_LIMIT: usize = 6;
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let mut all_right = true;
     for lto in &args.lto {
         let program = build(lto)?;
-        let code = Code::of(&program)?;
-        let mut marks = marks(&program)?;
+        let mut code = Code::of(&program)?;
+        code.ends = marks(&program, ENDS)?.into_iter().collect();
+        let mut marks = marks(&program, SECTION)?;
         // Those of functions that the linker has dropped point nowhere.
         let first = code.instructions.first().map_or(0, |(address, _)| *address);
         marks.retain(|&mark| mark >= first);
@@ -71,13 +78,13 @@ fn build(lto: &str) -> Result<PathBuf> {
     Ok(folder.join("target/release/switches"))
 }
 
-/// Reads the marked addresses.
-fn marks(program: &Path) -> Result<Vec<u64>> {
-    let section = program.with_extension("marks");
+/// Reads the addresses in a section.
+fn marks(program: &Path, name: &str) -> Result<Vec<u64>> {
+    let section = program.with_extension(name);
     let mut objcopy = Command::new("objcopy");
     // Without the flag, it would copy nothing: a program loads no such section.
-    objcopy.arg("--set-section-flags").arg(format!("{SECTION}=alloc"));
-    output(objcopy.args(["-O", "binary", "-j", SECTION]).arg(program).arg(&section))?;
+    objcopy.arg("--set-section-flags").arg(format!("{name}=alloc"));
+    output(objcopy.args(["-O", "binary", "-j", name]).arg(program).arg(&section))?;
     let words = std::fs::read(section)?;
     let words = words.chunks_exact(8);
     Ok(words.map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect())
@@ -87,6 +94,7 @@ fn marks(program: &Path) -> Result<Vec<u64>> {
 struct Code {
     instructions: Vec<(u64, String)>,
     index: HashMap<u64, usize>,
+    ends: HashSet<u64>,
 }
 
 impl Code {
@@ -96,37 +104,84 @@ impl Code {
         let instructions: Vec<_> = dump.lines().filter_map(instruction).collect();
         let places = instructions.iter().enumerate();
         let index = places.map(|(place, (address, _))| (*address, place)).collect();
-        Ok(Code { instructions, index })
+        Ok(Code { instructions, index, ends: HashSet::new() })
     }
 
-    /// Follows the code from a mark to the switch of stacks.
-    fn check(&self, mark: u64) -> std::result::Result<(), String> {
-        let mut at = *self.index.get(&mark).ok_or(format!("{mark:x} is no instruction"))?;
-        for _ in 0..LIMIT {
-            if self.is_switch(at) {
-                return Ok(());
+    /// Follows the code from a mark on all ways to the next write of the thread pointer. Returns
+    /// the number of switches on them.
+    fn check(&self, mark: u64) -> std::result::Result<usize, String> {
+        let start = *self.index.get(&mark).ok_or(format!("{mark:x} is no instruction"))?;
+        let (mut ways, mut seen, mut switches) = (vec![(start, 0)], HashSet::new(), 0);
+        while let Some(way @ (at, depth)) = ways.pop() {
+            if !seen.insert(way) {
+                continue;
             }
             let (address, text) = &self.instructions[at];
+            let problem = |what: &str| Err(format!("{mark:x}: `{text}` at {address:x}: {what}"));
             let name = text.split_whitespace().next().unwrap_or_default();
-            if text.contains("%fs:") || name.starts_with("ret") {
-                return Err(format!("{mark:x}: `{text}` at {address:x}, before the switch"));
+            if seen.len() > LIMIT {
+                return problem("the thread pointer is not written again");
             }
-            at = match name {
-                // A function that contains the switch, if it is not inlined.
-                "jmp" | "call" => {
-                    self.target(text).ok_or(format!("{mark:x}: `{text}` at {address:x}"))?
+            if self.ends.contains(address) {
+                if self.touches_before_write(at) {
+                    return problem("touches a thread-local at the end");
                 }
-                _ => at + 1,
-            };
+                continue;
+            }
+            if self.is_switch(at) {
+                switches += 1;
+                ways.push((at + 1, depth));
+                continue;
+            }
+            if text.contains("%fs:") {
+                return problem("touches a thread-local");
+            }
+            match name {
+                "wrfsbase" | "ud2" => {}
+                "ret" if depth > 0 => {}
+                "ret" => return problem("leaves the function"),
+                _ if name.starts_with('j') || name == "call" => {
+                    let is_last = name == "call" && self.is_trap(at + 1);
+                    if !is_last {
+                        let Some(target) = self.target(text) else {
+                            return problem("goes to an unknown place");
+                        };
+                        ways.push((target, depth + usize::from(name == "call")));
+                    }
+                    if name != "jmp" && !is_last {
+                        ways.push((at + 1, depth));
+                    }
+                }
+                _ => ways.push((at + 1, depth)),
+            }
         }
-        Err(format!("{mark:x}: no switch within {LIMIT} instructions"))
+        if switches == 0 { Err(format!("{mark:x}: no switch follows")) } else { Ok(switches) }
     }
 
     /// Whether this is the call by which `corosensei` continues on the other stack, whose first
     /// instructions set the stack pointer.
     fn is_switch(&self, at: usize) -> bool {
-        let text = |at: usize| self.instructions[at].1.as_str();
-        at > 0 && text(at) == "call *(%rdx)" && text(at - 1) == "push %rbx"
+        let before = at.checked_sub(1).and_then(|before| self.text(before));
+        self.text(at) == Some("call *(%rdx)") && before == Some("push %rbx")
+    }
+
+    /// Whether a thread-local is touched between a marked end and the instruction that follows it,
+    /// a few instructions later.
+    fn touches_before_write(&self, at: usize) -> bool {
+        let texts = || (at..at + END_LIMIT).map_while(|at| self.text(at));
+        let write = texts().position(|text| text.starts_with("wrfsbase"));
+        write.is_some_and(|write| texts().take(write).any(|text| text.contains("%fs:")))
+    }
+
+    /// Whether the code behind a call shows that the call does not return.
+    fn is_trap(&self, at: usize) -> bool {
+        let Some(text) = self.text(at) else { return true };
+        let target = || self.target(text).and_then(|target| self.text(target));
+        matches!(text, "ud2" | "int3") || text.starts_with("jmp") && target() == Some("ud2")
+    }
+
+    fn text(&self, at: usize) -> Option<&str> {
+        self.instructions.get(at).map(|(_, text)| text.as_str())
     }
 
     fn target(&self, jump: &str) -> Option<usize> {
@@ -146,23 +201,40 @@ fn instruction(line: &str) -> Option<(u64, String)> {
 mod tests {
     use super::*;
 
-    fn check(lines: &[&str]) -> std::result::Result<(), String> {
+    const END: &str = "cmp %rax,%rbx";
+
+    fn check(lines: &[&str]) -> std::result::Result<usize, String> {
         let lines = lines.iter().enumerate();
         let instructions: Vec<_> =
-            lines.map(|(at, text)| (at as u64, (*text).to_owned())).collect();
+            lines.clone().map(|(at, text)| (at as u64, (*text).to_owned())).collect();
         let index = (0..instructions.len()).map(|at| (at as u64, at)).collect();
-        Code { instructions, index }.check(0)
+        let ends = lines.filter(|(_, text)| **text == END).map(|(at, _)| at as u64).collect();
+        Code { instructions, index, ends }.check(0)
     }
 
     #[test]
     fn only_code_that_touches_no_thread_local_may_precede_the_switch() {
-        assert!(check(&["mov %rax,%rbx", "push %rbx", "call *(%rdx)"]).is_ok());
-        assert!(check(&["call 2", "ret", "push %rbx", "call *(%rdx)"]).is_ok());
-        assert!(check(&["mov %fs:0x8,%rax", "push %rbx", "call *(%rdx)"]).is_err());
-        assert!(check(&["call 2", "nop", "mov %fs:0x8,%rax"]).is_err());
-        assert!(check(&["call *0x18(%rax)", "push %rbx", "call *(%rdx)"]).is_err());
-        assert!(check(&["ret", "push %rbx", "call *(%rdx)"]).is_err());
-        assert!(check(&["nop"; LIMIT + 1]).is_err());
+        let switch = ["push %rbx", "call *(%rdx)"];
+        let around = |before: &[&str], after: &[&str]| check(&[before, &switch, after].concat());
+        let back = "wrfsbase %rbx";
+        assert_eq!(around(&["mov %rax,%rbx"], &[back, "ret"]), Ok(1));
+        assert_eq!(around(&[], &["je 5", "mov %rax,%rbx", back, "jmp 0"]), Ok(1));
+        assert_eq!(around(&[], &["test %rax,%rax", "jne 5", back, "call 9", "ud2"]), Ok(1));
+        assert_eq!(around(&[], &["je 7", "call 9", "jmp 6", back, "ud2", back]), Ok(1));
+        assert_eq!(around(&[], &[END, "je 5", back, "ret"]), Ok(1));
+        assert!(around(&[], &[END, "je 6", "mov %fs:0x8,%rax", back, "ret"]).is_err());
+        assert!(around(&[], &["je 5", END, back, "ret"]).is_err());
+        // A function that is not inlined.
+        assert_eq!(around(&["call 5"], &[back, "ret", "nop", "ret"]), Ok(1));
+        assert!(around(&["mov %fs:0x8,%rax"], &[back]).is_err());
+        assert!(around(&[], &["mov %fs:0x8,%rax", back]).is_err());
+        assert!(around(&[], &["je 5", back, "ret", "mov %fs:0x8,%rax", back]).is_err());
+        assert!(around(&["call 5"], &[back, "ret", "mov %fs:0x8,%rax"]).is_err());
+        assert!(around(&["call *0x18(%rax)"], &[back]).is_err());
+        assert!(around(&["ret"], &[back]).is_err());
+        assert!(around(&[], &["ret"]).is_err());
+        assert!(check(&["nop", back]).is_err());
+        assert!(around(&[], &["nop"; LIMIT + 1]).is_err());
     }
 
     #[test]

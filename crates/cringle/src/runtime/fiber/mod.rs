@@ -32,12 +32,12 @@ use super::label::Label;
 use super::region::Regions;
 use super::shared::Mail;
 use super::stack::{Stack, StackBounds};
-use super::thread_locals;
+use super::thread_locals::Switch;
 use super::timers::TimerId;
 use super::unwinding::Unwinding;
 use super::wait_target::{FiberTag, ScopeOrigin, Target};
 use budget::Budget;
-use corosensei::{Coroutine, Yielder};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 use probe::{Probe, Probes};
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -286,36 +286,45 @@ impl Fiber {
         self.state.set(RunState::Runnable);
     }
 
-    /// Runs the fiber until it suspends. Returns its stack if it has ended.
+    /// Runs the fiber until it suspends. Returns whether it has ended.
+    ///
+    /// # Safety
+    ///
+    /// I14: until the end of `switch`, the caller touches no thread-local.
     #[inline(always)]
-    pub(super) fn resume(&self) -> Option<Stack> {
+    pub(super) unsafe fn resume(&self, switch: &mut Switch) -> bool {
         debug_assert_eq!(self.state.get(), RunState::Runnable, "I3");
-        // SAFETY: I3. Only the scheduler takes this reference, and not twice: it does not run now.
-        let coroutine = unsafe { &mut *self.coroutine.get() };
-        let body = coroutine.as_mut().expect("a started fiber");
-        match self.switch_in(body) {
-            corosensei::CoroutineResult::Yield(()) => None,
-            corosensei::CoroutineResult::Return(()) => {
-                coroutine.take().map(corosensei::Coroutine::into_stack)
-            }
+        // SAFETY: I14, by the contract.
+        match unsafe { self.switch_in(switch) } {
+            Some(CoroutineResult::Yield(())) => false,
+            Some(CoroutineResult::Return(())) => true,
+            None => unreachable!("a started fiber"),
         }
     }
 
-    /// Switches to the fiber's stack and thread-locals, and back when it suspends.
+    /// Switches to the fiber's thread-locals and stack, and back to the caller's stack when it
+    /// suspends. `None` if it has not started.
+    ///
+    /// # Safety
+    ///
+    /// As for [`resume`](Self::resume).
     #[inline(always)]
-    fn switch_in(&self, body: &mut FiberCoroutine) -> corosensei::CoroutineResult<(), ()> {
-        let own = self.thread_pointer.get();
-        if own == 0 {
-            return body.resume(());
-        }
-        let workers = thread_locals::current();
-        // SAFETY: I14. `resume` switches stacks, and touches no thread-local on this one.
-        unsafe { thread_locals::point_to(own) };
+    unsafe fn switch_in(&self, switch: &mut Switch) -> Option<CoroutineResult<(), ()>> {
+        // SAFETY: I3. Only the scheduler takes this reference, and not twice: it does not run now.
+        let body = unsafe { &mut *self.coroutine.get() }.as_mut()?;
+        // SAFETY: I14. `resume` switches stacks, and touches no thread-local on this one. The rest
+        // is the caller's contract.
+        unsafe { switch.point_to(self.thread_pointer.get()) };
         let result = body.resume(());
-        debug_assert_eq!(thread_locals::current(), own, "I14: the fiber's block is in use");
-        // SAFETY: I14. This frame runs on the worker's block, before and after.
-        unsafe { thread_locals::point_back(workers) };
-        result
+        switch.check();
+        Some(result)
+    }
+
+    /// Takes the stack of a fiber that has ended.
+    pub(super) fn take_stack(&self) -> Stack {
+        // SAFETY: I3. As in `switch_in`.
+        let coroutine = unsafe { &mut *self.coroutine.get() }.take();
+        coroutine.expect("a fiber that has ended").into_stack()
     }
 
     /// The fibers with which it shares thread-locals.

@@ -5,7 +5,9 @@
 //! suspends itself again: its wait is not over (**I1**).
 
 use super::Fiber;
+use crate::runtime::thread_locals::Switch;
 use crate::sys::plainly;
+use corosensei::CoroutineResult;
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 
@@ -108,15 +110,15 @@ impl Fiber {
         if self.yielder.get().is_null() {
             return Answer::None;
         }
-        // SAFETY: I3. As in `resume`: the fiber has begun and does not run, so it is suspended, in
-        // `switch_out`.
-        let Some(body) = unsafe { &mut *self.coroutine.get() }.as_mut() else {
-            return Answer::None;
-        };
         self.probed.set(Some(probe));
-        let result = self.switch_in(body);
+        let result = {
+            let mut switch = Switch::begin();
+            // SAFETY: I3, I14. The fiber has begun and does not run, so it is suspended, in
+            // `switch_out`. The switch ends at once.
+            unsafe { self.switch_in(&mut switch) }
+        };
         self.probed.set(None);
-        debug_assert!(matches!(result, corosensei::CoroutineResult::Yield(())), "I1: it waits on");
+        debug_assert!(!matches!(result, Some(CoroutineResult::Return(()))), "I1: it waits on");
         std::mem::take(&mut *self.cold.probes.answer.borrow_mut())
     }
 }

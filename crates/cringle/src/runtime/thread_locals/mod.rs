@@ -6,8 +6,9 @@
 //! has a block, to which the worker points the register while the fiber runs, has thread-locals of
 //! its own: to all code of the process it is a thread.
 //!
-//! `Fiber::switch_in` sets the register before it switches to the fiber's stack, and sets it back
-//! afterwards: one instruction each.
+//! `Fiber::switch_in` sets the register before it switches to the fiber's stack, by one instruction.
+//! The worker's scheduler sets it back when no fiber follows, and before it does anything but
+//! switch: the instruction takes longer than the rest of a switch.
 //!
 //! The fibers that share a block are a [*family*](super::family). The closure of `run` keeps the
 //! block of the calling thread, and the scheduler of a worker has a block of its own: no frame ever
@@ -138,27 +139,55 @@ fn forget_unfinished_check() {
     unsafe { CHECK.unlock_in_child() };
 }
 
-/// Points the thread pointer to a fiber's block, for the code that switches to its stack.
+/// Switches to the stacks and blocks of fibers, by code that has a block of its own. The thread
+/// pointer goes back to that block when this is dropped.
 ///
-/// # Safety
-///
-/// I14: until [`point_back`] the caller touches no thread-local but on that stack. `cargo xtask
-/// switches` checks what the compiler makes of it.
-#[inline(always)]
-pub(super) unsafe fn point_to(block: usize) {
-    // SAFETY: I14, by the contract.
-    unsafe { thread_pointer::set_before_switch(block) };
+/// Until then the code touches no thread-local, and no function of which a compiler might not know
+/// that is inlined into it. `cargo xtask switches` checks what the compiler makes of it (**I14**).
+pub(super) struct Switch {
+    own: usize,
+    block: usize,
 }
 
-/// Points it back to the block on which the caller's frame runs.
-///
-/// # Safety
-///
-/// I14: it does.
-#[inline(always)]
-pub(super) unsafe fn point_back(block: usize) {
-    // SAFETY: I14, by the contract.
-    unsafe { thread_pointer::set(block) };
+impl Switch {
+    #[inline(always)]
+    pub(super) fn begin() -> Switch {
+        let own = current();
+        Switch { own, block: own }
+    }
+
+    /// Points the thread pointer to a fiber's block, before the switch to its stack; 0 if it shares
+    /// the caller's.
+    ///
+    /// # Safety
+    ///
+    /// I14: until the end of this value, the caller touches no thread-local but on the fiber's
+    /// stack.
+    #[inline(always)]
+    pub(super) unsafe fn point_to(&mut self, block: usize) {
+        if block != self.block && block != 0 {
+            self.block = block;
+            // SAFETY: I14, by the contract.
+            unsafe { thread_pointer::set_before_switch(block) };
+        }
+    }
+
+    /// Checks that code on the fiber's stack has left the thread pointer as it was.
+    #[inline(always)]
+    pub(super) fn check(&self) {
+        debug_assert_eq!(current(), self.block, "I14: the fiber's block is in use");
+    }
+}
+
+impl Drop for Switch {
+    #[inline(always)]
+    fn drop(&mut self) {
+        thread_pointer::mark_end_of_switches();
+        if self.block != self.own {
+            // SAFETY: I14. The frame that has this value began on its own block.
+            unsafe { thread_pointer::set(self.own) };
+        }
+    }
 }
 
 /// Returns the thread pointer of the calling code, which is never 0.

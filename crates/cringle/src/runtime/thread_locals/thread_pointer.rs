@@ -111,6 +111,23 @@ pub(super) unsafe fn set_before_switch(pointer: usize) {
     }
 }
 
+/// Notes the address of the next instruction, where `cringle_marks` asks for it: [`set`] follows,
+/// unless the register was not set.
+#[inline(always)]
+pub(super) fn mark_end_of_switches() {
+    // SAFETY: I14. The note is in a section that is not loaded.
+    #[cfg(all(cringle_marks, target_arch = "x86_64"))]
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            ".pushsection cringle_switch_ends, \"\", @progbits",
+            ".quad 2b",
+            ".popsection",
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
 /// Calls `f` on a block of thread-locals. A panic of `f` continues in the caller.
 ///
 /// # Safety

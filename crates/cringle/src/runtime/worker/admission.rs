@@ -291,11 +291,13 @@ impl Worker {
     }
 
     /// Releases the block and the stack of a fiber that has ended.
-    pub(super) fn bury(&self, fiber: FiberRef, stack: Stack) {
+    #[inline(never)]
+    pub(super) fn bury(&self, fiber: FiberRef) {
         self.events.ended(fiber);
         // The rest is the worker's: an allocator, whose locks a program may interpose, must not
         // find the fiber (I14).
         self.foreground.set(None);
+        let stack = fiber.take_stack();
         let mut home = self.index as usize;
         if self.moves.may_happen() {
             fiber.family().siblings().remove(fiber);

@@ -43,6 +43,7 @@ impl Worker {
     /// Runs the one fiber until it waits elsewhere, or the others have been held back for long.
     /// `rest` are the fibers that are left of this turn. Returns them with the ready ones behind.
     #[cold]
+    #[inline(never)]
     pub(super) fn run_alone(&self, rest: Option<FiberRef>) -> Option<FiberRef> {
         self.foreground.set(None);
         // The one fiber may wait for a fiber that was offered.
@@ -55,7 +56,7 @@ impl Worker {
             if fiber.state() == RunState::Runnable {
                 self.schedule.ready().remove(fiber);
                 self.schedule.set_alone(None);
-                self.resume(fiber);
+                self.resume_alone(fiber);
                 continue;
             }
             let held = if self.has_work() {
@@ -71,5 +72,11 @@ impl Worker {
             }
         }
         self.schedule.ready().take_all()
+    }
+
+    /// [`resume`](Self::resume) apart from code that may touch a thread-local (**I14**).
+    #[inline(never)]
+    fn resume_alone(&self, fiber: FiberRef) {
+        self.resume(fiber, None);
     }
 }

@@ -191,7 +191,13 @@ impl Families {
     /// Puts a fiber that is about to run aside, if another member of its family holds it back.
     #[inline(always)]
     pub(super) fn hold_back(&self, fiber: FiberRef) -> bool {
-        self.holders.get() > 0 && hold_back(fiber)
+        self.any_is_held() && hold_back(fiber)
+    }
+
+    /// Whether a fiber holds other members of its family back.
+    #[inline(always)]
+    pub(super) fn any_is_held(&self) -> bool {
+        self.holders.get() > 0
     }
 
     fn fill_reserve(&self) -> io::Result<()> {
@@ -341,6 +347,7 @@ impl Current {
 }
 
 #[cold]
+#[inline(never)]
 fn hold_back(fiber: FiberRef) -> bool {
     let family = fiber.family();
     let is_held = family.holder().is_some_and(|holder| holder != fiber);

@@ -183,6 +183,7 @@ impl Moves {
 
     /// Notes a run of a fiber that is measured.
     #[cold]
+    #[inline(never)]
     pub(super) fn note_run(&self, fiber: FiberRef) {
         let now = sys::now();
         fiber.note_run(self.turns.end_run(now));

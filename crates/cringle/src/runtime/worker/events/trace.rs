@@ -63,7 +63,7 @@ impl Events {
     }
 
     #[inline(always)]
-    pub(super) fn is_traced(&self) -> bool {
+    pub(in crate::runtime::worker) fn is_traced(&self) -> bool {
         self.trace.is_on.get()
     }
 
@@ -125,6 +125,7 @@ impl Events {
     }
 
     #[cold]
+    #[inline(never)]
     pub(super) fn trace_resumed(&self, fiber: FiberRef) {
         let id = fiber.id();
         Recorder::with(|recorder| recorder.resumed(id.index, id.generation));
