@@ -1,7 +1,7 @@
 //! The body of a fiber: it enters its scope, runs the closure, stores the result and leaves the
 //! scope.
 
-use super::packet::{Packet, drop_unwanted};
+use super::packet::Packet;
 use super::scope_core::Membership;
 use crate::runtime::fiber::body::{run_body, with_identity};
 use crate::runtime::foreign;
@@ -56,7 +56,8 @@ where
         with_identity(&packet.meta, &mut || dropped = foreign::drop_value(f.take()));
         // The error becomes the result, as a panic's payload does.
         let result = dropped.and_then(|()| Err(Box::new(e) as Box<dyn std::any::Any + Send>));
-        end(packet, member, Some(result), lent);
+        let failed = store(&packet, member.as_ref(), result);
+        end(packet, member, failed, lent);
     }
 }
 
@@ -75,33 +76,28 @@ where
     M: ScopeMember<T>,
 {
     let lent = begin(member.as_ref().map(M::membership));
-    let (mut f, value, mut result) = (Some(f), Cell::new(None), None);
+    let (mut f, value, mut failed) = (Some(f), Cell::new(None), false);
     let mut call = || value.set(f.take().map(|f| f()));
+    // While the fiber has its locals and thread-locals, which the destructor of a result may use.
     run_body(&packet.meta, &mut call, &mut |ended| {
         let ended = ended.map(|()| value.take().expect("the closure has returned"));
-        result = keep_claimed(&packet, member.as_ref(), ended);
+        failed = store(&packet, member.as_ref(), ended);
     });
-    end(packet, member, result, lent);
+    end(packet, member, failed, lent);
 }
 
-/// Drops a result that nothing can ask for any more, while the fiber has its locals and
-/// thread-locals: its destructor may use them.
-fn keep_claimed<T>(
-    packet: &Arc<Packet<T>>,
+/// Stores the fiber's result, and returns whether its scope fails because of it.
+fn store<T>(
+    packet: &Packet<T>,
     member: Option<&impl ScopeMember<T>>,
     result: std::thread::Result<T>,
-) -> Option<std::thread::Result<T>> {
-    // The only reference: the handle is gone.
-    let is_claimed =
-        Arc::strong_count(packet) > 1 || member.is_some_and(|member| member.is_failure(&result));
-    if is_claimed {
-        return Some(result);
-    }
-    if let Some(member) = member {
+) -> bool {
+    let failed = member.is_some_and(|member| {
         member.membership().record(&result);
-    }
-    drop_unwanted(result);
-    None
+        member.is_failure(&result)
+    });
+    packet.store(result, failed);
+    failed
 }
 
 /// Enters the fiber into its scope. From here on, the frame is lent: the scope's owner waits for
@@ -117,44 +113,18 @@ fn begin(member: Option<&Membership>) -> LentFrame {
     lent
 }
 
-/// Stores the fiber's result, if it was not dropped, and then leaves its scope.
+/// Wakes the joiner. Leaves the scope, which fails if the fiber `failed` and no joiner waits.
 fn end<T>(
     packet: Arc<Packet<T>>,
     member: Option<impl ScopeMember<T>>,
-    result: Option<std::thread::Result<T>>,
+    failed: bool,
     lent: LentFrame,
 ) {
-    if let Some(result) = result {
-        finish(packet, member.as_ref(), result);
-    }
-    drop(member);
-    lent.end();
-}
-
-fn finish<T>(
-    packet: Arc<Packet<T>>,
-    member: Option<&impl ScopeMember<T>>,
-    result: std::thread::Result<T>,
-) {
-    let failed = member.is_some_and(|member| {
-        member.membership().record(&result);
-        member.is_failure(&result)
-    });
-    let taken = packet.finish(result);
-    if let Some(member) = member.filter(|_| failed && !taken) {
+    let has_joiner = packet.finish();
+    if let Some(member) = member.as_ref().filter(|_| failed && !has_joiner) {
         member.fail(&packet);
     }
-    // The handle may have been dropped meanwhile. The result is dropped before the scope can end:
-    // it may borrow from outside the scope.
-    if let Some(packet) = Arc::into_inner(packet)
-        && let Some(result) = packet.try_take()
-    {
-        // Its destructor is code of the fiber: it may wait, and use fiber-locals.
-        let mut result = Some(result);
-        with_identity(&packet.meta, &mut || {
-            if let Some(result) = result.take() {
-                drop_unwanted(result);
-            }
-        });
-    }
+    drop(packet);
+    drop(member);
+    lent.end();
 }

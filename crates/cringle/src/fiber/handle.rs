@@ -1,6 +1,6 @@
 //! Handles to fibers: the right to join one, and its identity.
 
-use super::packet::Packet;
+use super::packet::{HandlesPacket, Packet};
 use crate::runtime::cancelled;
 use crate::runtime::identity::Identity;
 use crate::runtime::worker::{Current, fairness};
@@ -29,13 +29,13 @@ use std::sync::Arc;
 /// });
 /// ```
 pub struct JoinHandle<T> {
-    packet: Arc<Packet<T>>,
+    packet: HandlesPacket<T>,
     thread: OnceLock<Thread>,
 }
 
 impl<T> JoinHandle<T> {
     pub(super) fn new(packet: Arc<Packet<T>>) -> JoinHandle<T> {
-        JoinHandle { packet, thread: OnceLock::new() }
+        JoinHandle { packet: HandlesPacket::new(packet), thread: OnceLock::new() }
     }
 
     /// Waits until the fiber has ended, and returns its value or the payload of its panic. On a

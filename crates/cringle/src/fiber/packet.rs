@@ -2,11 +2,19 @@
 //!
 //! # The protocol
 //!
-//! `state` goes from `RUNNING` to `FINISHED`, possibly through `JOINING` (a joiner has stored its
-//! waker). The fiber writes the result before it sets `FINISHED`; the joiner reads it after it has
-//! seen `FINISHED`. The waker is written before `JOINING` is set, and taken by the side that
-//! replaces that state. Both sides own a reference to the packet, so its memory outlives the last
-//! touch (**I10**).
+//! `state` is a set of bits. The fiber writes the result and sets `STORED` when its closure has
+//! ended, and `FINISHED` when the destructors of its thread-locals have. The joiner takes the
+//! result after it has seen `FINISHED`. A handle that is dropped sets `DROPPED`: of the fiber and
+//! the handle, the one that sets the second of `STORED` and `DROPPED` drops the result, so the
+//! fiber drops none after its thread-locals.
+//!
+//! A joiner sets `JOINING` after it has written its waker. If the fiber finds the bit when it sets
+//! `FINISHED`, it takes the waker. A joiner that gives up clears the bit, if `FINISHED` is not set.
+//!
+//! The result of a fiber that has made its scope fail belongs to the scope if no joiner waits: the
+//! fiber writes it without setting `STORED`.
+//!
+//! Both sides own a reference to the packet, so its memory outlives the last touch (**I10**).
 
 use crate::runtime::cancelled::Cancelled;
 use crate::runtime::fiber::Wait;
@@ -17,12 +25,14 @@ use crate::runtime::wait_target::Target;
 use crate::runtime::waker::{Waker, park_thread_until};
 use crate::runtime::worker::Current;
 use std::cell::UnsafeCell;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-const RUNNING: u8 = 0;
 const JOINING: u8 = 1;
-const FINISHED: u8 = 2;
+const FINISHED: u8 = 1 << 1;
+const STORED: u8 = 1 << 2;
+const DROPPED: u8 = 1 << 3;
 
 /// The result of a fiber, its joiner's waker, and its name and identity. See the module.
 pub(super) struct Packet<T> {
@@ -43,7 +53,7 @@ impl<T> Packet<T> {
     pub(super) fn new(name: Option<Arc<str>>, origin: Origin) -> Arc<Packet<T>> {
         Arc::new(Packet {
             meta: Meta::new(name, origin),
-            state: AtomicU8::new(RUNNING),
+            state: AtomicU8::new(0),
             joiner: UnsafeCell::new(None),
             result: UnsafeCell::new(None),
         })
@@ -61,14 +71,30 @@ impl<T> Packet<T> {
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.state.load(Ordering::Acquire) == FINISHED
+        self.has(FINISHED)
     }
 
-    /// Stores the fiber's result and wakes the joiner. Returns whether a joiner waits.
-    pub(super) fn finish(&self, result: std::thread::Result<T>) -> bool {
-        // SAFETY: the module's contract: until FINISHED is set, only the fiber touches the result.
+    fn has(&self, bit: u8) -> bool {
+        self.state.load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Stores the result of the fiber, whose closure has ended. If its handle is gone, the result
+    /// is dropped, on the fiber. `is_scopes`: unless a joiner waits at the end, the scope takes it.
+    pub(super) fn store(&self, result: std::thread::Result<T>, is_scopes: bool) {
+        if !is_scopes && self.has(DROPPED) {
+            return drop_unwanted(result);
+        }
+        // SAFETY: the module's contract: until STORED or FINISHED is set, only the fiber touches
+        // the result.
         unsafe { *self.result.get() = Some(result) };
-        let joining = self.state.swap(FINISHED, Ordering::AcqRel) == JOINING;
+        if !is_scopes && self.state.fetch_or(STORED, Ordering::AcqRel) & DROPPED != 0 {
+            self.discard();
+        }
+    }
+
+    /// The fiber has ended. Wakes the joiner, and returns whether one waits.
+    pub(super) fn finish(&self) -> bool {
+        let joining = self.state.fetch_or(FINISHED, Ordering::AcqRel) & JOINING != 0;
         if joining {
             // SAFETY: the module's contract: the joiner set JOINING after it had written the waker,
             // and does not touch it again before it has seen FINISHED.
@@ -109,17 +135,15 @@ impl<T> Packet<T> {
 
     /// Stores the joiner's waker. Returns false if the fiber has ended meanwhile.
     fn store_waker(&self, waker: Waker) -> bool {
-        // SAFETY: the module's contract: in RUNNING the fiber does not touch the waker, and only
-        // one handle does.
+        // SAFETY: the module's contract: without JOINING the fiber does not touch the waker, and
+        // only one handle does.
         unsafe { *self.joiner.get() = Some(waker) };
-        let (old, new) = (RUNNING, JOINING);
-        self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state.fetch_or(JOINING, Ordering::AcqRel) & FINISHED == 0
     }
 
     /// Withdraws the joiner's waker. Returns true if the fiber has ended meanwhile.
     fn take_back_waker(&self) -> bool {
-        let (old, new) = (JOINING, RUNNING);
-        self.state.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err()
+        self.state.fetch_and(!JOINING, Ordering::AcqRel) & FINISHED != 0
     }
 
     /// Takes the result, after [`wait`](Self::wait) has returned true.
@@ -136,6 +160,26 @@ impl<T> Packet<T> {
         unsafe { (*self.result.get()).take() }
     }
 
+    /// The handle is gone: drops the result, if the fiber has stored one and no joiner took it.
+    fn drop_handle(&self) {
+        let mut state = self.state.load(Ordering::Acquire);
+        if state & FINISHED == 0 {
+            state = self.state.fetch_or(DROPPED, Ordering::AcqRel);
+        }
+        if state & STORED != 0 {
+            self.discard();
+        }
+    }
+
+    /// Drops the result. Called by the side that does not leave that to the other.
+    fn discard(&self) {
+        // SAFETY: the module's contract: both STORED and DROPPED are set, the second one by the
+        // caller, or the fiber has ended and the caller is its handle.
+        if let Some(result) = unsafe { (*self.result.get()).take() } {
+            drop_unwanted(result);
+        }
+    }
+
     /// Returns whether a cancel unwound the fiber, after [`wait`](Self::wait) has returned true.
     pub(super) fn was_cancelled(&self) -> bool {
         // SAFETY: as above. The reference ends when this function returns.
@@ -146,7 +190,7 @@ impl<T> Packet<T> {
 
 /// Drops a result that no joiner took. If its destructor panics, the process aborts, as it does for
 /// a thread's result.
-pub(super) fn drop_unwanted<T>(result: std::thread::Result<T>) {
+fn drop_unwanted<T>(result: std::thread::Result<T>) {
     let what = if result.is_err() { "panic payload" } else { "result" };
     // The payload of that panic is not dropped: its destructor might panic, too.
     if let Err(_payload) = foreign::drop_value(result) {
@@ -155,11 +199,35 @@ pub(super) fn drop_unwanted<T>(result: std::thread::Result<T>) {
     }
 }
 
-/// Drops an untaken result, if the handle is dropped after the fiber has ended.
+/// Drops the result of a fiber that has made its scope fail, if neither scope nor joiner took it.
 impl<T> Drop for Packet<T> {
     fn drop(&mut self) {
         if let Some(result) = self.result.get_mut().take() {
             drop_unwanted(result);
         }
+    }
+}
+
+/// The packet in a handle: the only one of the fiber.
+pub(super) struct HandlesPacket<T>(Arc<Packet<T>>);
+
+impl<T> HandlesPacket<T> {
+    pub(super) fn new(packet: Arc<Packet<T>>) -> HandlesPacket<T> {
+        HandlesPacket(packet)
+    }
+}
+
+impl<T> Deref for HandlesPacket<T> {
+    type Target = Packet<T>;
+
+    #[inline]
+    fn deref(&self) -> &Packet<T> {
+        &self.0
+    }
+}
+
+impl<T> Drop for HandlesPacket<T> {
+    fn drop(&mut self) {
+        self.0.drop_handle();
     }
 }

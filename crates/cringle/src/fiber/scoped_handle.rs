@@ -1,7 +1,7 @@
 //! Handles to the fibers of a scope.
 
 use super::Thread;
-use super::packet::Packet;
+use super::packet::{HandlesPacket, Packet};
 use super::scope_core::ScopeCore;
 use crate::runtime::cancelled::{self, Cancelled};
 use crate::runtime::worker::{Current, fairness};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// });
 /// ```
 pub struct ScopedJoinHandle<'scope, T> {
-    packet: Arc<Packet<T>>,
+    packet: HandlesPacket<T>,
     core: Arc<ScopeCore>,
     thread: OnceLock<Thread>,
     scope: PhantomData<&'scope ()>,
@@ -32,7 +32,12 @@ pub struct ScopedJoinHandle<'scope, T> {
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
     pub(super) fn new(packet: Arc<Packet<T>>, core: Arc<ScopeCore>) -> Self {
-        ScopedJoinHandle { packet, core, thread: OnceLock::new(), scope: PhantomData }
+        ScopedJoinHandle {
+            packet: HandlesPacket::new(packet),
+            core,
+            thread: OnceLock::new(),
+            scope: PhantomData,
+        }
     }
 
     /// Waits until the fiber has ended, and returns its value: see

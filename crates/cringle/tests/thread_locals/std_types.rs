@@ -159,3 +159,57 @@ fn an_unwanted_result_is_dropped_before_thread_locals() {
         LOG.take();
     });
 }
+
+/// As with a thread, the code that drops the handle drops the result then.
+#[test]
+fn a_handle_may_be_dropped_while_destructors_of_thread_locals_run() {
+    use cringle::sync::mpsc::{Receiver, Sender, channel};
+    thread_local! {
+        static LOG: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+        static HOLD: RefCell<Option<Hold>> = const { RefCell::new(None) };
+    }
+    struct Hold(Sender<()>, Receiver<()>);
+    impl Drop for Hold {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+    }
+    struct Logs(u32);
+    impl Drop for Logs {
+        fn drop(&mut self) {
+            LOG.with_borrow_mut(|log| log.push(self.0));
+        }
+    }
+    // The fiber's closure, a receiver of the begin of its destructors, and a sender to end them.
+    let fiber = |number| {
+        let (begin, begun) = channel();
+        let (go_on, end) = channel();
+        let body = move || {
+            LOG.with_borrow_mut(|log| log.push(0));
+            HOLD.set(Some(Hold(begin, end)));
+            Logs(number)
+        };
+        (body, begun, go_on)
+    };
+    with_private(|| {
+        let (body, begun, go_on) = fiber(1);
+        let handle = fiber::spawn(body);
+        begun.recv().unwrap();
+        assert!(!handle.is_finished(), "it ends after the destructors");
+        drop(handle);
+        assert_eq!(LOG.take(), [1]);
+        go_on.send(()).unwrap();
+        let scope = || {
+            fiber::scope(|s| {
+                let (body, begun, go_on) = fiber(2);
+                let handle = s.spawn(move || -> () { fiber::resume_unwind(Box::new(body())) });
+                begun.recv().unwrap();
+                drop(handle);
+                assert_eq!(LOG.take(), [2]);
+                go_on.send(()).unwrap();
+            });
+        };
+        assert!(fiber::catch_unwind(scope).is_err(), "nobody joined the fiber that panicked");
+    });
+}
