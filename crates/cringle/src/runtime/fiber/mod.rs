@@ -14,6 +14,7 @@ mod ops;
 mod probe;
 mod ready_queue;
 mod siblings;
+mod switch;
 mod transit;
 mod unwind;
 mod wait;
@@ -32,12 +33,11 @@ use super::label::Label;
 use super::region::Regions;
 use super::shared::Mail;
 use super::stack::{Stack, StackBounds};
-use super::thread_locals::Switch;
 use super::timers::TimerId;
 use super::unwinding::Unwinding;
 use super::wait_target::{FiberTag, ScopeOrigin, Target};
 use budget::Budget;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
+use corosensei::{Coroutine, Yielder};
 use probe::{Probe, Probes};
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -284,47 +284,6 @@ impl Fiber {
         self.thread_pointer.set(family.thread_pointer());
         self.cold.family.set(Some(family));
         self.state.set(RunState::Runnable);
-    }
-
-    /// Runs the fiber until it suspends. Returns whether it has ended.
-    ///
-    /// # Safety
-    ///
-    /// I14: until the end of `switch`, the caller touches no thread-local.
-    #[inline(always)]
-    pub(super) unsafe fn resume(&self, switch: &mut Switch) -> bool {
-        debug_assert_eq!(self.state.get(), RunState::Runnable, "I3");
-        // SAFETY: I14, by the contract.
-        match unsafe { self.switch_in(switch) } {
-            Some(CoroutineResult::Yield(())) => false,
-            Some(CoroutineResult::Return(())) => true,
-            None => unreachable!("a started fiber"),
-        }
-    }
-
-    /// Switches to the fiber's thread-locals and stack, and back to the caller's stack when it
-    /// suspends. `None` if it has not started.
-    ///
-    /// # Safety
-    ///
-    /// As for [`resume`](Self::resume).
-    #[inline(always)]
-    unsafe fn switch_in(&self, switch: &mut Switch) -> Option<CoroutineResult<(), ()>> {
-        // SAFETY: I3. Only the scheduler takes this reference, and not twice: it does not run now.
-        let body = unsafe { &mut *self.coroutine.get() }.as_mut()?;
-        // SAFETY: I14. `resume` switches stacks, and touches no thread-local on this one. The rest
-        // is the caller's contract.
-        unsafe { switch.point_to(self.thread_pointer.get()) };
-        let result = body.resume(());
-        switch.check();
-        Some(result)
-    }
-
-    /// Takes the stack of a fiber that has ended.
-    pub(super) fn take_stack(&self) -> Stack {
-        // SAFETY: I3. As in `switch_in`.
-        let coroutine = unsafe { &mut *self.coroutine.get() }.take();
-        coroutine.expect("a fiber that has ended").into_stack()
     }
 
     /// The fibers with which it shares thread-locals.

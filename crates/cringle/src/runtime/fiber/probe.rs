@@ -1,4 +1,4 @@
-//! The switch to the scheduler, and questions that a suspended fiber answers on its own stack.
+//! Questions that a suspended fiber answers on its own stack.
 //!
 //! A backtrace, and a walk over frames, can be taken only on the stack itself. So the worker
 //! resumes the fiber with a *probe*. The fiber wakes up within [`Fiber::switch_out`], answers and
@@ -48,13 +48,6 @@ impl Fiber {
             self.answer(probe);
             self.switch();
         }
-    }
-
-    #[inline(always)]
-    fn switch(&self) {
-        // SAFETY: I3. The yielder lies on this fiber's stack for as long as the fiber lives, and
-        // the caller runs on that stack.
-        unsafe { (*self.yielder.get()).suspend(()) };
     }
 
     /// Is called on the fiber's own stack, which is as it was when the fiber was suspended.

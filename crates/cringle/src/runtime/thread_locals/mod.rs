@@ -6,9 +6,9 @@
 //! has a block, to which the worker points the register while the fiber runs, has thread-locals of
 //! its own: to all code of the process it is a thread.
 //!
-//! `Fiber::switch_in` sets the register before it switches to the fiber's stack, by one instruction.
-//! The worker's scheduler sets it back when no fiber follows, and before it does anything but
-//! switch: the instruction takes longer than the rest of a switch.
+//! `Fiber::switch_in` sets the register before it switches to the fiber's stack, by one
+//! instruction. The worker's scheduler sets it back when no fiber follows, and before it does
+//! anything but switch: the instruction takes longer than the rest of a switch.
 //!
 //! The fibers that share a block are a [*family*](super::family). The closure of `run` keeps the
 //! block of the calling thread, and the scheduler of a worker has a block of its own: no frame ever

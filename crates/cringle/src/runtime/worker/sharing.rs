@@ -30,9 +30,8 @@
 //! # Fibers that answer each other
 //!
 //! A fiber that another worker's fibers wake again and again, soon one after the other, follows
-//! them to the worker with the lower number, if neither worker is pressed. (After a single wake-up
-//! the fiber stays: the waker may compute for long next, and no other worker could take the fiber
-//! from there meanwhile.)
+//! them to the worker with the lower number, if neither worker is pressed. (A single wake-up is not
+//! enough: the waker may compute for long next, and no other worker could take the fiber there.)
 
 use super::Worker;
 use super::cores::idle_time;
