@@ -94,6 +94,10 @@ fn marks(program: &Path, name: &str) -> Result<Vec<u64>> {
 struct Code {
     instructions: Vec<(u64, String)>,
     index: HashMap<u64, usize>,
+    /// The functions that do not return, because they panic or continue a panic.
+    diverging: HashSet<u64>,
+    /// The functions that are called by a pointer, by the address of the pointer.
+    pointers: HashMap<u64, u64>,
     ends: HashSet<u64>,
 }
 
@@ -102,9 +106,13 @@ impl Code {
         let mut objdump = Command::new("objdump");
         let dump = output(objdump.args(["-d", "--no-show-raw-insn"]).arg(program))?;
         let instructions: Vec<_> = dump.lines().filter_map(instruction).collect();
+        let functions = dump.lines().filter_map(function);
+        let diverging = functions.filter(|(_, name)| diverges(name)).map(|(at, _)| at).collect();
+        let relocations = output(Command::new("objdump").arg("-R").arg(program))?;
+        let pointers = relocations.lines().filter_map(pointer).collect();
         let places = instructions.iter().enumerate();
         let index = places.map(|(place, (address, _))| (*address, place)).collect();
-        Ok(Code { instructions, index, ends: HashSet::new() })
+        Ok(Code { instructions, index, diverging, pointers, ends: HashSet::new() })
     }
 
     /// Follows the code from a mark on all ways to the next write of the thread pointer. Returns
@@ -141,14 +149,17 @@ impl Code {
                 "ret" if depth > 0 => {}
                 "ret" => return problem("leaves the function"),
                 _ if name.starts_with('j') || name == "call" => {
-                    let is_last = name == "call" && self.is_trap(at + 1);
-                    if !is_last {
-                        let Some(target) = self.target(text) else {
-                            return problem("goes to an unknown place");
-                        };
-                        ways.push((target, depth + usize::from(name == "call")));
+                    let Some(target) = self.target(text) else {
+                        return problem("goes to an unknown place");
+                    };
+                    if self.diverging.contains(&target) {
+                        continue;
                     }
-                    if name != "jmp" && !is_last {
+                    let Some(&target) = self.index.get(&target) else {
+                        return problem("leaves the program");
+                    };
+                    ways.push((target, depth + usize::from(name == "call")));
+                    if name != "jmp" {
                         ways.push((at + 1, depth));
                     }
                 }
@@ -173,28 +184,55 @@ impl Code {
         write.is_some_and(|write| texts().take(write).any(|text| text.contains("%fs:")))
     }
 
-    /// Whether the code behind a call shows that the call does not return.
-    fn is_trap(&self, at: usize) -> bool {
-        let Some(text) = self.text(at) else { return true };
-        let target = || self.target(text).and_then(|target| self.text(target));
-        matches!(text, "ud2" | "int3") || text.starts_with("jmp") && target() == Some("ud2")
-    }
-
     fn text(&self, at: usize) -> Option<&str> {
         self.instructions.get(at).map(|(_, text)| text.as_str())
     }
 
-    fn target(&self, jump: &str) -> Option<usize> {
-        let address = jump.split_whitespace().nth(1)?;
-        self.index.get(&u64::from_str_radix(address, 16).ok()?).copied()
+    fn target(&self, jump: &str) -> Option<u64> {
+        let target = jump.split_whitespace().nth(1)?;
+        match target.strip_prefix('@') {
+            Some(pointer) => self.pointers.get(&address(pointer)?).copied(),
+            None => address(target),
+        }
     }
+}
+
+fn address(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
 }
 
 /// The address and the text of a line of the disassembly, if it is an instruction.
 fn instruction(line: &str) -> Option<(u64, String)> {
-    let (address, text) = line.split_once(":\t")?;
-    let text = text.split(['#', '<']).next()?.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some((u64::from_str_radix(address.trim(), 16).ok()?, text))
+    let (at, text) = line.split_once(":\t")?;
+    let mut parts = text.split(['#', '<']);
+    let mut text = parts.next()?.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A call by a pointer at a fixed address, which the comment says.
+    if text.starts_with("call *") && text.ends_with("(%rip)") {
+        text = format!("call @{}", parts.next()?.trim());
+    }
+    Some((address(at.trim())?, text))
+}
+
+/// The address and the name of a function, if a line of the disassembly begins one.
+fn function(line: &str) -> Option<(u64, &str)> {
+    let (at, name) = line.strip_suffix(">:")?.split_once(" <")?;
+    Some((address(at)?, name))
+}
+
+/// Whether a function of std does not return.
+fn diverges(name: &str) -> bool {
+    ["panic", "expect_failed", "unwrap_failed", "resume_unwind"]
+        .iter()
+        .any(|part| name.contains(part) && (name.contains("core") || name.contains("std")))
+}
+
+/// The address of a pointer, and of the function that it points to, if a line of the relocations
+/// has one.
+fn pointer(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_whitespace();
+    let (at, kind, target) = (words.next()?, words.next()?, words.next()?);
+    let target = target.strip_prefix("*ABS*+").filter(|_| kind == "R_X86_64_RELATIVE")?;
+    Some((address(at)?, address(target)?))
 }
 
 #[cfg(test)]
@@ -202,6 +240,8 @@ mod tests {
     use super::*;
 
     const END: &str = "cmp %rax,%rbx";
+    const PANIC: u64 = 0x77;
+    const POINTER: u64 = 0x1000;
 
     fn check(lines: &[&str]) -> std::result::Result<usize, String> {
         let lines = lines.iter().enumerate();
@@ -209,7 +249,8 @@ mod tests {
             lines.clone().map(|(at, text)| (at as u64, (*text).to_owned())).collect();
         let index = (0..instructions.len()).map(|at| (at as u64, at)).collect();
         let ends = lines.filter(|(_, text)| **text == END).map(|(at, _)| at as u64).collect();
-        Code { instructions, index, ends }.check(0)
+        let (diverging, pointers) = (HashSet::from([PANIC]), HashMap::from([(POINTER, PANIC)]));
+        Code { instructions, index, diverging, pointers, ends }.check(0)
     }
 
     #[test]
@@ -219,8 +260,10 @@ mod tests {
         let back = "wrfsbase %rbx";
         assert_eq!(around(&["mov %rax,%rbx"], &[back, "ret"]), Ok(1));
         assert_eq!(around(&[], &["je 5", "mov %rax,%rbx", back, "jmp 0"]), Ok(1));
-        assert_eq!(around(&[], &["test %rax,%rax", "jne 5", back, "call 9", "ud2"]), Ok(1));
-        assert_eq!(around(&[], &["je 7", "call 9", "jmp 6", back, "ud2", back]), Ok(1));
+        assert_eq!(around(&[], &["jne 4", back, "call 77", "ret"]), Ok(1));
+        assert_eq!(around(&[], &["jne 4", back, "call @1000", "ret"]), Ok(1));
+        assert!(around(&[], &["jne 4", back, "call @2000", "ret"]).is_err());
+        assert!(around(&[], &["jne 4", back, "call 78", "ret"]).is_err());
         assert_eq!(around(&[], &[END, "je 5", back, "ret"]), Ok(1));
         assert!(around(&[], &[END, "je 6", "mov %fs:0x8,%rax", back, "ret"]).is_err());
         assert!(around(&[], &["je 5", END, back, "ret"]).is_err());
@@ -242,5 +285,12 @@ mod tests {
         let line = "   1234:\tmov    %rdi,%rsp        # 5678 <a>";
         assert_eq!(instruction(line), Some((0x1234, "mov %rdi,%rsp".to_owned())));
         assert_eq!(instruction("0000 <name>:"), None);
+        assert_eq!(function("0000000000000010 <name>:"), Some((16, "name")));
+        let call = "    20:\tcall   *0x10(%rip)        # 36 <_DYNAMIC+0x8>";
+        assert_eq!(instruction(call), Some((0x20, "call @36".to_owned())));
+        let relocation = "0000000000000036 R_X86_64_RELATIVE  *ABS*+0x0000000000000040";
+        assert_eq!(pointer(relocation), Some((0x36, 0x40)));
+        assert!(diverges("_RNvNtNtCs_4core6option13expect_failed"));
+        assert!(!diverges("my_panic") && !diverges("_RNvCs_3std4exit"));
     }
 }

@@ -145,6 +145,7 @@ impl Op {
 
     /// Whether the op has no offset: the file is a stream, whose other end decides when the op
     /// ends, or the op appends.
+    #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "for an assertion"))]
     pub(crate) fn is_stream_transfer(&self) -> bool {
         matches!(self, Op::Transfer(Transfer { offset: AT_CURSOR, .. }))
     }

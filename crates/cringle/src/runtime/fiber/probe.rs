@@ -99,6 +99,7 @@ impl Fiber {
     /// Resumes a suspended fiber to answer. Only code of this module runs on its stack. A fiber
     /// that has not begun does not answer, because it would begin. The running fiber must not be
     /// probed.
+    #[inline(never)]
     fn probe(&self, probe: Probe) -> Answer {
         if self.yielder.get().is_null() {
             return Answer::None;
