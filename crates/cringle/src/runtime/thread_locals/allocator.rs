@@ -31,12 +31,11 @@
 //! The first `malloc` and `free` on a new block change these words of libc's and, but for `errno`,
 //! no others. A chunk that was freed on one block is allocated on the next if this has the word of
 //! the cache, and then that block uses no arena. If that is not so, such as with a cache of no
-//! chunks or another
-//! `malloc`, each block keeps its own.
+//! chunks or another `malloc`, each block keeps its own.
 
 use super::block::Block;
 use super::glibc::{Glibc, symbol};
-use super::{modules, thread_pointer};
+use super::thread_pointer;
 use std::hint::black_box;
 use std::ops::Range;
 
@@ -139,21 +138,16 @@ impl Allocator {
     ///
     /// I14: the caller runs on neither, and has both to itself.
     pub(super) unsafe fn find(glibc: &Glibc, [first, second]: [&Block; 2]) -> Option<Allocator> {
-        let libc = modules::extent_of_libc()?;
-        if !libc.contains(&symbol(c"malloc").ok()?.addr().get()) {
+        let libc = glibc.link_map.place_of_libc()?;
+        if !libc.extent.contains(&symbol(c"malloc").ok()?.addr().get()) {
             return None;
         }
         let [first, second] = [first, second].map(Block::thread_pointer);
         // SAFETY: I14, by the contract.
         let use_on = |block| unsafe { thread_pointer::on_block(block, use_allocator) };
-        let (offset, bytes) = glibc.link_map.thread_locals_of_libc()?;
-        let offsets = (offset..offset + bytes as isize).step_by(size_of::<usize>());
-        let read = |offset| {
-            let word = Word { offset, initial: 0 };
-            // SAFETY: I15. libc's thread-locals lie there in each block.
-            Word { initial: unsafe { word.get(first) }, ..word }
-        };
-        let before: Vec<Word> = offsets.map(read).collect();
+        // SAFETY: I15. It is a block that no code runs on.
+        let before = unsafe { libc.words(first) };
+        let before = before.into_iter().map(|(offset, initial)| Word { offset, initial });
         // SAFETY: I14, by the contract.
         let chunk = unsafe { thread_pointer::on_block(first, fill_cache) };
         // SAFETY: I14, by the contract. The call returns the address of the block's.
@@ -165,7 +159,7 @@ impl Allocator {
             // SAFETY: I15, as above.
             !is_errno && unsafe { word.get(first) } != word.initial
         };
-        let changed: Vec<Word> = before.into_iter().filter(has_changed).collect();
+        let changed: Vec<Word> = before.filter(has_changed).collect();
         let &[a, b] = &changed[..] else { return None };
         // SAFETY: I14, by the contract. A block gets what libc has written into the same word of
         // the other, and the code on the other has returned.
@@ -179,9 +173,9 @@ impl Allocator {
         let (cache, arena) = [(a, b), (b, a)].into_iter().find(is_cache)?;
         // SAFETY: as above.
         let arena_of_first = unsafe { arena.get(first) };
-        let is_main = libc.contains(&arena_of_first);
+        let is_main = libc.extent.contains(&arena_of_first);
         let spare_arena = if is_main { arena.initial } else { arena_of_first };
-        let found = Allocator { cache, arena, libc, spare_arena };
+        let found = Allocator { cache, arena, libc: libc.extent, spare_arena };
         // SAFETY: I14, by the contract. The first block is not used again, but stays attached to
         // its arena.
         unsafe { found.withdraw(first) };

@@ -32,15 +32,12 @@ pub(super) unsafe fn find(glibc: &Glibc, thread_pointer: NonNull<u8>) -> Option<
     let register = symbol(c"__cxa_thread_atexit_impl").ok()?;
     // SAFETY: I15. The type is that which the function has had since glibc 2.18.
     let register = unsafe { std::mem::transmute::<NonNull<u8>, Register>(register) };
-    let (offset, bytes) = glibc.link_map.thread_locals_of_libc()?;
-    // SAFETY: I15. libc's thread-locals lie there in each block.
-    let words = unsafe { thread_pointer.byte_offset(offset).cast::<usize>() };
-    let count = bytes / size_of::<usize>();
-    // SAFETY: I15, as above. Nothing else runs on the block.
-    let read = || (0..count).map(|word| unsafe { words.add(word).read_volatile() });
+    let libc = glibc.link_map.place_of_libc()?;
+    // SAFETY: I15. Nothing else runs on the block.
+    let read = || unsafe { libc.words(thread_pointer.addr().get()) };
     // So that the allocator has its own thread-locals.
     drop(std::hint::black_box(Box::new(0u64)));
-    let before: Vec<usize> = read().collect();
+    let before = read();
     let object = (&raw const OBJECT).cast();
     // SAFETY: I15. The destructor does nothing. Its module is named by an address within.
     if unsafe { register(do_nothing, object, object) } != 0 {
@@ -51,7 +48,7 @@ pub(super) unsafe fn find(glibc: &Glibc, thread_pointer: NonNull<u8>) -> Option<
         let entry = unsafe { &*(word as *const Entry) };
         entry.object == object && entry.next as usize == old
     };
-    let changed = read().zip(&before).position(|(now, &old)| {
+    let changed = read().into_iter().zip(&before).position(|((_, now), &(_, old))| {
         now != old
             && now > usize::from(u16::MAX)
             && now % align_of::<Entry>() == 0
@@ -60,9 +57,7 @@ pub(super) unsafe fn find(glibc: &Glibc, thread_pointer: NonNull<u8>) -> Option<
     // SAFETY: I14. The caller runs on the block.
     unsafe { (glibc.call_destructors)() };
     let place = changed?;
-    // SAFETY: I15, as above.
-    let is_empty_again = unsafe { words.add(place).read_volatile() } == before[place];
-    is_empty_again.then_some(offset + (place * size_of::<usize>()) as isize)
+    (read()[place] == before[place]).then_some(before[place].0)
 }
 
 #[cfg(test)]

@@ -213,40 +213,36 @@ pub(super) struct LinkMap {
 
 /// A module with thread-locals, as the loader lists it.
 struct Found {
-    /// An address in it.
-    address: usize,
+    /// From its first segment to the end of its last.
+    extent: Range<usize>,
     image: Image,
     bytes: usize,
 }
 
-/// Where libc lies, from its first segment to the end of its last.
-pub(super) fn extent_of_libc() -> Option<Range<usize>> {
-    let mut extent = symbol(c"__errno_location").ok()?.addr().get()..0;
-    // SAFETY: I15. The callback gets the value that it expects.
-    unsafe { iterate(extend_to_module, &mut extent) };
-    (!extent.is_empty()).then_some(extent)
+/// Where libc lies, from its first segment to the end of its last, and its thread-locals.
+pub(super) struct LibcPlace {
+    pub(super) extent: Range<usize>,
+    /// From the thread pointer.
+    offset: isize,
+    bytes: usize,
 }
 
-/// Makes a range that begins within a module that module's.
-unsafe extern "C" fn extend_to_module(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    extent: *mut c_void,
-) -> c_int {
-    // SAFETY: the contract of `dl_iterate_phdr`, and the value that `extent_of_libc` passes.
-    let (info, extent) = unsafe { (&*info, &mut *extent.cast::<Range<usize>>()) };
-    let base = info.dlpi_addr as usize;
-    // SAFETY: I15. The loader's table of this module's segments.
-    let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let loaded = segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
-    let ends = loaded.map(|segment| {
-        let begin = base.wrapping_add(segment.p_vaddr as usize);
-        begin..begin.wrapping_add(segment.p_memsz as usize)
-    });
-    let module = ends.reduce(|all, next| all.start.min(next.start)..all.end.max(next.end));
-    let Some(module) = module.filter(|module| module.contains(&extent.start)) else { return 0 };
-    *extent = module;
-    1
+impl LibcPlace {
+    /// Reads all words of libc's thread-locals in a block, each with its place from the thread
+    /// pointer.
+    ///
+    /// # Safety
+    ///
+    /// I15: there is a block at this thread pointer, on which no other thread's code runs.
+    pub(super) unsafe fn words(&self, thread_pointer: usize) -> Vec<(isize, usize)> {
+        let offsets = self.offset..self.offset + self.bytes as isize;
+        let read = |offset| {
+            let word = thread_pointer.wrapping_add_signed(offset) as *const usize;
+            // SAFETY: I15. libc's thread-locals lie there in each block.
+            (offset, unsafe { word.read_volatile() })
+        };
+        offsets.step_by(size_of::<usize>()).map(read).collect()
+    }
 }
 
 struct Listing {
@@ -268,7 +264,7 @@ impl Listing {
 impl Found {
     /// The module, if its thread-locals lie in every block.
     fn placed(self, link_map: &LinkMap) -> Option<Module> {
-        let offset = link_map.tls_offset_of(self.address)?;
+        let offset = link_map.tls_offset_of(self.extent.start)?;
         // glibc's marks: none, and apart from the block.
         if matches!(offset as isize, -2..=0) {
             return None;
@@ -283,16 +279,17 @@ impl Found {
 }
 
 impl LinkMap {
-    /// Where libc's own thread-locals lie, from the thread pointer, and their bytes.
-    pub(super) fn thread_locals_of_libc(&self) -> Option<(isize, usize)> {
-        let offset = self.tls_offset_of(symbol(c"__errno_location").ok()?.addr().get())?;
+    /// Where libc and its own thread-locals lie.
+    pub(super) fn place_of_libc(&self) -> Option<LibcPlace> {
+        let address = symbol(c"__errno_location").ok()?.addr().get();
         let mut listing = Listing::new();
         // SAFETY: I15. The callback gets the value that it expects.
         unsafe { iterate(list_module, &mut listing) };
         let mut left_out = listing.left_out.into_iter();
-        let of_libc = left_out.find(|found| self.tls_offset_of(found.address) == Some(offset))?;
-        let placed = of_libc.placed(self)?;
-        Some((placed.offset, placed.bytes))
+        let libc = left_out.find(|found| found.extent.contains(&address))?;
+        let extent = libc.extent.clone();
+        let Module { offset, bytes, .. } = libc.placed(self)?;
+        Some(LibcPlace { extent, offset, bytes })
     }
 
     /// The offset of the thread-locals of the module in which this address lies.
@@ -323,13 +320,12 @@ unsafe extern "C" fn list_module(
     // SAFETY: I15. The loader's table of this module's segments.
     let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
-    let contains = |address: usize| {
-        segments.iter().any(|segment| {
-            let begin = base.wrapping_add(segment.p_vaddr as usize);
-            segment.p_type == libc::PT_LOAD
-                && (begin..begin.wrapping_add(segment.p_memsz as usize)).contains(&address)
-        })
-    };
+    let loaded = segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+    let extents = loaded.map(|segment| {
+        let begin = base.wrapping_add(segment.p_vaddr as usize);
+        begin..begin.wrapping_add(segment.p_memsz as usize)
+    });
+    let extent = extents.reduce(|all, next| all.start.min(next.start)..all.end.max(next.end));
     if let Some(template) = segments.iter().find(|segment| segment.p_type == libc::PT_TLS) {
         let image = base.wrapping_add(template.p_vaddr as usize);
         let length = template.p_filesz as usize;
@@ -338,12 +334,10 @@ unsafe extern "C" fn list_module(
         let copy = unsafe { std::slice::from_raw_parts(image as *const u8, length) }.into();
         let image = Image { address: image, copy };
         let bytes = template.p_memsz as usize;
-        // One that `dladdr1` finds: the template may be empty, and lie behind the module's end.
-        let loaded = segments.iter().find(|segment| segment.p_type == libc::PT_LOAD);
-        let address = base.wrapping_add(loaded.map_or(0, |segment| segment.p_vaddr as usize));
-        let is_kept = listing.kept.into_iter().any(contains);
+        let extent = extent.unwrap_or_default();
+        let is_kept = listing.kept.iter().any(|address| extent.contains(address));
         let list = if is_kept { &mut listing.left_out } else { &mut listing.found };
-        list.push(Found { address, image, bytes });
+        list.push(Found { extent, image, bytes });
     }
     0
 }
@@ -376,7 +370,8 @@ mod tests {
         let is_placed = |offset: isize| {
             let image = Image { address: 0, copy: Box::default() };
             let address = (&raw const offset).expose_provenance();
-            Found { address, image, bytes: 8 }.placed(&link_map).is_some()
+            let extent = address..address + 1;
+            Found { extent, image, bytes: 8 }.placed(&link_map).is_some()
         };
         assert_eq!([-2, -1, 0].map(is_placed), [false; 3]);
         assert_eq!([-3, 1, 64].map(is_placed), [true; 3]);

@@ -48,7 +48,7 @@ impl Worker {
     /// library.
     pub(super) fn enter_block(&self) {
         // First: what follows may allocate.
-        self.families.note_thread();
+        self.families.enter_block();
         WORKER.set(Some(NonNull::from(self)));
         self.events.enter_thread();
         if self.families.mode() == ThreadLocals::Private {

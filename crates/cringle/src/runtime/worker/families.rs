@@ -96,8 +96,8 @@ impl Families {
         self.mode
     }
 
-    /// Notes on the caller's block to which thread it belongs, where fibers have blocks.
-    pub(super) fn note_thread(&self) {
+    /// Makes the caller's block one of the worker's thread, where fibers have blocks.
+    pub(super) fn enter_block(&self) {
         if self.mode == ThreadLocals::Private {
             self.lend_cache(thread_locals::current());
             thread_locals::note_thread(self.threads_own);
