@@ -1,7 +1,6 @@
 //! The checksums of a tree of small files: `examples/hash.rs`, and the same program with rayon.
 //!
-//! Both read the files on all cores. The example lists the directories meanwhile; the program with
-//! rayon lists them first, because its iterators of unknown length lose the order. *Cold* means
+//! Both list the directories on all cores, and then read the files on all cores. *Cold* means
 //! that the kernel has dropped its caches of files, names and inodes before each run, which only
 //! root can ask for.
 
@@ -110,8 +109,10 @@ impl Tree {
     }
 
     fn by_rayon(&self, pool: &rayon::ThreadPool) -> String {
-        let files = list(self.0.clone());
-        let hash_all = || files.into_par_iter().map(|file| (hash_file(&file), file)).collect();
+        let hash_all = || {
+            let files = list(self.0.clone()).into_par_iter();
+            files.map(|file| (hash_file(&file), file)).collect()
+        };
         let hashes: Vec<(io::Result<u32>, PathBuf)> = pool.install(hash_all);
         let mut lines = String::new();
         for (hash, file) in &hashes {
@@ -135,10 +136,17 @@ fn list(path: PathBuf) -> Vec<PathBuf> {
     let entries = fs::read_dir(&path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
     let Ok(mut entries) = entries else { return vec![path] };
     entries.sort_by_cached_key(fs::DirEntry::file_name);
-    let files = |entry: fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => list(entry.path()),
-        Ok(kind) if !kind.is_file() => Vec::new(),
-        _ => vec![entry.path()],
+    let kinds = entries.iter().map(|entry| (entry.path(), entry.file_type().ok()));
+    let entries: Vec<(PathBuf, Option<fs::FileType>)> = kinds.collect();
+    let is_directory = |kind: &Option<fs::FileType>| kind.is_some_and(|kind| kind.is_dir());
+    let directories = entries.iter().filter(|(_, kind)| is_directory(kind));
+    let directories: Vec<PathBuf> = directories.map(|(path, _)| path.clone()).collect();
+    let listed: Vec<_> = directories.into_par_iter().map(list).collect();
+    let mut listed = listed.into_iter();
+    let files = |(path, kind): (PathBuf, Option<fs::FileType>)| match kind {
+        Some(kind) if kind.is_dir() => listed.next().expect("each directory was listed"),
+        Some(kind) if !kind.is_file() => Vec::new(),
+        _ => vec![path],
     };
     entries.into_iter().flat_map(files).collect()
 }

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// Writes the lines to `out`. Returns whether there were errors.
 pub(crate) fn run(root: PathBuf, out: &mut dyn Write) -> io::Result<bool> {
     let hashes = cringle::run(|| {
-        // This fiber lists the tree, while fibers of all workers hash up to 128 files at once.
-        let files = list(root).enumerate().inspect(|(n, _)| {
+        // Fibers of all workers hash up to 128 files at once.
+        let files = list(root).into_iter().enumerate().inspect(|(n, _)| {
             if n % 1000 == 0 && io::stderr().is_terminal() {
                 eprint!("{n} files\r");
             }
@@ -30,18 +30,25 @@ pub(crate) fn run(root: PathBuf, out: &mut dyn Write) -> io::Result<bool> {
     Ok(hashes.iter().any(|(hash, _)| hash.is_err()))
 }
 
-/// Lists the files of a tree in the order of their names, one directory after the other. A path
-/// that cannot be listed counts as a file, so that it is reported when it is read.
-fn list(path: PathBuf) -> Box<dyn Iterator<Item = PathBuf>> {
+/// Lists the files of a tree in the order of their names, with up to 16 directories of each
+/// directory at once, on all workers. A path that cannot be listed counts as a file, so that it is
+/// reported when it is read.
+fn list(path: PathBuf) -> Vec<PathBuf> {
     let entries = fs::read_dir(&path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let Ok(mut entries) = entries else { return Box::new(Some(path).into_iter()) };
+    let Ok(mut entries) = entries else { return vec![path] };
     entries.sort_by_cached_key(fs::DirEntry::file_name);
-    let files = |entry: fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => list(entry.path()),
-        Ok(kind) if !kind.is_file() => Box::new(None.into_iter()),
-        _ => Box::new(Some(entry.path()).into_iter()),
+    let kinds = entries.iter().map(|entry| (entry.path(), entry.file_type().ok()));
+    let entries: Vec<(PathBuf, Option<fs::FileType>)> = kinds.collect();
+    let is_directory = |kind: &Option<fs::FileType>| kind.is_some_and(|kind| kind.is_dir());
+    let directories = entries.iter().filter(|(_, kind)| is_directory(kind));
+    let directories: Vec<PathBuf> = directories.map(|(path, _)| path.clone()).collect();
+    let mut listed = fiber::par_map_workers(directories, 16, list).into_iter();
+    let files = |(path, kind): (PathBuf, Option<fs::FileType>)| match kind {
+        Some(kind) if kind.is_dir() => listed.next().expect("each directory was listed"),
+        Some(kind) if !kind.is_file() => Vec::new(),
+        _ => vec![path],
     };
-    Box::new(entries.into_iter().flat_map(files))
+    entries.into_iter().flat_map(files).collect()
 }
 
 fn hash(path: &PathBuf) -> io::Result<u32> {

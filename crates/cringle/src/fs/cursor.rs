@@ -48,15 +48,20 @@ pub(super) struct Cursor {
     lock: FairLock,
     /// Whether handles that the library does not know may use the kernel's cursor.
     lent: AtomicBool,
-    /// The cursor, if only reads from the page cache have moved it since the file was opened, else
-    /// `UNKNOWN`. If another process shares the cursor, it may be wrong, and a read may return
-    /// fewer bytes than the file has.
+    /// The cursor, but for whole pages, if only reads from the page cache have moved it since the
+    /// file was opened; else `UNKNOWN`. If another process shares the cursor, it may be wrong, and
+    /// a read may return fewer bytes than the file has.
     position: AtomicU64,
 }
 
 const UNKNOWN: u64 = u64::MAX;
 
 impl Cursor {
+    /// Returns the cursor of a file that was read before there was one.
+    pub(super) fn of_moved() -> Cursor {
+        Cursor { position: AtomicU64::new(UNKNOWN), ..Cursor::default() }
+    }
+
     pub(super) fn lock(&self) -> io::Result<FairLockGuard<'_>> {
         self.lock_for_read().map(|(held, _)| held)
     }
@@ -366,7 +371,26 @@ impl Seek for &File {
     }
 }
 
-reads_by!(File, |it| (&*it));
+impl Read for File {
+    #[inline]
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let done = match self.read_fresh(buf) {
+            Inline::All(count) => return Ok(count),
+            Inline::Rest(done) => done,
+        };
+        match (&*self).read(&mut buf[done..]) {
+            Ok(count) => Ok(done + count),
+            // Returns the bytes that were read; the next read returns the error.
+            Err(_) if done > 0 => Ok(done),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
+}
+
 writes_by!(File, |it| (&*it));
 
 impl Seek for File {

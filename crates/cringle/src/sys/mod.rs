@@ -239,6 +239,21 @@ pub(crate) fn set_status_flags(fd: RawFd, flags: c_int) -> io::Result<()> {
     raw::result_of(unsafe { syscall!(SYS_fcntl, fd, libc::F_SETFL, flags) }).map(drop)
 }
 
+/// Clears `O_NONBLOCK`, and changes no other status flag.
+pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
+    let is_nonblocking: c_int = 0;
+    // SAFETY: the call reads an integer, which is borrowed for it.
+    raw::result_of(unsafe { syscall!(SYS_ioctl, fd, libc::FIONBIO, &raw const is_nonblocking) })
+        .map(drop)
+}
+
+/// Whether the file has a cursor, which is at its start. Files without one are pipes, sockets and
+/// terminals.
+pub(crate) fn is_at_start(fd: RawFd) -> bool {
+    // SAFETY: no pointers. The call does not move the cursor.
+    unsafe { syscall!(SYS_lseek, fd, 0, libc::SEEK_CUR) == 0 }
+}
+
 /// Returns the events for which a descriptor is ready now, as `poll(2)` defines them.
 pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: i16) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };

@@ -39,15 +39,20 @@ impl File {
         if properties & (REGULAR | DIRECT | never) != REGULAR || !pays() {
             return false;
         }
+        Self::spend_inline(current) || pays()
+    }
+
+    /// Spends from the fiber's budget. Returns false if other fibers ran because it was used up.
+    #[inline]
+    pub(super) fn spend_inline(current: Current) -> bool {
         let has_budget = match current.worker.is_alone() {
             true => current.fiber.spend_inline(),
             false => current.fiber.spend_inline_among_others(),
         };
-        if has_budget {
-            return true;
+        if !has_budget {
+            current.refresh_budget();
         }
-        current.refresh_budget();
-        pays()
+        has_budget
     }
 
     /// Reads what the page cache holds. An error is left to the ring, which returns it too. An
@@ -122,7 +127,7 @@ impl File {
 
 /// Whether a read that stopped here has read all that it can: the page cache holds whole pages, so
 /// the buffer or the file ends within one.
-fn is_within_page(position: u64) -> bool {
+pub(super) fn is_within_page(position: u64) -> bool {
     !position.is_multiple_of(LEAST_PAGE_BYTES)
 }
 

@@ -3,6 +3,7 @@
 //! [`File`] holds std's file, the [properties](properties) that decide how each call is performed,
 //! and the [`Cursor`] that its clones share. The submodules perform the calls:
 //!
+//! - [`fresh`]: files whose kind is not looked up yet;
 //! - [`inline`]: reads and writes that the page cache answers without waiting;
 //! - [`transfer`]: reads and writes through the driver, and when a plain call replaces them;
 //! - [`positioned`]: the public calls at an offset;
@@ -11,6 +12,7 @@
 //!
 //! Calls at the cursor are in [`cursor`](super::cursor).
 
+mod fresh;
 mod inline;
 mod positioned;
 mod properties;
@@ -32,7 +34,7 @@ use crate::runtime;
 use crate::sys::lock::OnceLock;
 use crate::sys::{self, FileKind, Owned, WaitsFor};
 pub(super) use properties::BOUNCE;
-use properties::{FIFO, LENT, ODD_CURSOR, OFF_RING, properties_of};
+use properties::{FIFO, LENT, MOVED, ODD_CURSOR, OFF_RING, properties_of};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
@@ -227,32 +229,40 @@ impl File {
     }
 
     pub(super) fn std(&self) -> &std::fs::File {
+        self.settle();
         &self.std
     }
 
     /// Returns the descriptor for the library's own calls. Unlike `as_raw_fd`, which the program
     /// calls, it does not mark the cursor as lent.
+    #[inline]
     pub(crate) fn fd(&self) -> RawFd {
+        self.settle();
         self.std.as_raw_fd()
     }
 
     /// Returns the target by which an op names the file.
     #[inline]
     pub(crate) fn target(&self) -> Target {
-        Target::fd(self.std.as_raw_fd())
+        Target::fd(self.fd())
     }
 }
 
 /// Sharing of the cursor.
 impl File {
     pub(super) fn cursor(&self) -> &Arc<Cursor> {
-        self.cursor.get_or_init(Arc::default)
+        self.cursor.get_or_init(|| {
+            let has_moved = self.properties.load(Ordering::Relaxed) & MOVED != 0;
+            Arc::new(if has_moved { Cursor::of_moved() } else { Cursor::default() })
+        })
     }
 
     /// Marks the cursor, for this handle and all clones, as shared with handles that the library
-    /// does not know. Neither waits nor allocates, because it may run between `fork` and `exec`.
+    /// does not know. Neither allocates nor waits, except for a thread that settles a file: it may
+    /// run between `fork` and `exec`.
     #[inline]
     pub(super) fn lend(&self) {
+        self.settle();
         if self.properties.load(Ordering::Relaxed) & LENT == 0 {
             self.properties.fetch_or(LENT, Ordering::Relaxed);
             fence(Ordering::SeqCst);

@@ -22,7 +22,9 @@
 //!   `File::transfer`, which has `OFF_RING`. `File::transfer_irregular` then chooses plain call,
 //!   ring or thread. `File::ring` chooses the plain call for a fiber that unwinds ([`REGULAR`]) or
 //!   is solitary ([`SEEKABLE`]);
-//! - `inline.rs`, `File::tries_inline`: the bits that exclude a call without waiting;
+//! - `inline.rs`, `File::tries_inline`: the bits that exclude a call without waiting. A file that
+//!   `fresh.rs` reads is of an unknown kind: the kernel must refuse `RWF_NOWAIT` for the kind, or
+//!   such a read must return what a plain one does. Else `open.rs` must not make it fresh;
 //! - [`FileKind::waits_for`] and [`File::waits_for`], which must agree: what a call at the cursor
 //!   may wait for; `fs/cursor.rs` and `fs/kernel_cursor.rs`, which compare it; and
 //!   `File::uses_kernels_cursor`, whether such a call is one system call;
@@ -87,6 +89,10 @@ pub(in crate::fs) const DURABLE: u32 = 1 << 19;
 /// The file is a regular one of a file system on a disk or in memory, so a batch may read it. The
 /// bit may be set without [`KNOWN`], and is valid then.
 const ORDINARY: u32 = 1 << 20;
+/// The file is [fresh](super::fresh): no bit is known, and none is set but [`MOVED`].
+pub(super) const FRESH: u32 = 1 << 21;
+/// While the file was fresh, a read moved its cursor to a place within a page.
+pub(super) const MOVED: u32 = 1 << 22;
 
 /// The properties with which a batch does not simply read a file.
 const SPECIAL_TO_READ: u32 = STREAM | UNREADABLE | OFF_RING | BOUNCE;
@@ -125,6 +131,10 @@ impl File {
 
     #[cold]
     fn look_up_properties(&self) -> u32 {
+        if self.settle() {
+            let kind = sys::file_kind_with(self.fd(), libc::O_RDONLY);
+            return self.add_properties_of(kind);
+        }
         let is_ordinary = self.properties.load(Ordering::Relaxed) & ORDINARY != 0;
         self.look_up_described(if is_ordinary {
             sys::Description::ORDINARY
@@ -134,7 +144,10 @@ impl File {
     }
 
     fn look_up_described(&self, description: sys::Description) -> u32 {
-        let kind = sys::file_kind_of_described(self.fd(), description);
+        self.add_properties_of(sys::file_kind_of_described(self.fd(), description))
+    }
+
+    fn add_properties_of(&self, kind: FileKind) -> u32 {
         let properties = properties_of(self.fd(), kind);
         self.properties.fetch_or(properties, Ordering::Relaxed) | properties
     }
