@@ -47,7 +47,8 @@ fn check(current: Current, op: &Op) {
     if !(is_transfer && (unwinds || at_cursor)) || file < 0 || !current.worker.may_bypass() {
         return;
     }
-    if sys::mode(file) & libc::S_IFMT == libc::S_IFREG {
+    // A regular file without a cursor, such as a namespace's, refuses each transfer.
+    if sys::mode(file) & libc::S_IFMT == libc::S_IFREG && sys::cursor(file).is_some() {
         assert!(!unwinds, "I8: an unwinding fiber makes the plain call");
         let appends = op.is_write() && sys::status_flags(file) & libc::O_APPEND != 0;
         assert!(!at_cursor || appends, "I11: an op at the cursor of a seekable file");

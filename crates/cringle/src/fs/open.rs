@@ -278,7 +278,7 @@ impl OpenOptions {
             return Ok(File::of_std(file.into_std().into()));
         }
         let is_plain = flags & !HARMLESS == libc::O_RDONLY && current.worker.may_bypass();
-        if waits && is_plain && sys::is_at_start(file.as_raw_fd()) {
+        if waits && is_plain && sys::cursor(file.as_raw_fd()) == Some(0) {
             return Ok(File::of_fresh(file));
         }
         let kind = sys::file_kind_with(file.as_raw_fd(), flags);

@@ -239,19 +239,11 @@ pub(crate) fn set_status_flags(fd: RawFd, flags: c_int) -> io::Result<()> {
     raw::result_of(unsafe { syscall!(SYS_fcntl, fd, libc::F_SETFL, flags) }).map(drop)
 }
 
-/// Clears `O_NONBLOCK`, and changes no other status flag.
-pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
-    let is_nonblocking: c_int = 0;
-    // SAFETY: the call reads an integer, which is borrowed for it.
-    raw::result_of(unsafe { syscall!(SYS_ioctl, fd, libc::FIONBIO, &raw const is_nonblocking) })
-        .map(drop)
-}
-
-/// Whether the file has a cursor, which is at its start. Files without one are pipes, sockets and
-/// terminals.
-pub(crate) fn is_at_start(fd: RawFd) -> bool {
+/// Where the cursor is. `None` if the file has none, as pipes, sockets, terminals and some files of
+/// the kernel.
+pub(crate) fn cursor(fd: RawFd) -> Option<u64> {
     // SAFETY: no pointers. The call does not move the cursor.
-    unsafe { syscall!(SYS_lseek, fd, 0, libc::SEEK_CUR) == 0 }
+    u64::try_from(unsafe { syscall!(SYS_lseek, fd, 0, libc::SEEK_CUR) }).ok()
 }
 
 /// Returns the events for which a descriptor is ready now, as `poll(2)` defines them.

@@ -15,8 +15,8 @@
 //!   get the descriptor from [`File::fd`] or [`File::std`], which settle the file, and so does
 //!   [`File::lend`]. Only `metadata`, `close` and the drop, which no flag affects, do without.
 //!
-//! A `fork` copies a fresh file, and both processes settle their copy. If one of them has set
-//! `O_NONBLOCK` by a lent descriptor before the other settles, the flag is lost.
+//! A `fork` copies a fresh file, and both processes settle their copy. If one of them has set a
+//! status flag by a lent descriptor before the other settles, the flag is lost.
 
 use super::File;
 use super::inline::{Inline, is_within_page};
@@ -52,7 +52,7 @@ impl File {
         let was_fresh = self.properties.load(Ordering::Relaxed) & FRESH != 0;
         if was_fresh {
             // It fails only if a seccomp filter refuses the call.
-            let _ = sys::set_blocking(self.std.as_raw_fd());
+            let _ = sys::set_status_flags(self.std.as_raw_fd(), 0);
             self.properties.fetch_and(!FRESH, Ordering::Release);
         }
         was_fresh
