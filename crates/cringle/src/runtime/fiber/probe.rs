@@ -6,7 +6,7 @@
 
 use super::Fiber;
 use crate::runtime::thread_locals::Switch;
-use crate::sys::plainly;
+use crate::sys::{self, plainly};
 use corosensei::CoroutineResult;
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
@@ -54,6 +54,8 @@ impl Fiber {
     #[cold]
     #[inline(never)]
     fn answer(&self, probe: Probe) {
+        // The fiber's code has not asked for the system calls of an answer.
+        let errno = sys::errno();
         let answer = match probe {
             Probe::Backtrace if self.stack().bytes_left() < BACKTRACE_BYTES => Answer::None,
             Probe::Backtrace => Answer::Backtrace(plainly(Backtrace::force_capture)),
@@ -64,6 +66,7 @@ impl Fiber {
             }
         };
         *self.cold.probes.answer.borrow_mut() = answer;
+        sys::set_errno(errno);
     }
 
     /// Returns the backtrace of a suspended fiber; `None` if its stack has no room for that.
