@@ -11,9 +11,9 @@
 //! anything but switch: the instruction takes longer than the rest of a switch.
 //!
 //! The fibers that share a block are a [*family*](super::family). The closure of `run` keeps the
-//! block of the calling thread, and the scheduler of a worker has a block of its own: no frame ever
-//! runs on two blocks, so a compiler may keep the address of a thread-local as long as it likes
-//! (**I14**).
+//! block of the calling thread, and the scheduler of a worker has a block of its own: no frame that
+//! touches a thread-local ever runs on two blocks, so a compiler may keep the address of one as
+//! long as it likes (**I14**).
 //!
 //! glibc makes a block (`_dl_allocate_tls`) and exports the offsets within its descriptor for
 //! debuggers (`_thread_db_*`). [`glibc`] finds them, [`self_test`] checks them once in a process
@@ -142,8 +142,8 @@ fn forget_unfinished_check() {
 /// Switches to the stacks and blocks of fibers, by code that has a block of its own. The thread
 /// pointer goes back to that block when this is dropped.
 ///
-/// Until then the code touches no thread-local, and no function of which a compiler might not know
-/// that is inlined into it. `cargo xtask switches` checks what the compiler makes of it (**I14**).
+/// Until then the code touches no thread-local, and its function contains none that a compiler
+/// could move there. `cargo xtask switches` checks what the compiler makes of it (**I14**).
 pub(super) struct Switch {
     own: usize,
     block: usize,

@@ -149,7 +149,8 @@ pub(in crate::runtime) unsafe fn on_block<R>(block: usize, f: impl FnOnce() -> R
     }
 }
 
-/// The one frame that is on two blocks. It touches no thread-local.
+/// A frame that is on two blocks, as that of the scheduler which [switches](super::Switch). It
+/// touches no thread-local.
 ///
 /// # Safety
 ///

@@ -24,9 +24,9 @@ impl Worker {
     }
 
     /// Between two fibers this function is on the block of the first one: see
-    /// [`run_fibers`](Self::run_fibers), which is inlined because a return to it would be
-    /// mispredicted. So all that may touch a thread-local is in functions that are not inlined, and
-    /// the compiler finds nothing here that it could move there (**I14**).
+    /// [`run_fibers`](Self::run_fibers), which is inlined because its return would be mispredicted.
+    /// So all that may touch a thread-local is in functions that are not inlined, and the compiler
+    /// finds nothing here that it could move there (**I14**).
     #[inline(never)]
     fn take_turns(&self) {
         while !self.lifecycle.is_stopped() {
@@ -138,10 +138,10 @@ impl Worker {
         ran.rest
     }
 
-    /// Switches from fiber to fiber, each of which suspends itself. It runs on the block of the
-    /// fiber that ran last, because a write of the thread pointer takes longer than the rest of a
-    /// switch: it touches no thread-local (**I14**). That fiber cannot be taken
-    /// by another worker meanwhile: nothing is offered, and no message read, between two fibers.
+    /// Switches from fiber to fiber, each of which suspends itself. Between two of them it is on
+    /// the block of the fiber that ran last, because a write of the thread pointer takes longer
+    /// than the rest of a switch, and touches no thread-local (**I14**). No other worker can take
+    /// that fiber meanwhile: nothing is offered, and no message read, between two fibers.
     #[inline(always)]
     fn run_fibers(&self, mut fiber: FiberRef, mut rest: Option<FiberRef>) -> Ran {
         let mut switch = Switch::begin();
