@@ -203,6 +203,8 @@ pub(crate) static CHECKS: &[Check] = &[
             // Its copies of frames, by which it finds uses after return, take gigabytes with so
             // many stacks: then the process cannot fork.
             ("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0"),
+            // As they are there in any case; then no program prints a line that says why.
+            ("CRINGLE_THREAD_LOCALS", "shared"),
         ],
         command: "cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan -p cringle \
                   --all-features --test fiber --test foreign_code --test foreign",
