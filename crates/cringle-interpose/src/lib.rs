@@ -1,5 +1,5 @@
-//! Makes crates and C libraries that know nothing of [Cringle](cringle) suspend their fiber instead
-//! of their thread.
+//! Makes crates and C libraries that know nothing of [Cringle] suspend their fiber instead of their
+//! thread.
 //!
 //! [`install!`] defines libc's blocking calls (`recv`, `connect`, `read`, `poll`, `nanosleep`,
 //! `pthread_mutex_lock`, `syscall(SYS_futex)`, …) as symbols of the program, and the dynamic linker
@@ -37,14 +37,12 @@
 //!
 //! - Only a program calls `install!`, once, in `main.rs` (or a test in its own). The crate itself
 //!   defines no symbol, so that depending on it changes nothing.
-//! - Start fibers by [`spawn`](cringle::fiber::spawn()) or
-//!   [`par_map_workers`](cringle::fiber::par_map_workers()). Such a fiber has thread-locals of its
-//!   own, and is a thread to a crate. A tree of local fibers, those of
-//!   [`spawn_local`](cringle::fiber::spawn_local()), [`par_map`](cringle::fiber::par_map()),
+//! - Start fibers by [`spawn`] or [`par_map_workers`]. Such a fiber has thread-locals of its own,
+//!   and is a thread to a crate. A tree of local fibers, those of [`spawn_local`], [`par_map`],
 //!   `join`, `race` and `any`, is one thread: while one of them waits in an interposed call, none
 //!   of the others runs.
-//! - [`run`](cringle::run) fails with a sentence where fibers cannot have thread-locals of their
-//!   own, or where `ThreadLocals::Shared` was chosen.
+//! - [`run`] fails with a sentence where fibers cannot have thread-locals of their own, or where
+//!   `ThreadLocals::Shared` was chosen.
 //!
 //! # Errors and cancellation
 //!
@@ -55,14 +53,22 @@
 //!
 //! # Threads
 //!
-//! Threads that such code starts are threads of the system, unless
-//! [`Builder::threads`](cringle::Builder::threads) makes them fibers.
+//! Threads that such code starts are threads of the system, unless [`Builder::threads`] makes them
+//! fibers.
 //!
 //! The book's chapter "Code that knows nothing of Cringle" lists the calls, and what cannot be.
 //!
 //! # Requirements
 //!
 //! Linux on x86-64 or aarch64, with GNU's C library, dynamically linked.
+//!
+//! [Cringle]: https://docs.rs/cringle/latest/cringle/
+//! [`spawn`]: https://docs.rs/cringle/latest/cringle/fiber/fn.spawn.html
+//! [`par_map_workers`]: https://docs.rs/cringle/latest/cringle/fiber/fn.par_map_workers.html
+//! [`spawn_local`]: https://docs.rs/cringle/latest/cringle/fiber/fn.spawn_local.html
+//! [`par_map`]: https://docs.rs/cringle/latest/cringle/fiber/fn.par_map.html
+//! [`run`]: https://docs.rs/cringle/latest/cringle/fn.run.html
+//! [`Builder::threads`]: https://docs.rs/cringle/latest/cringle/struct.Builder.html#method.threads
 
 #![deny(missing_docs)]
 
@@ -75,22 +81,84 @@ compile_error!(
     "cringle-interpose needs a dynamically linked C library: build without `crt-static`"
 );
 
+#[macro_use]
+extern crate cringle_sys;
+
+/// Defines calls by other functions: where the arguments are those of the next definition, which
+/// reports a buffer that is too small and aborts, it is called. The first line is the type of the
+/// first argument.
+macro_rules! calls {
+    ($on:ty: $(
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+            $(, next if $condition:expr)?;
+        $call:expr;
+    )*) => {
+        $(
+            /// # Safety
+            ///
+            /// As libc's.
+            #[allow(clippy::too_many_arguments, reason = "they are libc's")]
+            #[allow(unused_unsafe, reason = "some calls have no contract")]
+            pub unsafe fn $name(on: $on, $($argument: $type),*) -> $result {
+                // SAFETY: by the contract.
+                unsafe {
+                    if false $(|| $condition)? {
+                        return $crate::next::$name($($argument),*);
+                    }
+                    ($call)(on)
+                }
+            }
+        )*
+    };
+}
+
+mod call;
+mod conditions;
+mod connections;
+mod descriptors;
+mod files;
+#[doc(hidden)]
+pub mod for_all;
+mod futex;
+mod held;
+#[doc(hidden)]
+pub mod hooks;
+mod locks;
+mod messages;
+mod modes;
+mod names;
+#[doc(hidden)]
+pub mod next;
+mod owned_locks;
+mod processes;
 mod program;
+mod queue;
+mod ready;
+mod receives;
+mod sleep;
+mod slices;
+mod sockets;
+mod start;
+mod threads;
+mod transfer;
+mod waits;
 
 /// What [`install!`] and [`main!`] expand to.
 #[doc(hidden)]
 pub mod __private {
-    pub use cringle::Builder;
-    pub use cringle::interpose::{
-        C11Start, Routine, Start, for_all, hooks, install, next, on_fiber,
-    };
-    pub use cringle::{
+    pub use cringle_run::run::Builder;
+    pub use cringle_sys::{
         __interposed_aliases as interposed_aliases, __interposed_calls as interposed_calls,
-        __interposed_for_all as interposed_for_all,
+        __interposed_for_all as interposed_for_all, is_interposed,
     };
     pub use libc;
 
+    pub use crate::call::on_fiber;
     pub use crate::program::run;
+    pub use crate::start::install;
+    pub use crate::threads::{C11Start, Start};
+    pub use crate::waits::Routine;
+    pub use crate::{for_all, hooks, next};
 }
 
 /// Defines libc's blocking calls in this program: to be called once, in `main.rs`, outside of any
@@ -151,8 +219,8 @@ macro_rules! install {
 
 /// Calls [`install!`], and defines `main` so that its body runs on a fiber.
 ///
-/// A [`Builder`](cringle::Builder) before the function chooses more than the defaults. `main` may
-/// return what any `main` may return.
+/// A [`Builder`] before the function chooses more than the defaults. `main` may return what any
+/// `main` may return.
 ///
 /// ```
 /// use std::thread;
@@ -170,13 +238,16 @@ macro_rules! install {
 /// ```
 ///
 /// When `main` returns, fibers that have not ended are cancelled, and the process ends after them,
-/// as with [`run`](cringle::run). If threads that are fibers have not ended, the process ends at
-/// once, as it does with threads: by [`cringle::process::exit`].
+/// as with [`run`]. If threads that are fibers have not ended, the process ends at once, as it does
+/// with threads: by `cringle::process::exit`.
 ///
 /// # Errors
 ///
 /// A runtime that cannot start is reported on standard error, with exit status 1. A panic of `main`
 /// gives status 101.
+///
+/// [`Builder`]: https://docs.rs/cringle/latest/cringle/struct.Builder.html
+/// [`run`]: https://docs.rs/cringle/latest/cringle/fn.run.html
 #[macro_export]
 macro_rules! main {
     (fn main() $(-> $result:ty)? $body:block) => {

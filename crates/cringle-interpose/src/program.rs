@@ -1,6 +1,6 @@
 //! The `main` that [`main!`](crate::main) defines.
 
-use cringle::Builder;
+use cringle_run::run::Builder;
 use std::panic::catch_unwind;
 use std::process::{ExitCode, Termination};
 
@@ -15,8 +15,8 @@ pub fn run<T: Termination>(builder: Builder, body: fn() -> T) -> ExitCode {
             // The panic hook has reported it.
             Err(_) => PANICKED.into(),
         };
-        if cringle::interpose::has_threads() {
-            cringle::process::exit(number_of(code));
+        if crate::threads::has_threads() {
+            cringle_std::process::exit(number_of(code));
         }
         code
     };

@@ -14,7 +14,7 @@ fn a_dependency_alone_interposes_nothing() {
         assert!(!next.is_null());
         assert_eq!(first, next, "{name:?} is interposed");
     }
-    assert!(!cringle::interpose::is_installed());
+    assert!(!cringle_interpose::__private::is_interposed());
 }
 
 #[test]

@@ -104,50 +104,29 @@
 #![deny(missing_docs)]
 #![debugger_visualizer(gdb_script_file = "../debugger/cringle_debug.py")]
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("cringle runs on Linux only: it uses io_uring and epoll");
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!("cringle needs a 64-bit address space: each fiber maps a stack of 1 MiB");
-
-#[macro_use]
-mod macros;
-
-pub mod block;
-pub mod cancel;
-pub mod detect;
-mod driver;
-pub mod fiber;
-pub mod fs;
-#[cfg(feature = "interpose")]
-#[doc(hidden)]
-pub mod interpose;
-// The list of the calls alone: `cringle doctor` needs it wherever it compiles.
-#[cfg(not(feature = "interpose"))]
-#[path = "interpose/table.rs"]
-mod interposed_calls;
-pub mod io;
-pub mod net;
-pub mod os;
-pub mod process;
-#[cfg(feature = "raw")]
-pub mod ring;
 pub mod runtime;
 pub mod signal;
+
+#[doc(inline)]
+pub use cringle_core::cancelled::Cancelled;
+#[doc(inline)]
+pub use cringle_run::run::{Builder, run};
+#[doc(inline)]
+pub use cringle_run::{detect, trace};
 #[cfg(feature = "sim")]
-pub mod sim;
-pub mod sync;
-mod sys;
-pub mod time;
-pub mod trace;
-mod tracing_events;
+#[doc(inline)]
+pub use cringle_sim as sim;
+#[cfg(feature = "raw")]
+#[doc(inline)]
+pub use cringle_std::ring;
+#[doc(inline)]
+pub use cringle_std::{cancel, fiber, fiber_local, fs, io, net, os, process, sync, time};
+#[doc(inline)]
+pub use cringle_storage as block;
 
-pub use runtime::cancelled::Cancelled;
-pub use runtime::run::{Builder, run};
-
-/// Starts what the environment requests of the modules above the runtime, at the first `run`.
-fn start_from_environment() -> std::io::Result<()> {
-    signal::dump_from_environment()
-}
+// The names of the calls that `cringle-interpose` defines, for `cringle doctor`.
+#[doc(hidden)]
+pub use cringle_sys::{__interposed_aliases, __interposed_calls, __interposed_for_all};
 
 /// The README and the chapters of the book: their programs are compiled and run as doctests. Those
 /// on tokio and on other crates are tested by `ecosystem/crates`, which has those crates.

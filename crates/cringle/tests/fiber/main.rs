@@ -13,6 +13,7 @@ mod moving_families;
 // AddressSanitizer handles the signals itself.
 #[cfg(not(cringle_sanitizer))]
 mod overflow;
+mod public_paths;
 mod reasons;
 mod run;
 mod same_shape;

@@ -199,7 +199,8 @@ fn attributes_of_the_kernels_thread() {
                 let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
                 let result = libc::pthread_getattr_np(this, &mut attributes);
                 assert_eq!(result, libc::ESRCH, "pthread_getattr_np");
-                let signal = fiber::spawn(move || libc::pthread_kill(this, 0));
+                let handle = this as usize;
+                let signal = fiber::spawn(move || libc::pthread_kill(handle as _, 0));
                 assert_eq!(signal.join().unwrap(), libc::ESRCH, "pthread_kill by another fiber");
                 // By the kernel's own number of the calling thread they work.
                 assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);

@@ -57,9 +57,31 @@ const BY_MACROS: &[(&str, &[&str])] = &[
 ];
 
 /// The modules with calls that may wait.
-const PLACES: &[&str] = &["sync", "fiber", "time", "process", "io", "signal", "cancel.rs"];
-/// Modules without public items.
-const PRIVATE: &[&str] = &["sync::reentrant", "sync::loom_tests"];
+const PLACES: &[&str] =
+    &["sync", "fiber", "time", "process", "io", "signal", "dump_on.rs", "cancel.rs"];
+/// Modules without items that users have. Those of `cringle_std::internal` are for other crates of
+/// the library.
+const PRIVATE: &[&str] = &[
+    "fiber::backoff",
+    "fiber::op",
+    "fs::fifo",
+    "fs::misaligned",
+    "process::busy",
+    "process::wait",
+    "signal::handler",
+    "signal::watcher",
+    "sync::fair_lock",
+    "sync::loom_tests",
+    "sync::reentrant",
+    "sync::shared_run",
+];
+/// Functions that users do not have: see [`PRIVATE`].
+const INTERNAL: &[&str] = &[
+    "fiber::park::sleep_till_cancellable",
+    "fiber::unblock::call_by",
+    "fiber::unblock::call_detached",
+    "fiber::unblock::unblock_or_here",
+];
 
 pub(crate) fn listed() -> BTreeMap<&'static str, Kind> {
     let lines = include_str!("api.txt").lines();
@@ -92,25 +114,38 @@ pub(crate) fn found_in_source() -> BTreeMap<String, Found> {
 pub(crate) fn found_in(places: &[&str]) -> BTreeMap<String, Found> {
     let mut found = BTreeMap::new();
     for file in files_of(places) {
-        let path = file.strip_prefix(source()).unwrap().with_extension("");
-        let module = path.to_str().unwrap().replace('/', "::");
+        let rooms = [("std", ""), ("storage", "block::"), ("run", "signal::")];
+        let within = |(name, room)| file.strip_prefix(source(name)).ok().map(|file| (file, room));
+        let (source, room) = rooms.into_iter().find_map(within).expect("a source of the library");
+        let path = source.with_extension("");
+        let module = format!("{room}{}", path.to_str().unwrap().replace('/', "::"));
         let module = module.strip_suffix("::mod").unwrap_or(&module);
         if !PRIVATE.contains(&module) {
             read(&std::fs::read_to_string(&file).unwrap(), module, &mut found);
         }
     }
+    found.retain(|name, _| !INTERNAL.contains(&&**name));
     assert!(found.len() > 200, "the source is not read as it is written");
     found
 }
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../cringle-{name}/src"))
+}
+
+/// The source of a module of `cringle`.
+fn source_of(place: &str) -> PathBuf {
+    match place {
+        "block" => source("storage"),
+        "dump_on.rs" => source("run").join(place),
+        _ => source("std").join(place),
+    }
 }
 
 /// Returns the source files of these modules.
 pub(crate) fn files_of(places: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    places.iter().for_each(|place| collect(&source().join(place), &mut files));
+    places.iter().for_each(|place| collect(&source_of(place), &mut files));
     files
 }
 

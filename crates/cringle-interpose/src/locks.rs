@@ -1,0 +1,367 @@
+//! pthread's locks on fibers.
+//!
+//! libc's algorithms and structures stay: a lock is tried by libc's `…_try…` function, which never
+//! waits. A fiber that would wait joins the [`queue`] of the lock's address instead, tries again
+//! under the queue's lock, and is woken by the interposed unlock, which threads call, too. So
+//! threads and fibers share locks.
+//!
+//! Two things release a lock unseen. libc's `pthread_cond_wait` releases the mutex within; the
+//! interposed one announces it to the waiting fibers before, and they try again from time to time
+//! while a thread is in there. Other processes release what they share; such locks are tried again
+//! from time to time as well.
+//!
+//! No cancel ends the wait for a lock: C code expects to hold it afterwards. A wait with a time
+//! ends as timed out.
+//!
+//! A mutex's owner and kind are at the places of `<bits/struct_mutex.h>`, which static initialisers
+//! have fixed.
+
+use super::call::{Call, OnFiber};
+use super::futex::remaining;
+use super::next;
+use super::owned_locks;
+use super::queue::{self, ANY, Until, Waited};
+use super::ready::duration;
+use cringle_core::hazards;
+use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, timespec};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The first and the longest time between two tries of a lock that may be released unseen.
+const FIRST_TRY: Duration = Duration::from_millis(1);
+const LONGEST_TRY: Duration = Duration::from_millis(10);
+
+/// The threads that are in libc's `pthread_cond_wait`, which releases a mutex unseen.
+pub(super) static THREADS_IN_COND_WAIT: AtomicUsize = AtomicUsize::new(0);
+
+/// The limit of a wait: none, or a time of a clock.
+#[derive(Clone, Copy)]
+pub(super) struct Limit(Option<(clockid_t, *const timespec)>);
+
+impl Limit {
+    pub(super) const NONE: Limit = Limit(None);
+
+    pub(super) fn at(clock: clockid_t, time: *const timespec) -> Limit {
+        Limit(Some((clock, time)))
+    }
+
+    /// # Safety
+    ///
+    /// The time is valid.
+    pub(super) unsafe fn deadline(self, now: Instant) -> Result<Option<Instant>, isize> {
+        let Some((clock, time)) = self.0 else { return Ok(None) };
+        if !matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC) {
+            return Err(-(libc::EINVAL as isize));
+        }
+        // SAFETY: by the contract.
+        let time = unsafe { duration(time)? }.unwrap_or_default();
+        Ok(now.checked_add(remaining(clock, time)))
+    }
+}
+
+/// Waits for a lock. `attempt` returns `EBUSY` while it is held.
+///
+/// # Safety
+///
+/// The limit's time is valid.
+pub(super) unsafe fn wait_for(
+    call: Call,
+    address: usize,
+    limit: Limit,
+    is_shared: bool,
+    attempt: impl Fn() -> c_int,
+) -> Result<isize, isize> {
+    // SAFETY: by the contract.
+    let deadline = unsafe { limit.deadline(call.now())? };
+    let mut pause = FIRST_TRY;
+    loop {
+        let mut result = libc::EBUSY;
+        let may_be_unseen = is_shared || THREADS_IN_COND_WAIT.load(Ordering::SeqCst) > 0;
+        let until = Until { deadline, review: may_be_unseen.then(|| call.now() + pause) };
+        let check = || {
+            result = attempt();
+            result == libc::EBUSY
+        };
+        let waited = queue::wait(call, address, ANY, until, check, || true);
+        if result != libc::EBUSY {
+            return Ok(-(result as isize));
+        }
+        if waited == Waited::TimedOut {
+            if call.is_over(deadline) {
+                return Ok(match attempt() {
+                    libc::EBUSY => call.timed_out(deadline),
+                    result => -(result as isize),
+                });
+            }
+            pause = (pause * 2).min(LONGEST_TRY);
+        }
+    }
+}
+
+/// A mutex's kind, by the bits of `<bits/struct_mutex.h>`.
+#[derive(Clone, Copy)]
+struct MutexKind(c_int);
+
+impl MutexKind {
+    const ROBUST: c_int = 0x10;
+    const INHERITS: c_int = 0x20;
+    const PROTECTS: c_int = 0x40;
+    const SHARED: c_int = 0x80;
+
+    /// # Safety
+    ///
+    /// The mutex is valid.
+    unsafe fn of(mutex: *const pthread_mutex_t) -> MutexKind {
+        // SAFETY: by the contract: the kind is the fifth integer.
+        MutexKind(unsafe { mutex.cast::<c_int>().add(4).read_volatile() })
+    }
+
+    fn checks_owner(self) -> bool {
+        matches!(self.0 & 3, libc::PTHREAD_MUTEX_RECURSIVE | libc::PTHREAD_MUTEX_ERRORCHECK)
+    }
+
+    /// Whether the kernel, or another process, would have to know the fiber as the owner; or
+    /// whether the lock changes the priority of the thread.
+    fn is_unsupported(self) -> bool {
+        self.0 & (MutexKind::ROBUST | MutexKind::INHERITS | MutexKind::PROTECTS) != 0
+            || self.is_shared() && self.checks_owner()
+    }
+
+    fn is_shared(self) -> bool {
+        self.0 & MutexKind::SHARED != 0
+    }
+}
+
+calls! {
+    OnFiber:
+    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    |on| lock(on, mutex, Limit::NONE);
+
+    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    |on| lock(on, mutex, Limit::at(libc::CLOCK_REALTIME, time));
+
+    fn pthread_mutex_clocklock(
+        mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec,
+    ) -> c_int;
+    |on| lock(on, mutex, Limit::at(clock, time));
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if MutexKind::of(mutex).is_unsupported() {
+            return libc::ENOTSUP;
+        }
+        let result = tried(on, next::pthread_mutex_trylock(mutex));
+        detect(on, mutex, result);
+        result
+    }
+}
+
+/// Lets the hazard detector list a mutex that knows its owner. `result` is what a lock returned.
+///
+/// # Safety
+///
+/// The mutex is valid.
+#[inline]
+unsafe fn detect(on: OnFiber, mutex: *const pthread_mutex_t, result: c_int) {
+    // SAFETY: by the contract: the count is the second integer.
+    unsafe {
+        if !hazards::is_active() || !MutexKind::of(mutex).checks_owner() {
+            return;
+        }
+        match result {
+            0 => {
+                let count = mutex.cast::<u32>().add(1).read_volatile();
+                owned_locks::entered(on.current, mutex.addr(), count.max(1));
+            }
+            libc::EDEADLK => owned_locks::refused(on.current, mutex.addr()),
+            _ => {}
+        }
+    }
+}
+
+/// Counts a try, and returns its result: a loop of failures lets other fibers run.
+pub(super) fn tried(on: OnFiber, result: c_int) -> c_int {
+    if result == libc::EBUSY {
+        on.call_for_code(|call| {
+            call.current.tried(false);
+            Ok(0)
+        });
+    }
+    result
+}
+
+/// # Safety
+///
+/// As libc's.
+unsafe fn lock(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        let result = lock_undetected(on, mutex, limit);
+        detect(on, mutex, result);
+        result
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+unsafe fn lock_undetected(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        let kind = MutexKind::of(mutex);
+        if kind.is_unsupported() {
+            return libc::ENOTSUP;
+        }
+        match next::pthread_mutex_trylock(mutex) {
+            libc::EBUSY => {}
+            result => return result,
+        }
+        if kind.0 & 3 == libc::PTHREAD_MUTEX_ERRORCHECK && owner(mutex) == own_number() {
+            return libc::EDEADLK;
+        }
+        on.call_for_code(|call| lock_contended(call, mutex, limit))
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub(super) unsafe fn lock_contended(
+    call: Call,
+    mutex: *mut pthread_mutex_t,
+    limit: Limit,
+) -> Result<isize, isize> {
+    // SAFETY: by the contract.
+    unsafe {
+        let is_shared = MutexKind::of(mutex).is_shared();
+        let attempt = || next::pthread_mutex_trylock(mutex);
+        wait_for(call, mutex as usize, limit, is_shared, attempt)
+    }
+}
+
+/// # Safety
+///
+/// The mutex is valid.
+unsafe fn owner(mutex: *const pthread_mutex_t) -> c_int {
+    // SAFETY: by the contract: the owner is the third integer.
+    unsafe { mutex.cast::<c_int>().add(2).read_volatile() }
+}
+
+/// The number by which libc knows the caller as an owner.
+fn own_number() -> c_int {
+    let mut mutex = libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+    // SAFETY: the contract of libc's functions: the mutex is initialised, and no other code uses
+    // it.
+    unsafe {
+        next::pthread_mutex_lock(&mut mutex);
+        let own = owner(&mutex);
+        next::pthread_mutex_unlock(&mut mutex);
+        own
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+#[inline]
+pub unsafe fn pthread_mutex_unlock(on: Option<OnFiber>, mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: by the contract.
+    if hazards::is_active() && on.is_some() && unsafe { MutexKind::of(mutex) }.checks_owner() {
+        owned_locks::left(mutex.addr());
+    }
+    // SAFETY: by the contract.
+    let result = unsafe { next::pthread_mutex_unlock(mutex) };
+    // Another thread may have freed the mutex by now: only its address is used.
+    queue::wake_after_release(mutex as usize, 1);
+    result
+}
+
+/// Whether a reader-writer lock is shared with other processes.
+///
+/// # Safety
+///
+/// The lock is valid.
+unsafe fn is_shared(lock: *const pthread_rwlock_t) -> bool {
+    // SAFETY: by the contract: it is the eighth integer in `<bits/struct_rwlock.h>`.
+    unsafe { lock.cast::<c_int>().add(7).read_volatile() != 0 }
+}
+
+/// Whether the caller holds a reader-writer lock as its writer.
+///
+/// # Safety
+///
+/// The lock is valid.
+unsafe fn is_writer(lock: *const pthread_rwlock_t) -> bool {
+    // SAFETY: by the contract: it is the seventh integer in `<bits/struct_rwlock.h>`.
+    let writer = unsafe { lock.cast::<c_int>().add(6).read_volatile() };
+    writer != 0 && writer == own_number()
+}
+
+type TryLock = unsafe extern "C-unwind" fn(*mut pthread_rwlock_t) -> c_int;
+
+/// # Safety
+///
+/// As libc's.
+unsafe fn lock_rwlock(
+    on: OnFiber,
+    lock: *mut pthread_rwlock_t,
+    limit: Limit,
+    attempt: TryLock,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        match attempt(lock) {
+            libc::EBUSY => {}
+            result => return result,
+        }
+        if is_writer(lock) {
+            return libc::EDEADLK;
+        }
+        let is_shared = is_shared(lock);
+        on.call_for_code(|call| wait_for(call, lock as usize, limit, is_shared, || attempt(lock)))
+    }
+}
+
+macro_rules! rwlocks {
+    ($($name:ident, $timed:ident, $clocked:ident, $tried:ident;)*) => {$(calls! {
+        OnFiber:
+        fn $name(lock: *mut pthread_rwlock_t) -> c_int;
+        |on| lock_rwlock(on, lock, Limit::NONE, next::$tried);
+
+        fn $timed(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int;
+        |on| lock_rwlock(on, lock, Limit::at(libc::CLOCK_REALTIME, time), next::$tried);
+
+        fn $clocked(
+            lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec,
+        ) -> c_int;
+        |on| lock_rwlock(on, lock, Limit::at(clock, time), next::$tried);
+
+        fn $tried(lock: *mut pthread_rwlock_t) -> c_int;
+        |on| tried(on, next::$tried(lock));
+    })*};
+}
+
+rwlocks! {
+    pthread_rwlock_rdlock, pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock,
+        pthread_rwlock_tryrdlock;
+    pthread_rwlock_wrlock, pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock,
+        pthread_rwlock_trywrlock;
+}
+
+/// # Safety
+///
+/// As libc's.
+#[inline]
+pub unsafe fn pthread_rwlock_unlock(_: Option<OnFiber>, lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: by the contract.
+    let result = unsafe { next::pthread_rwlock_unlock(lock) };
+    // All readers may continue at once, or one writer.
+    queue::wake_after_release(lock as usize, usize::MAX);
+    result
+}

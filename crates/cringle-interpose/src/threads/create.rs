@@ -1,0 +1,250 @@
+//! Starting a fiber as a thread, and its end.
+
+use super::super::call::{Call, OnFiber};
+use super::super::queue::{self, Until};
+use super::super::{next, waits};
+use super::attributes::Attributes;
+use super::own;
+use super::registry::{self, Progress, Thread};
+use cringle_core::cancelled::Cancelled;
+use cringle_core::choices::Threads;
+use cringle_core::family::FamilyChoice;
+use cringle_core::fiber::body::run_body;
+use cringle_core::identity::Meta;
+use cringle_core::interposition::{Keeper, Reserved, SpawnPlace, place_of_caller, release_block};
+use cringle_core::shared::{Body, Unstarted};
+use cringle_core::stack::{check_stack_bytes, default_stack_bytes};
+use cringle_core::unwinding;
+use cringle_core::worker::Current;
+use libc::{pthread_attr_t, pthread_t};
+use std::ffi::{c_int, c_void};
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The function that a thread of pthread's starts with.
+pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+/// The function that a thread of C11's starts with.
+pub type C11Start = extern "C-unwind" fn(*mut c_void) -> c_int;
+
+/// `PTHREAD_CANCELED`.
+const CANCELED: usize = usize::MAX;
+const AGAIN: isize = -(libc::EAGAIN as isize);
+
+#[derive(Clone, Copy)]
+enum Routine {
+    Posix(Start),
+    C11(C11Start),
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_create(
+    on: OnFiber,
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    if on.current.worker.shared().threads() == Threads::Fibers {
+        // SAFETY: by the contract.
+        if let Some(wanted) = unsafe { Attributes::read(attributes) } {
+            // SAFETY: by the contract.
+            return unsafe { create(on, thread, wanted, Routine::Posix(start), argument) };
+        }
+    }
+    // SAFETY: by the contract.
+    unsafe { next::pthread_create(thread, attributes, start, argument) }
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_create(
+    on: OnFiber,
+    thread: *mut pthread_t,
+    start: C11Start,
+    argument: *mut c_void,
+) -> c_int {
+    if on.current.worker.shared().threads() == Threads::System {
+        // SAFETY: by the contract.
+        return unsafe { next::thrd_create(thread, start, argument) };
+    }
+    // SAFETY: by the contract.
+    unsafe {
+        let wanted = Attributes::read(std::ptr::null()).expect("the default attributes");
+        waits::c11(create(on, thread, wanted, Routine::C11(start), argument))
+    }
+}
+
+/// # Safety
+///
+/// As libc's.
+unsafe fn create(
+    on: OnFiber,
+    thread: *mut pthread_t,
+    wanted: Attributes,
+    start: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    let argument = argument.expose_provenance();
+    on.call_for_code(|call| {
+        // A fiber's calls need more of it than a system call does.
+        let stack_bytes = wanted.stack_bytes.max(default_stack_bytes());
+        if check_stack_bytes(stack_bytes).is_err() {
+            return Err(AGAIN);
+        }
+        let Ok(block) = call.current.worker.families.take_block() else {
+            return Err(AGAIN);
+        };
+        let handle = block.handle() as pthread_t;
+        let record = registry::add(handle, wanted.is_detached);
+        // SAFETY: by the contract. The thread may read it as soon as it runs.
+        unsafe { *thread = handle };
+        let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
+        let unstarted = Unstarted {
+            is_placed: false,
+            body: Box::new(ThreadBody {
+                thread: Arc::clone(&record),
+                _alive: Alive::new(),
+                start,
+                argument,
+                place: place_of_caller(call.current.fiber),
+            }),
+            stack_bytes,
+            origin: 0,
+            family: FamilyChoice::Reserved(Reserved::new(block, keeper)),
+        };
+        match call.current.worker.make_thread(call.current.worker.shared().next_place(), unstarted)
+        {
+            Ok(()) => Ok(wait_for_start(call, &record)),
+            Err((unstarted, _)) => {
+                record.forget();
+                if let FamilyChoice::Reserved(locals) = unstarted.family {
+                    release_block(locals.cancel());
+                }
+                Err(AGAIN)
+            }
+        }
+    })
+}
+
+/// Waits until another worker has a stack for the thread. On this one it has been found already.
+fn wait_for_start(call: Call, thread: &Thread) -> isize {
+    loop {
+        let is_new = || matches!(thread.lock().progress, Progress::New);
+        if !is_new() {
+            let has_failed = matches!(thread.lock().progress, Progress::Failed);
+            return if has_failed { AGAIN } else { 0 };
+        }
+        queue::wait(call, thread.address(), u32::MAX, Until::NEVER, is_new, || true);
+    }
+}
+
+/// The threads that are fibers and have not ended.
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether threads that are fibers have not ended. At the end of `main` a process ends them.
+pub(crate) fn has_threads() -> bool {
+    ALIVE.load(Ordering::SeqCst) > 0
+}
+
+/// Counts a thread until it ends.
+struct Alive;
+
+impl Alive {
+    fn new() -> Alive {
+        ALIVE.fetch_add(1, Ordering::SeqCst);
+        Alive
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct ThreadBody {
+    thread: Arc<Thread>,
+    _alive: Alive,
+    start: Routine,
+    /// A pointer that the caller of `pthread_create` sends to the thread.
+    argument: usize,
+    place: &'static SpawnPlace,
+}
+
+impl Body for ThreadBody {
+    fn run(self: Box<Self>) {
+        let ThreadBody { thread, _alive, start, argument, place } = *self;
+        let current = Current::get().expect("a fiber's body runs on a worker");
+        current.enter_root();
+        let mut state = thread.lock();
+        state.progress = Progress::Running;
+        state.stack = current.fiber.stack_area();
+        state.worker = cringle_sys::thread_number();
+        thread.announce(state);
+        let meta = Meta::of_thread(Location::caller(), place);
+        let argument = std::ptr::with_exposed_provenance_mut(argument);
+        let (mut value, mut result) = (0, Ok(()));
+        let mut call = || {
+            value = match start {
+                Routine::Posix(start) => start(argument).expose_provenance(),
+                Routine::C11(start) => start(argument) as usize,
+            };
+        };
+        run_body(&meta, &mut call, &mut |ended| result = ended);
+        thread.lock().value = result.map_or_else(value_of, |()| value);
+    }
+
+    fn fail(self: Box<Self>, _: std::io::Error) {
+        let mut state = self.thread.lock();
+        state.progress = Progress::Failed;
+        // The block goes back at once.
+        state.is_detached = true;
+        self.thread.announce(state);
+    }
+}
+
+/// The payload of an unwinding by `pthread_exit`.
+struct Exit(usize);
+
+/// The value of a thread whose start routine was unwound.
+fn value_of(payload: Box<dyn std::any::Any + Send>) -> usize {
+    match payload.downcast::<Exit>() {
+        Ok(exit) => exit.0,
+        Err(payload) if payload.is::<Cancelled>() => CANCELED,
+        Err(_) => {
+            cringle_sys::report(format_args!(
+                "a panic left the start routine of a thread; aborting"
+            ));
+            std::process::abort();
+        }
+    }
+}
+
+/// Unwinds the calling thread to its start routine. A `catch_unwind` of Rust code in between ends
+/// that: it returns an error.
+///
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn pthread_exit(_: OnFiber, value: *mut c_void) {
+    if registry::find(own()).is_none() {
+        cringle_sys::report(format_args!(
+            "pthread_exit was called on a fiber that pthread_create has not started; return from \
+             its closure instead; aborting"
+        ));
+        std::process::abort();
+    }
+    unwinding::resume(Box::new(Exit(value.expose_provenance())))
+}
+
+/// # Safety
+///
+/// As libc's.
+pub unsafe fn thrd_exit(on: OnFiber, value: c_int) {
+    // SAFETY: by the contract.
+    unsafe { pthread_exit(on, std::ptr::without_provenance_mut(value as usize)) };
+}
