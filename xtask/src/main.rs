@@ -5,10 +5,13 @@ mod book_tests;
 mod checks;
 mod commands;
 mod counts;
+mod crates;
 mod kernels;
 mod land;
 mod long;
 mod processes;
+mod rustdoc;
+mod semver;
 mod suite;
 mod switches;
 mod tidy;
@@ -54,9 +57,11 @@ enum Task {
     Land(land::Args),
     /// Run the checks that take minutes or hours: other targets, sanitizers, the full generators
     Long(long::Args),
+    /// Compare the public API with that of the commit in .ci/api-baseline, by cargo-semver-checks
+    Semver(semver::Args),
     /// Build all tests, and run their programs side by side
     Test(suite::Args),
-    /// Check sizes, imports between rooms and the reasons of `unsafe`
+    /// Check sizes, budgets, imports between rooms and the reasons of `unsafe`
     Tidy(tidy::Args),
     /// Check the machine code of the switch to a fiber's stack
     Switches(switches::Args),
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         Task::Kernels(args) => kernels::run(&args),
         Task::Land(args) => land::run(&args),
         Task::Long(args) => long::run(&args),
+        Task::Semver(args) => semver::run(&args),
         Task::Test(args) => suite::run(&args),
         Task::Tidy(args) => tidy::run(&args),
         Task::Switches(args) => switches::run(&args),

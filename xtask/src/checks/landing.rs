@@ -7,12 +7,12 @@ use super::Check;
 
 /// The programs of the suite whose results depend on the driver.
 const ON_EPOLL: &str = "CRINGLE_DRIVER=epoll cargo xtask test --only \
-                        cringle:lib,cringle:children,cringle:fiber,cringle:foreign_code,\
+                        library:lib,cringle:children,cringle:fiber,cringle:foreign_code,\
                         cringle:fs,cringle:net,cringle:process,cringle:sync";
 /// The programs whose results depend on whose the thread-locals are, and on whether a fiber
 /// continues on another thread.
 const SHARED: &str = "CRINGLE_THREAD_LOCALS=shared cargo xtask test --only \
-                      cringle:lib,cringle:drivers,cringle:foreign_code,cringle:net,\
+                      library:lib,cringle:drivers,cringle:foreign_code,cringle:net,\
                       cringle:process,cringle:sync";
 
 pub(crate) static CHECKS: &[Check] = &[
@@ -30,10 +30,11 @@ pub(crate) static CHECKS: &[Check] = &[
     },
     Check {
         name: "default-features",
-        about: "the library compiles with the default features, without warnings",
-        // As `cargo check`, but with an option for this crate alone: by `RUSTFLAGS`, its
-        // dependencies would be compiled again.
-        command: "cargo rustc -p cringle --lib --profile check -- -D warnings",
+        about: "the library compiles with the default features and with none, without warnings",
+        // As `cargo check`, but clippy has options for the crates of this workspace alone: by
+        // `RUSTFLAGS`, all others would be compiled again.
+        command: "cargo clippy -p cringle --lib -- -A clippy::all -D warnings; \
+                  cargo clippy -p cringle --lib --no-default-features -- -A clippy::all -D warnings",
         ..Check::NONE
     },
     Check {
@@ -77,7 +78,8 @@ pub(crate) static CHECKS: &[Check] = &[
         name: "loom",
         about: "models of the protocols between threads",
         environment: &[("RUSTFLAGS", "--cfg loom")],
-        command: "cargo test --config .ci/loom.toml -p cringle --lib --target-dir target/loom loom",
+        command: "cargo test --config .ci/loom.toml -p cringle-sys -p cringle-core -p cringle-std \
+                  --lib --target-dir target/loom loom",
         ..Check::NONE
     },
 ];

@@ -1,4 +1,5 @@
 use super::*;
+use crate::crates::CRATES;
 use std::path::Path;
 
 fn all() -> impl Iterator<Item = &'static Check> {
@@ -42,13 +43,51 @@ fn every_check_names_programs_that_exist() {
         for (at, option) in check.command.match_indices("--only ") {
             let programs = check.command[at + option.len()..].split([' ', ';']).next().unwrap();
             for program in programs.split(',') {
-                let (package, target) = program.split_once(':').unwrap_or((program, "lib"));
-                let package = root.join("crates").join(package);
-                let is_lib = target == "lib" && package.is_dir();
+                let (of, target) = program.split_once(':').unwrap_or((program, "lib"));
+                let package = root.join("crates").join(of);
+                let is_lib = target == "lib" && (of == "library" || package.is_dir());
                 let exists = program == "doc" || is_lib || has(&package, target);
                 assert!(exists, "{}: no test is named {program}", check.name);
             }
         }
+    }
+}
+
+/// The packages that a command of cargo selects.
+fn selected(command: &str) -> Vec<&str> {
+    let options = command.match_indices(" -p ").map(|(at, option)| &command[at + option.len()..]);
+    options.map(|rest| rest.split([' ', ';']).next().unwrap()).collect()
+}
+
+#[test]
+fn every_check_selects_packages_that_have_a_row() {
+    // Those of the other workspaces have none.
+    let others = ["cringle-ecosystem", "cringle-python"];
+    for check in all() {
+        for name in selected(check.command) {
+            let has_row = CRATES.iter().any(|it| it.name() == name);
+            let is_other = others.iter().any(|other| name.starts_with(other));
+            assert!(has_row || is_other, "{}: no package is named {name}", check.name);
+        }
+    }
+}
+
+#[test]
+fn unit_tests_of_each_part_of_the_library_are_compiled_for_musl() {
+    let check = long::CHECKS.iter().find(|check| check.name == "musl").unwrap();
+    let selected = selected(check.command);
+    for it in crate::crates::library() {
+        assert!(selected.contains(&it.name()), "musl does not select {}", it.name());
+    }
+}
+
+#[test]
+fn each_part_of_the_library_is_optimised_by_its_settings() {
+    let file = Repository::here().unwrap().root.join(".ci/optimized.toml");
+    let text = std::fs::read_to_string(file).unwrap();
+    for it in crate::crates::library() {
+        let row = format!("{} = {{ opt-level = 3, ", it.name());
+        assert!(text.lines().any(|line| line.starts_with(&row)), "no row of {}", it.name());
     }
 }
 

@@ -98,14 +98,17 @@ fn strip(from: &Path, to: &Path) -> Result<()> {
     output(command("strip").arg("--strip-debug").arg("-o").arg(to).arg(from)).map(drop)
 }
 
-/// Copies the package, in which the tests run, and creates the directory for their files. Both have
-/// the paths that cargo compiled into the tests.
+/// Copies the library's packages, in one of which the tests run, and creates the directory for
+/// their files. All have the paths that cargo compiled into the tests.
 fn sources(root: &Path, suite: &Suite) -> Result<()> {
     let inside = |path: &Path| path.strip_prefix("/").map(|path| root.join(path));
     fs::create_dir_all(inside(&suite.target_directory)?.join("tmp"))?;
-    let package = inside(&suite.package)?;
-    fs::create_dir_all(package.parent().ok_or("a package in the root")?)?;
-    output(command("cp").arg("-r").arg(&suite.package).arg(package)).map(drop)
+    for package in &suite.sources {
+        let copy = inside(package)?;
+        fs::create_dir_all(copy.parent().ok_or("a package in the root")?)?;
+        output(command("cp").arg("-r").arg(package).arg(copy))?;
+    }
+    Ok(())
 }
 
 fn init(root: &Path, suite: &Suite, args: &Args) -> Result<()> {

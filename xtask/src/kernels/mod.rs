@@ -38,8 +38,9 @@ pub(crate) struct Args {
     #[arg(long)]
     list: bool,
 
-    /// Run only these, in this order: test binaries of the library by name (`lib` for the unit
-    /// tests), or `doctor`, `iopoll`, `switch`, `switch_doctor`, `switch_epoll`
+    /// Run only these, in this order: test binaries of the library by name (`lib` for all unit
+    /// tests, `cringle-std-lib` for those of one part), or `doctor`, `iopoll`, `switch`,
+    /// `switch_doctor`, `switch_epoll`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tests: Vec<String>,
 

@@ -1,6 +1,8 @@
 //! The steps that a machine runs one after the other: a test binary, or some tests of one under a
 //! condition.
 
+use crate::crates;
+
 /// One step.
 pub(super) struct Step {
     pub(super) name: String,
@@ -10,7 +12,7 @@ pub(super) struct Step {
     pub(super) needs: Option<&'static str>,
 }
 
-pub(super) const LIBRARY: &str = "cringle";
+pub(super) const LIBRARY: &str = crates::FACADE;
 pub(super) const COMMAND: &str = "cringle-cli";
 
 /// Some tests of a binary, and what precedes its name on the command line.
@@ -69,13 +71,15 @@ pub(super) const PARTS: [Part; 5] = [
 ];
 
 impl Step {
-    /// All tests of a binary of the library.
+    /// All tests of the binary with this file name.
     pub(super) fn whole(name: &str) -> Step {
-        Step {
-            name: name.to_owned(),
-            command_line: format!("/tests/{} --color never", file_name(LIBRARY, name)),
-            needs: None,
-        }
+        let command_line = format!("/tests/{name} --color never");
+        Step { name: name.to_owned(), command_line, needs: None }
+    }
+
+    /// Whether one of the names that were asked for has this step.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name || name == "lib" && self.name.ends_with("-lib")
     }
 
     /// Some tests of a binary.
@@ -88,8 +92,21 @@ impl Step {
     }
 }
 
-/// Returns a binary's file name in the machine, which is unique though both packages may have
-/// binaries of one name.
+/// Returns a binary's file name in the machine, which is unique though packages may have binaries
+/// of one name: each part of the library has its unit tests, `lib`.
 pub(super) fn file_name(package: &str, binary: &str) -> String {
     if package == LIBRARY { binary.to_owned() } else { format!("{package}-{binary}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_tests_of_all_parts_are_asked_for_by_one_name() {
+        let step = Step::whole(&file_name("cringle-std", "lib"));
+        assert_eq!(step.command_line, "/tests/cringle-std-lib --color never");
+        assert!(step.is("lib") && step.is("cringle-std-lib") && !step.is("cringle-sys-lib"));
+        assert!(!Step::whole(&file_name(LIBRARY, "fs")).is("lib"));
+    }
 }

@@ -23,8 +23,10 @@ use std::time::{Duration, Instant};
 Examples:
   cargo xtask test                                all tests
   cargo xtask test deadline cancel                the tests whose names contain one of these
-  cargo xtask test --only cringle:fs,cringle:lib  two programs; --list prints the names
-  cargo xtask test --only cringle                 the programs of one package
+  cargo xtask test --only cringle:fs,cringle:net  two programs; --list prints the names
+  cargo xtask test --only cringle-std             the programs of one package
+  cargo xtask test --only library                 those of each package of the library
+  cargo xtask test --only library:lib             its unit tests
   CRINGLE_DRIVER=epoll cargo xtask test --only cringle:net
 
 A program is named PACKAGE:TARGET: `lib` and `bin` are the unit tests of a package, and `doc` alone

@@ -3,6 +3,7 @@
 use super::output::Lines;
 use super::{Settings, build};
 use crate::counts::Counts;
+use crate::crates;
 use crate::processes::{self, Leash};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// How often the runner looks at a program.
 const INTERVAL: Duration = Duration::from_millis(20);
+
+/// What stands for the packages of the library in the names of programs.
+const LIBRARY: &str = "library";
 
 pub(super) struct Program {
     pub(super) name: String,
@@ -43,10 +47,13 @@ impl Program {
         Program { name: name.to_owned(), how: How::Documentation }
     }
 
-    /// Whether `name` is this program's or its package's.
+    /// Whether `name` is this program's or its package's. `library` stands for each package of the
+    /// library.
     pub(super) fn is(&self, name: &str) -> bool {
-        let package = self.name.split_once(':').map(|(package, _)| package);
-        self.name == name || package == Some(name)
+        let Some((package, target)) = self.name.split_once(':') else { return self.name == name };
+        let (of, only) = name.split_once(':').map_or((name, None), |(of, it)| (of, Some(it)));
+        let is_of_library = of == LIBRARY && crates::library().any(|it| it.name() == package);
+        (of == package || is_of_library) && only.is_none_or(|only| only == target)
     }
 
     /// The file in the directory of the logs that has this program's output.
@@ -155,6 +162,17 @@ mod tests {
         outcome.judge(ExitStatus::default(), &lines, Path::new("log"));
         assert_eq!(outcome.failure.is_some(), outcome.counts.failed > 0);
         outcome
+    }
+
+    #[test]
+    fn library_is_the_facade_and_its_parts() {
+        let is = |program, name| Program::named(program).is(name);
+        for program in ["cringle:fs", "cringle-std:lib"] {
+            assert!(is(program, "library"), "{program}");
+        }
+        assert!(is("cringle-core:lib", "library:lib") && !is("cringle:fs", "library:lib"));
+        assert!(!is("cringle-cp:lib", "library:lib") && !is("cringle-cp:lib", "library"));
+        assert!(is("cringle-cp:lib", "cringle-cp:lib") && !is("cringle-cp:lib", "cringle-cp:fs"));
     }
 
     #[test]

@@ -3,13 +3,12 @@
 //! clock, which may be ahead on a cancelled fiber.
 //!
 //! It reads names, and does not know types: a descriptor that std closes is found by
-//! `tests/interposed`.
+//! `crates/cringle-interpose/tests/interposed`.
 
 use super::Finding;
 use super::exceptions::Exceptions;
 use super::sources::Source;
-
-const LIBRARY: &str = "crates/cringle/src/";
+use crate::crates::{self, Crate};
 
 /// The functions of libc that a program may interpose.
 const CALLS: &str = "read write readv writev pread pwrite pread64 pwrite64 preadv pwritev preadv2 \
@@ -27,7 +26,8 @@ const LOCKS: [&str; 8] =
 const REPORTS: [&str; 3] = ["eprintln!", "eprint!", "io::stderr()"];
 
 pub(super) fn check(source: &Source, exceptions: &Exceptions, findings: &mut Vec<Finding>) {
-    if !source.path.starts_with(LIBRARY) || source.path.contains("tests") {
+    let is_of_library = crates::of(&source.path).is_some_and(Crate::is_of_library);
+    if !is_of_library || source.path.contains("tests") {
         return;
     }
     let tests =
@@ -71,6 +71,12 @@ mod tests {
         found(code).into_iter().map(|(name, _)| name).collect()
     }
 
+    fn found_in(path: &str, text: &str) -> usize {
+        let mut findings = Vec::new();
+        check(&Source::new(path, text), &Exceptions::none(), &mut findings);
+        findings.len()
+    }
+
     #[test]
     fn calls_and_locks_that_wait_are_found() {
         assert_eq!(names("unsafe { libc::read(fd, buf, len) }"), ["libc::read"]);
@@ -86,9 +92,16 @@ mod tests {
     #[test]
     fn comments_and_tests_are_passed_over() {
         let text = "// libc::read(0)\n#[cfg(test)]\nmod tests {\nuse std::sync::Mutex;\n}\n";
-        let mut findings = Vec::new();
-        let source = Source::new("crates/cringle/src/a.rs", text);
-        check(&source, &Exceptions::none(), &mut findings);
-        assert!(findings.is_empty(), "{findings:?}");
+        assert_eq!(found_in("crates/cringle-std/src/a.rs", text), 0);
+    }
+
+    #[test]
+    fn every_crate_of_the_library_is_checked() {
+        let text = "fn f() { libc::close(0); }\n";
+        for name in ["cringle", "cringle-core", "cringle-interpose", "cringle-sys"] {
+            assert_eq!(found_in(&format!("crates/{name}/src/a.rs"), text), 1, "{name}");
+        }
+        assert_eq!(found_in("crates/cringle-cp/src/a.rs", text), 0);
+        assert_eq!(found_in("crates/cringle-std/tests/a.rs", text), 0);
     }
 }

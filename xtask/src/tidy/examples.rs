@@ -6,37 +6,30 @@
 //! variants, associated types and constants of their own type are shown by the example of their
 //! type. A function or method that has the path of one of std is used as that one, whose page has
 //! an example.
+//!
+//! The library's facade re-exports items of the crates below it, which are read with it: what no
+//! crate re-exports that programs import needs no example.
 
 use super::Finding;
 use super::sources::{documentation, root};
 use super::std_paths;
 use crate::Result;
+use crate::crates::CRATES;
+use crate::rustdoc;
 use serde_json::Value;
 use std::collections::HashSet;
-use std::process::Command;
-
-/// The libraries that Rust programs import. (`cringle-c` is one for C: its examples are programs in
-/// C. The other published crates are parts of the command.)
-const LIBRARIES: [&str; 4] = ["cringle", "cringle-cp", "cringle-interpose", "cringle-object-store"];
 
 /// Has rustdoc write its JSON, an unstable format, and looks for items without an example. cargo's
 /// options are those of the landing's step `docs`, so that both use the same compiled dependencies.
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["doc", "--workspace", "--no-deps", "--all-features"]).current_dir(root());
-    cargo
-        .env("RUSTDOC", root().join(".ci/rustdoc").canonicalize()?)
-        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format json");
-    let output = cargo.output()?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("cargo doc failed:\n{text}").into());
-    }
-    for library in LIBRARIES {
-        let path = documentation().join(format!("{}.json", library.replace('-', "_")));
-        let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let missing = missing(&serde_json::from_slice(&text)?)
-            .ok_or_else(|| format!("{}: rustdoc's JSON has another form", path.display()))?;
+    let read = CRATES.iter().filter(|it| it.is_of_library() || it.is_imported());
+    let mut command = rustdoc::command("")?;
+    command.arg("--workspace").current_dir(root());
+    let names = read.map(|it| it.import());
+    let mut documentation = rustdoc::write_and_read(&mut command, &documentation(), names)?;
+    for library in CRATES.iter().filter(|it| it.is_imported()) {
+        let missing = documentation.rooted(&library.import()).and_then(missing);
+        let missing = missing.ok_or("rustdoc's JSON has another form")?;
         let of_std = std_paths::existing(missing.iter().filter_map(|one| one.path.as_deref()))?;
         let is_of_std = |one: &Missing| one.path.as_ref().is_some_and(|path| of_std.contains(path));
         findings.extend(missing.into_iter().filter(|one| !is_of_std(one)).map(Missing::finding));
@@ -52,30 +45,32 @@ struct Missing {
     /// The path of a function or a constant from the crate's root. `None` for other items.
     path: Option<String>,
     name: String,
+    /// The crate that defines it, if that hides it from its documentation.
+    hidden_in: Option<String>,
 }
 
 impl Missing {
     fn finding(self) -> Finding {
-        let text = format!("`{}` is public without an example; add one that runs", self.name);
+        let name = self.name;
+        let text = match self.hidden_in {
+            None => format!("`{name}` is public without an example; add one that runs"),
+            Some(of) => format!("`{name}` is public, but {of} hides it; document it there"),
+        };
         Finding { file: self.file, line: self.line, text }
     }
 }
 
 /// Returns the items without an example; `None` if this is no documentation in a known form.
 fn missing(documentation: &Value) -> Option<Vec<Missing>> {
-    let mut walk = Walk {
-        index: &documentation["index"],
-        path: Vec::new(),
-        visited: HashSet::new(),
-        missing: Vec::new(),
-    };
+    let mut walk =
+        Walk { documentation, path: Vec::new(), visited: HashSet::new(), missing: Vec::new() };
     let root = walk.item(&documentation["root"])?;
     walk.visit(root);
     (walk.visited.len() > 1).then_some(walk.missing)
 }
 
 struct Walk<'a> {
-    index: &'a Value,
+    documentation: &'a Value,
     /// The names of the modules, and the type, that are visited.
     path: Vec<String>,
     /// The addresses of the items that were visited: several paths may name an item.
@@ -86,7 +81,23 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Finds an item by its number. Those of other crates are not in the index.
     fn item(&self, id: &Value) -> Option<&'a Value> {
-        self.index.get(id.as_str().map_or_else(|| id.to_string(), str::to_owned))
+        self.documentation["index"].get(id.to_string())
+    }
+
+    /// Visits what an item re-exports. What std defines, or an unknown crate, has examples there.
+    fn visit_use(&mut self, item: &Value, inner: &Value) {
+        match self.item(&inner["id"]) {
+            Some(module) if inner["is_glob"] == true => {
+                self.visit_all(&module["inner"]["module"]["items"]);
+            }
+            Some(item) => self.visit_as(&inner["name"], item),
+            None => {
+                let of = &self.documentation["paths"][inner["id"].to_string()]["path"][0];
+                if CRATES.iter().any(|it| it.is_of_library() && *of == it.import()) {
+                    self.note(item, &inner["name"], None, Some(text(of).to_owned()));
+                }
+            }
+        }
     }
 
     fn visit_all(&mut self, ids: &Value) {
@@ -112,13 +123,7 @@ impl<'a> Walk<'a> {
             return;
         };
         match kind.as_str() {
-            "use" => match self.item(&inner["id"]) {
-                Some(module) if inner["is_glob"] == true => {
-                    self.visit_all(&module["inner"]["module"]["items"]);
-                }
-                Some(item) => self.visit_as(&inner["name"], item),
-                None => (),
-            },
+            "use" => self.visit_use(item, inner),
             "assoc_type" => (),
             "function" | "constant" | "assoc_const" => {
                 self.require_example(item, Some(text(name)));
@@ -158,14 +163,18 @@ impl<'a> Walk<'a> {
         }
         // The first part is the crate.
         let modules = self.path.iter().skip(1).map(String::as_str);
+        let path = name.map(|name| modules.chain([name]).collect::<Vec<_>>().join("::"));
+        self.note(item, &item["name"], path, None);
+    }
+
+    fn note(&mut self, at: &Value, name: &Value, path: Option<String>, hidden_in: Option<String>) {
+        let line = at["span"]["begin"][0].as_u64().and_then(|line| line.try_into().ok());
         self.missing.push(Missing {
-            file: item["span"]["filename"].as_str().unwrap_or("(unknown)").into(),
-            line: item["span"]["begin"][0]
-                .as_u64()
-                .and_then(|line| line.try_into().ok())
-                .unwrap_or(1),
-            path: name.map(|name| modules.chain([name]).collect::<Vec<_>>().join("::")),
-            name: item["name"].as_str().unwrap_or("an item").into(),
+            file: at["span"]["filename"].as_str().unwrap_or("(unknown)").into(),
+            line: line.unwrap_or(1),
+            path,
+            name: name.as_str().unwrap_or("an item").into(),
+            hidden_in,
         });
     }
 }
@@ -227,6 +236,19 @@ mod tests {
             "{missing:?}"
         );
         assert_eq!(super::missing(&reexporting("```no_run\nmethod();\n```")), Some(vec![]));
+    }
+
+    #[test]
+    fn reexported_items_that_a_part_of_the_library_hides_are_found() {
+        let hidden_in = |of: &str| {
+            let mut documentation = reexporting("```\nmethod();\n```");
+            documentation["index"]["1"]["inner"]["use"]["id"] = json!(9);
+            documentation["paths"] = json!({ "9": { "path": [of, "T"] } });
+            let missing = missing(&documentation).unwrap();
+            missing.into_iter().map(|one| one.hidden_in).collect::<Vec<_>>()
+        };
+        assert_eq!(hidden_in("cringle_std"), [Some("cringle_std".to_owned())]);
+        assert_eq!(hidden_in("std"), []);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `cargo xtask tidy --ledger`: what a reader has to hold in mind. No rule, but figures: lines of
 //! code by room, names with several meanings, and files with several subjects.
 
-use super::rooms;
 use super::sources::Source;
+use super::{budgets, rooms};
 use crate::Result;
+use crate::crates::{self, CRATES, Crate};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,12 @@ pub(super) fn print(sources: &[Source]) -> Result<()> {
         }
     }
     println!("{}", Table(&rooms));
+    println!("Lines of code below src, of the budget:");
+    let lines = budgets::lines(sources)?;
+    for Crate { folder, budget, reason, .. } in CRATES {
+        let lines = lines.get(folder).copied().unwrap_or_default();
+        println!("  {folder:<30} {lines:>6} of {budget:>6}  {reason}");
+    }
     println!("Types of one crate with the same name:");
     for ((of, name), files) in names.iter().filter(|(_, files)| files.len() >= MANY) {
         println!("  {name} x{} in {of}: {}", files.len(), files.join(", "));
@@ -66,6 +73,12 @@ impl AddAssign for Lines {
         self.comments += other.comments;
         self.tests += other.tests;
     }
+}
+
+/// Returns the number of lines of code of a file.
+pub(super) fn code_of(source: &Source) -> Result<usize> {
+    let file = syn::parse_file(&source.text).map_err(|e| format!("{}: {e}", source.path))?;
+    Ok(lines_of(source, &file).code)
 }
 
 fn lines_of(source: &Source, file: &syn::File) -> Lines {
@@ -130,12 +143,13 @@ fn crate_of(path: &str) -> &str {
     &path[..end.unwrap_or(path.len())]
 }
 
-/// The crate of a file, and for the library the room.
+/// The crate of a file, and for the library the folder below `src`.
 fn room_of(path: &str) -> String {
-    let of = crate_of(path);
-    match path.strip_prefix(rooms::LIBRARY).map(|file| file.split_once('/')) {
-        Some(Some((room, _))) => format!("{of} {room}"),
-        _ => of.to_owned(),
+    let of_library = crates::of(path).filter(|it| it.is_of_library());
+    let file = of_library.and_then(|it| Some((it.folder, it.file(path)?)));
+    match file.and_then(|(folder, file)| Some((folder, file.split_once('/')?))) {
+        Some((folder, (room, _))) => format!("{folder} {room}"),
+        None => crate_of(path).to_owned(),
     }
 }
 
@@ -279,7 +293,8 @@ mod tests {
 
     #[test]
     fn rooms_are_those_of_the_library() {
-        assert_eq!(room_of("crates/cringle/src/fs/file/mod.rs"), "crates/cringle fs");
+        assert_eq!(room_of("crates/cringle-std/src/fs/file/mod.rs"), "crates/cringle-std fs");
+        assert_eq!(room_of("crates/cringle-core/src/shared.rs"), "crates/cringle-core");
         assert_eq!(room_of("crates/cringle/src/lib.rs"), "crates/cringle");
         assert_eq!(room_of("crates/cringle-cp/src/walk/mod.rs"), "crates/cringle-cp");
         assert_eq!(room_of("xtask/src/main.rs"), "xtask");

@@ -4,6 +4,7 @@
 //! reason, are in `xtask/tidy.json`.
 
 mod book;
+mod budgets;
 mod calls;
 mod doctests;
 mod examples;
@@ -24,7 +25,8 @@ use sources::Source;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also print lines of code by room, names with several meanings, files with several subjects
+    /// Also print lines of code by room, what each crate has left of its budget, names with several
+    /// meanings, files with several subjects
     #[arg(long)]
     ledger: bool,
     /// Also require an example on what the libraries have and std does not, and on types (builds
@@ -68,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         calls::check(source, &exceptions, &mut findings);
     }
     rooms::check(&sources, &mut findings)?;
+    budgets::check(&sources, &mut findings)?;
     doctests::check(&sources, &mut findings)?;
     book::check(args.copies, &mut findings)?;
     if args.examples {

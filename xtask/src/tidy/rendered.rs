@@ -3,9 +3,11 @@
 use super::Finding;
 use super::sources::{documentation, files, root};
 use crate::Result;
+use crate::crates::{CRATES, Kind};
 use std::fs;
 
-/// Checks the documentation of the published libraries, which `cargo doc` has written.
+/// Checks the documentation of the published libraries, which `cargo doc` has written. (The parts
+/// of the library are published for it alone; what it re-exports is among its own pages.)
 pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
     let documentation = documentation();
     for library in published()? {
@@ -32,12 +34,11 @@ pub(super) fn check(findings: &mut Vec<Finding>) -> Result<()> {
 /// The names under which the published libraries are imported.
 fn published() -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(root().join("crates"))? {
-        let path = entry?.path();
-        let manifest = fs::read_to_string(path.join("Cargo.toml"))?;
-        if path.join("src/lib.rs").exists() && !manifest.contains("publish = false") {
-            let name = path.file_name().expect("a crate's directory");
-            names.push(name.to_string_lossy().replace('-', "_"));
+    for it in CRATES.iter().filter(|it| it.kind != Kind::Part) {
+        let folder = root().join(it.folder);
+        let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+        if folder.join("src/lib.rs").exists() && !manifest.contains("publish = false") {
+            names.push(it.import());
         }
     }
     Ok(names)

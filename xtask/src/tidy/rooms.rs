@@ -1,53 +1,14 @@
-//! Checks the imports between the library's rooms (its top-level modules): arrows point down, as in
-//! ARCHITECTURE.md, and no two files of different rooms depend on each other.
+//! Checks the imports between the rooms of a crate, which are modules below its root: arrows point
+//! down, as the table in `xtask/src/crates.rs` says, and no two files of different rooms depend on
+//! each other. (Between crates, cargo allows no other arrows than those of the manifests.)
 
 use super::Finding;
 use super::sources::Source;
 use crate::Result;
+use crate::crates::{CRATES, Crate, REST};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-
-pub(super) const LIBRARY: &str = "crates/cringle/src/";
-
-/// Each room with the rooms that it may use, from the bottom up.
-const ROOMS: [(&str, &[&str]); 23] = [
-    ("sys", &[]),
-    ("tracing_events", &[]),
-    ("trace", &["sys"]),
-    // `driver::dispatch` chooses one of the three.
-    ("driver", &["driver::epoll", "driver::sim", "driver::uring", "sys", "trace"]),
-    ("driver::epoll", &["driver", "sys"]),
-    ("driver::sim", &["driver", "sys"]),
-    ("driver::uring", &["driver", "sys", "trace"]),
-    (
-        "runtime",
-        &[
-            "driver",
-            "driver::epoll",
-            "driver::sim",
-            "driver::uring",
-            "sys",
-            "trace",
-            "tracing_events",
-        ],
-    ),
-    ("cancel", &["runtime"]),
-    ("detect", &["runtime"]),
-    ("sync", &["runtime", "sys"]),
-    ("fiber", &["driver", "runtime", "sync", "sys", "tracing_events"]),
-    ("time", &["fiber", "runtime"]),
-    ("ring", &["driver", "driver::uring", "fiber", "runtime", "sys"]),
-    ("io", &["driver", "fiber", "fs", "runtime", "sync", "sys"]),
-    ("fs", &["driver", "fiber", "io", "runtime", "sync", "sys", "time"]),
-    ("block", &["driver", "driver::uring", "fiber", "fs", "runtime", "sync", "sys"]),
-    ("signal", &["io", "runtime", "sys"]),
-    ("net", &["cancel", "driver", "fiber", "io", "os", "runtime", "sync", "sys", "time"]),
-    ("process", &["fiber", "fs", "io", "runtime", "sys"]),
-    ("interpose", &["driver", "fiber", "fs", "process", "runtime", "sync", "sys"]),
-    ("os", &["fs", "net", "process"]),
-    ("sim", &["cancel", "driver::sim", "fs", "runtime", "sys"]),
-];
 
 /// An import, or a path in code.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
@@ -59,24 +20,29 @@ struct Use {
 }
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) -> Result<()> {
-    let library = sources.iter().filter(|source| source.path.starts_with(LIBRARY));
-    let library = library.filter(|source| !source.path.ends_with("tests.rs"));
+    for of in CRATES.iter().filter(|of| !of.rooms.is_empty()) {
+        check_crate(of, sources, findings)?;
+    }
+    Ok(())
+}
+
+fn check_crate(of: &Crate, sources: &[Source], findings: &mut Vec<Finding>) -> Result<()> {
+    let inside = sources.iter().filter_map(|source| Some((source, module_of(of, &source.path)?)));
+    let inside = inside.filter(|(source, _)| !source.path.ends_with("tests.rs"));
     let modules: BTreeMap<Vec<String>, &str> =
-        library.clone().map(|source| (module_of(&source.path), source.path.as_str())).collect();
+        inside.clone().map(|(source, module)| (module, source.path.as_str())).collect();
     let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for source in library {
-        let from = room(&module_of(&source.path));
-        for one in uses(source)? {
+    for (source, from_module) in inside {
+        // `lib.rs` may name all rooms, and all may name its items.
+        let Some(from) = room(of, &from_module) else { continue };
+        for one in uses(source, from_module)? {
             let Some((module, file)) = file_of(&modules, &one.module) else { continue };
-            let to = room(module);
-            if to == from || from == "lib" {
-                continue;
-            }
+            let Some(to) = room(of, module).filter(|to| *to != from) else { continue };
             arrows.entry(&source.path).or_default().insert(file);
-            if !may_use(&from, &to) {
+            if !may_use(of, from, to) {
                 let text = format!(
                     "room `{from}` uses room `{to}`; move the shared part down, or allow the \
-                     arrow in ROOMS (xtask/src/tidy/rooms.rs)"
+                     arrow in CRATES (xtask/src/crates.rs)"
                 );
                 findings.push(Finding::new(source, one.line, text));
             }
@@ -86,8 +52,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) -> Result<(
     Ok(())
 }
 
-fn may_use(from: &str, to: &str) -> bool {
-    ROOMS.iter().any(|(room, may)| *room == from && may.contains(&to))
+fn may_use(of: &Crate, from: &str, to: &str) -> bool {
+    of.rooms.iter().any(|(room, may)| *room == from && may.contains(&to))
 }
 
 /// Returns the file of a module's path: that of its longest prefix that is a file.
@@ -120,29 +86,23 @@ fn find_cycles(arrows: &BTreeMap<&str, BTreeSet<&str>>, findings: &mut Vec<Findi
     }
 }
 
-/// Returns the module of a file: `crates/cringle/src/driver/epoll/mod.rs` is `driver::epoll`.
-fn module_of(path: &str) -> Vec<String> {
-    let path = path.trim_start_matches(LIBRARY).trim_end_matches(".rs");
+/// Returns the module of a crate's file: `crates/cringle-driver/src/epoll/mod.rs` is `epoll`.
+fn module_of(of: &Crate, path: &str) -> Option<Vec<String>> {
+    let path = of.file(path)?.trim_end_matches(".rs");
     let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib"));
-    parts.map(String::from).collect()
+    Some(parts.map(String::from).collect())
 }
 
-/// Returns the room of a module: the first part of its path, and for a driver the second.
-fn room(module: &[String]) -> String {
-    match module {
-        [] => "lib".into(),
-        [driver, which, ..]
-            if driver == "driver" && matches!(which.as_str(), "uring" | "epoll" | "sim") =>
-        {
-            format!("driver::{which}")
-        }
-        [first, ..] => first.clone(),
-    }
+/// Returns the room of a module: the first part of its path, if that is one. The crate's root is in
+/// no room.
+fn room(of: &Crate, module: &[String]) -> Option<&'static str> {
+    let first = module.first()?;
+    let named = of.rooms.iter().find(|(name, _)| name == first);
+    Some(named.map_or(REST, |(name, _)| name))
 }
 
-fn uses(source: &Source) -> Result<Vec<Use>> {
+fn uses(source: &Source, module: Vec<String>) -> Result<Vec<Use>> {
     let file = syn::parse_file(&source.text).map_err(|e| format!("{}: {e}", source.path))?;
-    let module = module_of(&source.path);
     let mut visitor = Uses { source, module, found: Vec::new() };
     visitor.visit_file(&file);
     Ok(visitor.found)
@@ -242,10 +202,8 @@ mod tests {
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<Finding> {
-        let sources: Vec<Source> = files
-            .iter()
-            .map(|(path, text)| Source::new(&format!("{LIBRARY}{path}"), text))
-            .collect();
+        let sources: Vec<Source> =
+            files.iter().map(|(path, text)| Source::new(path, text)).collect();
         let mut findings = Vec::new();
         check(&sources, &mut findings).unwrap();
         findings
@@ -253,22 +211,43 @@ mod tests {
 
     #[test]
     fn an_arrow_that_points_up_is_found() {
-        let files = |uses| [("sync/mod.rs", ""), ("runtime/turn.rs", uses), ("sys.rs", "")];
-        assert_eq!(found(&files("use crate::sys;")), []);
-        assert_eq!(found(&files("use crate::{sync::Mutex, sys};")).len(), 1);
-        assert_eq!(found(&files("fn f() { super::super::sync::g(); }")).len(), 1);
-        assert_eq!(found(&files("#[cfg(test)] mod tests { use crate::sync; }")), []);
-        assert_eq!(found(&files("#[cfg(all(test, unix))] mod tests { use crate::sync; }")), []);
-        assert_eq!(
-            found(&files("#[cfg(any(test, unix))] mod model { use crate::sync; }")).len(),
-            1
-        );
+        let found = |uses| {
+            found(&[
+                ("crates/cringle-std/src/lib.rs", ""),
+                ("crates/cringle-std/src/sync/mod.rs", ""),
+                ("crates/cringle-std/src/fs/mod.rs", ""),
+                ("crates/cringle-std/src/fiber/op.rs", uses),
+            ])
+        };
+        assert_eq!(found("use crate::sync::Mutex;"), []);
+        assert_eq!(found("use crate::{fs::File, sync};").len(), 1);
+        assert_eq!(found("fn f() { super::super::fs::g(); }").len(), 1);
+        assert_eq!(found("#[cfg(test)] mod tests { use crate::fs; }"), []);
+        assert_eq!(found("#[cfg(all(test, unix))] mod tests { use crate::fs; }"), []);
+        assert_eq!(found("#[cfg(any(test, unix))] mod model { use crate::fs; }").len(), 1);
+        assert_eq!(found("use crate::run; use cringle_core::fs;"), [], "of lib.rs, and of others");
     }
 
     #[test]
     fn a_cycle_of_files_is_found() {
-        let files =
-            [("io/copy.rs", "use crate::fs::file::File;"), ("fs/file.rs", "use crate::io::copy;")];
+        let files = [
+            ("crates/cringle-std/src/io/copy.rs", "use crate::fs::file::File;"),
+            ("crates/cringle-std/src/fs/file.rs", "use crate::io::copy;"),
+        ];
         assert_eq!(found(&files).len(), 1);
+    }
+
+    #[test]
+    fn files_outside_of_all_rooms_are_one_room() {
+        let found = |epoll: &str, dispatch: &str| {
+            found(&[
+                ("crates/cringle-driver/src/epoll/mod.rs", epoll),
+                ("crates/cringle-driver/src/uring/mod.rs", ""),
+                ("crates/cringle-driver/src/dispatch.rs", dispatch),
+                ("crates/cringle-driver/src/kept.rs", ""),
+            ])
+        };
+        assert_eq!(found("use crate::kept::Kept;", "use crate::{epoll, kept, uring};"), []);
+        assert_eq!(found("use crate::uring;", "").len(), 1);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Finding;
 use super::sources::Source;
+use crate::crates::{self, Crate};
 
 /// Reasons that need no invariant.
 const PLAIN: [&str; 8] = [
@@ -17,7 +18,7 @@ const PLAIN: [&str; 8] = [
 ];
 
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
-    if !source.path.starts_with("crates/cringle/src") {
+    if !crates::of(&source.path).is_some_and(Crate::is_of_library) {
         return;
     }
     let lines: Vec<&str> = source.text.lines().collect();
@@ -47,8 +48,12 @@ mod tests {
     use super::*;
 
     fn found(comment: &str) -> usize {
+        found_in("crates/cringle-core/src/a.rs", comment)
+    }
+
+    fn found_in(path: &str, comment: &str) -> usize {
         let mut findings = Vec::new();
-        check(&Source::new("crates/cringle/src/a.rs", comment), &mut findings);
+        check(&Source::new(path, comment), &mut findings);
         findings.len()
     }
 
@@ -59,5 +64,10 @@ mod tests {
         assert_eq!(found("// SAFETY: it is fine,\n// by I14."), 0);
         assert_eq!(found("// SAFETY: it is I17."), 1);
         assert_eq!(found("// SAFETY: by the caller's contract."), 0);
+    }
+    #[test]
+    fn only_the_library_names_invariants() {
+        assert_eq!(found_in("crates/cringle-interpose/src/a.rs", "// SAFETY: it is fine."), 1);
+        assert_eq!(found_in("crates/cringle-c/src/a.rs", "// SAFETY: it is fine."), 0);
     }
 }
