@@ -14,6 +14,7 @@
 //! | [`trace`] | the file of a trace, from the records of `cringle-driver` |
 //! | [`detect`] | std's cells and locks, for the detector in `cringle-core` |
 
+#![debugger_visualizer(gdb_script_file = "../debugger/cringle_debug.py")]
 #![deny(missing_docs)]
 
 #[macro_use]

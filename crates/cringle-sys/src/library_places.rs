@@ -5,19 +5,22 @@
 const CRATES: [&str; 9] =
     ["sys", "tls", "driver", "core", "std", "run", "storage", "sim", "interpose"];
 
-/// What follows the name of a crate in the path of a registry. In a workspace nothing does.
-const VERSION: &str = concat!("-", env!("CARGO_PKG_VERSION"));
+/// Where the crates of the library lie, and what follows their names there: a version in a
+/// registry, nothing in a workspace. The path is as `Location`s have it, absolute or not.
+fn root() -> Option<(&'static str, &'static str)> {
+    file!().strip_suffix("/src/library_places.rs")?.rsplit_once("cringle-sys")
+}
 
 /// Returns the path of a file within the crate of the library that it belongs to, such as
 /// `net/server/accept.rs`. `file` is that of a `Location`, or of debug information.
 pub fn module_of_library(file: &str) -> Option<&str> {
-    let starts = file.match_indices("cringle-").map(|(at, _)| at);
+    let (parent, version) = root()?;
+    let starts = file.match_indices(parent).map(|(at, _)| at);
     let mut starts = starts.filter(|&at| at == 0 || file[..at].ends_with('/'));
     starts.find_map(|at| {
-        let name = &file[at + "cringle-".len()..];
+        let name = file[at + parent.len()..].strip_prefix("cringle-")?;
         CRATES.iter().find_map(|known| {
-            let path = name.strip_prefix(known)?;
-            path.strip_prefix(VERSION).unwrap_or(path).strip_prefix("/src/")
+            name.strip_prefix(known)?.strip_prefix(version)?.strip_prefix("/src/")
         })
     })
 }
@@ -27,17 +30,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_known_by_the_names_of_its_crates() {
-        let in_registry = format!("/r/cringle-sys{VERSION}/src/net/addr.rs");
-        assert_eq!(module_of_library(&in_registry), Some("net/addr.rs"));
-        assert_eq!(module_of_library("crates/cringle-std/src/lib.rs:7:9"), Some("lib.rs:7:9"));
-        assert_eq!(module_of_library(file!()), Some("library_places.rs"));
-        let others = [
-            "crates/cringle-cp/src/lib.rs",
-            "src/main.rs",
-            "cringle-std/a.rs",
-            "x-cringle-sys/src/a",
-        ];
-        assert!(others.iter().all(|file| module_of_library(file).is_none()));
+    fn the_library_is_known_by_its_place_and_the_names_of_its_crates() {
+        let (parent, version) = root().expect("the path of this file");
+        let module = |file: &str| module_of_library(file).map(str::to_owned);
+        assert_eq!(module(file!()).as_deref(), Some("library_places.rs"));
+        let place = format!("/w/{parent}cringle-std{version}/src/net/addr.rs:7:9");
+        let place = place.replace("/w//", "/");
+        assert_eq!(module(&place).as_deref(), Some("net/addr.rs:7:9"));
+        let others = ["cringle-cp/src/lib.rs", "cringle-std/a.rs", "a/src/main.rs"];
+        assert!(others.iter().all(|file| module(&format!("{parent}{file}")).is_none()));
+        // A program in a directory of such a name is not the library.
+        assert_eq!(module("/elsewhere/cringle-sim/src/main.rs"), None);
     }
 }

@@ -102,7 +102,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
-#![debugger_visualizer(gdb_script_file = "../debugger/cringle_debug.py")]
 
 pub mod runtime;
 pub mod signal;

@@ -14,13 +14,13 @@
 //! - `FOR_OTHERS` in `diagnostics/stall.rs` of `cringle-run`: a wait that only another fiber or
 //!   thread ends. Without an entry, a deadlock with such a wait is suspected only if `for_what`
 //!   returns a variant of its own, as for `Join`, which `waits_for_others` knows;
-//! - `fiber/debug_info.rs`: a wait that the script for debuggers (`crates/cringle/debugger`)
+//! - `fiber/debug_info.rs`: a wait that the script for debuggers (`crates/cringle-run/debugger`)
 //!   distinguishes.
 //!
 //! A wait may also name its object, such as the lock, by a `Target` (`wait_target.rs`). A new kind
 //! of *object* (not of wait) needs: an arm of `for_what`, which the compiler names; and by hand its
 //! number in `TargetKind` and the reader of its parts, in
-//! `crates/cringle/debugger/cringle_debug.py`.
+//! `crates/cringle-run/debugger/cringle_debug.py`.
 
 /// A row for each wait: its word, and the object of the wait.
 macro_rules! waits {

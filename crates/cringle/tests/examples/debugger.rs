@@ -418,7 +418,7 @@ fn lldb(commands: &[&str]) -> Option<Command> {
         lldb
     };
     let probe = start().args(["-o", "script print(6 * 7)"]).output().ok()?;
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/debugger/cringle_lldb.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../cringle-run/debugger/cringle_lldb.py");
     let mut lldb = start();
     for command in [&format!("command script import {script}"), "settings set use-color false"]
         .iter()
