@@ -23,8 +23,8 @@ pub fn with_process_number(path: &Path) -> PathBuf {
 /// does if standard error is closed, least of all before an abort.
 pub fn report(line: std::fmt::Arguments<'_>) {
     if let Some(seed) = SEED.try_with(Cell::get).ok().flatten() {
-        let text = format_args!("cringle: (simulation of seed {seed}) {line}\n");
-        return write_to_stderr(text.to_string().as_bytes());
+        let text = format!("cringle: (simulation of seed {seed}) {line}\n");
+        return write_to_stderr(text.as_bytes());
     }
     write_to_stderr(format!("cringle: {line}\n").as_bytes());
 }

@@ -40,8 +40,10 @@ impl Clock {
 fn has_steady_counter() -> bool {
     use std::arch::x86_64::__cpuid;
     const INVARIANT_TSC: u32 = 1 << 8;
-    let last = __cpuid(0x8000_0000).eax;
-    last >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT_TSC != 0
+    // SAFETY: no pointer, and each x86-64 processor has the instruction.
+    #[allow(unused_unsafe, reason = "newer versions of Rust know that")]
+    let cpuid = |leaf| unsafe { __cpuid(leaf) };
+    cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & INVARIANT_TSC != 0
 }
 
 #[cfg(not(target_arch = "x86_64"))]
