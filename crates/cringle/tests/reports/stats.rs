@@ -148,12 +148,19 @@ fn steals_wakes_and_messages_are_counted() {
                 std::hint::spin_loop();
             }
             handle.join().unwrap();
-            // And a message for a fiber that was placed there.
-            let (sender, receiver) = sync::mpsc::channel();
-            let far = fiber::Builder::new().worker(1).spawn(move || receiver.recv().unwrap());
-            let far = far.unwrap();
-            sender.send(1).unwrap();
-            assert_eq!(far.join().unwrap(), 1);
+            // And messages for fibers that are placed there, until one of them finds it asleep.
+            for _ in 0..10_000 {
+                if now().workers[0].wakes > 0 {
+                    break;
+                }
+                let (sender, receiver) = sync::mpsc::channel();
+                let far = fiber::Builder::new().worker(1).spawn(move || receiver.recv().unwrap());
+                let far = far.unwrap();
+                sender.send(1).unwrap();
+                assert_eq!(far.join().unwrap(), 1);
+            }
+            // At least one message, also if the stolen fiber has woken it.
+            fiber::Builder::new().worker(1).spawn(|| ()).unwrap().join().unwrap();
             now()
         })
         .unwrap();
