@@ -135,6 +135,7 @@ mod program;
 mod queue;
 mod ready;
 mod receives;
+mod serve;
 mod sleep;
 mod slices;
 mod sockets;
@@ -155,6 +156,7 @@ pub mod __private {
 
     pub use crate::call::on_fiber;
     pub use crate::program::run;
+    pub use crate::serve::serve_program;
     pub use crate::start::install;
     pub use crate::threads::{C11Start, Start};
     pub use crate::waits::Routine;
@@ -188,6 +190,22 @@ pub mod __private {
 #[macro_export]
 macro_rules! install {
     () => {
+        $crate::__define_all!();
+
+        const _: () = {
+            /// Before the constructors of libraries, which may call what is defined here.
+            #[used]
+            #[unsafe(link_section = ".preinit_array")]
+            static INSTALL: extern "C" fn() = $crate::__private::install;
+        };
+    };
+}
+
+/// Defines all calls.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_all {
+    () => {
         const _: () = {
             #[allow(unused_imports)]
             use $crate::__private::libc::*;
@@ -208,11 +226,6 @@ macro_rules! install {
                 // SAFETY: by the contract.
                 unsafe { fork() }
             }
-
-            /// Before the constructors of libraries, which may call what is defined here.
-            #[used]
-            #[unsafe(link_section = ".preinit_array")]
-            static INSTALL: extern "C" fn() = $crate::__private::install;
         };
     };
 }

@@ -1,0 +1,19 @@
+//! The library that `cringle run` preloads: it makes the threads of an unmodified program fibers.
+//!
+//! It defines libc's blocking calls, as a program with `cringle_interpose::install!` does, and has
+//! [`cringle_interpose`] start a runtime when the program creates its first thread. `main` stays a
+//! thread of the system, so a program of one thread pays only for loading this library.
+
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+cringle_interpose::__define_all!();
+
+/// Makes the threads of this program fibers, from the first one on.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    cringle_interpose::__private::install();
+    cringle_interpose::__private::serve_program();
+}
