@@ -3,9 +3,9 @@
 //! libc's own `pthread_exit` unwinds the calling thread frame by frame up to the place that the
 //! thread has registered last, and jumps there. C code registers a place for each cleanup handler,
 //! unless it is compiled with `-fexceptions` (`pthread_cleanup_push`); libc registers one for the
-//! start routine of a thread. A block has no such thread. So the fiber registers a [`Place`] itself,
-//! as C code does, before it calls the start routine or destructors. A place is left at a second
-//! return of `setjmp`, which Rust code cannot call, so [`call_from`] is written in assembly.
+//! start routine of a thread. A fiber has no such routine of libc's below. So it registers a
+//! [`Place`] itself, as C code does, before it calls the start routine or destructors. The jump is
+//! a second return of `setjmp`, which Rust code cannot call, so [`call_from`] is written in assembly.
 //!
 //! The unwinding ends in the frame of `call_from`. The frames within are the program's, and frames
 //! of this library without destructors.
@@ -45,7 +45,7 @@ impl Place {
     /// [`forget`](Self::forget).
     pub(super) fn call(&self, mut f: &mut dyn FnMut()) -> bool {
         unsafe extern "C-unwind" fn call(f: *mut c_void) {
-            // SAFETY: the caller lends the closure until `call_from` returns.
+            // SAFETY: I14. The caller lends the closure until `call_from` returns.
             let f = unsafe { &mut *f.cast::<&mut dyn FnMut()>() };
             f();
         }
