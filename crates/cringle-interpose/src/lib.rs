@@ -126,9 +126,11 @@ pub mod hooks;
 mod locks;
 mod messages;
 mod modes;
+mod monitor;
 mod names;
 #[doc(hidden)]
 pub mod next;
+mod own_threads;
 mod owned_locks;
 mod processes;
 mod program;
@@ -290,8 +292,14 @@ macro_rules! __define {
                 match $crate::__private::on_fiber() {
                     // SAFETY: by the contract.
                     None => unsafe { $crate::__private::next::$name($($argument),*) },
-                    // SAFETY: by the contract.
-                    Some(on) => unsafe { $crate::__private::hooks::$name(on, $($argument),*) },
+                    Some(on) => {
+                        on.enter_library();
+                        // SAFETY: by the contract.
+                        let result =
+                            unsafe { $crate::__private::hooks::$name(on, $($argument),*) };
+                        on.leave_library();
+                        result
+                    }
                 }
             }
         )*
@@ -310,8 +318,11 @@ macro_rules! __define_for_all {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
                 let on = $crate::__private::on_fiber();
+                on.iter().for_each(|on| on.enter_library());
                 // SAFETY: by the contract.
-                unsafe { $crate::__private::for_all::$name(on, $($argument),*) }
+                let result = unsafe { $crate::__private::for_all::$name(on, $($argument),*) };
+                on.iter().for_each(|on| on.leave_library());
+                result
             }
         )*
     };

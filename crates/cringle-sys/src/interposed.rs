@@ -222,6 +222,10 @@ macro_rules! __interposed_calls {
             fn thrd_exit(value: c_int) -> ();
             fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
             fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
+            fn pthread_sigmask(
+                how: c_int, new: *const sigset_t, old: *mut sigset_t
+            ) -> c_int;
+            fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
         }
     };
 }

@@ -14,6 +14,18 @@ impl Fiber {
         self.in_libc_call.set(is_in);
     }
 
+    /// Whether it is a thread of the program, and in no code of the library: then it may continue
+    /// on another thread anywhere.
+    #[inline(always)]
+    pub fn is_in_program(&self) -> bool {
+        self.in_program.get()
+    }
+
+    #[inline(always)]
+    pub fn set_in_program(&self, is_in: bool) {
+        self.in_program.set(is_in);
+    }
+
     /// The lowest address of the fiber's stack, and its size.
     pub fn stack_area(&self) -> (usize, usize) {
         self.stack().area()

@@ -161,6 +161,8 @@ pub struct Fiber {
     refusals: cancels::Refusals,
     /// It is in an interposed call of libc: nothing may unwind, and a further such call is plain.
     in_libc_call: Cell<bool>,
+    /// It is a thread of the program, and in no code of the library.
+    in_program: Cell<bool>,
     hazards: hazards::Hazards,
     unwinding: Cell<Unwinding>,
     /// The question that it is resumed to answer. `None` if it is resumed to continue.
@@ -229,6 +231,7 @@ impl Fiber {
             cancelled: Cell::new(false),
             refusals: cancels::Refusals::default(),
             in_libc_call: Cell::new(false),
+            in_program: Cell::new(false),
             hazards: hazards::Hazards::default(),
             unwinding: Cell::new(Unwinding::No),
             probed: Cell::new(None),
@@ -277,6 +280,7 @@ impl Fiber {
         self.cold.wakes.set(None);
         self.refusals.reset();
         self.in_libc_call.set(false);
+        self.in_program.set(false);
         self.hazards.reset();
         self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);

@@ -132,6 +132,9 @@ impl Worker {
         } else if self.moves.measure_runs() {
             self.moves.note_run(ran.last);
         }
+        if self.families.any_is_held() {
+            self.give_to_host(ran.last);
+        }
         ran.rest
     }
 

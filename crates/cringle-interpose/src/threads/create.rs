@@ -2,10 +2,11 @@
 
 use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
-use super::super::{next, serve, waits};
+use super::super::{next, own_threads, serve, waits};
 use super::attributes::Attributes;
 use super::exit::{CANCELED, Place};
 use super::registry::{self, Progress, Thread};
+use super::signals;
 use cringle_core::cancelled::Cancelled;
 use cringle_core::choices::Threads;
 use cringle_core::family::FamilyChoice;
@@ -160,7 +161,7 @@ impl Started {
         is_detached: bool,
     ) -> (Arc<Thread>, Unstarted) {
         let handle = block.handle() as pthread_t;
-        let record = registry::add(handle, is_detached);
+        let record = registry::add(handle, is_detached, signals::mask());
         // SAFETY: by the contract.
         unsafe { *thread = handle };
         let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
@@ -245,14 +246,17 @@ impl Body for ThreadBody {
         let mut call = || {
             let mut value = None;
             place.call(&mut || {
+                current.fiber.set_in_program(true);
                 value = Some(match start {
                     Routine::Posix(start) => start(argument).expose_provenance(),
                     Routine::C11(start) => start(argument) as usize,
                 });
             });
+            current.fiber.set_in_program(false);
             if waits::forks() != forks {
                 end_child(current);
             }
+            own_threads::end();
             // `pthread_exit` has noted its value itself.
             if let Some(value) = value {
                 thread.lock().value = value;

@@ -18,6 +18,7 @@ mod join;
 mod kernel;
 mod registry;
 mod scheduling;
+mod signals;
 
 pub(crate) use create::has_threads;
 pub use create::{C11Start, Start, pthread_create, thrd_create};
@@ -35,6 +36,9 @@ pub use scheduling::{
     pthread_getaffinity_np, pthread_getcpuclockid, pthread_getschedparam, pthread_setaffinity_np,
     pthread_setschedparam, pthread_setschedprio,
 };
+
+pub use signals::{pthread_sigmask, sigprocmask};
+pub(crate) use signals::{mask_of_thread, note_worker};
 
 use cringle_tls::is_block;
 use libc::pthread_t;

@@ -55,9 +55,11 @@ pub(super) struct ThreadState {
     pub(super) value: usize,
     /// The lowest address of its stack, and the size.
     pub(super) stack: (usize, usize),
-    /// The kernel's number of the thread on which it began.
+    /// The kernel's number of the thread on which it began, or that it has for its own.
     pub(super) worker: libc::pid_t,
     pub(super) name: Option<[u8; 16]>,
+    /// The signals that it blocks, as far as the program knows.
+    pub(super) mask: u64,
     /// The threads of the system that wait for `changed`.
     waiting: u32,
 }
@@ -68,7 +70,7 @@ fn list_of(handle: pthread_t) -> &'static Mutex<List> {
 }
 
 /// Adds a thread that is about to start, with its block's handle.
-pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
+pub(super) fn add(handle: pthread_t, is_detached: bool, mask: u64) -> Arc<Thread> {
     let state = ThreadState {
         progress: Progress::New,
         is_detached,
@@ -77,6 +79,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
         stack: (0, 0),
         worker: 0,
         name: None,
+        mask,
         waiting: 0,
     };
     let thread = Arc::new(Thread {
