@@ -47,6 +47,11 @@ pub(crate) fn runtime_for(start: usize) -> Option<&'static Shared> {
     current().runtime.get_or_init(start_or_report).as_deref()
 }
 
+/// Whether threads of this process are fibers.
+pub(crate) fn is_serving() -> bool {
+    OWN_CODE.get().is_some() && current().runtime.get().is_some_and(Option::is_some)
+}
+
 /// Returns what this process serves.
 fn current() -> &'static Served {
     loop {
@@ -98,9 +103,8 @@ fn start() -> io::Result<Arc<Shared>> {
         }
     };
     let thread = std::thread::Builder::new().name("cringle-0".into());
-    without_signals(|| thread.spawn(serve)).map_err(|e| {
-        cringle_sys::cannot_start("the thread of a worker", &e)
-    })?;
+    without_signals(|| thread.spawn(serve))
+        .map_err(|e| cringle_sys::cannot_start("the thread of a worker", &e))?;
     receiver.recv().map_err(|_| io::Error::other("the thread of a worker has ended"))?
 }
 
