@@ -60,6 +60,11 @@ pub(crate) fn runtime_for(start: usize) -> Option<&'static Shared> {
     current().runtime.get_or_init(start_or_report).as_deref()
 }
 
+/// Whether threads of this process are fibers.
+pub(crate) fn is_serving() -> bool {
+    OWN_CODE.get().is_some() && current().runtime.get().is_some_and(Option::is_some)
+}
+
 /// Returns what this process serves.
 fn current() -> &'static Served {
     loop {

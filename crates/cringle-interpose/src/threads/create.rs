@@ -3,6 +3,7 @@
 use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
 use super::super::{next, own_threads, serve, waits};
+use super::alive::{self, Alive};
 use super::attributes::Attributes;
 use super::exit::{CANCELED, Place};
 use super::registry::{self, Progress, Thread};
@@ -23,7 +24,6 @@ use libc::{pthread_attr_t, pthread_t};
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The function that a thread of pthread's starts with.
 pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -71,6 +71,10 @@ pub unsafe fn pthread_create(
         if let Some(wanted) = unsafe { Attributes::read(attributes) } {
             // SAFETY: by the contract.
             return unsafe { create(&creator, thread, wanted, Routine::Posix(start), argument) };
+        }
+        if serve::is_serving() {
+            // SAFETY: by the contract.
+            return unsafe { alive::create_counted(thread, attributes, start, argument) };
         }
     }
     // SAFETY: by the contract.
@@ -199,30 +203,6 @@ fn wait_for_start(call: Call, thread: &Thread) -> isize {
     }
 }
 
-/// The threads that are fibers and have not ended.
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether threads that are fibers have not ended. At the end of `main` a process ends them.
-pub(crate) fn has_threads() -> bool {
-    ALIVE.load(Ordering::SeqCst) > 0
-}
-
-/// Counts a thread until it ends.
-struct Alive;
-
-impl Alive {
-    fn new() -> Alive {
-        ALIVE.fetch_add(1, Ordering::SeqCst);
-        Alive
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 struct ThreadBody {
     thread: Arc<Thread>,
     _alive: Alive,
@@ -288,12 +268,10 @@ fn value_of(payload: &(dyn std::any::Any + Send)) -> usize {
     CANCELED
 }
 
-/// Ends a child of `fork` whose only thread has ended, as libc does.
+/// Ends a child of `fork` whose first thread has ended, as libc does.
 fn end_child(current: Current) -> ! {
-    // SAFETY: I14. The caller is a member of the family, and runs on its block. The process has no
-    // worker.
-    unsafe {
-        current.fiber.family().run_destructors();
-        libc::exit(0)
-    }
+    // SAFETY: I14. The caller is a member of the family, and runs on its block. No worker of this
+    // process knows it.
+    unsafe { current.fiber.family().run_destructors() };
+    alive::end_with_last_thread()
 }

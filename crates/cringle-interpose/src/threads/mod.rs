@@ -11,6 +11,7 @@
 //! `pthread_t` and would free it, wait for it, signal it or ask the kernel about it, is answered
 //! here for all callers (`join`, `kernel`, `scheduling`).
 
+mod alive;
 mod attributes;
 mod create;
 mod exit;
@@ -20,7 +21,7 @@ mod registry;
 mod scheduling;
 mod signals;
 
-pub(crate) use create::has_threads;
+pub(crate) use alive::{forget_all, has_threads};
 pub use create::{C11Start, Start, pthread_create, thrd_create};
 pub use exit::{pthread_exit, thrd_exit};
 pub use join::{
