@@ -13,6 +13,7 @@
 use super::super::call::OnFiber;
 use super::super::next;
 use super::{alive, own, registry};
+use cringle_core::interposition::is_on_own_thread;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
