@@ -287,6 +287,9 @@ macro_rules! __interposed_for_all {
             fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
             fn thrd_detach(thread: pthread_t) -> c_int;
             fn pthread_cancel(thread: pthread_t) -> c_int;
+            fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+            fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
+            fn pthread_testcancel() -> ();
             fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int;
             fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
             fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: size_t) -> c_int;

@@ -219,6 +219,9 @@ impl Body for ThreadBody {
         state.progress = Progress::Running;
         state.stack = current.fiber.stack_area();
         state.worker = cringle_sys::thread_number();
+        state.address = Some(current.address());
+        // SAFETY: I2. It is taken back at the end of this function, which owns the record.
+        unsafe { current.fiber.set_thread_word(&raw const thread.cancellation) };
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
@@ -248,6 +251,8 @@ impl Body for ThreadBody {
                 thread.lock().value = value_of(&*payload);
             }
         });
+        // SAFETY: I2. None is always valid.
+        unsafe { current.fiber.set_thread_word(std::ptr::null()) };
     }
 
     fn fail(self: Box<Self>, _: std::io::Error) {

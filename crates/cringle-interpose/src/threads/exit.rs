@@ -12,10 +12,12 @@
 
 use super::super::call::OnFiber;
 use super::super::next;
+use super::cancel::EXITING;
 use super::{alive, own, registry};
 use cringle_core::interposition::is_on_own_thread;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
 /// The value of a thread that was cancelled: `PTHREAD_CANCELED`.
 pub(super) const CANCELED: usize = usize::MAX;
@@ -210,11 +212,13 @@ pub unsafe fn thrd_exit(on: Option<OnFiber>, value: c_int) {
 
 /// Notes the value with which the calling thread ends. A fiber that shares the thread-locals of a
 /// thread has not its stack, and cannot be unwound to its place.
-fn note_value(on: OnFiber, value: usize) {
+pub(super) fn note_value(on: OnFiber, value: usize) {
     if let Some(thread) = registry::find(own()) {
         let mut state = thread.lock();
         if state.stack == on.current.fiber.stack_area() {
             state.value = value;
+            drop(state);
+            thread.cancellation.fetch_or(EXITING, Ordering::SeqCst);
             return;
         }
     }

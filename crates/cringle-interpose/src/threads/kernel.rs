@@ -47,10 +47,6 @@ calls! {
         next if thread == own() || !is_fibers(thread);
     |_| signal_to_other(thread, signal);
 
-    // Fibers are not cancelled as libc cancels threads.
-    fn pthread_cancel(thread: pthread_t) -> c_int, next if !is_fibers(thread);
-    |_| libc::ENOTSUP;
-
     fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: usize) -> c_int,
         next if !is_fibers(thread);
     |_| write_name(thread, name, bytes);

@@ -13,6 +13,7 @@
 
 mod alive;
 mod attributes;
+pub(crate) mod cancel;
 mod create;
 mod exit;
 mod join;
@@ -22,6 +23,9 @@ mod scheduling;
 mod signals;
 
 pub(crate) use alive::{forget_all, has_threads};
+pub use cancel::{
+    pthread_cancel, pthread_setcancelstate, pthread_setcanceltype, pthread_testcancel,
+};
 pub use create::{C11Start, Start, pthread_create, thrd_create};
 pub use exit::{pthread_exit, thrd_exit};
 pub use join::{
@@ -29,8 +33,8 @@ pub use join::{
     thrd_detach, thrd_join,
 };
 pub use kernel::{
-    prctl, pthread_cancel, pthread_getattr_np, pthread_getname_np, pthread_kill,
-    pthread_setname_np, pthread_sigqueue, sigaltstack,
+    prctl, pthread_getattr_np, pthread_getname_np, pthread_kill, pthread_setname_np,
+    pthread_sigqueue, sigaltstack,
 };
 pub(super) use scheduling::is_own_clock;
 pub use scheduling::{
