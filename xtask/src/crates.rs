@@ -154,6 +154,7 @@ pub(crate) const CRATES: &[Crate] = &[
     program("crates/cringle-command", 750, "What subcommands need of their process."),
     program("crates/cringle-doctor", 3_400, "A remedy for each reason why a ring is denied."),
     program("crates/cringle-fuzz", 2_850, "Random programs, and a model of what they must print."),
+    program("crates/cringle-launch", 550, "Each program that cannot be served has its sentence."),
     program("crates/cringle-preload", 100, "The symbols of `cringle run`."),
     program("crates/cringle-report", 1_350, "Tables, pages and plots of the subcommands."),
     program("crates/cringle-trace", 1_750, "It reads, sums up and draws traces."),

@@ -129,6 +129,7 @@ mod modes;
 mod names;
 #[doc(hidden)]
 pub mod next;
+mod notes;
 mod owned_locks;
 mod processes;
 mod program;
@@ -155,6 +156,7 @@ pub mod __private {
     pub use libc;
 
     pub use crate::call::on_fiber;
+    pub use crate::notes::{Reason, begin as begin_notes, note};
     pub use crate::program::run;
     pub use crate::serve::serve_program;
     pub use crate::start::install;

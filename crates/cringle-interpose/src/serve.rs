@@ -98,9 +98,8 @@ fn start() -> io::Result<Arc<Shared>> {
         }
     };
     let thread = std::thread::Builder::new().name("cringle-0".into());
-    without_signals(|| thread.spawn(serve)).map_err(|e| {
-        cringle_sys::cannot_start("the thread of a worker", &e)
-    })?;
+    without_signals(|| thread.spawn(serve))
+        .map_err(|e| cringle_sys::cannot_start("the thread of a worker", &e))?;
     receiver.recv().map_err(|_| io::Error::other("the thread of a worker has ended"))?
 }
 
