@@ -87,7 +87,7 @@ fn append(line: &str) {
 }
 
 fn named(place: usize) -> String {
-    // SAFETY: all zeros are a value: pointers that are null.
+    // SAFETY: the contract of `zeroed`: all zeros are a value, pointers that are null.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the contract of `dladdr`: it reads no memory at the address.
     if unsafe { libc::dladdr(std::ptr::without_provenance(place), &mut info) } == 0 {

@@ -29,8 +29,8 @@ pub(crate) fn exec(target: &Target, changes: Vec<(&'static str, OsString)>) -> R
         unsafe { libc::close(fd) };
     }
     let (arguments, variables) = (pointers(&arguments), pointers(&variables));
-    // SAFETY: the contract of `execve`: C strings, and arrays of them that end with null.
-    unsafe { libc::execve(file.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
+    // SAFETY: the contract of `execvpe`: C strings, and arrays of them that end with null.
+    unsafe { libc::execvpe(file.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
     let error = io::Error::last_os_error();
     Err(failure(CANNOT_RUN, format!("{}: {error}", target.file.display())))
 }

@@ -7,13 +7,13 @@ use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What is executed.
 pub(crate) struct Target {
     pub(crate) file: PathBuf,
-    /// With the name by which the program is called.
+    /// The first is the name by which the program is called.
     pub(crate) arguments: Vec<OsString>,
     /// The ELF file: the program, or the interpreter of a script.
     pub(crate) served: PathBuf,
@@ -35,49 +35,12 @@ impl Target {
         for _ in 0..MOST_SCRIPTS {
             match Content::of(&target.served) {
                 Content::Program => return target.checked(),
-                Content::Script(interpreter, argument) => target.follow(interpreter, argument)?,
-                Content::Other => target.put_before(SHELL.into(), vec![SHELL.into()]),
+                Content::Script(interpreter) => target.served = interpreter,
+                Content::Other => target.served = SHELL.into(),
             }
         }
         let text = "its interpreters are scripts themselves; run a program";
         Err(target.refused(text))
-    }
-
-    /// Continues with the interpreter of a script. `env` would start one that is not served, so
-    /// the command does what `env` does.
-    fn follow(&mut self, interpreter: PathBuf, argument: Option<OsString>) -> Result<(), Failure> {
-        if interpreter.file_name() != Some(OsStr::new("env")) {
-            self.served = interpreter;
-            return Ok(());
-        }
-        let text = argument.unwrap_or_default();
-        let text = text.as_bytes();
-        let words: Vec<OsString> = match text.strip_prefix(b"-S") {
-            Some(text) => {
-                let words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-                words.map(|word| OsStr::from_bytes(word).to_owned()).collect()
-            }
-            None => vec![OsStr::from_bytes(text).to_owned()],
-        };
-        let is_plain = |byte: &u8| !b"=\\$'\"#".contains(byte);
-        let plain = |word: &OsString| word.as_bytes().iter().all(is_plain);
-        match words.first() {
-            Some(name) if !name.as_bytes().starts_with(b"-") && words.iter().all(plain) => {
-                self.put_before(search(name)?, words);
-                Ok(())
-            }
-            _ => Err(self.refused(
-                "its first line starts the interpreter by options of env; give the interpreter \
-                 before the script: cringle run python3 SCRIPT",
-            )),
-        }
-    }
-
-    /// Executes this program, with the former one as an argument.
-    fn put_before(&mut self, program: PathBuf, mut arguments: Vec<OsString>) {
-        arguments.push(self.file.clone().into());
-        arguments.extend(self.arguments.drain(1..));
-        *self = Target { served: program.clone(), file: program, arguments };
     }
 
     fn checked(self) -> Result<Target, Failure> {
@@ -100,8 +63,8 @@ impl Target {
 enum Content {
     /// Also one that may be executed, and not read.
     Program,
-    /// The interpreter, and its argument.
-    Script(PathBuf, Option<OsString>),
+    /// The interpreter.
+    Script(PathBuf),
     Other,
 }
 
@@ -120,17 +83,15 @@ impl Content {
         };
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let end = line.iter().position(is_blank).unwrap_or(line.len());
-        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-        let argument = line[end..].trim_ascii();
-        let argument = (!argument.is_empty()).then(|| owned(argument));
-        Content::Script(owned(&line[..end]).into(), argument)
+        Content::Script(OsStr::from_bytes(&line[..end]).into())
     }
 }
 
 /// Finds a program in `PATH`.
 fn search(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let candidates: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
+    let has_slash = name.as_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = match has_slash {
         true => vec![name.into()],
         false => env::split_paths(&path).map(|place| place.join(name)).collect(),
     };
@@ -138,7 +99,9 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
     for candidate in candidates.into_iter().filter(|_| !name.is_empty()) {
         match executable(&candidate) {
             Ok(()) => return Ok(candidate),
-            Err(error) if is_absent(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A directory of PATH is none.
+            Err(error) if !has_slash && error.kind() == io::ErrorKind::NotADirectory => {}
             Err(error) => refused = refused.or(Some((candidate, error))),
         }
     }
@@ -149,10 +112,6 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
             failure(NOT_FOUND, format!("{}: {error}", name.display()))
         }
     })
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Fails as `execve` would.

@@ -82,7 +82,10 @@ pub fn explanation(path: &Path) -> Result<String, Failure> {
     let objects = &report.objects;
     let mut page = Page::default();
     page.heading(&format!("Program {}", path.display()));
-    section(&mut page, objects, "Waits on fibers", |object| object.hooked.join(", "));
+    section(&mut page, objects, "Waits on fibers", |object| match object.hooked.len() {
+        0 => String::new(),
+        count => format!("{count} of libc's calls"),
+    });
     section(
         &mut page,
         objects,

@@ -227,21 +227,6 @@ fn invalid_watchdog_limit_in_environment_is_refused() {
     );
 }
 
-#[test]
-fn environment_chooses_the_number_of_workers() {
-    let name = "environment_chooses_the_number_of_workers";
-    let body = || {
-        assert_eq!(Builder::new().run(runtime::workers).unwrap(), Some(3));
-        assert_eq!(Builder::new().workers(2).run(runtime::workers).unwrap(), Some(2));
-        // SAFETY: the test is alone in its process, and no runtime runs.
-        unsafe { std::env::set_var("CRINGLE_WORKERS", "many") };
-        let refused = Builder::new().run(|| ()).unwrap_err();
-        assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
-        assert!(refused.to_string().contains("CRINGLE_WORKERS is \"many\""), "{refused}");
-    };
-    child::must_succeed_with(name, |command| command.env("CRINGLE_WORKERS", "3"), body);
-}
-
 /// Takes a lock of std that another thread holds until `lines` has this text, on worker 0; worker 1
 /// computes meanwhile. Returns what was printed.
 fn wait_for_std_lock(builder: Builder, text: &'static str) -> String {
