@@ -8,6 +8,7 @@ use cringle_report as report;
 use cringle_report::failure::Failure;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -48,6 +49,9 @@ pub(crate) fn explain(
     let mut command = Command::new(&target.file);
     command.arg0(name).args(arguments).envs(changes).env(NOTES, notes.path());
     let signals = Signals::block();
+    let unblock = signals.unblock();
+    // SAFETY: the contract of `pre_exec`: the closure makes one system call.
+    unsafe { command.pre_exec(unblock) };
     let started = Instant::now();
     let child = command
         .spawn()
@@ -65,19 +69,32 @@ struct Ended {
 }
 
 /// The signals that are blocked while the program runs, and waited for.
-struct Signals(libc::sigset_t);
+struct Signals {
+    set: libc::sigset_t,
+    /// The mask of the caller.
+    before: libc::sigset_t,
+}
 
 impl Signals {
-    /// The program itself gets an empty mask, as each child of std has.
     fn block() -> Signals {
-        // SAFETY: all zeros are a set, and the calls get sets.
+        // SAFETY: the contract of these calls: all zeros are a set, and they get sets.
         unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
+            let [mut set, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
             for signal in [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                 libc::sigaddset(&mut set, signal);
             }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            Signals(set)
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            Signals { set, before }
+        }
+    }
+
+    /// Gives the program the caller's mask.
+    fn unblock(&self) -> impl FnMut() -> io::Result<()> + Send + Sync + 'static {
+        let before = self.before;
+        move || {
+            // SAFETY: the contract of `pthread_sigmask`: a set.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+            Ok(())
         }
     }
 
@@ -110,7 +127,7 @@ impl Signals {
             tv_nsec: time.subsec_nanos().into(),
         };
         // SAFETY: the contract of `sigtimedwait`: a set, no information, and a time.
-        let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &time) };
+        let signal = unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &time) };
         (signal > 0).then_some(signal)
     }
 }
@@ -118,6 +135,7 @@ impl Signals {
 fn text(notes: &str, ended: Ended, took: Duration) -> String {
     let mut page = Page::default();
     let end = match (ended.is_stopped, ended.status.code(), ended.status.signal()) {
+        (true, _, Some(libc::SIGKILL)) => "did not end after SIGTERM, and was killed".to_owned(),
         (true, ..) => "was stopped".to_owned(),
         (_, Some(code), _) => format!("ended with status {code}"),
         (_, _, signal) => format!("was killed by signal {}", signal.unwrap_or_default()),

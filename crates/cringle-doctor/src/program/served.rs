@@ -91,7 +91,8 @@ pub fn explanation(path: &Path) -> Result<String, Failure> {
         objects,
         "Blocks a worker, until the fiber gets a thread of its own after 10 ms",
         |object| {
-            let groups = object.blocking.iter();
+            // A fiber gets a thread of its own for these.
+            let groups = object.blocking.iter().filter(|calls| calls.group.name != "mutex-kinds");
             let groups = groups
                 .map(|calls| format!("{}: {}", calls.group.title, calls.functions.join(", ")));
             let own = (object.system_calls > 0)

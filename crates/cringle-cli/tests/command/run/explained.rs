@@ -65,6 +65,12 @@ fn a_trial_ends_after_its_time() {
     let end = "trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.01; done";
     let text = explained(&place, &["--seconds", "0.3", "sh", "-c", end]);
     assert!(text.contains("asked to end Trial run: it was stopped after "), "{text}");
+    // The signal is neither blocked nor ignored.
+    let text = explained(&place, &["--seconds", "0.3", "sleep", "1000"]);
+    assert!(text.contains("Trial run: it was stopped after "), "{text}");
+    let deaf = "trap '' TERM; while :; do sleep 1; done";
+    let text = explained(&place, &["--seconds", "0.3", "sh", "-c", deaf]);
+    assert!(text.contains("it did not end after SIGTERM, and was killed after "), "{text}");
     let text = explained(&place, &["sh", "-c", "kill -ABRT $$"]);
     assert!(text.contains("it was killed by signal 6 after "), "{text}");
 }
