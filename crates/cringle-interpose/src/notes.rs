@@ -8,13 +8,15 @@
 //!
 //! The file is opened for each note: a program may close all descriptors that it does not know.
 
+use super::serve;
 use cringle_sys as sys;
 use cringle_sys::lock::OnceLock;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const VARIABLE: &str = "CRINGLE_NOTES";
 
@@ -24,7 +26,7 @@ macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident = $word:literal,)*) => {
         /// Why a thread of the program is a fiber or a thread of the system.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Reason {
+        pub(crate) enum Reason {
             $($(#[$about])* $name,)*
         }
 
@@ -48,20 +50,12 @@ reasons! {
     SystemCall = "system-call",
     /// It had computed for long, or spun until another thread acts.
     Computing = "computing",
-    /// A lock that lends its holder the priority of those who wait.
-    InheritanceLock = "inheritance-lock",
-    /// A lock that outlives its holder.
-    RobustLock = "robust-lock",
     /// A mask of signals.
     SignalMask = "signal-mask",
     /// A wait for signals.
     SignalWait = "signal-wait",
     /// A stack for handlers of signals.
     SignalStack = "signal-stack",
-    /// The cores that it may use.
-    Affinity = "affinity",
-    /// A scheduling policy or priority.
-    Priority = "priority",
 }
 
 /// Begins to take notes, if the environment says so. Call it while the process has one thread.
@@ -71,12 +65,64 @@ pub fn begin() {
     append("loaded\n");
 }
 
-/// Takes a note, if notes are taken. `place` is an address of code. Do not call it in a handler of
-/// signals.
-pub fn note(reason: Reason, place: usize) {
+/// Takes a note, if notes are taken. `place` is an address of code. In a handler of signals, call
+/// [`note_later`] instead.
+pub(super) fn note(reason: Reason, place: usize) {
     if FILE.get().is_some() {
         append(&format!("{}\t{}\n", reason.word(), named(place)));
     }
+}
+
+/// Takes a note of the program's code that has made the call which makes this one.
+pub(super) fn note_caller(reason: Reason) {
+    if FILE.get().is_some() {
+        note(reason, caller());
+    }
+}
+
+/// Of a handler of signals: a place, shifted, and whether the fiber computed there. 0: none.
+static INTERRUPTED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+/// Takes a note by [`note_interrupted`]. It is lost if there are many.
+pub(super) fn note_later(reason: Reason, place: usize) {
+    let value = place << 1 | usize::from(reason == Reason::Computing);
+    let order = Ordering::Relaxed;
+    let _ = INTERRUPTED.iter().find(|it| it.compare_exchange(0, value, order, order).is_ok());
+}
+
+/// Takes the notes of [`note_later`].
+pub(super) fn note_interrupted() {
+    let taken = INTERRUPTED.iter().map(|it| it.swap(0, Ordering::Relaxed));
+    for value in taken.take_while(|&value| value != 0) {
+        let is_computing = value & 1 != 0;
+        note(if is_computing { Reason::Computing } else { Reason::SystemCall }, value >> 1);
+    }
+}
+
+/// The innermost return address outside of the library, or 0.
+fn caller() -> usize {
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(
+            visit: extern "C" fn(*mut c_void, *mut usize) -> c_int,
+            found: *mut usize,
+        ) -> c_int;
+        fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    }
+    extern "C" fn visit(context: *mut c_void, found: *mut usize) -> c_int {
+        /// `_URC_NORMAL_STOP`.
+        const STOP: c_int = 4;
+        // SAFETY: the unwinder passes its context and the pointer of the call below.
+        let (place, found) = unsafe { (_Unwind_GetIP(context), &mut *found) };
+        if serve::own_code().is_some_and(|code| code.contains(&place)) {
+            return 0;
+        }
+        *found = place;
+        STOP
+    }
+    let mut found = 0;
+    // SAFETY: the contract of the unwinder: the function does not unwind, and the pointer lives.
+    unsafe { _Unwind_Backtrace(visit, &mut found) };
+    found
 }
 
 /// A file that cannot be written has no notes: the program must not notice.

@@ -27,6 +27,11 @@ pub(super) fn count_fork() {
     FORKS.fetch_add(FORK, Ordering::Relaxed);
 }
 
+/// A number that is another one in a forked child.
+pub(super) fn forks() -> i32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// A function that initialises.
 pub type Routine = extern "C-unwind" fn();
 
@@ -48,7 +53,7 @@ pub unsafe fn pthread_once(on: Option<OnFiber>, control: *mut c_int, routine: Ro
 
 #[cold]
 fn initialize(on: Option<OnFiber>, word: &AtomicI32, routine: Routine) {
-    let running = FORKS.load(Ordering::Relaxed) | RUNNING;
+    let running = forks() | RUNNING;
     let mut idle = NEW;
     loop {
         match word.compare_exchange(idle, running, Ordering::Acquire, Ordering::Acquire) {
@@ -123,7 +128,8 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
         }
         // SAFETY: by the contract.
         let deadline = unsafe { limit.deadline(call.now())? };
-        let end = || attempt().or_else(|| call.is_over(deadline).then_some(TIMED_OUT));
+        let is_over = || call.is_over(deadline) || call.current.is_point_cancelled();
+        let end = || attempt().or_else(|| is_over().then_some(TIMED_OUT));
         // An allocator may wait for its lock so.
         match call.current.fiber.family().while_pinned(|| call.poll_to_the_end(end)) {
             TIMED_OUT => Err(call.timed_out(deadline)),

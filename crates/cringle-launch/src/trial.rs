@@ -22,21 +22,6 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The most places in a row of the report.
 const MOST_PLACES: usize = 4;
 
-/// The words of notes, and their names in the report.
-const WORDS: [(&str, &str); 11] = [
-    ("fiber", "fibers"),
-    ("attributes", "thread attributes"),
-    ("system-call", "own system call"),
-    ("computing", "long computation"),
-    ("inheritance-lock", "priority lock"),
-    ("robust-lock", "robust lock"),
-    ("signal-mask", "signal mask"),
-    ("signal-wait", "wait for a signal"),
-    ("signal-stack", "signal stack"),
-    ("affinity", "cores"),
-    ("priority", "priority"),
-];
-
 /// Reports by the files, runs the program in a child, and reports by its notes.
 pub(crate) fn explain(
     target: &Target,
@@ -153,8 +138,7 @@ fn text(notes: &str, ended: Ended, took: Duration) -> String {
              that it started does the work, name that one, or give --children.",
         );
     }
-    for (word, title) in WORDS {
-        let Some(places) = places.get(word) else { continue };
+    for (word, places) in &places {
         let total: usize = places.values().sum();
         let mut places: Vec<_> = places.iter().collect();
         places.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -162,7 +146,7 @@ fn text(notes: &str, ended: Ended, took: Duration) -> String {
             places.iter().take(MOST_PLACES).map(|(place, count)| format!("{count} {place}"));
         let shown = shown.collect::<Vec<_>>().join(", ");
         let more = if places.len() > MOST_PLACES { ", …" } else { "" };
-        page.row(title, &format!("{total}: {shown}{more}"));
+        page.row(&word.replace('-', " "), &format!("{total}: {shown}{more}"));
     }
     format!("\n{}", page.finished())
 }

@@ -2,10 +2,12 @@
 
 use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
-use super::super::{next, notes, serve, waits};
+use super::super::{next, notes, own_threads, serve, waits};
+use super::alive::{self, Alive};
 use super::attributes::Attributes;
-use super::own;
+use super::exit::{CANCELED, Place};
 use super::registry::{self, Progress, Thread};
+use super::signals;
 use cringle_core::cancelled::Cancelled;
 use cringle_core::choices::Threads;
 use cringle_core::family::FamilyChoice;
@@ -16,7 +18,6 @@ use cringle_core::interposition::{
 };
 use cringle_core::shared::{Body, Shared, Unstarted};
 use cringle_core::stack::{check_stack_bytes, default_stack_bytes};
-use cringle_core::unwinding;
 use cringle_core::worker::Current;
 use cringle_tls::Block;
 use libc::{pthread_attr_t, pthread_t};
@@ -24,15 +25,12 @@ use notes::{Reason, note};
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The function that a thread of pthread's starts with.
 pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 /// The function that a thread of C11's starts with.
 pub type C11Start = extern "C-unwind" fn(*mut c_void) -> c_int;
 
-/// `PTHREAD_CANCELED`.
-const CANCELED: usize = usize::MAX;
 const AGAIN: isize = -(libc::EAGAIN as isize);
 
 #[derive(Clone, Copy)]
@@ -85,6 +83,10 @@ pub unsafe fn pthread_create(
             return unsafe { create(&creator, thread, wanted, Routine::Posix(start), argument) };
         }
         note(Reason::Attributes, start as usize);
+        if serve::is_serving() {
+            // SAFETY: by the contract.
+            return unsafe { alive::create_counted(thread, attributes, start, argument) };
+        }
     }
     // SAFETY: by the contract.
     unsafe { next::pthread_create(thread, attributes, start, argument) }
@@ -175,7 +177,7 @@ impl Started {
         is_detached: bool,
     ) -> (Arc<Thread>, Unstarted) {
         let handle = block.handle() as pthread_t;
-        let record = registry::add(handle, is_detached);
+        let record = registry::add(handle, is_detached, signals::mask());
         // SAFETY: by the contract.
         unsafe { *thread = handle };
         let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
@@ -213,30 +215,6 @@ fn wait_for_start(call: Call, thread: &Thread) -> isize {
     }
 }
 
-/// The threads that are fibers and have not ended.
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether threads that are fibers have not ended. At the end of `main` a process ends them.
-pub(crate) fn has_threads() -> bool {
-    ALIVE.load(Ordering::SeqCst) > 0
-}
-
-/// Counts a thread until it ends.
-struct Alive;
-
-impl Alive {
-    fn new() -> Alive {
-        ALIVE.fetch_add(1, Ordering::SeqCst);
-        Alive
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 struct ThreadBody {
     thread: Arc<Thread>,
     _alive: Alive,
@@ -253,18 +231,40 @@ impl Body for ThreadBody {
         state.progress = Progress::Running;
         state.stack = current.fiber.stack_area();
         state.worker = cringle_sys::thread_number();
+        state.address = Some(current.address());
+        // SAFETY: I2. It is taken back at the end of this function, which owns the record.
+        unsafe { current.fiber.set_thread_word(&raw const thread.cancellation) };
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
-        let (mut value, mut result) = (0, Ok(()));
+        let (forks, place) = (waits::forks(), Place::new());
         let mut call = || {
-            value = match start {
-                Routine::Posix(start) => start(argument).expose_provenance(),
-                Routine::C11(start) => start(argument) as usize,
-            };
+            let mut value = None;
+            place.call(&mut || {
+                current.fiber.set_in_program(true);
+                value = Some(match start {
+                    Routine::Posix(start) => start(argument).expose_provenance(),
+                    Routine::C11(start) => start(argument) as usize,
+                });
+            });
+            current.fiber.set_in_program(false);
+            if waits::forks() != forks {
+                end_child(current);
+            }
+            own_threads::end();
+            // `pthread_exit` has noted its value itself.
+            if let Some(value) = value {
+                thread.lock().value = value;
+            }
         };
-        run_body(&meta, &mut call, &mut |ended| result = ended);
-        thread.lock().value = result.map_or_else(value_of, |()| value);
+        run_body(&meta, &mut call, &mut |ended| {
+            if let Err(payload) = ended {
+                place.forget();
+                thread.lock().value = value_of(&*payload);
+            }
+        });
+        // SAFETY: I2. None is always valid.
+        unsafe { current.fiber.set_thread_word(std::ptr::null()) };
     }
 
     fn fail(self: Box<Self>, _: std::io::Error) {
@@ -276,44 +276,19 @@ impl Body for ThreadBody {
     }
 }
 
-/// The payload of an unwinding by `pthread_exit`.
-struct Exit(usize);
-
-/// The value of a thread whose start routine was unwound.
-fn value_of(payload: Box<dyn std::any::Any + Send>) -> usize {
-    match payload.downcast::<Exit>() {
-        Ok(exit) => exit.0,
-        Err(payload) if payload.is::<Cancelled>() => CANCELED,
-        Err(_) => {
-            cringle_sys::report(format_args!(
-                "a panic left the start routine of a thread; aborting"
-            ));
-            std::process::abort();
-        }
-    }
-}
-
-/// Unwinds the calling thread to its start routine. A `catch_unwind` of Rust code in between ends
-/// that: it returns an error.
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_exit(_: OnFiber, value: *mut c_void) {
-    if registry::find(own()).is_none() {
-        cringle_sys::report(format_args!(
-            "pthread_exit was called on a fiber that pthread_create has not started; return from \
-             its closure instead; aborting"
-        ));
+/// The value of a thread whose start routine was unwound by a panic.
+fn value_of(payload: &(dyn std::any::Any + Send)) -> usize {
+    if !payload.is::<Cancelled>() {
+        cringle_sys::report(format_args!("a panic left the start routine of a thread; aborting"));
         std::process::abort();
     }
-    unwinding::resume(Box::new(Exit(value.expose_provenance())))
+    CANCELED
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn thrd_exit(on: OnFiber, value: c_int) {
-    // SAFETY: by the contract.
-    unsafe { pthread_exit(on, std::ptr::without_provenance_mut(value as usize)) };
+/// Ends a child of `fork` whose first thread has ended, as libc does.
+fn end_child(current: Current) -> ! {
+    // SAFETY: I14. The caller is a member of the family, and runs on its block. No worker of this
+    // process knows it.
+    unsafe { current.fiber.family().run_destructors() };
+    alive::end_with_last_thread()
 }
