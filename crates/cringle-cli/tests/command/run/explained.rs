@@ -26,14 +26,65 @@ fn threads_of_a_trial_are_counted() {
         "Gets a thread of its own, or concerns one threads locks that lend priority: \
          pthread_mutexattr_setprotocol",
         "Trial run: it ended with status 7 after ",
-        "fibers 50: 50 threads+0x",
+        "fiber 50: 50 threads+0x",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let text = explained(&place, &["sh", "-c", "./threads"]);
     assert!(text.contains("The program created no thread"), "{text}");
     let text = explained(&place, &["--children", "sh", "-c", "./threads"]);
-    assert!(text.contains("fibers 50: 50 threads+0x"), "{text}");
+    assert!(text.contains("fiber 50: 50 threads+0x"), "{text}");
+}
+
+#[test]
+fn fibers_that_become_threads_are_counted() {
+    let place = place("run-explained-own");
+    let source = r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <stdatomic.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static int ends[2];
+        static atomic_int done;
+        void *takes_stack(void *argument) {
+            stack_t stack = { .ss_sp = malloc(65536), .ss_size = 65536 };
+            sigaltstack(&stack, 0);
+            return argument;
+        }
+        void *spins(void *argument) {
+            while (!done) {}
+            return argument;
+        }
+        void *reads(void *argument) {
+            getc(fdopen(ends[0], "r"));
+            return argument;
+        }
+        void *releases(void *argument) {
+            done = 1;
+            write(ends[1], "x", 1);
+            return argument;
+        }
+        int main(void) {
+            void *(*starts[])(void *) = { takes_stack, spins, reads, releases };
+            pthread_t threads[4];
+            if (pipe(ends)) return 1;
+            for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, starts[i], 0);
+            for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+        }"#;
+    if !compiled(&place, "own", source, &["-pthread", "-rdynamic"]) {
+        return;
+    }
+    // On one worker, each that waits for `releases` holds it up.
+    let text = explained(&place, &["--workers", "1", "./own"]);
+    for part in ["computing 1: 1 own+0x", "signal stack 1: 1 own+0x", "system call 1: 1 libc.so.6+"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for function in [" spins", " takes_stack"] {
+        assert!(text.matches(function).count() >= 2, "{function}: {text}");
+    }
 }
 
 #[test]
