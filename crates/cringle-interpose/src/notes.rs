@@ -90,7 +90,8 @@ pub(super) fn note_later(reason: Reason, place: usize) {
     let _ = INTERRUPTED.iter().find(|it| it.compare_exchange(0, value, order, order).is_ok());
 }
 
-/// Takes the notes of [`note_later`].
+/// Takes the notes of [`note_later`]: the monitor does, and the fiber when it is back. Those of the
+/// last moments before `exit` are lost.
 pub(super) fn note_interrupted() {
     let taken = INTERRUPTED.iter().map(|it| it.swap(0, Ordering::Relaxed));
     for value in taken.take_while(|&value| value != 0) {

@@ -90,6 +90,7 @@ pub(super) fn forget() {
 /// Returns to the worker in any case, before the thread ends.
 pub(super) fn end() {
     if is_on_own_thread() {
+        notes::note_interrupted();
         let stay = LAST_STAY.get().map_or(SHORTEST_STAY, |(stay, _)| stay);
         return_to_worker();
         LAST_STAY.set(Some((stay, now())));
