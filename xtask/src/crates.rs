@@ -96,7 +96,7 @@ pub(crate) const CRATES: &[Crate] = &[
         ],
         ..part("crates/cringle-driver", 5_600, "Two drivers for the same ops: io_uring and epoll.")
     },
-    part("crates/cringle-core", 8_800, "Fibers, workers and cancels, which all guests share."),
+    part("crates/cringle-core", 9_000, "Fibers, workers and cancels, which all guests share."),
     Crate {
         rooms: &[
             ("cancel", &[]),
@@ -133,7 +133,11 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate {
         kind: Kind::Library,
-        ..part("crates/cringle-interpose", 5_400, "A definition of each call of libc that waits.")
+        ..part(
+            "crates/cringle-interpose",
+            6_200,
+            "Each call of libc that waits, and the threads of whole programs.",
+        )
     },
     Crate { kind: Kind::Library, ..part("crates/cringle", 100, "It only re-exports.") },
     Crate {
@@ -152,9 +156,10 @@ pub(crate) const CRATES: &[Crate] = &[
     program("crates/cringle-c", 2_350, "A function of C for each call, which checks its handles."),
     program("crates/cringle-cli", 650, "Arguments, and the choice of a subcommand."),
     program("crates/cringle-command", 750, "What subcommands need of their process."),
-    program("crates/cringle-doctor", 3_400, "A remedy for each reason why a ring is denied."),
+    program("crates/cringle-doctor", 3_550, "A remedy for each reason why a ring is denied."),
     program("crates/cringle-fuzz", 2_850, "Random programs, and a model of what they must print."),
-    program("crates/cringle-preload", 100, "The symbols of `cringle run`."),
+    program("crates/cringle-launch", 550, "Each program that cannot be served has its sentence."),
+    program("crates/cringle-preload", 150, "The symbols of `cringle run`, and its environment."),
     program("crates/cringle-report", 1_350, "Tables, pages and plots of the subcommands."),
     program("crates/cringle-trace", 1_750, "It reads, sums up and draws traces."),
     program("crates/testing", 0, "Only tests use it, and all of its lines count as such."),

@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Cp(cringle_cp::Arguments),
     /// Examine what this machine offers to io_uring programs, what it denies, and why.
     Doctor(cringle_doctor::args::DoctorArgs),
+    /// Run a program as it is, with its threads as fibers.
+    Run(cringle_launch::args::RunArgs),
     /// Summarise or draw a trace: which fiber waited for what, and where the time went.
     Trace(cringle_trace::TraceArgs),
     /// Test the library itself with random programs in a simulation with faults.

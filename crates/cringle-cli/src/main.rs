@@ -21,11 +21,12 @@ use std::process::ExitCode;
 use trace_flag::TraceRequest;
 
 /// Disables the watchdog unless the environment configures it. Measured loops run for a long time
-/// without suspending, and reports about them would be mixed with the command's output.
+/// without suspending, and reports about them would be mixed with the command's output. The program
+/// of `run` gets the environment as it is.
 fn disable_watchdog_by_default() {
     const VARIABLE: &str = "CRINGLE_WATCHDOG";
     if std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: `main` calls this first, so no other thread exists that could read the
+        // SAFETY: `main` calls this before anything starts a thread that could read the
         // environment.
         unsafe { std::env::set_var(VARIABLE, "off") };
     }
@@ -41,11 +42,14 @@ static BEFORE_MAIN: extern "C" fn() = startup::replace_closed_before_main;
 static ALLOCATOR: cringle_bench::CountingAllocator = cringle_bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    disable_watchdog_by_default();
     if let Some((program, arguments)) = called_as_cp(std::env::args_os().collect()) {
+        disable_watchdog_by_default();
         return cringle_cp::run(program, arguments);
     }
     let cli = Cli::of_process();
+    if !matches!(cli.command, Command::Run(_)) {
+        disable_watchdog_by_default();
+    }
     report::set_color(cli.color);
     run(&cli).unwrap_or_else(|failure| {
         report::complain(&format!("cringle: {failure}"));
@@ -99,7 +103,9 @@ fn files(command: &Command) -> CommandFiles {
         Command::Doctor(args) => args.files(),
         Command::Trace(args) => args.files(),
         Command::Sim(args) => CommandFiles::default().result("--json", args.json.as_deref()),
-        Command::Cp(_) | Command::Completions { .. } | Command::Man(_) => CommandFiles::default(),
+        Command::Cp(_) | Command::Completions { .. } | Command::Man(_) | Command::Run(_) => {
+            CommandFiles::default()
+        }
     }
 }
 
@@ -110,6 +116,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             interrupt::watch()?;
             which.run(cli.verbose)
         }
+        Command::Run(args) => cringle_launch::run(args),
         Command::Trace(args) => cringle_trace::run(args),
         Command::Sim(args) => {
             interrupt::watch()?;

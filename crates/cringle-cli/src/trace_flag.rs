@@ -23,6 +23,8 @@ enum TraceWriter {
     Command,
     /// A runtime of this process or of a child, which reads the variable.
     Library,
+    /// The program of `run`, which gets the variable.
+    Program,
     /// Each child process, which gets the variable.
     Children,
 }
@@ -30,22 +32,28 @@ enum TraceWriter {
 impl TraceRequest {
     /// Returns the request, or fails if the command cannot be traced.
     pub(crate) fn of(cli: &Cli) -> Result<Option<TraceRequest>, Failure> {
-        let in_children = matches!(&cli.command, Command::Bench(one) if one.works_in_children());
-        let is_traced =
-            matches!(&cli.command, Command::Bench(_) | Command::Sim(_) | Command::Cp(_));
+        let writer = match &cli.command {
+            Command::Bench(one) if one.works_in_children() => TraceWriter::Children,
+            Command::Run(args) if args.children => TraceWriter::Children,
+            Command::Run(_) => TraceWriter::Program,
+            Command::Bench(_) | Command::Sim(_) | Command::Cp(_) => TraceWriter::Command,
+            _ => TraceWriter::Library,
+        };
         let Some(path) = &cli.trace else {
             // The probes of `doctor` run fibers, too.
-            let runs_fibers = is_traced || matches!(&cli.command, Command::Doctor(_));
-            let is_own = is_traced && !in_children;
-            let writer = if is_own { TraceWriter::Command } else { TraceWriter::Library };
+            let is_doctor = matches!(&cli.command, Command::Doctor(_));
+            let runs_fibers = is_doctor || !matches!(writer, TraceWriter::Library);
+            let writer = match writer {
+                TraceWriter::Command => writer,
+                _ => TraceWriter::Library,
+            };
             let request = |path| TraceRequest { option: VARIABLE, path, writer };
             return Ok(environment_file().filter(|_| runs_fibers).map(request));
         };
-        if !is_traced {
+        if matches!(writer, TraceWriter::Library) {
             let text = "--trace: this command has no fibers or operations to trace";
             return Err(Failure::usage(text));
         }
-        let writer = if in_children { TraceWriter::Children } else { TraceWriter::Command };
         Ok(Some(TraceRequest { option: "--trace", path: path.clone(), writer }))
     }
 
@@ -68,9 +76,15 @@ pub(crate) fn begin(request: Option<TraceRequest>) -> Result<ActiveTrace, Failur
     };
     match writer {
         TraceWriter::Library => return Ok(ActiveTrace(None)),
-        TraceWriter::Children => {
+        TraceWriter::Program | TraceWriter::Children => {
+            let path = match writer {
+                TraceWriter::Children => name_of_child(&path, "%p"),
+                _ => path,
+            };
+            // The program may change its directory before it starts a fiber.
+            let path = std::path::absolute(path)?;
             // SAFETY: the command has started no other thread yet that could read the environment.
-            unsafe { std::env::set_var(VARIABLE, name_of_child(&path, "%p")) };
+            unsafe { std::env::set_var(VARIABLE, path) };
             return Ok(ActiveTrace(None));
         }
         TraceWriter::Command => {}

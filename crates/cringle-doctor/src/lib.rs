@@ -20,10 +20,12 @@ mod limits;
 mod measure;
 mod paths;
 mod permissions;
-mod program;
+pub mod program;
 mod raw;
 mod ring;
 mod text;
+
+pub use text::Page;
 
 use args::DoctorArgs;
 use conclusion::Conclusion;

@@ -43,10 +43,10 @@ pub(super) fn of(report: &Report) -> String {
 
 /// A report as it is written.
 #[derive(Default)]
-pub(crate) struct Page(String);
+pub struct Page(String);
 
 impl Page {
-    pub(crate) fn heading(&mut self, text: &str) {
+    pub fn heading(&mut self, text: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
@@ -58,7 +58,7 @@ impl Page {
     }
 
     /// Writes a name and, in the second column, a text.
-    pub(crate) fn row(&mut self, name: &str, text: &str) {
+    pub fn row(&mut self, name: &str, text: &str) {
         let mut first = format!("  {name:<width$}", width = NAMES - 2);
         // A name too long for its column gets its own line.
         if first.chars().count() > NAMES {
@@ -68,11 +68,11 @@ impl Page {
         self.0.push_str(&wrapped(text, &first));
     }
 
-    pub(crate) fn paragraph(&mut self, text: &str) {
+    pub fn paragraph(&mut self, text: &str) {
         self.0.push_str(&wrapped(text, "  "));
     }
 
-    pub(crate) fn finished(self) -> String {
+    pub fn finished(self) -> String {
         self.0
     }
 

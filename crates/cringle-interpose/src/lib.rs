@@ -130,6 +130,7 @@ mod monitor;
 mod names;
 #[doc(hidden)]
 pub mod next;
+mod notes;
 mod own_threads;
 mod owned_locks;
 mod processes;
@@ -158,6 +159,7 @@ pub mod __private {
     pub use libc;
 
     pub use crate::call::on_fiber;
+    pub use crate::notes::begin as begin_notes;
     pub use crate::program::run;
     pub use crate::serve::serve_program;
     pub use crate::start::install;

@@ -16,6 +16,7 @@
 //!
 //! [Fiber::is_in_program]: cringle_core::fiber::Fiber::is_in_program
 
+use super::notes::{self, Reason};
 use super::own_threads;
 use super::serve::{self, object_of};
 use cringle_core::interposition::Host;
@@ -108,6 +109,7 @@ fn watch(shared: &Shared, signal: c_int) {
     let mut pause = PAUSE;
     loop {
         std::thread::sleep(pause);
+        notes::note_interrupted();
         let mut any_runs = false;
         for (seen, peer) in seen.iter_mut().zip(&shared.peers) {
             let found = seen.look(peer);
@@ -201,6 +203,8 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
     let Some(host) = SPARE.try_lock().and_then(|mut spare| spare.take()) else { return };
     let errno = sys::errno();
     own_threads::take_for_a_while(current, host);
+    let reason = if carried.value == COMPUTES { Reason::Computing } else { Reason::SystemCall };
+    notes::note_later(reason, registers.instruction);
     Registers::begin_again(context, carried.value);
     sys::set_errno(errno);
 }

@@ -7,8 +7,9 @@
 //! that are not interposed, is soon a thread of the system for good.
 
 use super::call::OnFiber;
-use super::{next, serve};
+use super::notes::{self, Reason};
 use super::threads;
+use super::{next, serve};
 use cringle_core::interposition::{Host, is_on_own_thread, return_to_worker};
 use cringle_core::worker::Current;
 use cringle_sys::syscall;
@@ -25,8 +26,9 @@ thread_local! {
     static LAST_STAY: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Makes the calling fiber a thread of the system until it ends. False where that cannot be.
-pub(super) fn take(on: OnFiber) -> bool {
+/// Makes the calling fiber a thread of the system until it ends, and notes the reason. False where
+/// that cannot be.
+pub(super) fn take(on: OnFiber, reason: Reason) -> bool {
     if !serve::is_served() || !on.current.may_have_thread() {
         return false;
     }
@@ -36,6 +38,7 @@ pub(super) fn take(on: OnFiber) -> bool {
     threads::note_worker();
     UNTIL.set(None);
     set_mask(mask);
+    notes::note_caller(reason);
     true
 }
 
@@ -78,6 +81,7 @@ pub(super) fn forget() {
 /// Returns to the worker in any case, before the thread ends.
 pub(super) fn end() {
     if is_on_own_thread() {
+        notes::note_interrupted();
         let stay = LAST_STAY.get().map_or(SHORTEST_STAY, |(stay, _)| stay);
         return_to_worker();
         LAST_STAY.set(Some((stay, now())));

@@ -1,8 +1,9 @@
 //! Starting children, and waiting for children, for signals and for threads.
 
 use super::call::{Call, OnFiber, WOULD_WAIT};
-use super::{next, own_threads};
+use super::notes::Reason;
 use super::ready::duration;
+use super::{next, own_threads};
 use cringle_std::internal::{repeat_while_busy, wait_for_end};
 use cringle_sys::syscall;
 use libc::{
@@ -138,7 +139,7 @@ pub unsafe fn sigtimedwait(
     info: *mut siginfo_t,
     time: *const timespec,
 ) -> c_int {
-    if own_threads::take(on) {
+    if own_threads::take(on, Reason::SignalWait) {
         // SAFETY: by the contract.
         return unsafe { next::sigtimedwait(set, info, time) };
     }
@@ -150,7 +151,7 @@ pub unsafe fn sigtimedwait(
 ///
 /// As libc's.
 pub unsafe fn sigwait(on: OnFiber, set: *const sigset_t, signal: *mut c_int) -> c_int {
-    if own_threads::take(on) {
+    if own_threads::take(on, Reason::SignalWait) {
         // SAFETY: by the contract.
         return unsafe { next::sigwait(set, signal) };
     }

@@ -6,6 +6,8 @@
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
+mod exec;
+
 cringle_interpose::__define_all!();
 
 /// Makes the threads of this program fibers, from the first one on.
@@ -14,6 +16,8 @@ cringle_interpose::__define_all!();
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
+    exec::restore_preload();
     cringle_interpose::__private::install();
+    cringle_interpose::__private::begin_notes();
     cringle_interpose::__private::serve_program();
 }

@@ -92,9 +92,10 @@
 //! rings are denied (Docker's default seccomp profile, `sysctl kernel.io_uring_disabled`), epoll
 //! and threads do the same work, and [`runtime::driver`] returns the reason.
 //!
-//! Environment variables apply where the program does not choose: `CRINGLE_DRIVER` (`uring` or
-//! `epoll`) for [`Builder::driver`], `CRINGLE_THREAD_LOCALS` (`private` or `shared`) for
-//! [`Builder::thread_locals`], `CRINGLE_BALANCE` (`moving` or `fixed`) for [`Builder::balance`],
+//! Environment variables apply where the program does not choose: `CRINGLE_WORKERS` (a number)
+//! for [`Builder::workers`], `CRINGLE_DRIVER` (`uring` or `epoll`) for [`Builder::driver`],
+//! `CRINGLE_THREAD_LOCALS` (`private` or `shared`) for [`Builder::thread_locals`],
+//! `CRINGLE_BALANCE` (`moving` or `fixed`) for [`Builder::balance`],
 //! `CRINGLE_THREADS` (`system` or `fibers`) for [`Builder::threads`],
 //! `CRINGLE_WATCHDOG` (milliseconds, `locks` or `off`) for [`Builder::watchdog`], `CRINGLE_TRACE`
 //! (a file) for [`trace`], `CRINGLE_DETECT` (`off`, `report` or `abort`) for [`detect`], and

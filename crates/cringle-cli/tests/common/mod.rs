@@ -100,6 +100,24 @@ pub(crate) fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
+/// Compiles a C program or library in `place`. Returns false, and prints so, without a compiler.
+pub(crate) fn compiled(place: &Path, output: &str, source: &str, options: &[&str]) -> bool {
+    let file = place.join(format!("{output}.c"));
+    std::fs::write(&file, source).unwrap();
+    let mut command = Command::new("cc");
+    command.current_dir(place).args(["-O1", "-o", output]).arg(&file).args(options);
+    match command.output() {
+        Ok(result) => {
+            assert!(result.status.success(), "{output}: {}", texts(&result).1);
+            true
+        }
+        Err(error) => {
+            eprintln!("SKIPPED, NOTHING WAS TESTED without cc: {error}");
+            false
+        }
+    }
+}
+
 /// Creates a terminal of this width. Returns its two ends: the test's and the program's.
 pub(crate) fn terminal(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);

@@ -79,10 +79,7 @@ waits! {
 impl Wait {
     /// Whether a cancel ends the wait. (Ops end by their own completion, which a cancel hastens.)
     pub(crate) fn is_cancellable(self) -> bool {
-        !matches!(
-            self,
-            Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Thread | Wait::Answers
-        )
+        !matches!(self, Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Thread | Wait::Answers)
     }
 
     pub fn word(self) -> &'static str {

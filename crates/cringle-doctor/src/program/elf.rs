@@ -4,18 +4,20 @@
 //! The file is read whole, and every place in it is checked before it is used: a damaged file is an
 //! error.
 
+use super::system_calls;
 use object::elf::{
     DF_1_PIE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
     FileHeader64,
 };
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{LittleEndian, Object, ObjectSymbol};
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef, SectionKind};
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
-type Elf<'file> = ElfFile64<'file, LittleEndian>;
+type Elf<'file, R = &'file [u8]> = ElfFile64<'file, LittleEndian, R>;
 
 /// The architectures on which Cringle runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,31 +26,38 @@ pub(super) enum Machine {
     Aarch64,
 }
 
-/// The facts of one file.
-pub(super) struct Facts {
+/// What one file is, and what it needs.
+pub(super) struct Identity {
     pub machine: Machine,
     pub is_library: bool,
     pub interpreter: Option<String>,
     pub needed: Vec<String>,
     pub rpath: Option<String>,
     pub runpath: Option<String>,
+    pub is_go: bool,
+    /// Whether the file has the note of glibc's start files, which a static program has, too.
+    pub has_glibc_start: bool,
+}
+
+impl Identity {
+    pub(super) fn is_static(&self) -> bool {
+        !self.is_library && self.needed.is_empty() && self.interpreter.is_none()
+    }
+}
+
+/// The facts of one file.
+pub(super) struct Facts {
+    pub identity: Identity,
     /// The names of undefined dynamic symbols. A static program imports nothing: here it has the
     /// names of its symbol table, to which the linker has added what libc itself calls.
     pub imports: BTreeSet<String>,
     /// The names of defined dynamic symbols.
     pub defines: BTreeSet<String>,
     pub allocator: Option<&'static str>,
-    pub is_go: bool,
     /// Whether the names of its own functions have been removed.
     pub is_stripped: bool,
-    /// Whether the file has the note of glibc's start files, which a static program has, too.
-    pub has_glibc_start: bool,
-}
-
-impl Facts {
-    pub(super) fn is_static(&self) -> bool {
-        !self.is_library && self.needed.is_empty() && self.interpreter.is_none()
-    }
+    /// The system call instructions that were found in its code.
+    pub system_calls: usize,
 }
 
 /// The largest file that is read into memory.
@@ -56,8 +65,32 @@ const LARGEST: u64 = 4 << 30;
 
 /// Reads a file. The error names what is wrong with it.
 pub(super) fn read(path: &Path) -> Result<Facts, String> {
-    let unopened = |error| format!("cannot open it: {error}");
-    // Before the file is opened: to open a FIFO may take for ever.
+    check(path)?;
+    let bytes = fs::read(path).map_err(unopened)?;
+    let machine = machine(&*bytes)?;
+    let elf = Elf::parse(&*bytes).map_err(|error| unread(error.into()))?;
+    facts(&elf, machine).map_err(unread)
+}
+
+/// Reads of a file only what it is.
+pub(super) fn identify(path: &Path) -> Result<Identity, String> {
+    check(path)?;
+    let cache = ReadCache::new(File::open(path).map_err(unopened)?);
+    let machine = machine(&cache)?;
+    let elf = Elf::parse(&cache).map_err(|error| unread(error.into()))?;
+    identity(&elf, machine).map_err(|error| unread(error.into()))
+}
+
+fn unopened(error: io::Error) -> String {
+    format!("cannot open it: {error}")
+}
+
+fn unread(error: Box<dyn Error>) -> String {
+    format!("cannot read it: {error}")
+}
+
+/// Before the file is opened: to open a FIFO may take for ever.
+fn check(path: &Path) -> Result<(), String> {
     let metadata = fs::metadata(path).map_err(unopened)?;
     if !metadata.is_file() {
         return Err("it is not a file; give a program or a shared library".into());
@@ -65,19 +98,12 @@ pub(super) fn read(path: &Path) -> Result<Facts, String> {
     if metadata.len() > LARGEST {
         return Err("it is larger than 4 GiB; remove its debug information (strip -g)".into());
     }
-    facts_of(&fs::read(path).map_err(unopened)?)
+    Ok(())
 }
 
-fn facts_of(bytes: &[u8]) -> Result<Facts, String> {
-    let machine = machine(bytes)?;
-    let unread = |error: Box<dyn Error>| format!("cannot read it: {error}");
-    let elf = Elf::parse(bytes).map_err(|error| unread(error.into()))?;
-    facts(&elf, machine).map_err(unread)
-}
-
-fn machine(bytes: &[u8]) -> Result<Machine, String> {
+fn machine<'file>(file: impl ReadRef<'file>) -> Result<Machine, String> {
     let wrong = || "it is not a 64-bit ELF file; give a program or a shared library".to_owned();
-    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| wrong())?;
+    let header = FileHeader64::<LittleEndian>::parse(file).map_err(|_| wrong())?;
     let machine = match header.e_machine(LittleEndian) {
         EM_X86_64 => Machine::X86_64,
         EM_AARCH64 => Machine::Aarch64,
@@ -89,10 +115,29 @@ fn machine(bytes: &[u8]) -> Result<Machine, String> {
     }
 }
 
-fn facts(elf: &Elf, machine: Machine) -> Result<Facts, Box<dyn Error>> {
+fn identity<'file, R: ReadRef<'file>>(
+    elf: &Elf<'file, R>,
+    machine: Machine,
+) -> object::Result<Identity> {
     let interpreter = interpreter(elf)?;
     let dynamic = Dynamic::of(elf)?;
-    let has_imports = interpreter.is_none() || elf.dynamic_symbol_table().is_some();
+    let is_program = elf.elf_header().e_type(LittleEndian) == ET_EXEC;
+    let has_section = |name| elf.section_by_name(name).is_some();
+    Ok(Identity {
+        machine,
+        is_library: !is_program && !dynamic.is_pie && interpreter.is_none(),
+        interpreter,
+        needed: dynamic.needed,
+        rpath: dynamic.rpath,
+        runpath: dynamic.runpath,
+        is_go: has_section(".go.buildinfo") || has_section(".note.go.buildid"),
+        has_glibc_start: has_section(".note.ABI-tag"),
+    })
+}
+
+fn facts(elf: &Elf, machine: Machine) -> Result<Facts, Box<dyn Error>> {
+    let identity = identity(elf, machine)?;
+    let has_imports = identity.interpreter.is_none() || elf.dynamic_symbol_table().is_some();
     if !has_imports || elf.sections().next().is_none() {
         return Err("it has no section headers, which name its imports; give the program as the \
              linker wrote it"
@@ -103,32 +148,25 @@ fn facts(elf: &Elf, machine: Machine) -> Result<Facts, Box<dyn Error>> {
         let set = if symbol.is_undefined() { &mut imports } else { &mut defines };
         set.insert(symbol.name()?.to_owned());
     }
-    let is_program = elf.elf_header().e_type(LittleEndian) == ET_EXEC;
     let own = elf.symbols().filter(ObjectSymbol::is_definition);
     let own: BTreeSet<_> = own.filter_map(|symbol| symbol.name().ok()).collect();
-    let has_section = |name| elf.section_by_name(name).is_some();
-    let mut facts = Facts {
-        machine,
-        is_library: !is_program && !dynamic.is_pie && interpreter.is_none(),
-        interpreter,
-        allocator: None,
-        needed: dynamic.needed,
-        rpath: dynamic.rpath,
-        runpath: dynamic.runpath,
-        imports,
-        defines,
-        is_go: has_section(".go.buildinfo") || has_section(".note.go.buildid"),
-        is_stripped: elf.symbols().next().is_none(),
-        has_glibc_start: has_section(".note.ABI-tag"),
-    };
+    let is_stripped = elf.symbols().next().is_none();
+    let system_calls = system_calls(elf, identity.machine)?;
+    let mut facts =
+        Facts { identity, imports, defines, allocator: None, is_stripped, system_calls };
     facts.allocator = allocator(&own, &facts);
-    if facts.is_static() {
+    if facts.identity.is_static() {
         facts.imports.extend(own.into_iter().map(str::to_owned));
     }
     Ok(facts)
 }
 
-fn interpreter(elf: &Elf) -> object::Result<Option<String>> {
+fn system_calls(elf: &Elf, machine: Machine) -> object::Result<usize> {
+    let code = elf.sections().filter(|section| section.kind() == SectionKind::Text);
+    code.map(|section| Ok(system_calls::count(section.data()?, machine))).sum()
+}
+
+fn interpreter<'file, R: ReadRef<'file>>(elf: &Elf<'file, R>) -> object::Result<Option<String>> {
     for header in elf.elf_program_headers() {
         if let Some(path) = header.interpreter(LittleEndian, elf.data())? {
             return Ok(Some(String::from_utf8_lossy(path).into_owned()));
@@ -147,7 +185,7 @@ struct Dynamic {
 }
 
 impl Dynamic {
-    fn of(elf: &Elf) -> object::Result<Dynamic> {
+    fn of<'file, R: ReadRef<'file>>(elf: &Elf<'file, R>) -> object::Result<Dynamic> {
         let mut found = Dynamic::default();
         let table = elf.elf_dynamic_table()?;
         for entry in &table {
@@ -174,7 +212,7 @@ const ALLOCATORS: [(&str, &[&str], &str); 3] = [
 fn allocator(own: &BTreeSet<&str>, facts: &Facts) -> Option<&'static str> {
     let is_used = |(_, symbols, library): &&(_, &[&str], &str)| {
         symbols.iter().any(|name| own.contains(name) || facts.defines.contains(*name))
-            || facts.needed.iter().any(|name| name.starts_with(library))
+            || facts.identity.needed.iter().any(|name| name.starts_with(library))
     };
     ALLOCATORS.iter().find(is_used).map(|(name, ..)| *name)
 }

@@ -237,6 +237,26 @@ pub(super) fn known() -> BTreeSet<&'static str> {
 }
 
 /// Functions without hooks that an object imports, by kind.
+/// Functions for which a fiber gets a thread of its own under `cringle run`, or that concern the
+/// thread of the kernel: what they are for, and their names, separated by spaces.
+pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 7] = [
+    ("locks that lend priority", "pthread_mutexattr_setprotocol pthread_mutex_setprioceiling"),
+    ("robust locks", "pthread_mutexattr_setrobust pthread_mutexattr_setrobust_np"),
+    ("waits for signals", "sigwait sigwaitinfo sigtimedwait"),
+    ("signals of a thread", "pthread_sigmask sigprocmask sigaltstack pthread_kill pthread_cancel"),
+    ("cores", "pthread_setaffinity_np sched_setaffinity"),
+    (
+        "priorities",
+        "pthread_setschedparam pthread_setschedprio sched_setscheduler sched_setparam setpriority",
+    ),
+    ("spins", "sched_yield pthread_yield thrd_yield pthread_spin_lock"),
+];
+
+pub(super) fn of_system_threads(imports: &BTreeSet<String>) -> Vec<&'static str> {
+    let names = OF_SYSTEM_THREADS.iter().flat_map(|(_, names)| names.split(' '));
+    names.filter(|name| imports.contains(*name)).collect()
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct Blocking {
     #[serde(flatten)]

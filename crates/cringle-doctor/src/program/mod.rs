@@ -9,6 +9,8 @@
 mod elf;
 mod functions;
 mod search;
+mod served;
+mod system_calls;
 mod text;
 
 #[cfg(test)]
@@ -16,13 +18,14 @@ mod tests;
 
 use crate::paths::as_text;
 use cringle_report::failure::Failure;
-use elf::{Facts, Machine};
+use elf::{Facts, Identity, Machine};
 use functions::Blocking;
 use search::{Origin, Search};
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+pub use served::{explanation, refusal};
 pub(crate) use text::of as text_of;
 
 /// What was found in a program and its libraries.
@@ -106,6 +109,12 @@ struct Object {
     blocking: Vec<Blocking>,
     stripped: bool,
     go: bool,
+    /// The places from which it enters the kernel by an instruction of its own, as far as they were
+    /// found.
+    system_calls: usize,
+    /// The functions that it imports and that concern threads of the system.
+    #[serde(skip)]
+    of_system_threads: Vec<&'static str>,
     /// Whether it loads further libraries while it runs, which are not examined.
     loads_libraries: bool,
 }
@@ -158,12 +167,12 @@ pub(crate) fn examine(path: &Path) -> Result<ProgramReport, Failure> {
             functions::HOOKED.iter().map(|name| (*name).to_owned()).collect()
         }
     };
-    let c_library = c_library(&facts);
-    let linked = if facts.is_static() { Linked::Statically } else { Linked::Dynamically };
+    let c_library = c_library(&facts.identity);
+    let linked = if facts.identity.is_static() { Linked::Statically } else { Linked::Dynamically };
     let mut report = ProgramReport {
         path: path.into(),
-        kind: if facts.is_library { Kind::Library } else { Kind::Program },
-        architecture: match facts.machine {
+        kind: if facts.identity.is_library { Kind::Library } else { Kind::Program },
+        architecture: match facts.identity.machine {
             Machine::X86_64 => "x86_64",
             Machine::Aarch64 => "aarch64",
         },
@@ -187,7 +196,7 @@ fn hooks(facts: &Facts) -> Hooks {
     let defined: Vec<_> = defined.cloned().collect();
     let core = functions::CORE.iter().filter(|name| facts.defines.contains(**name)).count();
     let state = match core {
-        _ if facts.is_library || facts.is_static() => Installed::Unknown,
+        _ if facts.identity.is_library || facts.identity.is_static() => Installed::Unknown,
         0 => Installed::No,
         all if all == functions::CORE.len() => Installed::Yes,
         _ => Installed::Partly,
@@ -197,14 +206,14 @@ fn hooks(facts: &Facts) -> Hooks {
     Hooks { state, defined, missing }
 }
 
-fn c_library(facts: &Facts) -> CLibrary {
+fn c_library(program: &Identity) -> CLibrary {
     let is_musl = |name: &String| name.starts_with("libc.musl") || name == "libc.so";
-    if facts.needed.iter().any(is_musl)
-        || facts.interpreter.as_ref().is_some_and(|path| path.contains("ld-musl"))
-    {
+    let linker = program.interpreter.as_deref().unwrap_or_default();
+    if program.needed.iter().any(is_musl) || linker.contains("ld-musl") {
         return CLibrary::Musl;
     }
-    let is_glibc = facts.needed.iter().any(|name| name == "libc.so.6") || facts.has_glibc_start;
+    let needs_glibc = program.needed.iter().any(|name| name == "libc.so.6");
+    let is_glibc = needs_glibc || program.has_glibc_start || linker.contains("ld-linux");
     if is_glibc { CLibrary::Glibc } else { CLibrary::Unknown }
 }
 
@@ -214,7 +223,7 @@ fn private_thread_locals(
     c_library: CLibrary,
 ) -> PrivateThreadLocals {
     let (possible, words) = match (linked, c_library) {
-        _ if facts.is_library => (None, "the program that loads the library decides"),
+        _ if facts.identity.is_library => (None, "the program that loads the library decides"),
         (Linked::Statically, _) => (
             Some(false),
             "shared by fibers: their own ones need a glibc that is linked dynamically",
@@ -242,7 +251,7 @@ struct Pending {
 
 /// Examines the program and, in the linker's breadth-first order, what it needs.
 fn walk(path: &Path, facts: Facts, hooked: &BTreeSet<String>, report: &mut ProgramReport) {
-    let search = Search::new(facts.machine, report.c_library == CLibrary::Musl);
+    let search = Search::new(facts.identity.machine, report.c_library == CLibrary::Musl);
     let real = path.canonicalize().unwrap_or_else(|_| path.into());
     let name = real.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     let chain = vec![origin(&real, &facts)];
@@ -250,7 +259,7 @@ fn walk(path: &Path, facts: Facts, hooked: &BTreeSet<String>, report: &mut Progr
     let mut queue =
         VecDeque::from([Pending { name, path: path.into(), facts, needed_by: None, chain }]);
     while let Some(object) = queue.pop_front() {
-        for needed in &object.facts.needed {
+        for needed in &object.facts.identity.needed {
             if is_c_library(needed) || !seen.insert(needed.clone()) {
                 continue;
             }
@@ -267,7 +276,11 @@ fn walk(path: &Path, facts: Facts, hooked: &BTreeSet<String>, report: &mut Progr
 
 fn origin(path: &Path, facts: &Facts) -> Origin {
     let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
-    Origin { directory, rpath: facts.rpath.clone(), runpath: facts.runpath.clone() }
+    Origin {
+        directory,
+        rpath: facts.identity.rpath.clone(),
+        runpath: facts.identity.runpath.clone(),
+    }
 }
 
 /// Finds a library that `loader` needs. A candidate of another architecture does not count.
@@ -275,7 +288,7 @@ fn found(search: &Search, name: &str, loader: &Pending) -> Option<Pending> {
     let candidates = search.candidates(name, &loader.chain);
     candidates.into_iter().find_map(|path| {
         let facts = elf::read(&path).ok()?;
-        if facts.machine != loader.facts.machine {
+        if facts.identity.machine != loader.facts.identity.machine {
             return None;
         }
         let mut chain = vec![origin(&path, &facts)];
@@ -317,9 +330,11 @@ fn examined(object: Pending, hooked: &BTreeSet<String>) -> Object {
         hooked,
         blocking,
         stripped: facts.is_stripped,
-        go: facts.is_go,
+        system_calls: facts.system_calls,
+        of_system_threads: functions::of_system_threads(&facts.imports),
+        go: facts.identity.is_go,
         // libc itself loads libraries in each static program.
-        loads_libraries: !facts.is_static()
+        loads_libraries: !facts.identity.is_static()
             && loads.iter().any(|name| facts.imports.contains(*name)),
     }
 }

@@ -125,6 +125,12 @@ const NOT_SEEN: &str = "system calls that code makes by an instruction of its ow
 const STATIC: &str = "the names are those of the symbol table: some functions are called only by \
     libc itself";
 
+/// Says that an object has system call instructions.
+fn own_calls(object: &Object) -> Option<String> {
+    let count = object.system_calls;
+    (count > 0).then(|| format!("{}: {count} system calls of its own were found", object.name))
+}
+
 fn rest(page: &mut Page, report: &ProgramReport) {
     let is_static = report.linked == Linked::Statically;
     let has_calls = |object: &Object| !object.hooked.is_empty() || !object.blocking.is_empty();
@@ -137,6 +143,10 @@ fn rest(page: &mut Page, report: &ProgramReport) {
     let loads: Vec<_> = loads.map(|object| &*object.name).collect();
     page.heading("Other");
     page.row("not seen", NOT_SEEN);
+    let own_calls = report.objects.iter().filter_map(own_calls).collect::<Vec<_>>().join("; ");
+    if !own_calls.is_empty() {
+        page.row("instructions", &own_calls);
+    }
     if is_static && has_calls(&report.objects[0]) {
         page.row("static", STATIC);
     }

@@ -2,7 +2,7 @@
 
 use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
-use super::super::{next, own_threads, serve, waits};
+use super::super::{next, notes, own_threads, serve, waits};
 use super::alive::{self, Alive};
 use super::attributes::Attributes;
 use super::exit::{CANCELED, Place};
@@ -21,6 +21,7 @@ use cringle_core::stack::{check_stack_bytes, default_stack_bytes};
 use cringle_core::worker::Current;
 use cringle_tls::Block;
 use libc::{pthread_attr_t, pthread_t};
+use notes::{Reason, note};
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::sync::Arc;
@@ -36,6 +37,15 @@ const AGAIN: isize = -(libc::EAGAIN as isize);
 enum Routine {
     Posix(Start),
     C11(C11Start),
+}
+
+impl Routine {
+    fn address(self) -> usize {
+        match self {
+            Routine::Posix(start) => start as usize,
+            Routine::C11(start) => start as usize,
+        }
+    }
 }
 
 /// Who starts a thread that is a fiber.
@@ -72,6 +82,7 @@ pub unsafe fn pthread_create(
             // SAFETY: by the contract.
             return unsafe { create(&creator, thread, wanted, Routine::Posix(start), argument) };
         }
+        note(Reason::Attributes, start as usize);
         if serve::is_serving() {
             // SAFETY: by the contract.
             return unsafe { alive::create_counted(thread, attributes, start, argument) };
@@ -116,6 +127,7 @@ unsafe fn create(
     if check_stack_bytes(stack_bytes).is_err() {
         return libc::EAGAIN;
     }
+    note(Reason::Fiber, start.address());
     let argument = argument.expose_provenance();
     let start = |place| Started { start, argument, place, stack_bytes };
     match creator {

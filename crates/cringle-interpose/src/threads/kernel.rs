@@ -6,6 +6,7 @@
 //! fiber's.
 
 use super::super::call::OnFiber;
+use super::super::notes::Reason;
 use super::super::{next, own_threads};
 use super::registry::{self, Progress};
 use super::{is_fibers, own, scheduling};
@@ -172,7 +173,7 @@ pub unsafe fn pthread_getattr_np(
 pub unsafe fn sigaltstack(on: OnFiber, new: *const stack_t, old: *mut stack_t) -> c_int {
     // SAFETY: by the contract. All zeros are a value of the structure.
     unsafe {
-        if new.is_null() || !is_fibers(own()) || own_threads::take(on) {
+        if new.is_null() || !is_fibers(own()) || own_threads::take(on, Reason::SignalStack) {
             return next::sigaltstack(new, old);
         }
         let mut current: stack_t = std::mem::zeroed();

@@ -42,8 +42,8 @@ pub use scheduling::{
     pthread_setschedparam, pthread_setschedprio,
 };
 
-pub use signals::{pthread_sigmask, sigprocmask};
 pub(crate) use signals::{mask_of_thread, note_worker};
+pub use signals::{pthread_sigmask, sigprocmask};
 
 use cringle_tls::is_block;
 use libc::pthread_t;

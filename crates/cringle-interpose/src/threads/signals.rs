@@ -6,6 +6,7 @@
 //! if it unblocks a signal that it has inherited as blocked: then it wants to receive it.
 
 use super::super::call::OnFiber;
+use super::super::notes::Reason;
 use super::super::{next, own_threads};
 use super::own;
 use super::registry;
@@ -68,7 +69,7 @@ pub unsafe fn pthread_sigmask(
     };
     let after = after & !OF_LIBC;
     if before & !after != 0 {
-        own_threads::take(on);
+        own_threads::take(on, Reason::SignalMask);
         // SAFETY: by the contract. Without a thread of its own, the worker's mask changes.
         return unsafe { next::pthread_sigmask(how, new, old) };
     }

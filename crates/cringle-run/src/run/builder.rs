@@ -41,6 +41,7 @@ const DEFAULT_IN_FLIGHT: u32 = 4032;
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs until `run` is called"]
 pub struct Builder {
+    /// `None`: the environment decides.
     workers: Option<usize>,
     pin: bool,
     driver: DriverChoice,
@@ -99,8 +100,9 @@ impl Builder {
 
 setters! {
     Builder:
-    /// Sets the number of workers, 1 to 1024. A worker is an OS thread with a ring; the calling
-    /// thread is the first.
+    /// Sets the number of workers, 1 to 1024 (default: the environment variable `CRINGLE_WORKERS`,
+    /// else one for each core). A worker is an OS thread with a ring; the calling thread is the
+    /// first.
     ///
     /// ```
     /// use cringle::runtime;
@@ -401,9 +403,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_DRIVER`, `CRINGLE_BALANCE`,
-    /// `CRINGLE_THREAD_LOCALS`, `CRINGLE_WATCHDOG`, `CRINGLE_DUMP`, `CRINGLE_DETECT` or
-    /// `CRINGLE_CRASH_TEXT` in the environment cannot be parsed.
+    /// `InvalidInput` if an option is out of its range, or if `CRINGLE_WORKERS`, `CRINGLE_DRIVER`,
+    /// `CRINGLE_BALANCE`, `CRINGLE_THREAD_LOCALS`, `CRINGLE_WATCHDOG`, `CRINGLE_DUMP`,
+    /// `CRINGLE_DETECT` or `CRINGLE_CRASH_TEXT` in the environment cannot be parsed.
     /// `Unsupported` if private thread-locals were chosen, or libc's calls are interposed, and they
     /// cannot be had here. Otherwise the error of the system that refused a thread, a stack or a
     /// ring, with the remedy. `f` has not run in these cases.

@@ -126,6 +126,21 @@ fn run_works_in_destructor_of_panicking_thread() {
 }
 
 #[test]
+fn environment_chooses_the_number_of_workers() {
+    let name = "environment_chooses_the_number_of_workers";
+    let body = || {
+        assert_eq!(Builder::new().run(cringle::runtime::workers).unwrap(), Some(3));
+        assert_eq!(Builder::new().workers(2).run(cringle::runtime::workers).unwrap(), Some(2));
+        // SAFETY: the test is alone in its process, and no runtime runs.
+        unsafe { std::env::set_var("CRINGLE_WORKERS", "many") };
+        let refused = Builder::new().run(|| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        assert!(refused.to_string().contains("CRINGLE_WORKERS is \"many\""), "{refused}");
+    };
+    child::must_succeed_with(name, |command| command.env("CRINGLE_WORKERS", "3"), body);
+}
+
+#[test]
 fn options_out_of_range_are_refused_by_name() {
     let cases = [
         (Builder::new().workers(0), "Builder::workers"),

@@ -5,24 +5,6 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Compiles a C program or library in `place`. Returns false, and prints so, without a compiler.
-fn compiled(place: &Path, output: &str, source: &str, options: &[&str]) -> bool {
-    let file = place.join(format!("{output}.c"));
-    std::fs::write(&file, source).unwrap();
-    let mut command = Command::new("cc");
-    command.current_dir(place).args(["-O1", "-o", output]).arg(&file).args(options);
-    match command.output() {
-        Ok(result) => {
-            assert!(result.status.success(), "{output}: {}", texts(&result).1);
-            true
-        }
-        Err(error) => {
-            eprintln!("SKIPPED, NOTHING WAS TESTED: doctor --program without cc: {error}");
-            false
-        }
-    }
-}
-
 const LIBRARY: &str = "
     #include <stdio.h>
     #include <unistd.h>

@@ -34,7 +34,7 @@ impl Builder {
         let plan = self.plan()?;
         let Mode { balance, why_shared } = self.mode()?;
         let setup = Setup {
-            workers: self.workers.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
+            workers: self.workers_to_use()?.unwrap_or(cpus.len()).clamp(1, MAX_WORKERS),
             pin: self.pin,
             is_open: self.is_open,
             watchdog: self.watched()?,

@@ -36,6 +36,14 @@ impl Builder {
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
+    /// A simulation's workers are its seed's.
+    pub(super) fn workers_to_use(&self) -> io::Result<Option<usize>> {
+        match self.workers {
+            None if self.world.is_none() => environment::workers(),
+            chosen => Ok(chosen),
+        }
+    }
+
     pub(super) fn plan(&self) -> io::Result<Plan> {
         if self.world.is_some() {
             return Ok(Plan::Simulation);

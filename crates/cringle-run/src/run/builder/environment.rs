@@ -1,10 +1,26 @@
 //! What the environment chooses of a runtime, where the program does not.
 
+use super::MAX_WORKERS;
 use cringle_core::choices::{Balance, NoRing, Threads, no_ring};
 use cringle_sys as sys;
 use cringle_sys::word_choice::of_environment;
 use cringle_tls::ThreadLocals;
 use std::io;
+
+pub(super) fn workers() -> io::Result<Option<usize>> {
+    const VARIABLE: &str = "CRINGLE_WORKERS";
+    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    match number.filter(|workers| (1..=MAX_WORKERS).contains(workers)) {
+        Some(workers) => Ok(Some(workers)),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{VARIABLE} is {value:?}, must be 1 to {MAX_WORKERS}; or unset it"),
+        )),
+    }
+}
 
 pub(super) fn balance() -> io::Result<Option<Balance>> {
     let values =
