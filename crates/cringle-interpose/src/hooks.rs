@@ -20,7 +20,7 @@ pub use super::receives::{recvfrom, recvmsg};
 pub use super::semaphores::{sem_clockwait, sem_timedwait, sem_trywait, sem_wait};
 pub use super::sleep::{clock_gettime, clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
 pub use super::sockets::{sendmsg, sendto};
-pub use super::threads::{prctl, pthread_sigmask, sigaltstack, sigprocmask};
+pub use super::threads::{prctl, sigaltstack};
 pub use super::transfer::{
     pread, pread as pread64, preadv, preadv as preadv64, preadv2, preadv2 as preadv64v2, pwrite,
     pwrite as pwrite64, pwritev, pwritev as pwritev64, pwritev2, pwritev2 as pwritev64v2, read,

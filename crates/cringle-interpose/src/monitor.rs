@@ -1,18 +1,20 @@
 //! Looks for workers of a served program that a fiber holds up, and makes that fiber a thread of
 //! the system for a while.
 //!
-//! A fiber holds its worker up if it computes or spins, or waits in a call that is not interposed: a
-//! system call by the instruction, as liburing's, or one within libc, as `fgets`. The worker's other
-//! fibers stand meanwhile, and so do the completions in its ring, which no other thread can take.
+//! A fiber holds its worker up if it computes or spins, or waits in a call that is not interposed:
+//! a system call by the instruction, as liburing's, or one within libc, as `fgets`. The worker's
+//! other fibers stand meanwhile, and so do the completions in its ring, which no other thread can
+//! take.
 //!
 //! The monitor looks every 10 ms. A worker that has been in the same run of a fiber since the last
 //! look, and has had a processor or waits in a system call, gets a signal. The handler runs on the
-//! fiber's stack, and the fiber leaves the worker in the middle of it. The thread that continues the
-//! fiber returns from the handler; the interrupted system call begins again there, or fails with
-//! `EINTR` where the kernel restarts none.
+//! fiber's stack, and the fiber leaves the worker in the middle of it. The thread that continues
+//! the fiber returns from the handler; the interrupted system call begins again there, or fails
+//! with `EINTR` where the kernel restarts none.
 //!
-//! The handler does nothing if the library's own code was interrupted, or the loader's: the fiber is
-//! in [the program](Fiber::is_in_program) otherwise, and no frame of it knows its worker.
+//! The handler does nothing if the library's own code was interrupted, or the loader's: the fiber
+//! is in [the program](Fiber::is_in_program) otherwise, and no frame of it knows its worker. What
+//! it is in the middle of, such as the allocator, continues at once, on the other thread.
 //!
 //! [Fiber::is_in_program]: cringle_core::fiber::Fiber::is_in_program
 
@@ -64,7 +66,7 @@ pub(super) fn start(shared: Arc<Shared>, signal: c_int) -> io::Result<()> {
 pub(super) fn take_signal() -> io::Result<c_int> {
     let signals = (libc::SIGRTMIN() + 1..libc::SIGRTMAX()).rev();
     for signal in signals {
-        // SAFETY: all zeros are a value of the structure, and the calls get such.
+        // SAFETY: I14. All zeros are a value of the structure, and the calls get such.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &mut action) != 0
@@ -125,7 +127,7 @@ fn watch(shared: &Shared, signal: c_int) {
 
 /// An address in the loader.
 fn loaders_function() -> usize {
-    // SAFETY: the name ends with a zero byte.
+    // SAFETY: I14. The name ends with a zero byte.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tls_get_addr".as_ptr()) as usize }
 }
 
@@ -184,7 +186,7 @@ fn send(signal: c_int, thread: c_int, value: c_long) {
 
 /// Makes the interrupted fiber leave its worker.
 unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes both.
+    // SAFETY: the contract of a handler: the kernel passes both.
     let (carried, context) =
         unsafe { (&*info.cast::<Carried>(), &mut *context.cast::<libc::ucontext_t>()) };
     if carried.code != libc::SI_QUEUE || carried.process != std::process::id() {
@@ -237,7 +239,8 @@ impl Registers {
         let registers = &mut context.uc_mcontext.gregs;
         let [result, instruction] = [libc::REG_RAX, libc::REG_RIP].map(|at| at as usize);
         let before = registers[instruction] - SYSCALL.len() as i64;
-        // SAFETY: the code before the return address of a system call is the instruction.
+        // SAFETY: I14. Code can be read, and the instruction is before the place that it returns
+        // to.
         let is_call = || unsafe { (before as *const [u8; 2]).read() } == SYSCALL;
         let is_interrupted = registers[result] == -i64::from(libc::EINTR);
         if call == libc::SYS_io_uring_enter && is_interrupted && is_call() {

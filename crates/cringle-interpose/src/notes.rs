@@ -112,7 +112,8 @@ fn caller() -> usize {
     extern "C" fn visit(context: *mut c_void, found: *mut usize) -> c_int {
         /// `_URC_NORMAL_STOP`.
         const STOP: c_int = 4;
-        // SAFETY: the unwinder passes its context and the pointer of the call below.
+        // SAFETY: the contract of the unwinder: it passes its context and the pointer of the
+        // call below.
         let (place, found) = unsafe { (_Unwind_GetIP(context), &mut *found) };
         if serve::own_code().is_some_and(|code| code.contains(&place)) {
             return 0;

@@ -1,10 +1,10 @@
 //! Threads that are fibers, for what only a thread of the system can do: such a fiber continues on
 //! a thread of its own, in a program that is [served](super::serve).
 //!
-//! A call that needs one takes it, and the fiber keeps it until it ends. The [monitor](super::monitor)
-//! takes one for a fiber that holds its worker up. That fiber comes back with an interposed call,
-//! after a while that doubles each time: a thread that always computes, or always waits in calls
-//! that are not interposed, is soon a thread of the system for good.
+//! A call that needs one takes it, and the fiber keeps it until it ends. The
+//! [monitor](super::monitor) takes one for a fiber that holds its worker up. That fiber comes back
+//! with an interposed call, after a while that doubles each time: a thread that always computes, or
+//! always waits in calls that are not interposed, is soon a thread of the system for good.
 
 use super::call::OnFiber;
 use super::notes::{self, Reason};
@@ -56,6 +56,17 @@ pub(super) fn take_for_a_while(current: Current, host: Host) {
     UNTIL.set(Some(now + stay));
 }
 
+/// Whether the caller is a fiber on a thread of its own for a while. Signals are blocked there.
+pub(super) fn is_for_a_while() -> bool {
+    is_on_own_thread() && UNTIL.get().is_some()
+}
+
+/// The fiber keeps the thread that it has for a while.
+pub(super) fn keep(reason: Reason) {
+    UNTIL.set(None);
+    notes::note_caller(reason);
+}
+
 /// Returns to the worker, if the caller is a fiber on a thread of its own that may return.
 #[inline(always)]
 pub(super) fn come_back() -> Option<OnFiber> {
@@ -97,7 +108,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn set_mask(mask: u64) {
+pub(super) fn set_mask(mask: u64) {
     let null = std::ptr::null_mut::<u64>();
     // SAFETY: I14. The set is borrowed for the call.
     unsafe {

@@ -2,10 +2,10 @@
 //!
 //! glibc (2.21 and later, where a word has 64 bits) keeps the value of a semaphore in the low half
 //! of a word, and the number of those that wait for it in the high half. A fiber counts itself
-//! there and waits for the futex of the value on the ring, as a thread does in the kernel: so
-//! libc's own `sem_post` wakes it, also in a signal handler, and nothing touches the semaphore until
-//! then. A program may free a semaphore under threads that never run again, as CPython does at its
-//! end.
+//! there and waits for the futex of the value on the ring, as a thread does in the kernel. So
+//! libc's own `sem_post` wakes it, also in a signal handler, and nothing touches the semaphore
+//! until then: a program may free a semaphore under threads that never run again, as CPython does
+//! at its end.
 //!
 //! Without futexes on the ring (Linux 6.7), the fiber polls.
 

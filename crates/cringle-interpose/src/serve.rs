@@ -135,7 +135,7 @@ fn start() -> io::Result<Arc<Shared>> {
 /// Calls `f` with all signals blocked but one, which a thread that it starts inherits: the kernel
 /// gives signals of the process to the program's own threads.
 fn without_signals_but<R>(signal: c_int, f: impl FnOnce() -> R) -> R {
-    // SAFETY: all zeros are a set, and the calls get sets.
+    // SAFETY: I14. All zeros are a set, and the calls get sets.
     unsafe {
         let [mut all, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
         libc::sigfillset(&mut all);

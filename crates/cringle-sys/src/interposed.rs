@@ -220,10 +220,6 @@ macro_rules! __interposed_calls {
 
             fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
             fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
-            fn pthread_sigmask(
-                how: c_int, new: *const sigset_t, old: *mut sigset_t
-            ) -> c_int;
-            fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
         }
     };
 }
@@ -294,6 +290,10 @@ macro_rules! __interposed_for_all {
             fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
             fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: size_t) -> c_int;
             fn pthread_getattr_np(thread: pthread_t, attributes: *mut pthread_attr_t) -> c_int;
+            fn pthread_sigmask(
+                how: c_int, new: *const sigset_t, old: *mut sigset_t
+            ) -> c_int;
+            fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
             fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: sigval) -> c_int;
             fn pthread_getschedparam(
                 thread: pthread_t, policy: *mut c_int, parameters: *mut sched_param

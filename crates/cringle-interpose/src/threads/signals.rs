@@ -7,9 +7,10 @@
 
 use super::super::call::OnFiber;
 use super::super::notes::Reason;
-use super::super::{next, own_threads};
+use super::super::{next, own_threads, serve};
 use super::own;
 use super::registry;
+use cringle_core::interposition::is_on_own_thread;
 use cringle_sys::syscall;
 use libc::sigset_t;
 use std::ffi::c_int;
@@ -19,7 +20,8 @@ const OF_LIBC: u64 = 0b11 << 31;
 
 /// The signals that the calling thread or fiber blocks.
 pub(super) fn mask() -> u64 {
-    mask_of_thread().unwrap_or_else(|| {
+    let is_number = serve::is_served() && !is_on_own_thread();
+    mask_of_thread().filter(|_| is_number || own_threads::is_for_a_while()).unwrap_or_else(|| {
         let (mut mask, null) = (0u64, std::ptr::null::<u64>());
         // SAFETY: I14. The kernel writes the set, which is borrowed for the call.
         unsafe {
@@ -41,19 +43,19 @@ pub(crate) fn note_worker() {
     }
 }
 
-/// Changes the calling fiber's mask.
+/// Changes the mask of the calling thread, by the number if it is a fiber on a worker.
 ///
 /// # Safety
 ///
 /// As libc's.
 pub unsafe fn pthread_sigmask(
-    on: OnFiber,
+    on: Option<OnFiber>,
     how: c_int,
     new: *const sigset_t,
     old: *mut sigset_t,
 ) -> c_int {
-    let found = registry::find(own()).filter(|_| super::super::serve::is_served());
-    let Some(thread) = found else {
+    let is_number = (on.is_some() && serve::is_served()) || own_threads::is_for_a_while();
+    let Some(thread) = registry::find(own()).filter(|_| is_number) else {
         // SAFETY: by the contract.
         return unsafe { next::pthread_sigmask(how, new, old) };
     };
@@ -68,17 +70,21 @@ pub unsafe fn pthread_sigmask(
         _ => return libc::EINVAL,
     };
     let after = after & !OF_LIBC;
-    if before & !after != 0 {
-        own_threads::take(on, Reason::SignalMask);
-        // SAFETY: by the contract. Without a thread of its own, the worker's mask changes.
-        return unsafe { next::pthread_sigmask(how, new, old) };
-    }
     thread.lock().mask = after;
+    if before & !after != 0 {
+        match on {
+            Some(on) => _ = own_threads::take(on, Reason::SignalMask),
+            None => {
+                own_threads::keep(Reason::SignalMask);
+                own_threads::set_mask(after);
+            }
+        }
+    }
     // SAFETY: by the contract.
     if let Some(old) = unsafe { old.as_mut() } {
-        // SAFETY: all zeros are a set.
+        // SAFETY: I14. All zeros are a set.
         *old = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
+        // SAFETY: by the contract.
         unsafe { (&raw mut *old).cast::<u64>().write(before) };
     }
     0
@@ -88,7 +94,7 @@ pub unsafe fn pthread_sigmask(
 ///
 /// As libc's.
 pub unsafe fn sigprocmask(
-    on: OnFiber,
+    on: Option<OnFiber>,
     how: c_int,
     new: *const sigset_t,
     old: *mut sigset_t,
