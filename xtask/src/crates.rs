@@ -133,7 +133,7 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate {
         kind: Kind::Library,
-        ..part("crates/cringle-interpose", 5_250, "A definition of each call of libc that waits.")
+        ..part("crates/cringle-interpose", 5_900, "A definition of each call of libc that waits.")
     },
     Crate { kind: Kind::Library, ..part("crates/cringle", 100, "It only re-exports.") },
     Crate {

@@ -63,7 +63,7 @@ pub(super) fn end_with_last_thread() -> ! {
     loop {
         let alive = ALIVE.load(Ordering::SeqCst);
         if alive == 0 {
-            // SAFETY: the caller is at the end of its thread.
+            // SAFETY: the contract of `exit`: no other call of it is under way here.
             unsafe { libc::exit(0) };
         }
         let forever = std::ptr::null::<libc::timespec>();
@@ -83,10 +83,10 @@ pub(super) fn outlive() {
             end_with_last_thread();
         }
         let next: *const c_void = std::ptr::without_provenance(round.addr() + 1);
-        // SAFETY: the key exists.
+        // SAFETY: the contract of `pthread_setspecific`: the key exists.
         unsafe { libc::pthread_setspecific(KEY.load(Ordering::Relaxed), next) };
     }
-    // SAFETY: the handle is the caller's own.
+    // SAFETY: by the contract of `is_fibers`, the handle is valid: it is the caller's own.
     let is_main = thread_number() as u32 == std::process::id() && !unsafe { is_fibers(own()) };
     if is_main && serve::is_serving() {
         let mut key = 0;
