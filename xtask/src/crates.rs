@@ -96,7 +96,7 @@ pub(crate) const CRATES: &[Crate] = &[
         ],
         ..part("crates/cringle-driver", 5_600, "Two drivers for the same ops: io_uring and epoll.")
     },
-    part("crates/cringle-core", 8_800, "Fibers, workers and cancels, which all guests share."),
+    part("crates/cringle-core", 9_000, "Fibers, workers and cancels, which all guests share."),
     Crate {
         rooms: &[
             ("cancel", &[]),
@@ -133,7 +133,11 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate {
         kind: Kind::Library,
-        ..part("crates/cringle-interpose", 5_900, "A definition of each call of libc that waits.")
+        ..part(
+            "crates/cringle-interpose",
+            6_200,
+            "Each call of libc that waits, and the threads of whole programs.",
+        )
     },
     Crate { kind: Kind::Library, ..part("crates/cringle", 100, "It only re-exports.") },
     Crate {

@@ -360,14 +360,23 @@ pub(super) fn forget_all() {
     BLOCKED.store(0, Ordering::Relaxed);
 }
 
-/// Waits in the kernel's queue, by an op of the worker's ring.
-fn wait_on_ring(call: Call, op: Op, deadline: Option<Instant>) -> isize {
+/// Waits in the kernel's queue, by an op of the worker's ring. A cancel ends a wait with a time, and
+/// that of a cancellation point any wait there.
+pub(super) fn wait_on_ring(call: Call, op: Op, deadline: Option<Instant>) -> isize {
     let wait = || {
         call.current.worker.watch_at_end(call.current.fiber);
         call.perform_until(op, deadline)
     };
     let is_ended = deadline.is_some() && call.ends_timed_waits();
-    let result = if is_ended { wait() } else { call.shielded(wait) };
+    let mut result = if is_ended || !call.current.is_interrupted() {
+        wait()
+    } else {
+        call.shielded(wait)
+    };
+    let is_refused = |result: Option<isize>| result.is_some_and(|it| call.is_refusal(it));
+    if is_refused(result) && !is_ended && !call.current.is_point_cancelled() {
+        result = call.shielded(wait);
+    }
     result.filter(|&result| !call.is_refusal(result)).unwrap_or(TIMED_OUT)
 }
 

@@ -17,6 +17,7 @@ pub use super::names::{
 pub use super::processes::{posix_spawn, posix_spawnp, sigtimedwait, sigwait, wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
 pub use super::receives::{recvfrom, recvmsg};
+pub use super::semaphores::{sem_clockwait, sem_timedwait, sem_trywait, sem_wait};
 pub use super::sleep::{clock_gettime, clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
 pub use super::sockets::{sendmsg, sendto};
 pub use super::threads::{prctl, pthread_sigmask, sigaltstack, sigprocmask};
@@ -27,8 +28,7 @@ pub use super::transfer::{
 };
 pub use super::waits::{
     mtx_lock, mtx_timedlock, mtx_trylock, pthread_barrier_wait, pthread_spin_lock,
-    pthread_spin_trylock, sem_clockwait, sem_timedwait, sem_trywait, sem_wait, thrd_sleep,
-    thrd_yield,
+    pthread_spin_trylock, thrd_sleep, thrd_yield,
 };
 
 use super::call::OnFiber;

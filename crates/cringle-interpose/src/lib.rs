@@ -138,6 +138,7 @@ mod program;
 mod queue;
 mod ready;
 mod receives;
+mod semaphores;
 mod serve;
 mod sleep;
 mod slices;

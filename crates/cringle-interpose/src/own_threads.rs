@@ -56,15 +56,6 @@ pub(super) fn take_for_a_while(current: Current, host: Host) {
     UNTIL.set(Some(now + stay));
 }
 
-/// Whether the caller is a fiber on a thread of its own, which now keeps it.
-pub(super) fn keep() -> bool {
-    let is_own = is_on_own_thread();
-    if is_own && UNTIL.take().is_some() {
-        threads::mask_of_thread().into_iter().for_each(set_mask);
-    }
-    is_own
-}
-
 /// Returns to the worker, if the caller is a fiber on a thread of its own that may return.
 #[inline(always)]
 pub(super) fn come_back() -> Option<OnFiber> {

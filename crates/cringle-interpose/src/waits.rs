@@ -1,14 +1,14 @@
 //! One-time initialisation, semaphores, barriers, spin locks, and C11's names for threads.
 
-use super::call::{OnFiber, TIMED_OUT};
+use super::call::OnFiber;
 use super::conditions::{
     pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait, pthread_cond_wait,
 };
-use super::locks::{self, Limit, pthread_mutex_unlock};
+use super::locks::{self, pthread_mutex_unlock};
 use super::queue::{self, ANY, Until};
 use super::{next, sleep};
-use cringle_sys::{self as sys, syscall};
-use libc::{clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, sem_t, timespec};
+use cringle_sys::syscall;
+use libc::{pthread_barrier_t, pthread_cond_t, pthread_mutex_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -107,60 +107,10 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Waits for a semaphore. A post may come from a signal handler, which can wake no fiber, so a
-/// waiting fiber tries again with growing pauses.
-///
-/// # Safety
-///
-/// As libc's.
-unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c_int {
-    // SAFETY: by the contract.
-    let attempt = || unsafe {
-        match next::sem_trywait(semaphore) {
-            0 => Some(0),
-            _ if sys::errno() == libc::EAGAIN => None,
-            _ => Some(-(sys::errno() as isize)),
-        }
-    };
-    on.call_int(|call| {
-        if let Some(result) = attempt() {
-            return Ok(result);
-        }
-        // SAFETY: by the contract.
-        let deadline = unsafe { limit.deadline(call.now())? };
-        let is_over = || call.is_over(deadline) || call.current.is_point_cancelled();
-        let end = || attempt().or_else(|| is_over().then_some(TIMED_OUT));
-        // An allocator may wait for its lock so.
-        match call.current.fiber.family().while_pinned(|| call.poll_to_the_end(end)) {
-            TIMED_OUT => Err(call.timed_out(deadline)),
-            result => Ok(result),
-        }
-    })
-}
-
 calls! {
     OnFiber:
-    fn sem_wait(semaphore: *mut sem_t) -> c_int;
-    |on| wait_for_permit(on, semaphore, Limit::NONE);
-
-    fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int;
-    |on| wait_for_permit(on, semaphore, Limit::at(libc::CLOCK_REALTIME, time));
-
-    fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
-    |on| wait_for_permit(on, semaphore, Limit::at(clock, time));
-
     fn pthread_spin_trylock(lock: *mut c_int) -> c_int;
     |on| locks::tried(on, next::pthread_spin_trylock(lock));
-}
-
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn sem_trywait(on: OnFiber, semaphore: *mut sem_t) -> c_int {
-    // SAFETY: by the contract.
-    let result = unsafe { next::sem_trywait(semaphore) };
-    locks::tried(on, if result == 0 { 0 } else { libc::EBUSY });
-    result
 }
 
 /// # Safety
