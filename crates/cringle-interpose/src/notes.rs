@@ -4,7 +4,7 @@
 //! to it by one call, so that the notes of a process that crashes are complete, and those of
 //! several processes do not mix. A line has a word of [`Reason`], a tab, and the place in the
 //! program: `OBJECT+0xOFFSET`, and after a space the name of the function if it has one. The first
-//! line of each process is `loaded`, without a place.
+//! line of each program is `loaded`, with its path as the place.
 //!
 //! The file is opened for each note: a program may close all descriptors that it does not know.
 
@@ -62,7 +62,8 @@ reasons! {
 pub fn begin() {
     let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
     let _ = FILE.set(path.into());
-    append("loaded\n");
+    let program = sys::plainly(|| std::fs::read_link("/proc/self/exe")).unwrap_or_default();
+    append(&format!("loaded\t{}\n", program.display()));
 }
 
 /// Takes a note, if notes are taken. `place` is an address of code. In a handler of signals, call
@@ -112,8 +113,8 @@ fn caller() -> usize {
     extern "C" fn visit(context: *mut c_void, found: *mut usize) -> c_int {
         /// `_URC_NORMAL_STOP`.
         const STOP: c_int = 4;
-        // SAFETY: the contract of the unwinder: it passes its context and the pointer of the
-        // call below.
+        // SAFETY: the contract of the unwinder: it passes its context, and the pointer of the call
+        // below.
         let (place, found) = unsafe { (_Unwind_GetIP(context), &mut *found) };
         if serve::own_code().is_some_and(|code| code.contains(&place)) {
             return 0;

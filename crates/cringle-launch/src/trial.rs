@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Names the file of the notes, which the library appends to: a word, and after a tab the place.
 const NOTES: &str = "CRINGLE_NOTES";
-/// The first line of each process.
+/// The word of the first line of each program, whose place is its path.
 const LOADED: &str = "loaded";
 /// How long a program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
@@ -44,7 +45,31 @@ pub(crate) fn explain(
     let ended = signals.wait(child, Duration::from_secs_f64(args.seconds))?;
     let took = started.elapsed();
     let notes = std::fs::read(notes.path())?;
-    report::print(&text(&String::from_utf8_lossy(&notes), ended, took))
+    let notes = String::from_utf8_lossy(&notes);
+    report::print(&text(&notes, ended, took))?;
+    match program_with_fibers(&notes) {
+        Some(program) if !is_same_file(program, &target.served) => {
+            report::print(&format!("\n{}", program::explanation(program)?))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the program that created the first fiber: it may have replaced the one that was named.
+fn program_with_fibers(notes: &str) -> Option<&Path> {
+    let mut notes = notes.lines().filter_map(|line| line.split_once('\t'));
+    let mut program = None;
+    let _ = notes.find(|(word, place)| {
+        if *word == LOADED {
+            program = Some(Path::new(*place));
+        }
+        *word == "fiber"
+    })?;
+    program
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok() == other.canonicalize().ok()
 }
 
 /// How the trial ended.
@@ -127,10 +152,11 @@ fn text(notes: &str, ended: Ended, took: Duration) -> String {
     };
     page.heading(&format!("Trial run: it {end} after {:.1} s", took.as_secs_f64()));
     let mut places: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for (word, place) in notes.lines().filter_map(|line| line.split_once('\t')) {
+    let lines = notes.lines().filter_map(|line| line.split_once('\t'));
+    for (word, place) in lines.clone().filter(|(word, _)| *word != LOADED) {
         *places.entry(word).or_default().entry(place).or_default() += 1;
     }
-    if !notes.lines().any(|line| line == LOADED) {
+    if !lines.clone().any(|(word, _)| word == LOADED) {
         page.paragraph("The library was not loaded: the dynamic linker has said why.");
     } else if places.is_empty() {
         page.paragraph(

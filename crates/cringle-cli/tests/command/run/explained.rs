@@ -32,6 +32,10 @@ fn threads_of_a_trial_are_counted() {
     }
     let text = explained(&place, &["sh", "-c", "./threads"]);
     assert!(text.contains("The program created no thread"), "{text}");
+    // The program that does the work is explained, too.
+    let text = explained(&place, &["sh", "-c", "exec ./threads"]);
+    let first = text.find("Trial run:").unwrap();
+    assert!(text[first..].contains("threads Waits on fibers threads "), "{text}");
     let text = explained(&place, &["--children", "sh", "-c", "./threads"]);
     assert!(text.contains("fiber 50: 50 threads+0x"), "{text}");
 }
