@@ -167,6 +167,7 @@ def run(program, side, library, full, log):
         child = os.fork()
         if child == 0:
             try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.setsid()
                 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
                 os.dup2(out.fileno(), 1)
@@ -179,13 +180,15 @@ def run(program, side, library, full, log):
                 os._exit(1)
         os.close(finish)
         bound = program.full_bound if full else program.bound
-        if not select.select([finished], [], [], bound)[0]:
-            stand = threads.of_all(descendants(child))
-            out.write(f"\nStill running at the end of its time:\n{stand}\n")
-            file.write(json.dumps({"kind": "test", "name": "ends in time", "outcome": "failed",
-                                   "detail": f"hangs for {bound} s"}) + "\n")
-        os.close(finished)
-        _end(child)
+        try:
+            if not select.select([finished], [], [], bound)[0]:
+                stand = threads.of_all(descendants(child))
+                out.write(f"\nStill running at the end of its time:\n{stand}\n")
+                file.write(json.dumps({"kind": "test", "name": "ends in time", "outcome": "failed",
+                                       "detail": f"hangs for {bound} s"}) + "\n")
+        finally:
+            os.close(finished)
+            _end(child)
     shutil.rmtree(folder, ignore_errors=True)
     return [json.loads(line) for line in records.read_text().splitlines()]
 

@@ -4,6 +4,7 @@ import re
 import signal
 from pathlib import Path
 
+import session
 import threads
 from programs import net
 
@@ -65,14 +66,14 @@ def run(side):
         side.figure("h2load, 100 connections: requests/s",
                     float(re.search(r", ([\d.]+) req/s", ended.output)[1]))
     # Apache's own number of processes changes with the load.
-    children = [p for p in descend(server.pid) if threads.kernel_threads(p) > 1]
+    children = [p for p in session.descendants(server.pid) if threads.kernel_threads(p) > 1]
     if children:
         side.figure("threads of the system for each process of 64",
                     sum(map(threads.kernel_threads, children)) / len(children))
 
     server.send_signal(signal.SIGUSR1)
     restarted = side.until(lambda: "resuming normal operations" in
-                           (side.dir / "error.log").read_text().partition("Graceful restart")[2],
+                           (side.dir / "error.log").read_text().partition("Doing graceful restart")[2],
                            server, 20)
     side.test("it restarts gracefully", restarted, (side.dir / "error.log").read_text()[-300:])
     ended = side.plain(["ab", "-q", "-c", 50, "-n", 1000, url], 40)
@@ -83,8 +84,3 @@ def run(side):
     log = (side.dir / "error.log").read_text()
     side.test("no process of it dies", "exit signal" not in log and "SIGKILL" not in log, log[-300:])
     print(log, file=side.log)
-
-
-def descend(pid):
-    from session import descendants
-    return [pid, *descendants(pid)]

@@ -24,6 +24,8 @@ def lives(side, server, which):
     """What a server must do, from its start to its recovery."""
     if not side.test(f"{which}: starts", server.begin()):
         return
+    if which == "own io_uring":
+        side.test(f"{which}: uses it", server.said("InnoDB: Using io_uring"))
     queries(side, server, which)
     status = side.ends(server.process, seconds=60)
     side.test(f"{which}: SIGTERM ends it", status == 0, status)

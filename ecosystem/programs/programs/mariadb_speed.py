@@ -33,7 +33,7 @@ def run(side):
 def load(side, server, test, name, count, seconds, bar):
     # A client that does not end by itself ends by its own bound.
     client = server.sysbench(test, "run", f"--threads={count}", f"--time={seconds}",
-                             "--forced-shutdown=20", "--thread-init-timeout=60")
+                             "--forced-shutdown=20")
     begin = time.monotonic()
     (side.dir / "out").unlink(missing_ok=True)
     with open(side.dir / "out", "w") as out:

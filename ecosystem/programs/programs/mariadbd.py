@@ -1,6 +1,7 @@
 """A private MariaDB: its own folder and socket, no network."""
 
 import contextlib
+import os
 import re
 
 NEEDS = ("mariadbd", "mariadb-install-db", "mariadb", "sysbench")
@@ -19,12 +20,19 @@ class Server:
 
     def begin(self, seconds=60):
         """Starts the server. Whether it answers."""
+        self.log_begins = os.path.getsize(self.side.log.name)
         self.process = self.side.start(
             ["mariadbd", "--no-defaults", "--user=root", f"--datadir={self.data}", "--skip-networking",
              f"--socket={self.socket}", f"--pid-file={self.side.dir}/pid", "--max-connections=4000",
              "--back-log=4000", "--table-open-cache=8000", "--open-files-limit=20000",
              "--innodb-buffer-pool-size=512M", "--innodb-flush-log-at-trx-commit=1", *self.options])
         return self.side.until(lambda: self.sql("SELECT 1", quiet=True) == "1", self.process, seconds)
+
+    def said(self, text):
+        """Whether the server has written this to its log since its start."""
+        with open(self.side.log.name, errors="replace") as log:
+            log.seek(self.log_begins)
+            return text in log.read()
 
     def client(self, *arguments):
         return ["mariadb", "--no-defaults", f"--socket={self.socket}", "--user=root", "--skip-column-names",

@@ -24,8 +24,9 @@ my @clients = map { my $n = $_; threads->create(sub { my $s = IO::Socket::INET->
 my $right = grep { $_->join } @clients; $acceptor->join;
 test("20 connections", $right == 20);
 
-my $sleeper = threads->create(sub { $SIG{KILL} = sub { threads->exit }; sleep 0.05 while 1 });
-$sleeper->kill("KILL"); $sleeper->join;
+my $ready = Thread::Queue->new;
+my $sleeper = threads->create(sub { $SIG{KILL} = sub { threads->exit }; $ready->enqueue(1); sleep 0.05 while 1 });
+$ready->dequeue; $sleeper->kill("KILL"); $sleeper->join;
 test("a signal of Perl's ends a thread", 1);
 my @outputs = map { my $n = $_; threads->create(sub { `echo $n` == $n }) } 1 .. 5;
 test("processes from threads", 5 == grep { $_->join } @outputs);
