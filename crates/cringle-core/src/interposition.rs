@@ -6,6 +6,6 @@
 //! the scheduler [look up](Review) a deadline that C code may change.
 
 pub use crate::family::{Keeper, Reserved};
-pub use crate::spawn_place::{SpawnPlace, of_caller as place_of_caller};
+pub use crate::spawn_place::{SpawnPlace, of_caller as place_of_caller, of_outsider};
 pub use crate::stack::GUARD_BYTES;
-pub use crate::worker::{Review, release_block};
+pub use crate::worker::{Review, release_block, take_block};

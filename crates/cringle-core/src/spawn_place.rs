@@ -116,6 +116,11 @@ pub fn of_caller(fiber: FiberRef) -> &'static SpawnPlace {
     place
 }
 
+/// The place of a thread that a thread of the system starts.
+pub fn of_outsider() -> &'static SpawnPlace {
+    &OF_ALL_OTHERS
+}
+
 /// The innermost addresses of code among the caller's frames.
 struct Frames {
     addresses: [usize; FRAMES],

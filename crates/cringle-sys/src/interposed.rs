@@ -218,12 +218,7 @@ macro_rules! __interposed_calls {
             fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int;
             fn thrd_yield() -> ();
 
-            fn pthread_create(
-                thread: *mut pthread_t, attributes: *const pthread_attr_t, start: Start,
-                argument: *mut c_void
-            ) -> c_int;
             fn pthread_exit(value: *mut c_void) -> ();
-            fn thrd_create(thread: *mut pthread_t, start: C11Start, argument: *mut c_void) -> c_int;
             fn thrd_exit(value: c_int) -> ();
             fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
             fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
@@ -232,7 +227,7 @@ macro_rules! __interposed_calls {
 }
 
 /// As [`__interposed_calls`], for the calls that concern fibers also if a thread makes them: the
-/// calls that end a wait, release a lock within, or close a descriptor.
+/// calls that end a wait, release a lock within, close a descriptor, or start a thread.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_for_all {
@@ -270,6 +265,11 @@ macro_rules! __interposed_for_all {
             fn cnd_signal(condition: *mut pthread_cond_t) -> c_int;
             fn cnd_broadcast(condition: *mut pthread_cond_t) -> c_int;
 
+            fn pthread_create(
+                thread: *mut pthread_t, attributes: *const pthread_attr_t, start: Start,
+                argument: *mut c_void
+            ) -> c_int;
+            fn thrd_create(thread: *mut pthread_t, start: C11Start, argument: *mut c_void) -> c_int;
             fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
             fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int;
             fn pthread_timedjoin_np(

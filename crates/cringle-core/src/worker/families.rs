@@ -244,8 +244,12 @@ pub fn release_block(block: Block) {
     with_pool(|pool| pool.push(block));
 }
 
-/// Takes a block that no code runs on.
-fn take_block() -> io::Result<Block> {
+/// Takes a block that no code runs on, on any thread.
+///
+/// # Errors
+///
+/// If there is no memory for one.
+pub fn take_block() -> io::Result<Block> {
     let Some(block) = with_pool(Vec::pop) else { return Block::new() };
     block.after_fork();
     Ok(block)

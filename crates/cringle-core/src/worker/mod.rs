@@ -98,7 +98,7 @@ use cringle_sys::debug_info::Field;
 use crossbeam_deque::Worker as Deque;
 use events::Events;
 pub use families::Families;
-pub use families::release_block;
+pub use families::{release_block, take_block};
 use fiber_table::FiberTable;
 use foreground::Foreground;
 use idle_spin::SpinPolicy;

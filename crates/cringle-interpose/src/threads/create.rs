@@ -2,7 +2,7 @@
 
 use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
-use super::super::{next, waits};
+use super::super::{next, serve, waits};
 use super::attributes::Attributes;
 use super::own;
 use super::registry::{self, Progress, Thread};
@@ -11,11 +11,14 @@ use cringle_core::choices::Threads;
 use cringle_core::family::FamilyChoice;
 use cringle_core::fiber::body::run_body;
 use cringle_core::identity::Meta;
-use cringle_core::interposition::{Keeper, Reserved, SpawnPlace, place_of_caller, release_block};
-use cringle_core::shared::{Body, Unstarted};
+use cringle_core::interposition::{
+    Keeper, Reserved, SpawnPlace, of_outsider, place_of_caller, release_block, take_block,
+};
+use cringle_core::shared::{Body, Shared, Unstarted};
 use cringle_core::stack::{check_stack_bytes, default_stack_bytes};
 use cringle_core::unwinding;
 use cringle_core::worker::Current;
+use cringle_tls::Block;
 use libc::{pthread_attr_t, pthread_t};
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
@@ -37,21 +40,39 @@ enum Routine {
     C11(C11Start),
 }
 
+/// Who starts a thread that is a fiber.
+enum Creator {
+    Fiber(OnFiber),
+    /// A thread of the system, in this runtime.
+    Thread(&'static Shared),
+}
+
+impl Creator {
+    /// `None` if the thread is to be one of the system. `start` is its start routine.
+    fn of(on: Option<OnFiber>, start: usize) -> Option<Creator> {
+        match on {
+            Some(on) => (on.current.worker.shared().threads() == Threads::Fibers)
+                .then_some(Creator::Fiber(on)),
+            None => serve::runtime_for(start).map(Creator::Thread),
+        }
+    }
+}
+
 /// # Safety
 ///
 /// As libc's.
 pub unsafe fn pthread_create(
-    on: OnFiber,
+    on: Option<OnFiber>,
     thread: *mut pthread_t,
     attributes: *const pthread_attr_t,
     start: Start,
     argument: *mut c_void,
 ) -> c_int {
-    if on.current.worker.shared().threads() == Threads::Fibers {
+    if let Some(creator) = Creator::of(on, start as usize) {
         // SAFETY: by the contract.
         if let Some(wanted) = unsafe { Attributes::read(attributes) } {
             // SAFETY: by the contract.
-            return unsafe { create(on, thread, wanted, Routine::Posix(start), argument) };
+            return unsafe { create(&creator, thread, wanted, Routine::Posix(start), argument) };
         }
     }
     // SAFETY: by the contract.
@@ -62,19 +83,19 @@ pub unsafe fn pthread_create(
 ///
 /// As libc's.
 pub unsafe fn thrd_create(
-    on: OnFiber,
+    on: Option<OnFiber>,
     thread: *mut pthread_t,
     start: C11Start,
     argument: *mut c_void,
 ) -> c_int {
-    if on.current.worker.shared().threads() == Threads::System {
+    let Some(creator) = Creator::of(on, start as usize) else {
         // SAFETY: by the contract.
         return unsafe { next::thrd_create(thread, start, argument) };
-    }
+    };
     // SAFETY: by the contract.
     unsafe {
         let wanted = Attributes::read(std::ptr::null()).expect("the default attributes");
-        waits::c11(create(on, thread, wanted, Routine::C11(start), argument))
+        waits::c11(create(&creator, thread, wanted, Routine::C11(start), argument))
     }
 }
 
@@ -82,52 +103,90 @@ pub unsafe fn thrd_create(
 ///
 /// As libc's.
 unsafe fn create(
-    on: OnFiber,
+    creator: &Creator,
     thread: *mut pthread_t,
     wanted: Attributes,
     start: Routine,
     argument: *mut c_void,
 ) -> c_int {
+    // A fiber's calls need more of it than a system call does.
+    let stack_bytes = wanted.stack_bytes.max(default_stack_bytes());
+    if check_stack_bytes(stack_bytes).is_err() {
+        return libc::EAGAIN;
+    }
     let argument = argument.expose_provenance();
-    on.call_for_code(|call| {
-        // A fiber's calls need more of it than a system call does.
-        let stack_bytes = wanted.stack_bytes.max(default_stack_bytes());
-        if check_stack_bytes(stack_bytes).is_err() {
-            return Err(AGAIN);
+    let start = |place| Started { start, argument, place, stack_bytes };
+    match creator {
+        Creator::Fiber(on) => on.call_for_code(|call| {
+            let worker = call.current.worker;
+            let block = worker.families.take_block().map_err(|_| AGAIN)?;
+            let start = start(place_of_caller(call.current.fiber));
+            // SAFETY: by the contract.
+            let (record, unstarted) = unsafe { start.make(thread, block, wanted.is_detached) };
+            match worker.make_thread(worker.shared().next_place(), unstarted) {
+                Ok(()) => Ok(wait_for_start(call, &record)),
+                Err((unstarted, _)) => Err(give_up(&record, unstarted)),
+            }
+        }),
+        Creator::Thread(shared) => {
+            let Ok(block) = take_block() else { return libc::EAGAIN };
+            // SAFETY: by the contract.
+            let (record, unstarted) =
+                unsafe { start(of_outsider()).make(thread, block, wanted.is_detached) };
+            match shared.start_from_outside(shared.next_place(), unstarted) {
+                Ok(()) => record.wait_for_start(),
+                Err(unstarted) => -give_up(&record, unstarted) as c_int,
+            }
         }
-        let Ok(block) = call.current.worker.families.take_block() else {
-            return Err(AGAIN);
-        };
+    }
+}
+
+/// What a new thread begins with.
+struct Started {
+    start: Routine,
+    /// A pointer that the caller of `pthread_create` sends to the thread.
+    argument: usize,
+    place: &'static SpawnPlace,
+    stack_bytes: usize,
+}
+
+impl Started {
+    /// Makes the thread's record and its fiber. The thread may read the handle as soon as it runs.
+    ///
+    /// # Safety
+    ///
+    /// The handle can be written.
+    unsafe fn make(
+        self,
+        thread: *mut pthread_t,
+        block: Block,
+        is_detached: bool,
+    ) -> (Arc<Thread>, Unstarted) {
         let handle = block.handle() as pthread_t;
-        let record = registry::add(handle, wanted.is_detached);
-        // SAFETY: by the contract. The thread may read it as soon as it runs.
+        let record = registry::add(handle, is_detached);
+        // SAFETY: by the contract.
         unsafe { *thread = handle };
         let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
+        let stack_bytes = self.stack_bytes;
+        let body = ThreadBody { thread: Arc::clone(&record), _alive: Alive::new(), started: self };
         let unstarted = Unstarted {
             is_placed: false,
-            body: Box::new(ThreadBody {
-                thread: Arc::clone(&record),
-                _alive: Alive::new(),
-                start,
-                argument,
-                place: place_of_caller(call.current.fiber),
-            }),
+            body: Box::new(body),
             stack_bytes,
             origin: 0,
             family: FamilyChoice::Reserved(Reserved::new(block, keeper)),
         };
-        match call.current.worker.make_thread(call.current.worker.shared().next_place(), unstarted)
-        {
-            Ok(()) => Ok(wait_for_start(call, &record)),
-            Err((unstarted, _)) => {
-                record.forget();
-                if let FamilyChoice::Reserved(locals) = unstarted.family {
-                    release_block(locals.cancel());
-                }
-                Err(AGAIN)
-            }
-        }
-    })
+        (record, unstarted)
+    }
+}
+
+/// Forgets a thread that cannot start. Returns the error.
+fn give_up(record: &Thread, unstarted: Unstarted) -> isize {
+    record.forget();
+    if let FamilyChoice::Reserved(locals) = unstarted.family {
+        release_block(locals.cancel());
+    }
+    AGAIN
 }
 
 /// Waits until another worker has a stack for the thread. On this one it has been found already.
@@ -169,15 +228,13 @@ impl Drop for Alive {
 struct ThreadBody {
     thread: Arc<Thread>,
     _alive: Alive,
-    start: Routine,
-    /// A pointer that the caller of `pthread_create` sends to the thread.
-    argument: usize,
-    place: &'static SpawnPlace,
+    started: Started,
 }
 
 impl Body for ThreadBody {
     fn run(self: Box<Self>) {
-        let ThreadBody { thread, _alive, start, argument, place } = *self;
+        let ThreadBody { thread, _alive, started } = *self;
+        let Started { start, argument, place, .. } = started;
         let current = Current::get().expect("a fiber's body runs on a worker");
         current.enter_root();
         let mut state = thread.lock();

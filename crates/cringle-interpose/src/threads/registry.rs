@@ -10,6 +10,7 @@ use cringle_sys::lock::{Condvar, Mutex, MutexGuard};
 use cringle_tls::Block;
 use libc::pthread_t;
 use std::cell::UnsafeCell;
+use std::ffi::c_int;
 use std::sync::Arc;
 
 const LISTS: usize = 64;
@@ -22,8 +23,8 @@ static THREADS: [Mutex<List>; LISTS] = [const { Mutex::new(None) }; LISTS];
 pub(super) struct Thread {
     handle: pthread_t,
     state: Mutex<ThreadState>,
-    /// A thread of the system that waits for its end.
-    ended: Condvar,
+    /// The threads of the system that wait for its start or its end.
+    changed: Condvar,
     /// The next one of its list, under the lock of the list.
     next: UnsafeCell<List>,
 }
@@ -56,7 +57,7 @@ pub(super) struct ThreadState {
     /// The kernel's number of the thread on which it began.
     pub(super) worker: libc::pid_t,
     pub(super) name: Option<[u8; 16]>,
-    /// The threads of the system that wait for `ended`.
+    /// The threads of the system that wait for `changed`.
     waiting: u32,
 }
 
@@ -80,7 +81,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
     let thread = Arc::new(Thread {
         handle,
         state: Mutex::new(state),
-        ended: Condvar::new(),
+        changed: Condvar::new(),
         next: UnsafeCell::new(None),
     });
     let added = Arc::clone(&thread);
@@ -138,7 +139,7 @@ impl Thread {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Waits on a thread of the system until the thread has ended, or for some time.
+    /// Waits on a thread of the system for the next change, or for some time.
     pub(super) fn wait<'a>(
         &'a self,
         mut state: MutexGuard<'a, ThreadState>,
@@ -146,11 +147,20 @@ impl Thread {
     ) -> MutexGuard<'a, ThreadState> {
         state.waiting += 1;
         state = match limit {
-            None => self.ended.wait(state),
-            Some(limit) => self.ended.wait_timeout(state, limit).0,
+            None => self.changed.wait(state),
+            Some(limit) => self.changed.wait_timeout(state, limit).0,
         };
         state.waiting -= 1;
         state
+    }
+
+    /// Waits on a thread of the system until the thread has a stack. Returns the error's number.
+    pub(super) fn wait_for_start(&self) -> c_int {
+        let mut state = self.lock();
+        while matches!(state.progress, Progress::New) {
+            state = self.wait(state, None);
+        }
+        if matches!(state.progress, Progress::Failed) { libc::EAGAIN } else { 0 }
     }
 
     /// Wakes the callers that wait, after a change of how far the thread has come.
@@ -158,7 +168,7 @@ impl Thread {
         let has_waiting = state.waiting > 0;
         drop(state);
         if has_waiting {
-            self.ended.notify_all();
+            self.changed.notify_all();
         }
         queue::wake(self.address(), ANY, usize::MAX);
     }
