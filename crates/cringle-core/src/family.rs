@@ -136,6 +136,10 @@ impl Reserved {
 /// What owns the thread-locals of a family whose name for them outlives it, as the handle of a
 /// thread does.
 pub trait Keeper: Send + Sync {
+    /// Calls `run`, which calls the destructors of the thread-locals, as often as it does not
+    /// return by itself.
+    fn run_destructors(&self, run: &mut dyn FnMut());
+
     /// The family has ended, and its thread-locals are as new. They are returned if the worker may
     /// use them for another family now. Is called by the scheduler, beside any fiber.
     fn take_back(&self, block: Block) -> Option<Block>;
@@ -330,10 +334,13 @@ impl Family {
     /// # Safety
     ///
     /// I14: the caller is a member.
-    pub(super) unsafe fn run_destructors(&self) {
-        if let Some(block) = self.own_block_of_last() {
-            // SAFETY: I14. The caller runs on the block.
-            unsafe { block.run_destructors() };
+    pub unsafe fn run_destructors(&self) {
+        let Some(block) = self.own_block_of_last() else { return };
+        // SAFETY: I14. The caller runs on the block.
+        let mut run = || unsafe { block.run_destructors() };
+        match &self.keeper {
+            Some(keeper) => keeper.run_destructors(&mut run),
+            None => run(),
         }
     }
 

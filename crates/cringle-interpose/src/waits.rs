@@ -27,6 +27,11 @@ pub(super) fn count_fork() {
     FORKS.fetch_add(FORK, Ordering::Relaxed);
 }
 
+/// A number that is another one in a forked child.
+pub(super) fn forks() -> i32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// A function that initialises.
 pub type Routine = extern "C-unwind" fn();
 
@@ -48,7 +53,7 @@ pub unsafe fn pthread_once(on: Option<OnFiber>, control: *mut c_int, routine: Ro
 
 #[cold]
 fn initialize(on: Option<OnFiber>, word: &AtomicI32, routine: Routine) {
-    let running = FORKS.load(Ordering::Relaxed) | RUNNING;
+    let running = forks() | RUNNING;
     let mut idle = NEW;
     loop {
         match word.compare_exchange(idle, running, Ordering::Acquire, Ordering::Acquire) {

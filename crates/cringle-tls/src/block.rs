@@ -316,7 +316,7 @@ impl Block {
         block: usize,
         place: usize,
         sequence: usize,
-    ) -> Option<unsafe extern "C" fn(*mut c_void)> {
+    ) -> Option<unsafe extern "C-unwind" fn(*mut c_void)> {
         let keys = &self.glibc.keys;
         // SAFETY: I14. glibc has as many keys as values; the offsets are this glibc's.
         unsafe {
@@ -326,7 +326,7 @@ impl Block {
             if current != sequence {
                 return None;
             }
-            destructor.cast::<Option<unsafe extern "C" fn(*mut c_void)>>().read_volatile()
+            destructor.cast::<Option<unsafe extern "C-unwind" fn(*mut c_void)>>().read_volatile()
         }
     }
 

@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 pub(super) struct Glibc {
     /// Makes a block: the thread-locals of all loaded modules, and an empty descriptor.
     pub(super) allocate: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
-    /// Calls the destructors of C++'s and Rust's thread-locals.
-    pub(super) call_destructors: unsafe extern "C" fn(),
+    /// Calls the destructors of C++'s and Rust's thread-locals. One may call `pthread_exit`, which
+    /// unwinds.
+    pub(super) call_destructors: unsafe extern "C-unwind" fn(),
     pub(super) close_resolver: CloseResolver,
     pub(super) link_map: LinkMap,
     pub(super) keys: Keys,
@@ -102,7 +103,7 @@ impl Glibc {
                     NonNull<u8>,
                     unsafe extern "C" fn(*mut c_void) -> *mut c_void,
                 >(symbol(c"_dl_allocate_tls")?),
-                call_destructors: std::mem::transmute::<NonNull<u8>, unsafe extern "C" fn()>(
+                call_destructors: std::mem::transmute::<NonNull<u8>, unsafe extern "C-unwind" fn()>(
                     symbol(c"__call_tls_dtors")?,
                 ),
                 close_resolver: libc_state::find_close_resolver()?,

@@ -4,7 +4,7 @@ use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
 use super::super::{next, serve, waits};
 use super::attributes::Attributes;
-use super::own;
+use super::exit::{CANCELED, Place};
 use super::registry::{self, Progress, Thread};
 use cringle_core::cancelled::Cancelled;
 use cringle_core::choices::Threads;
@@ -16,7 +16,6 @@ use cringle_core::interposition::{
 };
 use cringle_core::shared::{Body, Shared, Unstarted};
 use cringle_core::stack::{check_stack_bytes, default_stack_bytes};
-use cringle_core::unwinding;
 use cringle_core::worker::Current;
 use cringle_tls::Block;
 use libc::{pthread_attr_t, pthread_t};
@@ -30,8 +29,6 @@ pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 /// The function that a thread of C11's starts with.
 pub type C11Start = extern "C-unwind" fn(*mut c_void) -> c_int;
 
-/// `PTHREAD_CANCELED`.
-const CANCELED: usize = usize::MAX;
 const AGAIN: isize = -(libc::EAGAIN as isize);
 
 #[derive(Clone, Copy)]
@@ -244,15 +241,29 @@ impl Body for ThreadBody {
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
-        let (mut value, mut result) = (0, Ok(()));
+        let (forks, place) = (waits::forks(), Place::new());
         let mut call = || {
-            value = match start {
-                Routine::Posix(start) => start(argument).expose_provenance(),
-                Routine::C11(start) => start(argument) as usize,
-            };
+            let mut value = None;
+            place.call(&mut || {
+                value = Some(match start {
+                    Routine::Posix(start) => start(argument).expose_provenance(),
+                    Routine::C11(start) => start(argument) as usize,
+                });
+            });
+            if waits::forks() != forks {
+                end_child(current);
+            }
+            // `pthread_exit` has noted its value itself.
+            if let Some(value) = value {
+                thread.lock().value = value;
+            }
         };
-        run_body(&meta, &mut call, &mut |ended| result = ended);
-        thread.lock().value = result.map_or_else(value_of, |()| value);
+        run_body(&meta, &mut call, &mut |ended| {
+            if let Err(payload) = ended {
+                place.forget();
+                thread.lock().value = value_of(&*payload);
+            }
+        });
     }
 
     fn fail(self: Box<Self>, _: std::io::Error) {
@@ -264,44 +275,21 @@ impl Body for ThreadBody {
     }
 }
 
-/// The payload of an unwinding by `pthread_exit`.
-struct Exit(usize);
-
-/// The value of a thread whose start routine was unwound.
-fn value_of(payload: Box<dyn std::any::Any + Send>) -> usize {
-    match payload.downcast::<Exit>() {
-        Ok(exit) => exit.0,
-        Err(payload) if payload.is::<Cancelled>() => CANCELED,
-        Err(_) => {
-            cringle_sys::report(format_args!(
-                "a panic left the start routine of a thread; aborting"
-            ));
-            std::process::abort();
-        }
-    }
-}
-
-/// Unwinds the calling thread to its start routine. A `catch_unwind` of Rust code in between ends
-/// that: it returns an error.
-///
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn pthread_exit(_: OnFiber, value: *mut c_void) {
-    if registry::find(own()).is_none() {
-        cringle_sys::report(format_args!(
-            "pthread_exit was called on a fiber that pthread_create has not started; return from \
-             its closure instead; aborting"
-        ));
+/// The value of a thread whose start routine was unwound by a panic.
+fn value_of(payload: &(dyn std::any::Any + Send)) -> usize {
+    if !payload.is::<Cancelled>() {
+        cringle_sys::report(format_args!("a panic left the start routine of a thread; aborting"));
         std::process::abort();
     }
-    unwinding::resume(Box::new(Exit(value.expose_provenance())))
+    CANCELED
 }
 
-/// # Safety
-///
-/// As libc's.
-pub unsafe fn thrd_exit(on: OnFiber, value: c_int) {
-    // SAFETY: by the contract.
-    unsafe { pthread_exit(on, std::ptr::without_provenance_mut(value as usize)) };
+/// Ends a child of `fork` whose only thread has ended, as libc does.
+fn end_child(current: Current) -> ! {
+    // SAFETY: I14. The caller is a member of the family, and runs on its block. The process has no
+    // worker.
+    unsafe {
+        current.fiber.family().run_destructors();
+        libc::exit(0)
+    }
 }

@@ -13,13 +13,15 @@
 
 mod attributes;
 mod create;
+mod exit;
 mod join;
 mod kernel;
 mod registry;
 mod scheduling;
 
 pub(crate) use create::has_threads;
-pub use create::{C11Start, Start, pthread_create, pthread_exit, thrd_create, thrd_exit};
+pub use create::{C11Start, Start, pthread_create, thrd_create};
+pub use exit::{pthread_exit, thrd_exit};
 pub use join::{
     pthread_clockjoin_np, pthread_detach, pthread_join, pthread_timedjoin_np, pthread_tryjoin_np,
     thrd_detach, thrd_join,

@@ -4,6 +4,7 @@
 //! Nothing is allocated or freed under its lock.
 
 use super::super::queue::{self, ANY};
+use super::exit::Place;
 use cringle_core::interposition::Keeper;
 use cringle_sys::fork::Section;
 use cringle_sys::lock::{Condvar, Mutex, MutexGuard};
@@ -180,6 +181,11 @@ impl Thread {
 }
 
 impl Keeper for Thread {
+    fn run_destructors(&self, run: &mut dyn FnMut()) {
+        // After a `pthread_exit` in a destructor, the others run.
+        while !Place::new().call(run) {}
+    }
+
     fn take_back(&self, block: Block) -> Option<Block> {
         let mut state = self.lock();
         if state.is_detached {

@@ -2,6 +2,7 @@
 
 mod choice;
 mod common;
+mod exit;
 mod kernel;
 mod pthread;
 mod spawned;
