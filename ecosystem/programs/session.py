@@ -58,7 +58,8 @@ class Side:
     def __init__(self, name, library, full, folder, records, log):
         self.name, self.full, self.dir = name, full, folder
         self.fibers = name == "fibers"
-        self._library, self._records, self.log = library, records, log
+        self._records, self.log = records, log
+        self._started = []
         self.plain_env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
         self.env = dict(self.plain_env)
         if self.fibers:
@@ -95,24 +96,42 @@ class Side:
         options.setdefault("stderr", self.log)
         env = dict(self.env if preload else self.plain_env, **options.pop("env", {}))
         print("  $", *argv, file=self.log, flush=True)
-        return subprocess.Popen([str(a) for a in argv], cwd=self.dir, env=env, **options)
+        process = subprocess.Popen([str(a) for a in argv], cwd=self.dir, env=env, **options)
+        self._started.append(process)
+        return process
 
     def call(self, argv, seconds=60, preload=True, **options):
         """Runs a process to its end. Returns its status and output; "hangs" if it does not end."""
-        options.setdefault("stderr", subprocess.STDOUT)
-        process = self.start(argv, preload, stdout=subprocess.PIPE, text=True, errors="replace",
-                             **options)
+        # A file and no pipe, which a daemon of the process would hold open.
+        path = self.dir / "output"
+        with open(path, "w") as output:
+            options.setdefault("stderr", output)
+            process = self.start(argv, preload, stdout=output, **options)
+            status = self.waits(process, seconds)
+        self._kill_orphans()
+        text = path.read_text(errors="replace")
+        print(f"    status {status}\n{text[-4000:]}", file=self.log, flush=True)
+        return Ended(status, text)
+
+    def waits(self, process, seconds):
+        """The status of the process, or "hangs": then it is killed with its descendants."""
         try:
-            output, _ = process.communicate(timeout=seconds)
-            status = process.returncode
+            return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            print(threads.of_all([process.pid, *descendants(process.pid)]), file=self.log, flush=True)
-            for pid in [process.pid, *descendants(process.pid)]:
+            pids = [process.pid, *descendants(process.pid)]
+            print(threads.of_all(pids), file=self.log, flush=True)
+            for pid in reversed(pids):
                 kill(pid)
-            output, _ = process.communicate()
-            status = "hangs"
-        print(f"    status {status}\n{output[-4000:]}", file=self.log, flush=True)
-        return Ended(status, output)
+            process.wait()
+            return "hangs"
+
+    def _kill_orphans(self):
+        """Kills what processes that have ended left running."""
+        running = {process.pid for process in self._started if process.poll() is None}
+        for pid in children(os.getpid()):
+            if pid not in running:
+                for left in [pid, *descendants(pid)]:
+                    kill(left)
 
     def plain(self, argv, seconds=60, **options):
         """The same with plain threads on both sides: clients and tools."""
@@ -133,14 +152,7 @@ class Side:
     def ends(self, process, sig=signal.SIGTERM, seconds=30):
         """Sends a signal; the status of the process, or "hangs"."""
         process.send_signal(sig)
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            print(threads.of_all([process.pid, *descendants(process.pid)]), file=self.log, flush=True)
-            for pid in [*descendants(process.pid), process.pid]:
-                kill(pid)
-            process.wait()
-            return "hangs"
+        return self.waits(process, seconds)
 
     def compile(self, source, *flags):
         """Compiles a C source that is beside the programs; the path of the binary."""
@@ -182,6 +194,8 @@ def run(program, side, library, full, log):
         bound = program.full_bound if full else program.bound
         try:
             if not select.select([finished], [], [], bound)[0]:
+                # What it records from now on would be of what has been killed.
+                os.kill(child, signal.SIGSTOP)
                 stand = threads.of_all(descendants(child))
                 out.write(f"\nStill running at the end of its time:\n{stand}\n")
                 file.write(json.dumps({"kind": "test", "name": "ends in time", "outcome": "failed",
@@ -215,6 +229,19 @@ def _end(child):
 
 def descendants(root):
     """The processes below this one, the nearest first."""
+    parents = _parents()
+    found = [root]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found[1:]
+
+
+def children(pid):
+    return [child for child, parent in _parents().items() if parent == pid]
+
+
+def _parents():
+    """The parent of each process that runs."""
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -222,10 +249,7 @@ def descendants(root):
                 fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
                 if fields[0] != "Z":
                     parents[int(entry)] = int(fields[1])
-    found = [root]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found[1:]
+    return parents
 
 
 def kill(pid):
