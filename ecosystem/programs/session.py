@@ -80,7 +80,12 @@ class Side:
     def _record(self, **record):
         self._records.write(json.dumps(record) + "\n")
         self._records.flush()
-        print("   ", *(f"{v}" for k, v in record.items() if k != "kind" and v), file=self.log, flush=True)
+        print(
+            "   ",
+            *(f"{v}" for k, v in record.items() if k != "kind" and v),
+            file=self.log,
+            flush=True,
+        )
 
     def require(self, name, passed, detail=""):
         """Records a test without which the rest makes no sense."""
@@ -198,8 +203,17 @@ def run(program, side, library, full, log):
                 os.kill(child, signal.SIGSTOP)
                 stand = threads.of_all(descendants(child))
                 out.write(f"\nStill running at the end of its time:\n{stand}\n")
-                file.write(json.dumps({"kind": "test", "name": "ends in time", "outcome": "failed",
-                                       "detail": f"hangs for {bound} s"}) + "\n")
+                file.write(
+                    json.dumps(
+                        {
+                            "kind": "test",
+                            "name": "ends in time",
+                            "outcome": "failed",
+                            "detail": f"hangs for {bound} s",
+                        }
+                    )
+                    + "\n"
+                )
         finally:
             os.close(finished)
             _end(child)

@@ -38,11 +38,16 @@ class Result:
 
     def failures(self):
         known = self.program.known
-        lines = [f"{self.program.name}: {name}: {' '.join(outcome)}"
-                 for name, outcome in self.differing().items() if name not in known]
+        lines = [
+            f"{self.program.name}: {name}: {' '.join(outcome)}"
+            for name, outcome in self.differing().items()
+            if name not in known
+        ]
         passed = {n for n, (o, _) in self.tests.get("fibers", {}).items() if o == "passed"}
-        return lines + [f"{self.program.name}: {name} passes; remove it from KNOWN"
-                        for name in sorted(passed & known.keys())]
+        return lines + [
+            f"{self.program.name}: {name} passes; remove it from KNOWN"
+            for name in sorted(passed & known.keys())
+        ]
 
     def rows(self):
         name, about = self.program.name, self.program.about
@@ -50,8 +55,10 @@ class Result:
             yield name, about, "–", "–", f"skipped: {self.skipped}"
             return
         known = self.program.known
-        differing = [f"{test}: {known.get(test) or ' '.join(outcome).strip()}"
-                     for test, outcome in self.differing().items()]
+        differing = [
+            f"{test}: {known.get(test) or ' '.join(outcome).strip()}"
+            for test, outcome in self.differing().items()
+        ]
         if self.tests:
             sides = (self.passed(side) for side in ("threads", "fibers"))
             yield name, about, *sides, "; ".join(differing) or "none"

@@ -45,10 +45,24 @@ def stand(pid):
         with contextlib.suppress(subprocess.TimeoutExpired):
             env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
             gdb = subprocess.run(
-                ["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "set pagination off",
-                 "-ex", "thread apply all bt 24"],
-                capture_output=True, text=True, errors="replace", timeout=60, env=env,
-                stdin=subprocess.DEVNULL)
+                [
+                    "gdb",
+                    "-p",
+                    str(pid),
+                    "-batch",
+                    "-nx",
+                    "-ex",
+                    "set pagination off",
+                    "-ex",
+                    "thread apply all bt 24",
+                ],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=60,
+                env=env,
+                stdin=subprocess.DEVNULL,
+            )
             kept = [line for line in gdb.stdout.splitlines() if line.startswith(("#", "Thread"))]
             lines += kept[:400]
     return "\n".join(lines)

@@ -14,7 +14,10 @@ public class Threads {
         AtomicInteger sum = new AtomicInteger();
         for (int n = 0; n < 500; n++) {
             int number = n;
-            threads.add(new Thread(() -> { try { Thread.sleep(300); } catch (InterruptedException e) {} sum.addAndGet(number); }));
+            threads.add(new Thread(() -> {
+                sleep(300);
+                sum.addAndGet(number);
+            }));
         }
         for (Thread thread : threads) thread.start();
         for (Thread thread : threads) thread.join();
@@ -22,17 +25,31 @@ public class Threads {
 
         ExecutorService pool = Executors.newFixedThreadPool(50);
         ServerSocket server = new ServerSocket(0, 200, InetAddress.getLoopbackAddress());
-        Thread acceptor = new Thread(() -> { try { while (true) { Socket client = server.accept(); pool.submit(() -> { try (client) {
-            BufferedReader in = new BufferedReader(new InputStreamReader(client.getInputStream()));
-            int n = Integer.parseInt(in.readLine()); client.getOutputStream().write((n * n + "\n").getBytes()); } return null; }); } } catch (IOException e) {} });
+        Thread acceptor = new Thread(() -> {
+            try {
+                while (true) {
+                    Socket client = server.accept();
+                    pool.submit(() -> {
+                        int n = number(client);
+                        send(client, n * n);
+                        client.close();
+                        return null;
+                    });
+                }
+            } catch (IOException e) { // The socket is closed.
+            }
+        });
         acceptor.start();
         List<Future<Boolean>> answers = new ArrayList<>();
         ExecutorService clients = Executors.newFixedThreadPool(50);
         for (int n = 0; n < 200; n++) {
             int number = n;
-            answers.add(clients.submit(() -> { try (Socket socket = new Socket(server.getInetAddress(), server.getLocalPort())) {
-                socket.getOutputStream().write((number + "\n").getBytes());
-                return Integer.parseInt(new BufferedReader(new InputStreamReader(socket.getInputStream())).readLine()) == number * number; } }));
+            answers.add(clients.submit(() -> {
+                try (Socket socket = new Socket(server.getInetAddress(), server.getLocalPort())) {
+                    send(socket, number);
+                    return number(socket) == number * number;
+                }
+            }));
         }
         boolean right = true;
         for (Future<Boolean> answer : answers) right &= answer.get();
@@ -40,15 +57,48 @@ public class Threads {
         server.close(); acceptor.join(); pool.shutdown(); clients.shutdown();
 
         List<byte[]> garbage = new ArrayList<>();
-        for (int n = 0; n < 20000; n++) { garbage.add(new byte[10000]); if (garbage.size() > 1000) garbage.clear(); }
+        for (int n = 0; n < 20000; n++) {
+            garbage.add(new byte[10000]);
+            if (garbage.size() > 1000) garbage.clear();
+        }
         System.gc();
         test("garbage is collected", true);
         String none = null;
-        try { none.length(); } catch (NullPointerException e) { test("a null pointer is an exception", true); }
-        try { recurse(0); } catch (StackOverflowError e) { test("a stack overflow is an error", true); }
-        Thread sleeper = new Thread(() -> { try { Thread.sleep(100000); } catch (InterruptedException e) { test("an interrupt ends a sleep", true); } });
-        sleeper.start(); sleeper.interrupt(); sleeper.join();
-        test("a process", new String(new ProcessBuilder("echo", "7").start().getInputStream().readAllBytes()).equals("7\n"));
+        try {
+            none.length();
+        } catch (NullPointerException e) {
+            test("a null pointer is an exception", true);
+        }
+        try {
+            recurse(0);
+        } catch (StackOverflowError e) {
+            test("a stack overflow is an error", true);
+        }
+        Thread sleeper = new Thread(() -> test("an interrupt ends a sleep", sleep(100000)));
+        sleeper.start();
+        sleeper.interrupt();
+        sleeper.join();
+        Process echo = new ProcessBuilder("echo", "7").start();
+        test("a process", new String(echo.getInputStream().readAllBytes()).equals("7\n"));
+    }
+
+    /** Whether an interrupt has ended the sleep. */
+    static boolean sleep(long ms) {
+        try {
+            Thread.sleep(ms);
+            return false;
+        } catch (InterruptedException e) {
+            return true;
+        }
+    }
+
+    static int number(Socket socket) throws IOException {
+        var in = new BufferedReader(new InputStreamReader(socket.getInputStream()));
+        return Integer.parseInt(in.readLine());
+    }
+
+    static void send(Socket socket, int number) throws IOException {
+        socket.getOutputStream().write((number + "\n").getBytes());
     }
 
     static int recurse(int n) { return recurse(n + 1) + 1; }

@@ -20,7 +20,8 @@ int main(int argc, char **argv)
 {
     if (argc != 4)
         return 2;
-    unsigned long count = strtoul(argv[2], NULL, 10), rounds = strtoul(argv[3], NULL, 10), right = 0;
+    unsigned long count = strtoul(argv[2], NULL, 10), rounds = strtoul(argv[3], NULL, 10);
+    unsigned long right = 0;
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                    .sin_port = htons((unsigned short)atoi(argv[1])) };

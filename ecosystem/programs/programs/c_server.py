@@ -24,8 +24,13 @@ def run(side):
     side.require("the server listens", port.isdigit())
     before = threads.rss_kib(server.pid)
 
-    clients = side.start([clients_path, port, count, MESSAGES], preload=False, text=True,
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    clients = side.start(
+        [clients_path, port, count, MESSAGES],
+        preload=False,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     answers = clients.stdout.readline().split()
     side.require("the clients get answers", len(answers) == 3)
     right, connect, exchange = int(answers[0]), float(answers[1]), float(answers[2])
@@ -35,8 +40,12 @@ def run(side):
     most = len(os.sched_getaffinity(0)) + 3 if side.fibers else count + 1
     side.test("threads of the system: at most workers + 3", number <= most, number)
     side.figure(f"{count} connections: threads of the system", number)
-    side.figure("memory (RSS) for each connection",
-                (threads.rss_kib(server.pid) - before) / count, "KiB", "<= 0.5")
+    side.figure(
+        "memory (RSS) for each connection",
+        (threads.rss_kib(server.pid) - before) / count,
+        "KiB",
+        "<= 0.5",
+    )
     side.figure("seconds to connect all", connect, "s")
     side.figure(f"{MESSAGES} messages over each", exchange, "s")
 

@@ -24,17 +24,23 @@ KNOWN = {}
 
 
 def python():
-    """The interpreter that CRINGLE_PYTHON names, or python3; itself, and no script that starts it."""
-    found = subprocess.run([os.environ.get("CRINGLE_PYTHON", "python3"), "-c",
-                            "import sys; print(sys.executable)"],
-                           capture_output=True, text=True, check=False)
+    """The interpreter that CRINGLE_PYTHON names, or python3: no script that starts it."""
+    found = subprocess.run(
+        [os.environ.get("CRINGLE_PYTHON", "python3"), "-c", "import sys; print(sys.executable)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return found.stdout.strip()
 
 
 def has(interpreter, module):
     """Whether the package `test` has the module: distributions leave out some, or all."""
     code = f"import importlib.util as u; exit(u.find_spec('test.{module}') is None)"
-    return subprocess.run([interpreter, "-c", code], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run([interpreter, "-c", code], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 def lacks():
@@ -66,10 +72,15 @@ def outcomes(path):
     for line in path.read_text().splitlines():
         name, outcome, detail = line.split("\t", 2)
         if outcome in rank:
-            found[name] = max(found.get(name, ("begins", "")), (outcome, detail),
-                              key=lambda each: rank.index(each[0]))
-    return {name: (outcome if outcome in ("skipped", "passed") else "failed", detail or outcome)
-            for name, (outcome, detail) in found.items()}
+            found[name] = max(
+                found.get(name, ("begins", "")),
+                (outcome, detail),
+                key=lambda each: rank.index(each[0]),
+            )
+    return {
+        name: (outcome if outcome in ("skipped", "passed") else "failed", detail or outcome)
+        for name, (outcome, detail) in found.items()
+    }
 
 
 def attempt(side, interpreter, module, path):
@@ -97,7 +108,9 @@ def attempt(side, interpreter, module, path):
         add(path, last[0], outcome, process.returncode)
         return False
     # It ended between two tests, or before the first one: the rest cannot be run.
-    add(path, f"test.{module}: {'its end' if lines else 'its begin'}", outcome, process.returncode)
+    add(
+        path, f"test.{module}: {'its end' if lines else 'its begin'}", outcome, process.returncode
+    )
     return True
 
 

@@ -42,15 +42,29 @@ def run(side):
     server = side.start([python(), side.dir / "server.py"], stdout=subprocess.PIPE, text=True)
     port = server.stdout.readline().strip()
     side.require("the server listens", port.isdigit())
-    load = side.start(["wrk", "-t1", f"-c{CONNECTIONS}", "-d6", "--timeout", "30", "--latency",
-                       f"http://127.0.0.1:{port}/"], preload=False, stdout=subprocess.PIPE, text=True)
+    load = side.start(
+        [
+            "wrk",
+            "-t1",
+            f"-c{CONNECTIONS}",
+            "-d6",
+            "--timeout",
+            "30",
+            "--latency",
+            f"http://127.0.0.1:{port}/",
+        ],
+        preload=False,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     side.until(lambda: False, load, 4)
     number, memory = threads.kernel_threads(server.pid), threads.rss_kib(server.pid)
     output, _ = load.communicate(timeout=40)
     print(output, file=side.log, flush=True)
     rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
-    if side.test("requests succeed", rate and float(rate[1]) > 0 and "Non-2xx" not in output,
-                 output[-200:]):
+    if side.test(
+        "requests succeed", rate and float(rate[1]) > 0 and "Non-2xx" not in output, output[-200:]
+    ):
         side.figure("requests/s", float(rate[1]))
         side.figure("p99", milliseconds(re.search(r"99%\s+([\d.]+)(\w+)", output)), "ms")
     side.figure("threads of the system", number)

@@ -1,4 +1,4 @@
-"""MariaDB: start, queries, locks, SIGTERM, recovery after kill -9, with and without its own io_uring."""
+"""MariaDB: queries, locks, SIGTERM, recovery after kill -9, with and without its own io_uring."""
 
 import shutil
 import time
@@ -42,8 +42,10 @@ def lives(side, server, which):
 
 
 def queries(side, server, which):
-    server.sql("DROP DATABASE IF EXISTS sb; CREATE DATABASE sb; "
-               "CREATE TABLE sb.numbers (n INT PRIMARY KEY) ENGINE=InnoDB")
+    server.sql(
+        "DROP DATABASE IF EXISTS sb; CREATE DATABASE sb; "
+        "CREATE TABLE sb.numbers (n INT PRIMARY KEY) ENGINE=InnoDB"
+    )
     rows = ",".join(f"({n})" for n in range(1, 1001))
     server.sql(f"INSERT INTO sb.numbers VALUES {rows}")
     answer = server.sql("SELECT COUNT(*), SUM(n) FROM sb.numbers")
@@ -55,13 +57,22 @@ def queries(side, server, which):
     server.sql(f"KILL {server.sql(find)}")
     side.test(f"{which}: KILL ends a query that sleeps", ended(sleeper, 20))
 
-    holder = server.ask("START TRANSACTION; SELECT * FROM sb.numbers WHERE n = 1 FOR UPDATE; SELECT SLEEP(6)")
-    side.until(lambda: "FOR UPDATE" in server.sql("SHOW ENGINE INNODB STATUS") or "SLEEP(6)" in
-               server.sql("SELECT GROUP_CONCAT(INFO) FROM information_schema.PROCESSLIST"), seconds=5)
+    holder = server.ask(
+        "START TRANSACTION; SELECT * FROM sb.numbers WHERE n = 1 FOR UPDATE; SELECT SLEEP(6)"
+    )
+    side.until(
+        lambda: "FOR UPDATE" in server.sql("SHOW ENGINE INNODB STATUS")
+        or "SLEEP(6)"
+        in server.sql("SELECT GROUP_CONCAT(INFO) FROM information_schema.PROCESSLIST"),
+        seconds=5,
+    )
     begin = time.monotonic()
     waited = server.sql("SET innodb_lock_wait_timeout=2; UPDATE sb.numbers SET n = 1 WHERE n = 1")
-    side.test(f"{which}: a wait for a row ends by its timeout",
-              "Lock wait timeout" in waited and 1 < time.monotonic() - begin < 4, waited)
+    side.test(
+        f"{which}: a wait for a row ends by its timeout",
+        "Lock wait timeout" in waited and 1 < time.monotonic() - begin < 4,
+        waited,
+    )
     side.test(f"{which}: the holder ends", ended(holder, 20))
     waited = server.sql("SELECT GET_LOCK('a', 1), SLEEP(0.1), RELEASE_LOCK('a')")
     side.test(f"{which}: user locks and sleeps", waited == "1\t0\t1", waited)
@@ -72,11 +83,17 @@ def recovers(side, server, which):
     prepared = side.plain(server.sysbench("oltp_write_only", "prepare"))
     side.test(f"{which}: sysbench fills its tables", prepared.status == 0, prepared.output[-200:])
     server.sql("CREATE OR REPLACE TABLE sb.acknowledged (n INT PRIMARY KEY) ENGINE=InnoDB")
-    load = side.start(server.sysbench("oltp_write_only", "run", "--threads=16", "--time=60"), preload=False)
-    one = "".join(f"INSERT INTO sb.acknowledged VALUES ({n}); SELECT {n};\n" for n in range(1, 200_001))
+    load = side.start(
+        server.sysbench("oltp_write_only", "run", "--threads=16", "--time=60"), preload=False
+    )
+    one = "".join(
+        f"INSERT INTO sb.acknowledged VALUES ({n}); SELECT {n};\n" for n in range(1, 200_001)
+    )
     (side.dir / "inserts").write_text(one)
     with open(side.dir / "inserts") as source, open(side.dir / "answers", "w") as answers:
-        client = side.start(server.client("--unbuffered"), preload=False, stdin=source, stdout=answers)
+        client = side.start(
+            server.client("--unbuffered"), preload=False, stdin=source, stdout=answers
+        )
         side.until(lambda: (side.dir / "answers").stat().st_size > 2000, client, 30)
         server.kill()
         client.wait()
@@ -85,10 +102,21 @@ def recovers(side, server, which):
     if not side.test(f"{which}: starts after kill -9", server.begin(120)):
         return
     count = server.sql(f"SELECT COUNT(*) FROM sb.acknowledged WHERE n <= {len(numbers)}")
-    side.test(f"{which}: has what it acknowledged", numbers and count == str(len(numbers)),
-              f"{count} of {len(numbers)}")
-    checked = side.plain(["mariadb-check", "--no-defaults", f"--socket={server.socket}", "--user=root",
-                          "--all-databases"], 120)
+    side.test(
+        f"{which}: has what it acknowledged",
+        numbers and count == str(len(numbers)),
+        f"{count} of {len(numbers)}",
+    )
+    checked = side.plain(
+        [
+            "mariadb-check",
+            "--no-defaults",
+            f"--socket={server.socket}",
+            "--user=root",
+            "--all-databases",
+        ],
+        120,
+    )
     bad = [line for line in checked.output.splitlines() if not line.endswith("OK")]
     side.test(f"{which}: the tables are whole", checked.status == 0 and not bad, bad[:3])
 

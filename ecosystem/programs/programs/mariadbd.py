@@ -14,19 +14,44 @@ class Server:
         self.process = None
 
     def install(self, preload=True):
-        return self.side.call(["mariadb-install-db", "--no-defaults", "--user=root", "--basedir=/usr",
-                               f"--datadir={self.data}", "--auth-root-authentication-method=normal",
-                               "--skip-test-db"], 120, preload).status
+        return self.side.call(
+            [
+                "mariadb-install-db",
+                "--no-defaults",
+                "--user=root",
+                "--basedir=/usr",
+                f"--datadir={self.data}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            120,
+            preload,
+        ).status
 
     def begin(self, seconds=60):
         """Starts the server. Whether it answers."""
         self.log_begins = os.path.getsize(self.side.log.name)
         self.process = self.side.start(
-            ["mariadbd", "--no-defaults", "--user=root", f"--datadir={self.data}", "--skip-networking",
-             f"--socket={self.socket}", f"--pid-file={self.side.dir}/pid", "--max-connections=4000",
-             "--back-log=4000", "--table-open-cache=8000", "--open-files-limit=20000",
-             "--innodb-buffer-pool-size=512M", "--innodb-flush-log-at-trx-commit=1", *self.options])
-        return self.side.until(lambda: self.sql("SELECT 1", quiet=True) == "1", self.process, seconds)
+            [
+                "mariadbd",
+                "--no-defaults",
+                "--user=root",
+                f"--datadir={self.data}",
+                "--skip-networking",
+                f"--socket={self.socket}",
+                f"--pid-file={self.side.dir}/pid",
+                "--max-connections=4000",
+                "--back-log=4000",
+                "--table-open-cache=8000",
+                "--open-files-limit=20000",
+                "--innodb-buffer-pool-size=512M",
+                "--innodb-flush-log-at-trx-commit=1",
+                *self.options,
+            ]
+        )
+        return self.side.until(
+            lambda: self.sql("SELECT 1", quiet=True) == "1", self.process, seconds
+        )
 
     def said(self, text):
         """Whether the server has written this to its log since its start."""
@@ -35,8 +60,15 @@ class Server:
             return text in log.read()
 
     def client(self, *arguments):
-        return ["mariadb", "--no-defaults", f"--socket={self.socket}", "--user=root", "--skip-column-names",
-                "--batch", *arguments]
+        return [
+            "mariadb",
+            "--no-defaults",
+            f"--socket={self.socket}",
+            "--user=root",
+            "--skip-column-names",
+            "--batch",
+            *arguments,
+        ]
 
     def sql(self, text, seconds=60, quiet=False):
         """The output of the client, with plain threads; an error is in it."""
@@ -49,8 +81,18 @@ class Server:
         return self.side.start(self.client("-e", text), preload=False)
 
     def sysbench(self, test, action, *options):
-        return ["sysbench", f"--mysql-socket={self.socket}", "--mysql-user=root", "--mysql-db=sb",
-                "--tables=4", "--table-size=20000", "--histogram=on", *options, test, action]
+        return [
+            "sysbench",
+            f"--mysql-socket={self.socket}",
+            "--mysql-user=root",
+            "--mysql-db=sb",
+            "--tables=4",
+            "--table-size=20000",
+            "--histogram=on",
+            *options,
+            test,
+            action,
+        ]
 
     def kill(self):
         with contextlib.suppress(ProcessLookupError):
@@ -61,8 +103,10 @@ class Server:
 def figures(output):
     """Transactions per second, and percentiles of the latency in ms, as sysbench printed them."""
     rate = re.search(r"transactions:\s+\d+\s+\(([\d.]+) per sec", output)
-    counts = [(float(at), int(count)) for at, count in
-              re.findall(r"^\s*([\d.]+) \|\**\s*(\d+)$", output, re.MULTILINE)]
+    counts = [
+        (float(at), int(count))
+        for at, count in re.findall(r"^\s*([\d.]+) \|\**\s*(\d+)$", output, re.MULTILINE)
+    ]
     total, found, seen = sum(count for _, count in counts), {}, 0
     for at, count in counts:
         seen += count

@@ -35,31 +35,73 @@ def run(side):
     for header in ("intprops.h", "array_length.h"):
         (build / "include" / header).symlink_to(sources / "include" / header)
     (build / "include" / "config.h").touch()
-    flags = ["cc", "-w", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-DTIMEOUTFACTOR=1",
-             "-include", "linux/limits.h", *(f'-D{name}="/nonexistent"' for name in PATHS), f"-I{build}/include",
-             f"-I{sources}/support", f"-iquote{sources}/nptl", f"-iquote{sources}/sysdeps/pthread"]
+    flags = [
+        "cc",
+        "-w",
+        "-std=gnu11",
+        "-O2",
+        "-D_GNU_SOURCE",
+        "-DTIMEOUTFACTOR=1",
+        "-include",
+        "linux/limits.h",
+        *(f'-D{name}="/nonexistent"' for name in PATHS),
+        f"-I{build}/include",
+        f"-I{sources}/support",
+        f"-iquote{sources}/nptl",
+        f"-iquote{sources}/sysdeps/pthread",
+    ]
 
     def compile(arguments):
-        return subprocess.run([*flags, *map(str, arguments)], capture_output=True, check=False,
-                              env=side.plain_env).returncode == 0
+        return (
+            subprocess.run(
+                [*flags, *map(str, arguments)],
+                capture_output=True,
+                check=False,
+                env=side.plain_env,
+            ).returncode
+            == 0
+        )
 
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        support = [path for path in sources.glob("support/*.c") if not path.name.startswith("tst-")]
+        support = [
+            path for path in sources.glob("support/*.c") if not path.name.startswith("tst-")
+        ]
         objects = [build / f"{path.stem}.o" for path in support]
         built = pool.map(compile, [["-c", path, "-o", o] for path, o in zip(support, objects)])
         objects = [o for o, is_built in zip(objects, built) if is_built]
         side.plain(["ar", "rcs", build / "libsupport.a", *objects])
-        tests = sorted(path for folder in FOLDERS for path in sources.glob(f"{folder}/tst-*.c")
-                       if "mod" not in path.stem)
+        tests = sorted(
+            path
+            for folder in FOLDERS
+            for path in sources.glob(f"{folder}/tst-*.c")
+            if "mod" not in path.stem
+        )
         # As glibc's makefile has it: the variants whose names end in x and a number.
-        linked = pool.map(compile, [[*(["-fexceptions"] if re.search(r"x\d+$", path.stem) else []),
-                                     path, "-o", build / path.stem, build / "libsupport.a", "-pthread",
-                                     "-lrt", "-lm", "-ldl"] for path in tests])
+        linked = pool.map(
+            compile,
+            [
+                [
+                    *(["-fexceptions"] if re.search(r"x\d+$", path.stem) else []),
+                    path,
+                    "-o",
+                    build / path.stem,
+                    build / "libsupport.a",
+                    "-pthread",
+                    "-lrt",
+                    "-lm",
+                    "-ldl",
+                ]
+                for path in tests
+            ],
+        )
         tests = [path for path, is_linked in zip(tests, linked) if is_linked]
     side.require("tests are built", tests)
     print(f"  {len(tests)} tests are built", file=side.log)
     for path in tests:
         ended = side.call([build / path.stem], SECONDS)
         unsupported = ended.status == 77
-        side.test(path.stem, "skipped" if unsupported else ended.status == 0,
-                  f"status {ended.status} {ended.output[-150:]}")
+        side.test(
+            path.stem,
+            "skipped" if unsupported else ended.status == 0,
+            f"status {ended.status} {ended.output[-150:]}",
+        )

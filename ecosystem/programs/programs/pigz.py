@@ -28,4 +28,6 @@ def run(side):
     with open(path, "wb") as out:
         ended = side.start(["pigz", "-d", "-c", packed], stdout=out).wait(BOUND)
     side.test("it unpacks", ended == 0, ended)
-    side.test("the file is the same", hashlib.sha256(path.read_bytes()).digest() == digest.digest())
+    side.test(
+        "the file is the same", hashlib.sha256(path.read_bytes()).digest() == digest.digest()
+    )

@@ -17,7 +17,15 @@ test("500 threads sleep at the same time") do
 end
 test("a queue between threads") do
   queue, sums = Queue.new, Queue.new
-  workers = 8.times.map { Thread.new { sum = 0; while (n = queue.pop) != :end; sum += n; end; sums << sum } }
+  workers = 8.times.map do
+    Thread.new do
+      sum = 0
+      while (n = queue.pop) != :end
+        sum += n
+      end
+      sums << sum
+    end
+  end
   10_000.times { |n| queue << n }
   8.times { queue << :end }
   workers.each(&:join)
@@ -25,10 +33,26 @@ test("a queue between threads") do
 end
 test("a mutex and a condition variable") do
   lock, changed, turn = Mutex.new, ConditionVariable.new, 0
-  4.times.map { |me| Thread.new { 200.times { lock.synchronize { changed.wait(lock) until turn % 4 == me; turn += 1; changed.broadcast } } } }.each(&:join)
+  threads = 4.times.map do |me|
+    Thread.new do
+      200.times do
+        lock.synchronize do
+          changed.wait(lock) until turn % 4 == me
+          turn += 1
+          changed.broadcast
+        end
+      end
+    end
+  end
+  threads.each(&:join)
   turn == 800
 end
-test("Timeout ends a sleep") { begin; Timeout.timeout(0.2) { sleep 60 }; false; rescue Timeout::Error; true; end }
+test("Timeout ends a sleep") do
+  Timeout.timeout(0.2) { sleep 60 }
+  false
+rescue Timeout::Error
+  true
+end
 test("Thread#kill ends a read of a pipe") do
   reader, = IO.pipe
   thread = Thread.new { reader.read(1) }
@@ -45,10 +69,24 @@ test("threads that compute share the time") do
 end
 test("100 connections to a server of threads") do
   server = TCPServer.new("127.0.0.1", 0)
-  Thread.new { loop { client = server.accept; Thread.new { while (line = client.gets); client.puts line.to_i ** 2; end } } }
-  100.times.map { |n| Thread.new { s = TCPSocket.new("127.0.0.1", server.addr[1]); s.puts n; s.gets.to_i == n * n } }.all?(&:value)
+  Thread.new do
+    loop do
+      client = server.accept
+      Thread.new { client.puts client.gets.to_i ** 2 }
+    end
+  end
+  clients = 100.times.map do |n|
+    Thread.new do
+      socket = TCPSocket.new("127.0.0.1", server.addr[1])
+      socket.puts n
+      socket.gets.to_i == n * n
+    end
+  end
+  clients.all?(&:value)
 end
-test("processes and their output, from threads") { 10.times.map { |n| Thread.new { `echo #{n}`.to_i == n } }.all?(&:value) }
+test("processes and their output, from threads") do
+  10.times.map { |n| Thread.new { `echo #{n}`.to_i == n } }.all?(&:value)
+end
 test("fork with threads") do
   Thread.new { sleep }
   pid = fork { exit!(Thread.new { 7 }.value) }
