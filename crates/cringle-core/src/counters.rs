@@ -64,7 +64,23 @@ impl Counters {
 
     /// Whether the worker's thread has this number of the kernel's.
     pub fn is_thread(&self, number: i32) -> bool {
-        self.thread.load(Ordering::Relaxed) == number
+        self.thread_number() == number
+    }
+
+    /// The kernel's number of the worker's thread.
+    pub fn thread_number(&self) -> i32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of the system call that the worker's thread waits in. `None` if it waits
+    /// in none, or if `/proc` has no answer.
+    pub fn system_call(&self) -> Option<libc::c_long> {
+        self.system_call_in_words()?.split_whitespace().next()?.parse().ok()
+    }
+
+    fn system_call_in_words(&self) -> Option<String> {
+        let path = format!("/proc/self/task/{}/syscall", self.thread_number());
+        plainly(|| std::fs::read_to_string(path)).ok()
     }
 
     /// The times for which the worker's thread has had a processor, and has waited for one. `None`
@@ -83,9 +99,7 @@ impl Counters {
         /// `futex_waitv` and `futex_wait`, on every architecture.
         const SEVERAL: libc::c_long = 449;
         const NEWER: libc::c_long = 455;
-        let thread = self.thread.load(Ordering::Relaxed);
-        let path = format!("/proc/self/task/{thread}/syscall");
-        let call = plainly(|| std::fs::read_to_string(path)).ok()?;
+        let call = self.system_call_in_words()?;
         let mut words = call.split_whitespace();
         let number = words.next()?.parse().ok()?;
         let mut arguments =

@@ -8,4 +8,4 @@
 pub use crate::family::{Keeper, Reserved};
 pub use crate::spawn_place::{SpawnPlace, of_caller as place_of_caller, of_outsider};
 pub use crate::stack::GUARD_BYTES;
-pub use crate::worker::{Review, release_block, take_block};
+pub use crate::worker::{Host, Review, forget_own_thread, is_on_own_thread, release_block, return_to_worker, take_block};

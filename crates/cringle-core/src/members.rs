@@ -139,6 +139,11 @@ impl Address {
         self.send(Mail::Cancel(self.id, reason));
     }
 
+    /// Cancels the cancellation point of libc that the fiber is in, if it is in one.
+    pub fn cancel_point(&self) {
+        self.send(Mail::CancelPoint(self.id));
+    }
+
     fn send(&self, message: Mail) {
         match Worker::here() {
             Some(worker) if worker.table.reaches(&self.home) => worker.handle(message),

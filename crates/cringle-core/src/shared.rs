@@ -67,6 +67,8 @@ pub enum Mail {
     Cancel(FiberId, Reason),
     /// Cancel the part of this fiber that lies within a scope which it has opened.
     CancelScope(FiberId, Arc<Members>, Reason),
+    /// Cancel the cancellation point of libc that this fiber is in, if it is in one.
+    CancelPoint(FiberId),
     /// Unmap the stacks that no fiber uses, because another worker can map none.
     TrimStacks,
     /// Answer this question about your fibers.

@@ -19,6 +19,7 @@
 //! `cringle-core`). A caller that waits again for ever spins; after [`MOST_ENDED`] refused calls
 //! its timed waits last for their whole time.
 
+use super::own_threads;
 use super::sockets::is_nonblocking;
 use cringle_core::cancelled::{self, Reason};
 use cringle_core::interposition::Review;
@@ -54,11 +55,23 @@ pub struct OnFiber {
 /// outside of a fiber, in the scheduler, beside a fiber, and within an interposed call.
 #[inline(always)]
 pub fn on_fiber() -> Option<OnFiber> {
-    let current = Current::get()?;
+    let Some(current) = Current::get() else { return own_threads::come_back() };
     (!current.fiber.is_in_libc_call()).then_some(OnFiber { current })
 }
 
 impl OnFiber {
+    /// The fiber is in the library's code: it stays on its worker, unless it leaves by itself.
+    #[inline(always)]
+    pub fn enter_library(self) {
+        self.current.fiber.set_in_program(false);
+    }
+
+    /// The fiber goes back to the program's code.
+    #[inline(always)]
+    pub fn leave_library(self) {
+        self.current.fiber.set_in_program(true);
+    }
+
     /// Performs the call, and returns its result as libc does: −1 with `errno` for an error. The
     /// body may return an error either way, as `Err` or as a negative result.
     #[inline(always)]

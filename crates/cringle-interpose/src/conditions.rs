@@ -92,7 +92,7 @@ unsafe fn wait(
             error = unsafe { pthread_mutex_unlock(Some(on), mutex) };
             error == 0
         };
-        let until = Until::deadline(deadline);
+        let until = Until { is_point: true, ..Until::deadline(deadline) };
         let waited = queue::wait(call, condition as usize, ANY, until, || true, release);
         if error != 0 {
             return Err(-(error as isize));

@@ -11,11 +11,12 @@ pub use super::locks::{
     pthread_rwlock_unlock as __pthread_rwlock_unlock,
 };
 pub use super::threads::{
-    pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach, pthread_getaffinity_np,
-    pthread_getattr_np, pthread_getcpuclockid, pthread_getname_np, pthread_getschedparam,
-    pthread_join, pthread_kill, pthread_setaffinity_np, pthread_setname_np, pthread_setschedparam,
-    pthread_setschedprio, pthread_sigqueue, pthread_timedjoin_np, pthread_tryjoin_np, thrd_create,
-    thrd_detach, thrd_join,
+    pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach, pthread_exit,
+    pthread_getaffinity_np, pthread_getattr_np, pthread_getcpuclockid, pthread_getname_np,
+    pthread_getschedparam, pthread_join, pthread_kill, pthread_setaffinity_np,
+    pthread_setcancelstate, pthread_setcanceltype, pthread_setname_np, pthread_setschedparam,
+    pthread_setschedprio, pthread_sigqueue, pthread_testcancel, pthread_timedjoin_np,
+    pthread_tryjoin_np, thrd_create, thrd_detach, thrd_exit, thrd_join,
 };
 pub use super::waits::{
     call_once, cnd_broadcast, cnd_signal, cnd_timedwait, cnd_wait, mtx_unlock, pthread_once,

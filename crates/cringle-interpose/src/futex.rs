@@ -265,7 +265,7 @@ impl Futex {
     ///
     /// As the system call's.
     unsafe fn wait_long(&self, call: Call, mask: u32, op: Op, deadline: Option<Instant>) -> isize {
-        let until = Until { deadline, review: Some(call.now() + SHORT) };
+        let until = Until { deadline, review: Some(call.now() + SHORT), is_point: false };
         // SAFETY: by the contract.
         match unsafe { self.wait_in_queue(call, mask, until) } {
             TIMED_OUT if !call.is_over(deadline) => match wait_on_ring(call, op, deadline) {

@@ -19,7 +19,7 @@ pub use super::ready::{epoll_wait, poll, select};
 pub use super::receives::{recvfrom, recvmsg};
 pub use super::sleep::{clock_gettime, clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
 pub use super::sockets::{sendmsg, sendto};
-pub use super::threads::{prctl, pthread_exit, sigaltstack, thrd_exit};
+pub use super::threads::{prctl, pthread_sigmask, sigaltstack, sigprocmask};
 pub use super::transfer::{
     pread, pread as pread64, preadv, preadv as preadv64, preadv2, preadv2 as preadv64v2, pwrite,
     pwrite as pwrite64, pwritev, pwritev as pwritev64, pwritev2, pwritev2 as pwritev64v2, read,

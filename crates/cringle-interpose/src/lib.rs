@@ -126,9 +126,11 @@ pub mod hooks;
 mod locks;
 mod messages;
 mod modes;
+mod monitor;
 mod names;
 #[doc(hidden)]
 pub mod next;
+mod own_threads;
 mod owned_locks;
 mod processes;
 mod program;
@@ -158,6 +160,7 @@ pub mod __private {
     pub use crate::program::run;
     pub use crate::serve::serve_program;
     pub use crate::start::install;
+    pub use crate::threads::cancel::{Point, at_point, point_of};
     pub use crate::threads::{C11Start, Start};
     pub use crate::waits::Routine;
     pub use crate::{for_all, hooks, next};
@@ -291,7 +294,13 @@ macro_rules! __define {
                     // SAFETY: by the contract.
                     None => unsafe { $crate::__private::next::$name($($argument),*) },
                     // SAFETY: by the contract.
-                    Some(on) => unsafe { $crate::__private::hooks::$name(on, $($argument),*) },
+                    Some(on) => unsafe {
+                        const POINT: Option<$crate::__private::Point> =
+                            $crate::__private::point_of(stringify!($name));
+                        $crate::__private::at_point(POINT, on, |on| {
+                            $crate::__private::hooks::$name(on, $($argument),*)
+                        })
+                    },
                 }
             }
         )*
@@ -309,9 +318,18 @@ macro_rules! __define_for_all {
             /// As libc's.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                const POINT: Option<$crate::__private::Point> =
+                    $crate::__private::point_of(stringify!($name));
                 let on = $crate::__private::on_fiber();
                 // SAFETY: by the contract.
-                unsafe { $crate::__private::for_all::$name(on, $($argument),*) }
+                unsafe {
+                    match on {
+                        Some(on) => $crate::__private::at_point(POINT, on, |on| {
+                            $crate::__private::for_all::$name(Some(on), $($argument),*)
+                        }),
+                        None => $crate::__private::for_all::$name(None, $($argument),*),
+                    }
+                }
             }
         )*
     };

@@ -78,7 +78,8 @@ pub(super) unsafe fn wait_for(
     loop {
         let mut result = libc::EBUSY;
         let may_be_unseen = is_shared || THREADS_IN_COND_WAIT.load(Ordering::SeqCst) > 0;
-        let until = Until { deadline, review: may_be_unseen.then(|| call.now() + pause) };
+        let until =
+            Until { deadline, review: may_be_unseen.then(|| call.now() + pause), is_point: false };
         let check = || {
             result = attempt();
             result == libc::EBUSY

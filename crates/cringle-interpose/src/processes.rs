@@ -1,7 +1,7 @@
 //! Starting children, and waiting for children, for signals and for threads.
 
 use super::call::{Call, OnFiber, WOULD_WAIT};
-use super::next;
+use super::{next, own_threads};
 use super::ready::duration;
 use cringle_std::internal::{repeat_while_busy, wait_for_end};
 use cringle_sys::syscall;
@@ -138,6 +138,10 @@ pub unsafe fn sigtimedwait(
     info: *mut siginfo_t,
     time: *const timespec,
 ) -> c_int {
+    if own_threads::take(on) {
+        // SAFETY: by the contract.
+        return unsafe { next::sigtimedwait(set, info, time) };
+    }
     // SAFETY: by the contract.
     on.call_int(|call| unsafe { wait_for_signal(call, set, info, time) })
 }
@@ -146,6 +150,10 @@ pub unsafe fn sigtimedwait(
 ///
 /// As libc's.
 pub unsafe fn sigwait(on: OnFiber, set: *const sigset_t, signal: *mut c_int) -> c_int {
+    if own_threads::take(on) {
+        // SAFETY: by the contract.
+        return unsafe { next::sigwait(set, signal) };
+    }
     on.call_for_code(|call| {
         let null = std::ptr::null_mut();
         // SAFETY: by the contract.

@@ -49,13 +49,15 @@ pub(super) struct Until {
     pub(super) deadline: Option<Instant>,
     /// An earlier time, at which the wait continues in another way.
     pub(super) review: Option<Instant>,
+    /// A cancel of the thread ends the wait.
+    pub(super) is_point: bool,
 }
 
 impl Until {
     pub(super) const NEVER: Until = Until::deadline(None);
 
     pub(super) const fn deadline(deadline: Option<Instant>) -> Until {
-        Until { deadline, review: None }
+        Until { deadline, review: None, is_point: false }
     }
 
     fn first(self) -> Option<Instant> {
@@ -63,7 +65,9 @@ impl Until {
     }
 
     fn is_over(self, call: Call) -> bool {
-        call.is_over(self.deadline) || self.review.is_some_and(|at| call.now() >= at)
+        call.is_over(self.deadline)
+            || (self.is_point && call.current.is_point_cancelled())
+            || self.review.is_some_and(|at| call.now() >= at)
     }
 }
 
@@ -157,7 +161,11 @@ fn suspend(call: Call, waiter: &AddressWaiter, until: Until) -> Waited {
             });
         }
     };
-    if until.deadline.is_some() { to_the_end() } else { call.shielded(to_the_end) }
+    if until.deadline.is_some() || until.is_point {
+        to_the_end()
+    } else {
+        call.shielded(to_the_end)
+    }
 }
 
 /// Removes a waiter from its queue. If the waiter was woken meanwhile, the wait counts as woken.

@@ -7,12 +7,14 @@
 //! A child of `fork` has no runtime until it creates a thread: what the parent has made belongs to
 //! another [generation](fork::generation).
 
+use super::monitor;
 use cringle_core::choices::Threads;
 use cringle_core::shared::Shared;
 use cringle_core::worker::Worker;
 use cringle_run::run::{Builder, InternalOptions};
 use cringle_sys::lock::OnceLock;
 use cringle_sys::{LibraryThread, fork};
+use std::ffi::c_int;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -33,8 +35,19 @@ static SERVED: AtomicPtr<Served> = AtomicPtr::new(std::ptr::null_mut());
 /// Makes each thread that this program creates from now on a fiber.
 pub extern "C" fn serve_program() {
     if let Some(code) = object_of(serve_program as *const () as usize) {
+        cringle_tls::keep_own_caches();
         let _ = OWN_CODE.set(code);
     }
+}
+
+/// Where the code of the library lies, in a program that is served.
+pub(crate) fn own_code() -> Option<&'static Range<usize>> {
+    OWN_CODE.get()
+}
+
+/// Whether the threads of this program are fibers.
+pub(crate) fn is_served() -> bool {
+    OWN_CODE.get().is_some()
 }
 
 /// The runtime for a thread that a thread of the system creates with this start routine. `None` if
@@ -45,6 +58,11 @@ pub(crate) fn runtime_for(start: usize) -> Option<&'static Shared> {
         return None;
     }
     current().runtime.get_or_init(start_or_report).as_deref()
+}
+
+/// Whether threads of this process are fibers.
+pub(crate) fn is_serving() -> bool {
+    OWN_CODE.get().is_some() && current().runtime.get().is_some_and(Option::is_some)
 }
 
 /// Returns what this process serves.
@@ -85,7 +103,11 @@ fn start() -> io::Result<Arc<Shared>> {
     let failed = sender.clone();
     let serve = move || {
         let _thread = LibraryThread::begin();
-        let builder = Builder::new().threads(Threads::Fibers).open_to_outside();
+        let mut builder = Builder::new().threads(Threads::Fibers).open_to_outside();
+        // The monitor does more than reports.
+        if std::env::var_os("CRINGLE_WATCHDOG").is_none() {
+            builder = builder.watchdog(None);
+        }
         let serve = move || -> () {
             let worker = Worker::here().expect("inside of run");
             cringle_sys::plainly(|| drop(sender.send(Ok(Arc::clone(worker.shared())))));
@@ -98,20 +120,27 @@ fn start() -> io::Result<Arc<Shared>> {
         }
     };
     let thread = std::thread::Builder::new().name("cringle-0".into());
-    without_signals(|| thread.spawn(serve)).map_err(|e| {
-        cringle_sys::cannot_start("the thread of a worker", &e)
-    })?;
-    receiver.recv().map_err(|_| io::Error::other("the thread of a worker has ended"))?
+    let signal = monitor::take_signal()?;
+    without_signals_but(signal, || {
+        let started = thread.spawn(serve);
+        started.map_err(|e| cringle_sys::cannot_start("the thread of a worker", &e))?;
+        let shared: Arc<Shared> =
+            receiver.recv().map_err(|_| io::Error::other("the first worker has ended"))??;
+        let started = monitor::start(Arc::clone(&shared), signal);
+        started.map_err(|e| cringle_sys::cannot_start("the thread of the monitor", &e))?;
+        Ok(shared)
+    })
 }
 
-/// Calls `f` with all signals blocked, which a thread that it starts inherits: the kernel gives
-/// signals of the process to the program's own threads.
-fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+/// Calls `f` with all signals blocked but one, which a thread that it starts inherits: the kernel
+/// gives signals of the process to the program's own threads.
+fn without_signals_but<R>(signal: c_int, f: impl FnOnce() -> R) -> R {
     // SAFETY: all zeros are a set, and the calls get sets.
     unsafe {
         let [mut all, mut before]: [libc::sigset_t; 2] = std::mem::zeroed();
         libc::sigfillset(&mut all);
-        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+        let of_code = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+        for signal in of_code.into_iter().chain([libc::SIGSYS, signal]) {
             libc::sigdelset(&mut all, signal);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -122,7 +151,7 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Where the program or library lies that has this code.
-fn object_of(code: usize) -> Option<Range<usize>> {
+pub(crate) fn object_of(code: usize) -> Option<Range<usize>> {
     struct Search {
         code: usize,
         found: Option<Range<usize>>,
@@ -131,7 +160,7 @@ fn object_of(code: usize) -> Option<Range<usize>> {
         info: *mut libc::dl_phdr_info,
         _: usize,
         search: *mut std::ffi::c_void,
-    ) -> std::ffi::c_int {
+    ) -> c_int {
         // SAFETY: the contract of `dl_iterate_phdr`, and what is passed to it below.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
         // SAFETY: as above.

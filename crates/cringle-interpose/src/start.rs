@@ -1,6 +1,6 @@
 //! The start of a program with interposed calls.
 
-use crate::{conditions, futex, next, queue, waits};
+use crate::{conditions, futex, next, own_threads, queue, threads, waits};
 
 /// Looks up the next definition of each call. The program's first constructor calls it, while the
 /// process has one thread.
@@ -16,10 +16,12 @@ pub extern "C" fn install() {
 fn after_fork() {
     extern "C" fn in_child() {
         cringle_core::worker::Worker::leave_thread();
+        own_threads::forget();
         queue::forget_all();
         futex::forget_all();
         cringle_driver::kept::forget_all();
         waits::count_fork();
+        threads::forget_all();
     }
     // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local and a
     // number.

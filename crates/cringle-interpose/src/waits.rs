@@ -128,7 +128,8 @@ unsafe fn wait_for_permit(on: OnFiber, semaphore: *mut sem_t, limit: Limit) -> c
         }
         // SAFETY: by the contract.
         let deadline = unsafe { limit.deadline(call.now())? };
-        let end = || attempt().or_else(|| call.is_over(deadline).then_some(TIMED_OUT));
+        let is_over = || call.is_over(deadline) || call.current.is_point_cancelled();
+        let end = || attempt().or_else(|| is_over().then_some(TIMED_OUT));
         // An allocator may wait for its lock so.
         match call.current.fiber.family().while_pinned(|| call.poll_to_the_end(end)) {
             TIMED_OUT => Err(call.timed_out(deadline)),

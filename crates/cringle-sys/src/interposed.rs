@@ -218,16 +218,18 @@ macro_rules! __interposed_calls {
             fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int;
             fn thrd_yield() -> ();
 
-            fn pthread_exit(value: *mut c_void) -> ();
-            fn thrd_exit(value: c_int) -> ();
             fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
             fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
+            fn pthread_sigmask(
+                how: c_int, new: *const sigset_t, old: *mut sigset_t
+            ) -> c_int;
+            fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
         }
     };
 }
 
 /// As [`__interposed_calls`], for the calls that concern fibers also if a thread makes them: the
-/// calls that end a wait, release a lock within, close a descriptor, or start a thread.
+/// calls that end a wait, release a lock within, close a descriptor, or start or end a thread.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __interposed_for_all {
@@ -270,6 +272,8 @@ macro_rules! __interposed_for_all {
                 argument: *mut c_void
             ) -> c_int;
             fn thrd_create(thread: *mut pthread_t, start: C11Start, argument: *mut c_void) -> c_int;
+            fn pthread_exit(value: *mut c_void) -> ();
+            fn thrd_exit(value: c_int) -> ();
             fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
             fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int;
             fn pthread_timedjoin_np(
@@ -283,6 +287,9 @@ macro_rules! __interposed_for_all {
             fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
             fn thrd_detach(thread: pthread_t) -> c_int;
             fn pthread_cancel(thread: pthread_t) -> c_int;
+            fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+            fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
+            fn pthread_testcancel() -> ();
             fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int;
             fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
             fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: size_t) -> c_int;

@@ -38,6 +38,19 @@ use super::glibc::{Glibc, symbol};
 use super::thread_pointer;
 use std::hint::black_box;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ARE_CACHES_OWN: AtomicBool = AtomicBool::new(false);
+
+/// Makes each block keep a cache of its own, as a thread has: so a fiber may continue on another
+/// thread in the middle of the allocator. Is called before the first block is made.
+pub fn keep_own_caches() {
+    ARE_CACHES_OWN.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn are_caches_own() -> bool {
+    ARE_CACHES_OWN.load(Ordering::Relaxed)
+}
 
 /// What is allocated to find the words: less than the largest chunk of any cache.
 const BYTES: usize = 40;

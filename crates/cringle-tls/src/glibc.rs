@@ -127,6 +127,9 @@ impl Glibc {
     /// What blocks share of the allocator, if they do.
     #[inline]
     pub(super) fn allocator(&self) -> Option<&'static Allocator> {
+        if super::allocator::are_caches_own() {
+            return None;
+        }
         // SAFETY: I15. It is null, or was leaked.
         unsafe { self.allocator.load(Ordering::Acquire).as_ref() }
     }

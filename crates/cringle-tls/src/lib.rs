@@ -67,7 +67,7 @@ mod slots;
 mod stack_list;
 mod thread_pointer;
 
-pub use allocator::ThreadsCache;
+pub use allocator::{ThreadsCache, keep_own_caches};
 pub use block::Block;
 pub use choice::ThreadLocals;
 pub use set_id::{note_thread, threads_own};

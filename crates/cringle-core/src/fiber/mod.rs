@@ -30,7 +30,7 @@ pub use wait::{WAIT_PHRASES, WAIT_WORDS};
 use super::family::FamilyRef;
 use super::identity::Meta;
 use super::label::Label;
-use super::region::Regions;
+use super::region::{Region, Regions};
 use super::shared::Mail;
 use super::stack::{Stack, StackBounds};
 use super::timers::TimerId;
@@ -43,7 +43,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Instant;
 
 /// The name of a fiber for other workers: its block's index and generation, never an address
@@ -161,6 +161,12 @@ pub struct Fiber {
     refusals: cancels::Refusals,
     /// It is in an interposed call of libc: nothing may unwind, and a further such call is plain.
     in_libc_call: Cell<bool>,
+    /// It is a thread of the program, and in no code of the library.
+    in_program: Cell<bool>,
+    /// The state of its cancellation as a thread; null if it is no thread.
+    thread_word: Cell<*const AtomicU32>,
+    /// The region of the cancellation point of libc that it is in.
+    point: Cell<Option<NonNull<Region>>>,
     hazards: hazards::Hazards,
     unwinding: Cell<Unwinding>,
     /// The question that it is resumed to answer. `None` if it is resumed to continue.
@@ -229,6 +235,9 @@ impl Fiber {
             cancelled: Cell::new(false),
             refusals: cancels::Refusals::default(),
             in_libc_call: Cell::new(false),
+            in_program: Cell::new(false),
+            thread_word: Cell::new(std::ptr::null()),
+            point: Cell::new(None),
             hazards: hazards::Hazards::default(),
             unwinding: Cell::new(Unwinding::No),
             probed: Cell::new(None),
@@ -277,6 +286,8 @@ impl Fiber {
         self.cold.wakes.set(None);
         self.refusals.reset();
         self.in_libc_call.set(false);
+        self.in_program.set(false);
+        self.thread_word.set(std::ptr::null());
         self.hazards.reset();
         self.unwinding.set(Unwinding::No);
         self.cold.stack.set(stack);

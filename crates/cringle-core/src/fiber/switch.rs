@@ -40,6 +40,22 @@ impl Fiber {
         Some(result)
     }
 
+    /// Runs the fiber on a thread of its own until it suspends itself.
+    ///
+    /// # Safety
+    ///
+    /// As for [`resume`](Self::resume); and its worker has lent the fiber to the caller (I3).
+    #[inline(always)]
+    pub(crate) unsafe fn run_on_host(&self, switch: &mut Switch) {
+        // SAFETY: I3, I14, by the contract.
+        unsafe { self.switch_in(switch) };
+    }
+
+    /// Switches from its worker to a thread of its own, or back. No probe comes in between.
+    pub(crate) fn switch_to_host(&self) {
+        self.switch();
+    }
+
     /// Takes the stack of a fiber that has ended.
     pub(crate) fn take_stack(&self) -> Stack {
         // SAFETY: I3. As in `switch_in`.

@@ -70,6 +70,8 @@ waits! {
     Future: "future", "a future";
     /// A sync of a file that another caller performs.
     Sync: "sync", "a sync of its file by another caller";
+    /// Its return from a thread of its own. Neither a wake-up nor a cancel ends it.
+    Thread: "thread", "its return from a thread of its own";
     /// The answers of other workers to a dump.
     Answers: "answers", "other workers' answers to a dump";
 }
@@ -77,7 +79,10 @@ waits! {
 impl Wait {
     /// Whether a cancel ends the wait. (Ops end by their own completion, which a cancel hastens.)
     pub(crate) fn is_cancellable(self) -> bool {
-        !matches!(self, Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Answers)
+        !matches!(
+            self,
+            Wait::Ops | Wait::Scope | Wait::Unblock | Wait::Thread | Wait::Answers
+        )
     }
 
     pub fn word(self) -> &'static str {

@@ -5,7 +5,7 @@
 //! their last completion (**I1**). From a region the cancel spreads to the fibers of the scopes
 //! within it.
 
-use super::{Current, Worker};
+use super::{Current, Within, Worker};
 use crate::cancelled::{self, Reason};
 use crate::fiber::{FiberId, FiberRef, RunState};
 use crate::members::{Address, MemberSlot, Members};
@@ -114,6 +114,27 @@ impl Current {
     }
 }
 
+// Cancellation points of libc.
+impl Current {
+    /// Calls `f`, which does not unwind, as a cancellation point of libc. Returns whether a cancel
+    /// of the point has reached it.
+    pub fn in_point<R>(self, f: impl FnOnce() -> R) -> (R, bool) {
+        let region = Region::default();
+        // SAFETY: I3. The guard is dropped below.
+        let within = unsafe { Within::enter(self, &region) };
+        self.fiber.set_point(Some(&region));
+        let result = f();
+        self.fiber.set_point(None);
+        drop(within);
+        (result, region.cause().is_some())
+    }
+
+    /// Whether a cancel has reached the cancellation point that the fiber is in.
+    pub fn is_point_cancelled(self) -> bool {
+        self.fiber.point().is_some_and(|region| region.cause().is_some())
+    }
+}
+
 // Beginning.
 impl Current {
     /// Marks the calling fiber, which begins, as one that belongs to no scope.
@@ -157,6 +178,15 @@ impl Worker {
             && let Some(region) = fiber.regions().of_scope(members)
         {
             self.cancel_region(fiber, region, reason);
+        }
+    }
+
+    /// Cancels the cancellation point of libc that a fiber is in, and so waits there.
+    pub(super) fn cancel_point(&self, id: FiberId) {
+        if let Some(fiber) = self.find(id, || Mail::CancelPoint(id))
+            && let Some(region) = fiber.point()
+        {
+            self.cancel_region(fiber, region, Reason::Cancelled);
         }
     }
 

@@ -10,7 +10,7 @@
 //! relies on that: `parking_lot` queues a thread-local that exists once a thread. So while a member
 //! of a family waits in an interposed call, no other member runs ([`Current::hold_family`]).
 
-use super::{Current, Here};
+use super::{Current, Here, Host};
 use crate::family::{Family, FamilyRef};
 use crate::fiber::FiberRef;
 use crate::foreign;
@@ -41,8 +41,10 @@ pub struct Families {
     /// and another family's may have none: so it is always the same family.
     reserve: Cell<Option<Box<Family>>>,
     reserved: Cell<Option<FamilyRef>>,
-    /// The fibers that hold others back.
+    /// The fibers that hold others back, and the one that is about to leave.
     holders: Cell<u32>,
+    /// The host of the fiber that is about to leave.
+    host: Cell<Option<Host>>,
 }
 
 impl Families {
@@ -67,6 +69,7 @@ impl Families {
             reserve: Cell::new(None),
             reserved: Cell::new(None),
             holders: Cell::new(0),
+            host: Cell::new(None),
         };
         if is_private {
             families.fill_reserve()?;
@@ -192,7 +195,20 @@ impl Families {
         self.any_is_held() && hold_back(fiber)
     }
 
-    /// Whether a fiber holds other members of its family back.
+    /// Notes the host of the running fiber, which leaves by its next switch. The scheduler looks,
+    /// as if the fiber held others back.
+    pub(super) fn lend_to(&self, host: Host) {
+        self.host.set(Some(host));
+        self.holders.set(self.holders.get() + 1);
+    }
+
+    pub(super) fn take_host(&self) -> Option<Host> {
+        let host = self.host.take()?;
+        self.holders.set(self.holders.get() - 1);
+        Some(host)
+    }
+
+    /// Whether a fiber holds other members of its family back, or leaves.
     #[inline(always)]
     pub(super) fn any_is_held(&self) -> bool {
         self.holders.get() > 0

@@ -1,6 +1,6 @@
 //! The fiber whose code the worker's thread runs now.
 
-use crate::fiber::{FiberRef, Running};
+use crate::fiber::{FiberRef, RunState, Running, Wait};
 use crate::unwinding::Unwinding;
 use cringle_sys::plainly;
 use std::backtrace::Backtrace;
@@ -70,6 +70,10 @@ impl Foreground {
         fiber: FiberRef,
         ask: impl FnOnce(FiberRef) -> Option<R>,
     ) -> Option<R> {
+        // Another thread runs it.
+        if fiber.state() == RunState::Waiting(Wait::Thread) {
+            return None;
+        }
         // Within a backtrace the program's allocator may get here. The fiber beneath is not known
         // then.
         if self.is_probing.replace(true) {

@@ -106,7 +106,7 @@ fn is_without_ops(fiber: FiberRef) -> bool {
 /// Whether a wake-up ends the fiber's wait.
 pub(super) fn awaits_wake(fiber: FiberRef) -> bool {
     match fiber.state() {
-        RunState::Waiting(wait) => !matches!(wait, Wait::Ops | Wait::Room),
+        RunState::Waiting(wait) => !matches!(wait, Wait::Ops | Wait::Room | Wait::Thread),
         RunState::Runnable | RunState::Vacant => false,
     }
 }

@@ -132,6 +132,9 @@ impl Worker {
         } else if self.moves.measure_runs() {
             self.moves.note_run(ran.last);
         }
+        if self.families.any_is_held() {
+            self.give_to_host(ran.last);
+        }
         ran.rest
     }
 
@@ -285,6 +288,7 @@ impl Worker {
             Mail::Start(unstarted) => self.start_or_postpone(unstarted),
             Mail::Cancel(id, reason) => self.cancel_fiber(id, reason),
             Mail::CancelScope(id, members, reason) => self.cancel_in_scope(id, &members, reason),
+            Mail::CancelPoint(id) => self.cancel_point(id),
             Mail::TrimStacks => _ = self.admission.stacks().trim(0),
             Mail::Ask(question) => question.answer(self),
             Mail::Arrive(traveller) => self.receive(traveller),

@@ -50,10 +50,11 @@ impl Worker {
     }
 
     /// Puts a waiting fiber into the ready queue. A fiber that waits for ops stays: only their last
-    /// completion resumes it (**I1**). So does one that waits for room, which is granted in order.
+    /// completion resumes it (**I1**). So does one that waits for room, which is granted in order, and
+    /// one on a thread of its own.
     pub(crate) fn make_ready(&self, fiber: FiberRef, cause: Cause) {
         match fiber.state() {
-            RunState::Waiting(Wait::Ops | Wait::Room) => {}
+            RunState::Waiting(Wait::Ops | Wait::Room | Wait::Thread) => {}
             RunState::Waiting(_) => self.make_runnable(fiber, cause),
             RunState::Runnable | RunState::Vacant => {}
         }

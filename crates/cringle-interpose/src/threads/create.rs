@@ -2,10 +2,12 @@
 
 use super::super::call::{Call, OnFiber};
 use super::super::queue::{self, Until};
-use super::super::{next, serve, waits};
+use super::super::{next, own_threads, serve, waits};
+use super::alive::{self, Alive};
 use super::attributes::Attributes;
 use super::exit::{CANCELED, Place};
 use super::registry::{self, Progress, Thread};
+use super::signals;
 use cringle_core::cancelled::Cancelled;
 use cringle_core::choices::Threads;
 use cringle_core::family::FamilyChoice;
@@ -22,7 +24,6 @@ use libc::{pthread_attr_t, pthread_t};
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The function that a thread of pthread's starts with.
 pub type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -70,6 +71,10 @@ pub unsafe fn pthread_create(
         if let Some(wanted) = unsafe { Attributes::read(attributes) } {
             // SAFETY: by the contract.
             return unsafe { create(&creator, thread, wanted, Routine::Posix(start), argument) };
+        }
+        if serve::is_serving() {
+            // SAFETY: by the contract.
+            return unsafe { alive::create_counted(thread, attributes, start, argument) };
         }
     }
     // SAFETY: by the contract.
@@ -160,7 +165,7 @@ impl Started {
         is_detached: bool,
     ) -> (Arc<Thread>, Unstarted) {
         let handle = block.handle() as pthread_t;
-        let record = registry::add(handle, is_detached);
+        let record = registry::add(handle, is_detached, signals::mask());
         // SAFETY: by the contract.
         unsafe { *thread = handle };
         let keeper: Arc<dyn Keeper> = Arc::clone(&record) as _;
@@ -198,30 +203,6 @@ fn wait_for_start(call: Call, thread: &Thread) -> isize {
     }
 }
 
-/// The threads that are fibers and have not ended.
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether threads that are fibers have not ended. At the end of `main` a process ends them.
-pub(crate) fn has_threads() -> bool {
-    ALIVE.load(Ordering::SeqCst) > 0
-}
-
-/// Counts a thread until it ends.
-struct Alive;
-
-impl Alive {
-    fn new() -> Alive {
-        ALIVE.fetch_add(1, Ordering::SeqCst);
-        Alive
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 struct ThreadBody {
     thread: Arc<Thread>,
     _alive: Alive,
@@ -238,6 +219,9 @@ impl Body for ThreadBody {
         state.progress = Progress::Running;
         state.stack = current.fiber.stack_area();
         state.worker = cringle_sys::thread_number();
+        state.address = Some(current.address());
+        // SAFETY: I2. It is taken back at the end of this function, which owns the record.
+        unsafe { current.fiber.set_thread_word(&raw const thread.cancellation) };
         thread.announce(state);
         let meta = Meta::of_thread(Location::caller(), place);
         let argument = std::ptr::with_exposed_provenance_mut(argument);
@@ -245,14 +229,17 @@ impl Body for ThreadBody {
         let mut call = || {
             let mut value = None;
             place.call(&mut || {
+                current.fiber.set_in_program(true);
                 value = Some(match start {
                     Routine::Posix(start) => start(argument).expose_provenance(),
                     Routine::C11(start) => start(argument) as usize,
                 });
             });
+            current.fiber.set_in_program(false);
             if waits::forks() != forks {
                 end_child(current);
             }
+            own_threads::end();
             // `pthread_exit` has noted its value itself.
             if let Some(value) = value {
                 thread.lock().value = value;
@@ -264,6 +251,8 @@ impl Body for ThreadBody {
                 thread.lock().value = value_of(&*payload);
             }
         });
+        // SAFETY: I2. None is always valid.
+        unsafe { current.fiber.set_thread_word(std::ptr::null()) };
     }
 
     fn fail(self: Box<Self>, _: std::io::Error) {
@@ -284,12 +273,10 @@ fn value_of(payload: &(dyn std::any::Any + Send)) -> usize {
     CANCELED
 }
 
-/// Ends a child of `fork` whose only thread has ended, as libc does.
+/// Ends a child of `fork` whose first thread has ended, as libc does.
 fn end_child(current: Current) -> ! {
-    // SAFETY: I14. The caller is a member of the family, and runs on its block. The process has no
-    // worker.
-    unsafe {
-        current.fiber.family().run_destructors();
-        libc::exit(0)
-    }
+    // SAFETY: I14. The caller is a member of the family, and runs on its block. No worker of this
+    // process knows it.
+    unsafe { current.fiber.family().run_destructors() };
+    alive::end_with_last_thread()
 }

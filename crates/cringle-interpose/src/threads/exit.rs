@@ -5,17 +5,19 @@
 //! unless it is compiled with `-fexceptions` (`pthread_cleanup_push`); libc registers one for the
 //! start routine of a thread. A fiber has no such routine of libc's below. So it registers a
 //! [`Place`] itself, as C code does, before it calls the start routine or destructors. The jump is
-//! a second return of `setjmp`, which Rust code cannot call, so [`call_from`] is written in assembly.
+//! a second return of `setjmp`, which Rust code cannot call, so [`call_from`] is in assembly.
 //!
 //! The unwinding ends in the frame of `call_from`. The frames within are the program's, and frames
 //! of this library without destructors.
 
 use super::super::call::OnFiber;
 use super::super::next;
-use super::own;
-use super::registry;
+use super::cancel::EXITING;
+use super::{alive, own, registry};
+use cringle_core::interposition::is_on_own_thread;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
 /// The value of a thread that was cancelled: `PTHREAD_CANCELED`.
 pub(super) const CANCELED: usize = usize::MAX;
@@ -181,13 +183,21 @@ unsafe extern "C-unwind" fn call_from(
     )
 }
 
-/// Ends the calling thread as libc's own does, with the thread's place.
+/// Ends the calling thread as libc's own does; a fiber, with its place.
 ///
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn pthread_exit(on: OnFiber, value: *mut c_void) {
-    note_value(on, value.expose_provenance());
+pub unsafe fn pthread_exit(on: Option<OnFiber>, value: *mut c_void) {
+    match on {
+        Some(on) => note_value(on, value.expose_provenance()),
+        None if is_on_own_thread() => {
+            if let Some(thread) = registry::find(own()) {
+                thread.lock().value = value.expose_provenance();
+            }
+        }
+        None => alive::outlive(),
+    }
     // SAFETY: by the contract. This frame has nothing to drop.
     unsafe { next::pthread_exit(value) };
 }
@@ -195,18 +205,20 @@ pub unsafe fn pthread_exit(on: OnFiber, value: *mut c_void) {
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn thrd_exit(on: OnFiber, value: c_int) {
+pub unsafe fn thrd_exit(on: Option<OnFiber>, value: c_int) {
     // SAFETY: by the contract.
     unsafe { pthread_exit(on, std::ptr::without_provenance_mut(value as usize)) };
 }
 
 /// Notes the value with which the calling thread ends. A fiber that shares the thread-locals of a
 /// thread has not its stack, and cannot be unwound to its place.
-fn note_value(on: OnFiber, value: usize) {
+pub(super) fn note_value(on: OnFiber, value: usize) {
     if let Some(thread) = registry::find(own()) {
         let mut state = thread.lock();
         if state.stack == on.current.fiber.stack_area() {
             state.value = value;
+            drop(state);
+            thread.cancellation.fetch_or(EXITING, Ordering::SeqCst);
             return;
         }
     }

@@ -211,7 +211,11 @@ unsafe fn wait_on_fiber(on: OnFiber, thread: &Thread, limit: Limit) -> c_int {
             if call.is_over(deadline) {
                 return Err(call.timed_out(deadline));
             }
-            let (until, goes_on) = (Until::deadline(deadline), || !is_over(thread));
+            if call.current.is_point_cancelled() {
+                return Err(-(libc::ECANCELED as isize));
+            }
+            let goes_on = || !is_over(thread);
+            let until = Until { is_point: true, ..Until::deadline(deadline) };
             queue::wait(call, thread.address(), u32::MAX, until, goes_on, || true);
         }
         Ok(0)

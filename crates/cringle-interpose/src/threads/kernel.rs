@@ -6,7 +6,7 @@
 //! fiber's.
 
 use super::super::call::OnFiber;
-use super::super::next;
+use super::super::{next, own_threads};
 use super::registry::{self, Progress};
 use super::{is_fibers, own, scheduling};
 use cringle_core::interposition::GUARD_BYTES;
@@ -46,10 +46,6 @@ calls! {
     fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int,
         next if thread == own() || !is_fibers(thread);
     |_| signal_to_other(thread, signal);
-
-    // Fibers are not cancelled as libc cancels threads.
-    fn pthread_cancel(thread: pthread_t) -> c_int, next if !is_fibers(thread);
-    |_| libc::ENOTSUP;
 
     fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: usize) -> c_int,
         next if !is_fibers(thread);
@@ -173,10 +169,10 @@ pub unsafe fn pthread_getattr_np(
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn sigaltstack(_: OnFiber, new: *const stack_t, old: *mut stack_t) -> c_int {
+pub unsafe fn sigaltstack(on: OnFiber, new: *const stack_t, old: *mut stack_t) -> c_int {
     // SAFETY: by the contract. All zeros are a value of the structure.
     unsafe {
-        if new.is_null() || !is_fibers(own()) {
+        if new.is_null() || !is_fibers(own()) || own_threads::take(on) {
             return next::sigaltstack(new, old);
         }
         let mut current: stack_t = std::mem::zeroed();

@@ -11,15 +11,21 @@
 //! `pthread_t` and would free it, wait for it, signal it or ask the kernel about it, is answered
 //! here for all callers (`join`, `kernel`, `scheduling`).
 
+mod alive;
 mod attributes;
+pub(crate) mod cancel;
 mod create;
 mod exit;
 mod join;
 mod kernel;
 mod registry;
 mod scheduling;
+mod signals;
 
-pub(crate) use create::has_threads;
+pub(crate) use alive::{forget_all, has_threads};
+pub use cancel::{
+    pthread_cancel, pthread_setcancelstate, pthread_setcanceltype, pthread_testcancel,
+};
 pub use create::{C11Start, Start, pthread_create, thrd_create};
 pub use exit::{pthread_exit, thrd_exit};
 pub use join::{
@@ -27,14 +33,17 @@ pub use join::{
     thrd_detach, thrd_join,
 };
 pub use kernel::{
-    prctl, pthread_cancel, pthread_getattr_np, pthread_getname_np, pthread_kill,
-    pthread_setname_np, pthread_sigqueue, sigaltstack,
+    prctl, pthread_getattr_np, pthread_getname_np, pthread_kill, pthread_setname_np,
+    pthread_sigqueue, sigaltstack,
 };
 pub(super) use scheduling::is_own_clock;
 pub use scheduling::{
     pthread_getaffinity_np, pthread_getcpuclockid, pthread_getschedparam, pthread_setaffinity_np,
     pthread_setschedparam, pthread_setschedprio,
 };
+
+pub use signals::{pthread_sigmask, sigprocmask};
+pub(crate) use signals::{mask_of_thread, note_worker};
 
 use cringle_tls::is_block;
 use libc::pthread_t;

@@ -6,6 +6,7 @@
 use super::super::queue::{self, ANY};
 use super::exit::Place;
 use cringle_core::interposition::Keeper;
+use cringle_core::members::Address;
 use cringle_sys::fork::Section;
 use cringle_sys::lock::{Condvar, Mutex, MutexGuard};
 use cringle_tls::Block;
@@ -13,6 +14,7 @@ use libc::pthread_t;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 const LISTS: usize = 64;
 
@@ -24,6 +26,8 @@ static THREADS: [Mutex<List>; LISTS] = [const { Mutex::new(None) }; LISTS];
 pub(super) struct Thread {
     handle: pthread_t,
     state: Mutex<ThreadState>,
+    /// The state of its cancellation: see [`cancel`](super::cancel).
+    pub(super) cancellation: AtomicU32,
     /// The threads of the system that wait for its start or its end.
     changed: Condvar,
     /// The next one of its list, under the lock of the list.
@@ -55,9 +59,13 @@ pub(super) struct ThreadState {
     pub(super) value: usize,
     /// The lowest address of its stack, and the size.
     pub(super) stack: (usize, usize),
-    /// The kernel's number of the thread on which it began.
+    /// The kernel's number of the thread on which it began, or that it has for its own.
     pub(super) worker: libc::pid_t,
     pub(super) name: Option<[u8; 16]>,
+    /// The signals that it blocks, as far as the program knows.
+    pub(super) mask: u64,
+    /// Where a cancel reaches it, once it has begun.
+    pub(super) address: Option<Address>,
     /// The threads of the system that wait for `changed`.
     waiting: u32,
 }
@@ -68,7 +76,7 @@ fn list_of(handle: pthread_t) -> &'static Mutex<List> {
 }
 
 /// Adds a thread that is about to start, with its block's handle.
-pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
+pub(super) fn add(handle: pthread_t, is_detached: bool, mask: u64) -> Arc<Thread> {
     let state = ThreadState {
         progress: Progress::New,
         is_detached,
@@ -77,11 +85,14 @@ pub(super) fn add(handle: pthread_t, is_detached: bool) -> Arc<Thread> {
         stack: (0, 0),
         worker: 0,
         name: None,
+        mask,
+        address: None,
         waiting: 0,
     };
     let thread = Arc::new(Thread {
         handle,
         state: Mutex::new(state),
+        cancellation: AtomicU32::new(0),
         changed: Condvar::new(),
         next: UnsafeCell::new(None),
     });

@@ -3,6 +3,7 @@
 use super::common::on_each_runtime;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 /// What a thread has left: its value, and a letter for each handler that ran.
@@ -24,21 +25,22 @@ impl Left {
     }
 }
 
-/// The library of `exit.c`, compiled with some options. It is never unloaded.
-struct Library(*mut c_void);
+/// A library of C code, compiled with some options. It is never unloaded.
+pub(crate) struct Library(*mut c_void);
 
 // SAFETY: a handle of the dynamic loader may be used by any thread.
 unsafe impl Sync for Library {}
 
 impl Library {
     /// `None` if there is no C compiler.
-    fn compile(name: &str, options: &[&str]) -> Option<Library> {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/installed/threads/exit.c");
+    fn compile(name: &str, option: &str) -> Option<Library> {
+        let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/installed/threads");
+        let source = Path::new(sources).join(name);
         let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join(name);
+        let library = folder.path().join("library.so");
         let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
         compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O1"]);
-        compiler.args(options).arg("-o").arg(&library).arg(source);
+        compiler.arg(option).arg("-o").arg(&library).arg(source);
         let Ok(status) = compiler.status() else {
             let is_required = std::env::var_os("CRINGLE_TOOLS").is_some_and(|it| it == "required");
             assert!(!is_required, "there is no `cc`: install it");
@@ -53,7 +55,7 @@ impl Library {
         Some(Library(library))
     }
 
-    fn function(&self, name: &CStr) -> *mut c_void {
+    pub(crate) fn function(&self, name: &CStr) -> *mut c_void {
         // SAFETY: the library stays loaded.
         let function = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!function.is_null());
@@ -80,21 +82,21 @@ impl Library {
     }
 }
 
-fn libraries() -> Vec<Library> {
-    let with = Library::compile("with.so", &["-fexceptions"]);
-    let without = Library::compile("without.so", &["-fno-exceptions"]);
-    with.into_iter().chain(without).collect()
+/// The library of this source, with exceptions and without.
+pub(crate) fn libraries(name: &str) -> Vec<Library> {
+    let options = ["-fexceptions", "-fno-exceptions"];
+    options.iter().filter_map(|option| Library::compile(name, option)).collect()
 }
 
 /// Checks a thread of the system, and fibers.
-fn on_threads_and_fibers(check: impl Fn() + Sync) {
+pub(crate) fn on_threads_and_fibers(check: impl Fn() + Sync) {
     check();
     on_each_runtime(check);
 }
 
 #[test]
 fn thread_that_exits_runs_its_cleanup_handlers() {
-    for library in libraries() {
+    for library in libraries("exit.c") {
         on_threads_and_fibers(|| {
             assert_eq!(library.run(c"exit_in_handlers").parts(), (12, "ba2"));
             assert_eq!(library.run(c"return_after_handlers").parts(), (2, "a"));
@@ -105,7 +107,7 @@ fn thread_that_exits_runs_its_cleanup_handlers() {
 
 #[test]
 fn exit_in_a_destructor_runs_the_other_destructors() {
-    for library in libraries() {
+    for library in libraries("exit.c") {
         // libc leaves the other values of a thread of the system to the next thread.
         on_each_runtime(|| {
             assert_eq!(library.run(c"exit_in_a_destructor").parts(), (7, "1a1a2"));
@@ -115,7 +117,7 @@ fn exit_in_a_destructor_runs_the_other_destructors() {
 
 #[test]
 fn child_of_a_thread_ends_with_the_thread() {
-    for library in libraries() {
+    for library in libraries("exit.c") {
         on_threads_and_fibers(|| {
             assert_eq!(library.run_fork(false).parts(), (0, "ae"));
             assert_eq!(library.run_fork(true).parts(), (0, "ae"));

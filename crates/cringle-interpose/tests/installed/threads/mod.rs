@@ -1,5 +1,6 @@
 //! Threads that are fibers: std's and pthread's own calls, on both drivers.
 
+mod cancel;
 mod choice;
 mod common;
 mod exit;

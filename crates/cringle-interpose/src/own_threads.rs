@@ -1,0 +1,111 @@
+//! Threads that are fibers, for what only a thread of the system can do: such a fiber continues on
+//! a thread of its own, in a program that is [served](super::serve).
+//!
+//! A call that needs one takes it, and the fiber keeps it until it ends. The [monitor](super::monitor)
+//! takes one for a fiber that holds its worker up. That fiber comes back with an interposed call,
+//! after a while that doubles each time: a thread that always computes, or always waits in calls
+//! that are not interposed, is soon a thread of the system for good.
+
+use super::call::OnFiber;
+use super::{next, serve};
+use super::threads;
+use cringle_core::interposition::{Host, is_on_own_thread, return_to_worker};
+use cringle_core::worker::Current;
+use cringle_sys::syscall;
+use std::cell::Cell;
+
+/// How long a fiber stays away at first, and at most, in nanoseconds.
+const SHORTEST_STAY: u64 = 10_000_000;
+const LONGEST_STAY: u64 = 10_000_000_000;
+
+thread_local! {
+    /// When the fiber may come back; `None`: it does not.
+    static UNTIL: Cell<Option<u64>> = const { Cell::new(None) };
+    /// How long the fiber was away last, and when it came back.
+    static LAST_STAY: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Makes the calling fiber a thread of the system until it ends. False where that cannot be.
+pub(super) fn take(on: OnFiber) -> bool {
+    if !serve::is_served() || !on.current.may_have_thread() {
+        return false;
+    }
+    let Some(mask) = threads::mask_of_thread() else { return false };
+    let Ok(host) = Host::start() else { return false };
+    on.current.continue_on(host);
+    threads::note_worker();
+    UNTIL.set(None);
+    set_mask(mask);
+    true
+}
+
+/// Makes the calling fiber a thread of the system for a while.
+pub(super) fn take_for_a_while(current: Current, host: Host) {
+    current.continue_on(host);
+    threads::note_worker();
+    let now = now();
+    let stay = match LAST_STAY.get() {
+        // It has soon held its worker up again.
+        Some((stay, back)) if now.saturating_sub(back) < 8 * stay => (2 * stay).min(LONGEST_STAY),
+        _ => SHORTEST_STAY,
+    };
+    LAST_STAY.set(Some((stay, now)));
+    UNTIL.set(Some(now + stay));
+}
+
+/// Whether the caller is a fiber on a thread of its own, which now keeps it.
+pub(super) fn keep() -> bool {
+    let is_own = is_on_own_thread();
+    if is_own && UNTIL.take().is_some() {
+        threads::mask_of_thread().into_iter().for_each(set_mask);
+    }
+    is_own
+}
+
+/// Returns to the worker, if the caller is a fiber on a thread of its own that may return.
+#[inline(always)]
+pub(super) fn come_back() -> Option<OnFiber> {
+    if is_on_own_thread() { come_back_if_due() } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn come_back_if_due() -> Option<OnFiber> {
+    let now = now();
+    if UNTIL.get().is_none_or(|until| now < until) {
+        return None;
+    }
+    end();
+    Current::get().map(|current| OnFiber { current })
+}
+
+/// In a child of `fork`: the thread is the process's.
+pub(super) fn forget() {
+    cringle_core::interposition::forget_own_thread();
+}
+
+/// Returns to the worker in any case, before the thread ends.
+pub(super) fn end() {
+    if is_on_own_thread() {
+        let stay = LAST_STAY.get().map_or(SHORTEST_STAY, |(stay, _)| stay);
+        return_to_worker();
+        LAST_STAY.set(Some((stay, now())));
+        threads::note_worker();
+    }
+}
+
+/// The time in nanoseconds, by a call that is not interposed.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is borrowed for the call.
+    unsafe { next::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn set_mask(mask: u64) {
+    let null = std::ptr::null_mut::<u64>();
+    // SAFETY: I14. The set is borrowed for the call.
+    unsafe {
+        syscall!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, null, size_of::<u64>())
+    };
+}
