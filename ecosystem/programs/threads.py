@@ -23,6 +23,12 @@ def rss_kib(pid):
     return status(pid, "VmRSS")
 
 
+def kernel_stacks_kib():
+    """The stacks that the kernel has for all threads of the machine."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("KernelStack:"))
+
+
 def of_all(pids):
     return "\n".join(stand(pid) for pid in pids[:12])
 

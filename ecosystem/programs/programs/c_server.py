@@ -22,7 +22,7 @@ def run(side):
     server = side.start([server_path], stdout=subprocess.PIPE, text=True)
     port = server.stdout.readline().strip()
     side.require("the server listens", port.isdigit())
-    before = threads.rss_kib(server.pid)
+    rss, stacks = threads.rss_kib(server.pid), threads.kernel_stacks_kib()
 
     clients = side.start(
         [clients_path, port, count, MESSAGES],
@@ -40,12 +40,10 @@ def run(side):
     most = len(os.sched_getaffinity(0)) + 3 if side.fibers else count + 1
     side.test("threads of the system: at most workers + 3", number <= most, number)
     side.figure(f"{count} connections: threads of the system", number)
-    side.figure(
-        "memory (RSS) for each connection",
-        (threads.rss_kib(server.pid) - before) / count,
-        "KiB",
-        "<= 0.5",
-    )
+    memory = (threads.rss_kib(server.pid) - rss) / count
+    side.figure("memory (RSS) for each connection", memory, "KiB")
+    memory += (threads.kernel_stacks_kib() - stacks) / count
+    side.figure("the same with the kernel's stacks", memory, "KiB", "<= 0.5")
     side.figure("seconds to connect all", connect, "s")
     side.figure(f"{MESSAGES} messages over each", exchange, "s")
 
