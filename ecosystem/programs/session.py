@@ -217,7 +217,7 @@ def run(program, side, library, full, log):
         finally:
             os.close(finished)
             _end(child)
-    shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
     return [json.loads(line) for line in records.read_text().splitlines()]
 
 
