@@ -16,8 +16,8 @@ pub use super::threads::{
     pthread_getschedparam, pthread_join, pthread_kill, pthread_setaffinity_np,
     pthread_setcancelstate, pthread_setcanceltype, pthread_setname_np, pthread_setschedparam,
     pthread_setschedprio, pthread_sigmask, pthread_sigqueue, pthread_testcancel,
-    pthread_timedjoin_np, pthread_tryjoin_np, sigprocmask, thrd_create, thrd_detach, thrd_exit,
-    thrd_join,
+    pthread_timedjoin_np, pthread_tryjoin_np, raise, sigprocmask, thrd_create, thrd_detach,
+    thrd_exit, thrd_join,
 };
 pub use super::waits::{
     call_once, cnd_broadcast, cnd_signal, cnd_timedwait, cnd_wait, mtx_unlock, pthread_once,

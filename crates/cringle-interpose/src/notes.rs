@@ -50,6 +50,8 @@ reasons! {
     SystemCall = "system-call",
     /// It had computed for long, or spun until another thread acts.
     Computing = "computing",
+    /// A signal that it sends to itself.
+    Signal = "signal",
     /// A mask of signals.
     SignalMask = "signal-mask",
     /// A wait for signals.

@@ -294,6 +294,7 @@ macro_rules! __interposed_for_all {
                 how: c_int, new: *const sigset_t, old: *mut sigset_t
             ) -> c_int;
             fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
+            fn raise(signal: c_int) -> c_int;
             fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: sigval) -> c_int;
             fn pthread_getschedparam(
                 thread: pthread_t, policy: *mut c_int, parameters: *mut sched_param

@@ -426,6 +426,18 @@ pub(crate) static CHECKS: &[Check] = &[
         ..INTERPOSED
     },
     Check {
+        name: "programs",
+        about: "unmodified programs, with threads and with the preloaded library",
+        command: "cargo build --release -p cringle-preload; \
+                  ecosystem/programs/run --preload \
+                  \"${CARGO_TARGET_DIR:-target}/release/libcringle_preload.so\"",
+        packages: &["cringle-preload"],
+        paths: &["ecosystem/programs"],
+        needs: &["python3", "cc"],
+        minutes: 50,
+        ..Check::NONE
+    },
+    Check {
         name: "ocaml5",
         about: "the binding of OCaml 5, in a chroot (installs its packages there, as root)",
         command: ".ci/bindings ocaml5",

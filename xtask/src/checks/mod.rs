@@ -26,11 +26,12 @@ const PASSED: &str = ".ci/passed";
 const WORKSPACES: [&str; 3] = ["", "bindings/python", "ecosystem"];
 
 /// The variables that say where a tool is, that it is required, or how it is built.
-const OF_TOOLS: [&str; 8] = [
+const OF_TOOLS: [&str; 9] = [
     "CRINGLE_BINDINGS",
     "CRINGLE_BROWSER",
     "CRINGLE_DEBIAN_MIRROR",
     "CRINGLE_FREE_THREADED",
+    "CRINGLE_GLIBC_SOURCES",
     "CRINGLE_GNU_CP",
     "CRINGLE_LIBRARY_OPTIONS",
     "CRINGLE_PYTHON",

@@ -9,7 +9,7 @@ use super::super::call::OnFiber;
 use super::super::notes::Reason;
 use super::super::{next, own_threads};
 use super::registry::{self, Progress};
-use super::{is_fibers, own, scheduling};
+use super::{is_fibers, own, scheduling, signals};
 use cringle_core::interposition::GUARD_BYTES;
 use cringle_sys::{self as sys, syscall};
 use libc::{c_ulong, pthread_attr_t, pthread_t, sigval, stack_t};
@@ -42,11 +42,21 @@ calls! {
         _ => libc::ERANGE,
     };
 
-    // A signal to the calling fiber itself reaches its worker's thread, on which it runs. Others
-    // cannot be signalled.
-    fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int,
-        next if thread == own() || !is_fibers(thread);
-    |_| signal_to_other(thread, signal);
+    // A signal to the calling fiber itself reaches the thread on which it runs. Others cannot be
+    // signalled.
+    fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int, next if !is_fibers(thread);
+    |on| if thread == own() {
+        signals::admit(on);
+        next::pthread_kill(thread, signal)
+    } else {
+        signal_to_other(thread, signal)
+    };
+
+    fn raise(signal: c_int) -> c_int;
+    |on| {
+        signals::admit(on);
+        next::raise(signal)
+    };
 
     fn pthread_getname_np(thread: pthread_t, name: *mut c_char, bytes: usize) -> c_int,
         next if !is_fibers(thread);
@@ -54,7 +64,7 @@ calls! {
 
     fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: sigval) -> c_int,
         next if !is_fibers(thread);
-    |_| queue_signal(thread, signal, value);
+    |on| queue_signal(on, thread, signal, value);
 }
 
 /// Names a fiber. `text` is short enough.
@@ -210,10 +220,11 @@ fn refusal(new: &stack_t, current: &stack_t) -> c_int {
 }
 
 /// As [`pthread_kill`], with a value.
-fn queue_signal(thread: pthread_t, signal: c_int, value: sigval) -> c_int {
+fn queue_signal(on: Option<OnFiber>, thread: pthread_t, signal: c_int, value: sigval) -> c_int {
     if thread != own() {
         return signal_to_other(thread, signal);
     }
+    signals::admit(on);
     if is_libcs(signal) {
         return libc::EINVAL;
     }

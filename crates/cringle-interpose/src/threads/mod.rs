@@ -34,7 +34,7 @@ pub use join::{
 };
 pub use kernel::{
     prctl, pthread_getattr_np, pthread_getname_np, pthread_kill, pthread_setname_np,
-    pthread_sigqueue, sigaltstack,
+    pthread_sigqueue, raise, sigaltstack,
 };
 pub(super) use scheduling::is_own_clock;
 pub use scheduling::{

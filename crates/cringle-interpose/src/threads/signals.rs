@@ -90,6 +90,19 @@ pub unsafe fn pthread_sigmask(
     0
 }
 
+/// Lets a signal reach the calling thread that it sends to itself: the workers of a served program
+/// block all.
+pub(super) fn admit(on: Option<OnFiber>) {
+    match on {
+        Some(on) => _ = own_threads::take(on, Reason::Signal),
+        None if own_threads::is_for_a_while() => {
+            own_threads::keep(Reason::Signal);
+            own_threads::set_mask(mask_of_thread().unwrap_or_default());
+        }
+        None => {}
+    }
+}
+
 /// # Safety
 ///
 /// As libc's.

@@ -1,0 +1,107 @@
+"""glibc's own tests of threads, those that build outside of its tree."""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+from pathlib import Path
+
+# A tree of glibc's sources, of about the version that is installed: its tests need no build of it.
+VARIABLE = "CRINGLE_GLIBC_SOURCES"
+FOLDERS = ("nptl", "sysdeps/pthread")
+# What glibc's makefile defines for them; the tests that build here use none of these folders.
+PATHS = """SRCDIR_PATH OBJDIR_PATH OBJDIR_ELF_LDSO_PATH INSTDIR_PATH LIBDIR_PATH
+    BINDIR_PATH SBINDIR_PATH SLIBDIR_PATH ROOTSBINDIR_PATH COMPLOCALEDIR_PATH""".split()
+NEEDS = ("cc",)
+BOUND = 2400
+# Most tests end within a second; glibc's own bound is 20 s.
+SECONDS = 30
+KNOWN = {}
+
+
+def lacks():
+    sources = os.environ.get(VARIABLE)
+    if sources and (Path(sources) / "nptl").is_dir():
+        return None
+    return f"{VARIABLE} names no sources of glibc"
+
+
+def run(side):
+    sources = Path(os.environ[VARIABLE])
+    build = side.dir / "build"
+    (build / "include").mkdir(parents=True)
+    # Not the tree itself: its headers are for building libc.
+    (build / "include" / "support").symlink_to(sources / "support")
+    for header in ("intprops.h", "array_length.h"):
+        (build / "include" / header).symlink_to(sources / "include" / header)
+    (build / "include" / "config.h").touch()
+    flags = [
+        "cc",
+        "-w",
+        "-std=gnu11",
+        "-O2",
+        "-D_GNU_SOURCE",
+        "-DTIMEOUTFACTOR=1",
+        "-include",
+        "linux/limits.h",
+        *(f'-D{name}="/nonexistent"' for name in PATHS),
+        f"-I{build}/include",
+        f"-I{sources}/support",
+        f"-iquote{sources}/nptl",
+        f"-iquote{sources}/sysdeps/pthread",
+    ]
+
+    def compile(arguments):
+        return (
+            subprocess.run(
+                [*flags, *map(str, arguments)],
+                capture_output=True,
+                check=False,
+                env=side.plain_env,
+            ).returncode
+            == 0
+        )
+
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        support = [
+            path for path in sources.glob("support/*.c") if not path.name.startswith("tst-")
+        ]
+        objects = [build / f"{path.stem}.o" for path in support]
+        built = pool.map(compile, [["-c", path, "-o", o] for path, o in zip(support, objects)])
+        objects = [o for o, is_built in zip(objects, built) if is_built]
+        side.plain(["ar", "rcs", build / "libsupport.a", *objects])
+        tests = sorted(
+            path
+            for folder in FOLDERS
+            for path in sources.glob(f"{folder}/tst-*.c")
+            if "mod" not in path.stem
+        )
+        # As glibc's makefile has it: the variants whose names end in x and a number.
+        linked = pool.map(
+            compile,
+            [
+                [
+                    *(["-fexceptions"] if re.search(r"x\d+$", path.stem) else []),
+                    path,
+                    "-o",
+                    build / path.stem,
+                    build / "libsupport.a",
+                    "-pthread",
+                    "-lrt",
+                    "-lm",
+                    "-ldl",
+                ]
+                for path in tests
+            ],
+        )
+        tests = [path for path, is_linked in zip(tests, linked) if is_linked]
+    side.require("tests are built", tests)
+    print(f"  {len(tests)} tests are built", file=side.log)
+    for path in tests:
+        ended = side.call([build / path.stem], SECONDS)
+        unsupported = ended.status == 77
+        side.test(
+            path.stem,
+            "skipped" if unsupported else ended.status == 0,
+            f"status {ended.status} {ended.output[-150:]}",
+        )
