@@ -13,9 +13,9 @@
 //!
 //! # Signals
 //!
-//! A signal of another thread (`pthread_kill`) ends a wait in the same way. The fiber then becomes a
-//! thread of the system, which sends itself the signal: its handler runs there, with the mask that
-//! the thread has. The call fails with `EINTR`, or begins again, as on any thread.
+//! A signal of another thread (`pthread_kill`) ends a wait in the same way. The fiber then becomes
+//! a thread of the system, which sends itself the signal: its handler runs there, with the mask
+//! that the thread has. The call fails with `EINTR`, or begins again, as on any thread.
 //!
 //! A fiber on a thread of its own is not cancelled until it is back, and a wait for signals, for
 //! which it may leave its worker, is no cancellation point.
