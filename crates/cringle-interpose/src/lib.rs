@@ -300,9 +300,12 @@ macro_rules! __define {
                     Some(on) => unsafe {
                         const POINT: Option<$crate::__private::Point> =
                             $crate::__private::point_of(stringify!($name));
-                        $crate::__private::at_point(POINT, on, |on| {
-                            $crate::__private::hooks::$name(on, $($argument),*)
-                        })
+                        $crate::__private::at_point(
+                            POINT,
+                            on,
+                            |on| $crate::__private::hooks::$name(on, $($argument),*),
+                            || $crate::__private::next::$name($($argument),*),
+                        )
                     },
                 }
             }
@@ -327,9 +330,12 @@ macro_rules! __define_for_all {
                 // SAFETY: by the contract.
                 unsafe {
                     match on {
-                        Some(on) => $crate::__private::at_point(POINT, on, |on| {
-                            $crate::__private::for_all::$name(Some(on), $($argument),*)
-                        }),
+                        Some(on) => $crate::__private::at_point(
+                            POINT,
+                            on,
+                            |on| $crate::__private::for_all::$name(Some(on), $($argument),*),
+                            || $crate::__private::for_all::$name(None, $($argument),*),
+                        ),
                         None => $crate::__private::for_all::$name(None, $($argument),*),
                     }
                 }

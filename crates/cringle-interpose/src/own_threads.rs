@@ -39,6 +39,7 @@ pub(super) fn take(on: OnFiber, reason: Reason) -> bool {
     UNTIL.set(None);
     set_mask(mask);
     notes::note_caller(reason);
+    threads::begin_own();
     true
 }
 
@@ -64,7 +65,9 @@ pub(super) fn is_for_a_while() -> bool {
 /// The fiber keeps the thread that it has for a while.
 pub(super) fn keep(reason: Reason) {
     UNTIL.set(None);
+    set_mask(threads::mask_of_thread().unwrap_or_default());
     notes::note_caller(reason);
+    threads::begin_own();
 }
 
 /// Returns to the worker, if the caller is a fiber on a thread of its own that may return.
@@ -77,7 +80,12 @@ pub(super) fn come_back() -> Option<OnFiber> {
 #[inline(never)]
 fn come_back_if_due() -> Option<OnFiber> {
     let now = now();
-    if UNTIL.get().is_none_or(|until| now < until) {
+    let until = UNTIL.get()?;
+    if threads::have_pending() {
+        keep(Reason::Signal);
+        return None;
+    }
+    if now < until {
         return None;
     }
     end();
@@ -96,7 +104,7 @@ pub(super) fn end() {
         let stay = LAST_STAY.get().map_or(SHORTEST_STAY, |(stay, _)| stay);
         return_to_worker();
         LAST_STAY.set(Some((stay, now())));
-        threads::note_worker();
+        threads::end_own();
     }
 }
 
@@ -108,7 +116,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-pub(super) fn set_mask(mask: u64) {
+fn set_mask(mask: u64) {
     let null = std::ptr::null_mut::<u64>();
     // SAFETY: I14. The set is borrowed for the call.
     unsafe {

@@ -27,6 +27,11 @@ fn handlers_run_on_the_thread_that_admits_the_signal() {
 }
 
 #[test]
+fn signal_to_a_thread_ends_its_wait() {
+    check("killed", &["interrupted", "woken"]);
+}
+
+#[test]
 fn thread_has_a_stack_for_handlers() {
     check("stack", &["on the stack"]);
 }

@@ -11,13 +11,19 @@
 //! suspended: within the region, where the message ends the wait, or elsewhere, and then the fiber
 //! finds the bit at its next point.
 //!
+//! # Signals
+//!
+//! A signal of another thread (`pthread_kill`) ends a wait in the same way. The fiber then becomes
+//! a thread of the system, which sends itself the signal: its handler runs there, with the mask
+//! that the thread has. The call fails with `EINTR`, or begins again, as on any thread.
+//!
 //! A fiber on a thread of its own is not cancelled until it is back, and a wait for signals, for
 //! which it may leave its worker, is no cancellation point.
 
 use super::super::call::OnFiber;
 use super::super::next;
 use super::exit::{self, CANCELED};
-use super::{is_fibers, own, registry};
+use super::{is_fibers, own, registry, signals};
 use libc::pthread_t;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +34,8 @@ const REQUESTED: u32 = 1;
 const DISABLED: u32 = 2;
 /// `PTHREAD_CANCEL_ASYNCHRONOUS`.
 const ASYNCHRONOUS: u32 = 4;
+/// Another thread has sent it a signal.
+pub(super) const SIGNALLED: u32 = 16;
 /// The thread ends: no cancel acts any more.
 pub(super) const EXITING: u32 = 8;
 
@@ -36,8 +44,10 @@ pub(super) const EXITING: u32 = 8;
 pub enum Point {
     /// A negative number.
     Negative,
-    /// The number of an error.
+    /// The number of an error, of a wait for a condition.
     Code,
+    /// The number of an error, of a wait for a thread.
+    Join,
     /// Nothing positive: it has waited.
     Wait,
     /// It does nothing but wait.
@@ -104,14 +114,12 @@ const NEGATIVE: &[&str] = &[
 const CODES: &[&str] = &[
     "cnd_timedwait",
     "cnd_wait",
-    "pthread_clockjoin_np",
     "pthread_cond_clockwait",
     "pthread_cond_timedwait",
     "pthread_cond_wait",
-    "pthread_join",
-    "pthread_timedjoin_np",
-    "thrd_join",
 ];
+const JOINS: &[&str] =
+    &["pthread_clockjoin_np", "pthread_join", "pthread_timedjoin_np", "thrd_join"];
 const WAITS: &[&str] = &[
     "__poll_chk",
     "__ppoll_chk",
@@ -129,6 +137,7 @@ pub const fn point_of(name: &str) -> Option<Point> {
     match () {
         () if contains(NEGATIVE, name) => Some(Point::Negative),
         () if contains(CODES, name) => Some(Point::Code),
+        () if contains(JOINS, name) => Some(Point::Join),
         () if contains(WAITS, name) => Some(Point::Wait),
         () if contains(SLEEPS, name) => Some(Point::Sleep),
         () => None,
@@ -158,6 +167,9 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
 pub trait Outcome: Copy {
     /// Its sign.
     fn sign(self) -> i32;
+
+    /// The result of a call that a signal handler has interrupted.
+    fn interrupted(point: Point) -> Self;
 }
 
 macro_rules! outcomes {
@@ -167,6 +179,15 @@ macro_rules! outcomes {
             fn sign(self) -> i32 {
                 #[allow(unused_comparisons, reason = "of a number without a sign")]
                 (i32::from(self > 0) - i32::from(self < 0))
+            }
+
+            fn interrupted(point: Point) -> Self {
+                // A wait for a condition may end for no reason.
+                if point == Point::Code {
+                    return 0;
+                }
+                cringle_sys::set_errno(libc::EINTR);
+                (0 as Self).wrapping_sub(1)
             }
         }
     )*};
@@ -178,20 +199,24 @@ impl Outcome for () {
     fn sign(self) -> i32 {
         0
     }
+
+    fn interrupted(_: Point) -> Self {}
 }
 
-/// Calls a function of libc on a fiber. At a cancellation point a thread that is cancelled ends
-/// instead.
+/// Makes a call of libc's on a fiber: by `call`, and by `plain` once the fiber has become a thread
+/// of the system. At a cancellation point a thread that is cancelled ends instead, and one that has
+/// got a signal becomes a thread of the system.
 #[inline(always)]
 pub fn at_point<R: Outcome>(
     point: Option<Point>,
     on: OnFiber,
-    call: impl FnOnce(OnFiber) -> R,
+    call: impl Fn(OnFiber) -> R,
+    plain: impl FnOnce() -> R,
 ) -> R {
     on.enter_library();
     let result = match (point, on.current.fiber.thread_word()) {
-        (Some(point), Some(word)) if word.load(Ordering::SeqCst) & (DISABLED | EXITING) == 0 => {
-            within(point, on, call)
+        (Some(point), Some(word)) if word.load(Ordering::SeqCst) & EXITING == 0 => {
+            within(point, on, call, plain)
         }
         _ => call(on),
     };
@@ -199,19 +224,41 @@ pub fn at_point<R: Outcome>(
     result
 }
 
-fn within<R: Outcome>(point: Point, on: OnFiber, call: impl FnOnce(OnFiber) -> R) -> R {
-    end_if_cancelled(on);
-    let (result, was_cancelled) = on.current.in_point(|| call(on));
-    let has_done_nothing = match point {
-        Point::Negative => result.sign() < 0,
-        Point::Code => result.sign() != 0,
-        Point::Wait => result.sign() <= 0,
-        Point::Sleep => true,
-    };
-    if was_cancelled && has_done_nothing {
+fn within<R: Outcome>(
+    point: Point,
+    on: OnFiber,
+    call: impl Fn(OnFiber) -> R,
+    plain: impl FnOnce() -> R,
+) -> R {
+    loop {
         end_if_cancelled(on);
+        if signals::are_pending(on) && signals::receive(on).is_some() {
+            return plain();
+        }
+        let (result, was_ended) = on.current.in_point(|| call(on));
+        let has_done_nothing = match point {
+            Point::Negative => result.sign() < 0,
+            Point::Code | Point::Join => result.sign() != 0,
+            Point::Wait => result.sign() <= 0,
+            Point::Sleep => true,
+        };
+        if !(was_ended && has_done_nothing) {
+            return result;
+        }
+        end_if_cancelled(on);
+        if !signals::are_pending(on) {
+            // A cancel that is disabled has ended the wait.
+            continue;
+        }
+        return match signals::receive(on) {
+            None => continue,
+            Some(begins_again) => match point {
+                Point::Negative if begins_again => plain(),
+                Point::Sleep | Point::Join => plain(),
+                _ => R::interrupted(point),
+            },
+        };
     }
-    result
 }
 
 /// The word of the calling thread, if it is a fiber.

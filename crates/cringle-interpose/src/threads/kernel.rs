@@ -274,6 +274,6 @@ fn signal_to_other(thread: pthread_t, signal: c_int) -> c_int {
         _ if signal < 0 || signal > libc::SIGRTMAX() || is_libcs(signal) => libc::EINVAL,
         0 => 0,
         _ if has_ended() => 0,
-        _ => libc::ENOTSUP,
+        _ => signals::send(thread, signal),
     }
 }

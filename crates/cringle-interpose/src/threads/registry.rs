@@ -14,7 +14,7 @@ use libc::pthread_t;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const LISTS: usize = 64;
 
@@ -28,6 +28,8 @@ pub(super) struct Thread {
     state: Mutex<ThreadState>,
     /// The state of its cancellation: see [`cancel`](super::cancel).
     pub(super) cancellation: AtomicU32,
+    /// The signals that other threads have sent it, as a set of the kernel's.
+    pub(super) pending: AtomicU64,
     /// The threads of the system that wait for its start or its end.
     changed: Condvar,
     /// The next one of its list, under the lock of the list.
@@ -62,6 +64,8 @@ pub(super) struct ThreadState {
     /// The kernel's number of the thread on which it began, or that it has for its own.
     pub(super) worker: libc::pid_t,
     pub(super) name: Option<[u8; 16]>,
+    /// It is a thread of the system until it ends.
+    pub(super) is_own: bool,
     /// The signals that it blocks, as far as the program knows.
     pub(super) mask: u64,
     /// Where a cancel reaches it, once it has begun.
@@ -85,6 +89,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool, mask: u64) -> Arc<Thread
         stack: (0, 0),
         worker: 0,
         name: None,
+        is_own: false,
         mask,
         address: None,
         waiting: 0,
@@ -93,6 +98,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool, mask: u64) -> Arc<Thread
         handle,
         state: Mutex::new(state),
         cancellation: AtomicU32::new(0),
+        pending: AtomicU64::new(0),
         changed: Condvar::new(),
         next: UnsafeCell::new(None),
     });

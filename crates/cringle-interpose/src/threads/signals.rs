@@ -8,12 +8,14 @@
 use super::super::call::OnFiber;
 use super::super::notes::Reason;
 use super::super::{next, own_threads, serve};
+use super::cancel::SIGNALLED;
 use super::own;
 use super::registry;
 use cringle_core::interposition::is_on_own_thread;
 use cringle_sys::syscall;
-use libc::sigset_t;
+use libc::{pid_t, pthread_t, sigset_t};
 use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 
 /// The signals that libc has for itself, and never blocks.
 const OF_LIBC: u64 = 0b11 << 31;
@@ -74,10 +76,7 @@ pub unsafe fn pthread_sigmask(
     if before & !after != 0 {
         match on {
             Some(on) => _ = own_threads::take(on, Reason::SignalMask),
-            None => {
-                own_threads::keep(Reason::SignalMask);
-                own_threads::set_mask(after);
-            }
+            None => own_threads::keep(Reason::SignalMask),
         }
     }
     // SAFETY: by the contract.
@@ -95,11 +94,92 @@ pub unsafe fn pthread_sigmask(
 pub(super) fn admit(on: Option<OnFiber>) {
     match on {
         Some(on) => _ = own_threads::take(on, Reason::Signal),
-        None if own_threads::is_for_a_while() => {
-            own_threads::keep(Reason::Signal);
-            own_threads::set_mask(mask_of_thread().unwrap_or_default());
-        }
+        None if own_threads::is_for_a_while() => own_threads::keep(Reason::Signal),
         None => {}
+    }
+}
+
+/// Sends a signal to another fiber. A signal without a handler concerns the process.
+pub(super) fn send(handle: pthread_t, signal: c_int) -> c_int {
+    let found = registry::find(handle).filter(|_| serve::is_served());
+    let Some(thread) = found else { return libc::ENOTSUP };
+    let process = std::process::id() as pid_t;
+    if flags_of_handler(signal).is_none() {
+        // SAFETY: the call has no contract.
+        unsafe { libc::kill(process, signal) };
+        return 0;
+    }
+    let state = thread.lock();
+    if state.is_own {
+        // SAFETY: I14. The call has no pointers.
+        unsafe { syscall!(SYS_tgkill, process, state.worker, signal) };
+        return 0;
+    }
+    thread.pending.fetch_or(1 << (signal - 1), Ordering::SeqCst);
+    thread.cancellation.fetch_or(SIGNALLED, Ordering::SeqCst);
+    let address = state.address.clone();
+    drop(state);
+    if let Some(address) = address {
+        address.cancel_point();
+    }
+    0
+}
+
+/// The flags of a signal's handler, if the program has one.
+fn flags_of_handler(signal: c_int) -> Option<c_int> {
+    // SAFETY: I14. All zeros are a value of the structure, which is borrowed for the call.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action
+    };
+    let has_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+    has_handler.then_some(action.sa_flags)
+}
+
+/// Whether another thread has sent the calling fiber a signal that it has not received.
+pub(super) fn are_pending(on: OnFiber) -> bool {
+    let word = on.current.fiber.thread_word();
+    word.is_some_and(|word| word.load(Ordering::SeqCst) & SIGNALLED != 0)
+}
+
+/// Makes the calling fiber a thread of the system, whose handlers run for the signals that it was
+/// sent. Returns whether a call that they interrupt begins again; `None` if it stays a fiber.
+pub(super) fn receive(on: OnFiber) -> Option<bool> {
+    let thread = registry::find(own())?;
+    thread.cancellation.fetch_and(!SIGNALLED, Ordering::SeqCst);
+    let pending = thread.pending.load(Ordering::SeqCst);
+    let begins_again = |signal: c_int| {
+        pending & (1 << (signal - 1)) == 0
+            || flags_of_handler(signal).is_none_or(|flags| flags & libc::SA_RESTART != 0)
+    };
+    let begins_again = (1..=64).all(begins_again);
+    own_threads::take(on, Reason::Signal).then_some(begins_again)
+}
+
+/// Whether the calling thread has got signals while it was a fiber.
+pub(crate) fn have_pending() -> bool {
+    registry::find(own()).is_some_and(|thread| thread.pending.load(Ordering::SeqCst) != 0)
+}
+
+/// The calling fiber is on its worker again.
+pub(crate) fn end_own() {
+    if let Some(thread) = registry::find(own()) {
+        let mut state = thread.lock();
+        state.is_own = false;
+        state.worker = cringle_sys::thread_number();
+    }
+}
+
+/// The calling fiber is a thread of the system from now on: it receives what it was sent.
+pub(crate) fn begin_own() {
+    let Some(thread) = registry::find(own()) else { return };
+    thread.lock().is_own = true;
+    let pending = thread.pending.swap(0, Ordering::SeqCst);
+    for signal in (1..=64).filter(|signal| pending & (1 << (signal - 1)) != 0) {
+        let (process, number) = (std::process::id(), cringle_sys::thread_number());
+        // SAFETY: I14. The call has no pointers.
+        unsafe { syscall!(SYS_tgkill, process, number, signal) };
     }
 }
 

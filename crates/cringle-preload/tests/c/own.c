@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -324,11 +325,56 @@ static void ends(void)
     puts("forked");
 }
 
+static void *read_until_signal(void *unused)
+{
+    char byte;
+    (void)unused;
+    atomic_fetch_add(&spinning, 1);
+    check(read(bytes[0], &byte, 1) == -1 && errno == EINTR, "read is interrupted");
+    check_handler();
+    return (void *)3;
+}
+
+static void *wait_until_signal(void *semaphore)
+{
+    atomic_fetch_add(&spinning, 1);
+    check(sem_wait(semaphore) == -1 && errno == EINTR, "sem_wait is interrupted");
+    check_handler();
+    return (void *)4;
+}
+
+/* Sends the signal until its handler has run. */
+static void signal_and_join(pthread_t thread, long value)
+{
+    while (!atomic_load(&spinning))
+        usleep(1000);
+    while (!atomic_load(&handled)) {
+        check(pthread_kill(thread, SIGUSR1) == 0, "pthread_kill");
+        usleep(20000);
+    }
+    check(join(thread) == value, "the value");
+    atomic_store(&handled, 0);
+    atomic_store(&spinning, 0);
+}
+
+static void killed(void)
+{
+    struct sigaction action = {.sa_handler = handle};
+    sem_t semaphore;
+    sem_init(&semaphore, 0, 0);
+    sigaction(SIGUSR1, &action, NULL);
+    signal_and_join(start(read_until_signal, NULL), 3);
+    puts("interrupted");
+    signal_and_join(start(wait_until_signal, &semaphore), 4);
+    puts("woken");
+}
+
 int main(int count, char **arguments)
 {
     struct { const char *name; void (*run)(void); } cases[] = {
         {"blocked", blocked}, {"spins", spins}, {"waits", waits}, {"handlers", handlers},
         {"stack", stack}, {"locals", locals}, {"ends", ends},
+        {"killed", killed},
     };
     open_pipes();
     setvbuf(stdout, NULL, _IONBF, 0);
