@@ -1,9 +1,20 @@
 //! The ends of processes, each with the library and without: they are the same.
 
-mod served;
+mod common;
 
+use common::{compile, library, parts};
+use std::process::Command;
+
+/// Checks how the case ends with the library, and that it ends so without.
 fn check(case: &str, status: i32, lines: &[&str]) {
-    served::check("ends", case, status, lines);
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("ends", folder.path()) else { return };
+    let expected =
+        (Some(status), lines.iter().map(|line| format!("{line}\n")).collect(), "".into());
+    let plain = Command::new(&program).arg(case).env_remove("LD_PRELOAD").output().unwrap();
+    assert_eq!(parts(&plain), expected, "without the library");
+    let served = Command::new(&program).arg(case).env("LD_PRELOAD", library()).output().unwrap();
+    assert_eq!(parts(&served), expected);
 }
 
 #[test]

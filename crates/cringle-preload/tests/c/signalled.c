@@ -1,0 +1,121 @@
+/* Signals that threads send to themselves and to others. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int bytes[2];
+static atomic_int begun;
+static _Thread_local long local_value;
+
+static void check(int is_right, const char *what)
+{
+    if (!is_right) {
+        printf("wrong: %s\n", what);
+        exit(1);
+    }
+}
+
+static pthread_t start(void *(*routine)(void *), void *argument)
+{
+    pthread_t thread;
+    check(pthread_create(&thread, NULL, routine, argument) == 0, "a thread starts");
+    return thread;
+}
+
+static long join(pthread_t thread)
+{
+    void *value;
+    check(pthread_join(thread, &value) == 0, "a thread is joined");
+    return (long)value;
+}
+
+static pthread_t handled_on;
+static char *handled_at;
+static atomic_int handled;
+
+static void handle(int signal)
+{
+    char here;
+    (void)signal;
+    handled_on = pthread_self();
+    handled_at = &here;
+    local_value++;
+    atomic_fetch_add(&handled, 1);
+}
+
+static void check_handler(void)
+{
+    pthread_attr_t attributes;
+    void *stack;
+    size_t size;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &stack, &size);
+    check(pthread_equal(handled_on, pthread_self()), "the handler's thread");
+    check(handled_at >= (char *)stack && handled_at < (char *)stack + size, "the handler's stack");
+    check(local_value == 1, "the handler's thread-local");
+}
+
+static void *raise_one(void *unused)
+{
+    (void)unused;
+    check(raise(SIGUSR1) == 0, "raise");
+    check_handler();
+    return NULL;
+}
+
+static void *read_until_signal(void *unused)
+{
+    char byte;
+    (void)unused;
+    atomic_fetch_add(&begun, 1);
+    check(read(bytes[0], &byte, 1) == -1 && errno == EINTR, "read is interrupted");
+    check_handler();
+    return (void *)3;
+}
+
+static void *wait_until_signal(void *semaphore)
+{
+    atomic_fetch_add(&begun, 1);
+    check(sem_wait(semaphore) == -1 && errno == EINTR, "sem_wait is interrupted");
+    check_handler();
+    return (void *)4;
+}
+
+/* Sends the signal until its handler has run. */
+static void signal_and_join(pthread_t thread, long value)
+{
+    while (!atomic_load(&begun))
+        usleep(1000);
+    while (!atomic_load(&handled)) {
+        check(pthread_kill(thread, SIGUSR1) == 0, "pthread_kill");
+        usleep(20000);
+    }
+    check(join(thread) == value, "the value");
+    atomic_store(&handled, 0);
+    atomic_store(&begun, 0);
+}
+
+int main(void)
+{
+    struct sigaction action = {.sa_handler = handle};
+    sem_t semaphore;
+    sem_init(&semaphore, 0, 0);
+    check(pipe(bytes) == 0, "a pipe");
+    setvbuf(stdout, NULL, _IONBF, 0);
+    sigaction(SIGUSR1, &action, NULL);
+    check(join(start(raise_one, NULL)) == 0, "it returns");
+    puts("raised");
+    atomic_store(&handled, 0);
+    signal_and_join(start(read_until_signal, NULL), 3);
+    puts("interrupted");
+    signal_and_join(start(wait_until_signal, &semaphore), 4);
+    puts("woken");
+    return 0;
+}
