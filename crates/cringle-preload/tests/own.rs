@@ -28,6 +28,7 @@ fn check_both(case: &str, plain_lines: &[&str], lines: &[&str], reasons: &[&str]
     }
     assert_eq!(parts(&plain), expected(plain_lines), "without the library");
     let notes = folder.path().join("notes");
+    fs::write(&notes, "").unwrap();
     let mut served = Command::new(&program);
     served.arg(case).env("LD_PRELOAD", library()).env("CRINGLE_NOTES", &notes);
     assert_eq!(parts(&served.output().unwrap()), expected(lines));
