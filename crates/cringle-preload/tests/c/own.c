@@ -431,8 +431,29 @@ static void *fork_and_return(void *unused) {
     return unused;
 }
 
+// The thread is one of the system for a while, which ends in the child.
+static void *compute_and_fork(void *unused) {
+    int status;
+    for (int i = 0; i < 6; i++) {
+        compute();
+        usleep(1);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 6; i++) {
+            compute();
+            usleep(1);
+        }
+        return unused;
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    dprintf(1, "child %d\n", status);
+    return unused;
+}
+
 static void forks(void) {
     CHECK(join(start(fork_and_return, (void *)3)) == 3);
+    CHECK(join(start(compute_and_fork, (void *)4)) == 4);
     say("joined");
 }
 

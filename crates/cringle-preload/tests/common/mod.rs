@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The library that cargo has built with this test.
-pub fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("the test knows its path");
     let library = test.with_file_name("libcringle_preload.so");
     assert!(library.exists(), "{}: not built", library.display());
@@ -12,7 +12,7 @@ pub fn library() -> PathBuf {
 }
 
 /// Compiles the program `NAME.c`; `None` if there is no C compiler.
-pub fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
+pub(crate) fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let program = folder.join(name);
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
@@ -28,7 +28,7 @@ pub fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
 }
 
 /// How a program has ended, and what it has printed.
-pub fn parts(output: &Output) -> (Option<i32>, String, String) {
+pub(crate) fn parts(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
