@@ -1,0 +1,97 @@
+//! Threads that do what only a thread of the system can do, each with the library and without: the
+//! programs cannot tell. With it, the notes say that the threads were fibers that became threads of
+//! the system, and why.
+
+mod common;
+
+use common::{compile, library, parts};
+use std::fs;
+use std::process::Command;
+
+/// Checks what the case prints with the library, that it prints so without, and for which reasons
+/// fibers became threads of the system.
+fn check(case: &str, lines: &[&str], reasons: &[&str]) {
+    check_both(case, lines, lines, reasons);
+}
+
+fn check_both(case: &str, plain_lines: &[&str], lines: &[&str], reasons: &[&str]) {
+    const CANNOT_TEST: i32 = 77;
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("own", folder.path()) else { return };
+    let expected = |lines: &[&str]| {
+        (Some(0), lines.iter().map(|line| format!("{line}\n")).collect(), String::new())
+    };
+    let plain = Command::new(&program).arg(case).env_remove("LD_PRELOAD").output().unwrap();
+    if plain.status.code() == Some(CANNOT_TEST) {
+        println!("skipped: {}", parts(&plain).1);
+        return;
+    }
+    assert_eq!(parts(&plain), expected(plain_lines), "without the library");
+    let notes = folder.path().join("notes");
+    fs::write(&notes, "").unwrap();
+    let mut served = Command::new(&program);
+    served.arg(case).env("LD_PRELOAD", library()).env("CRINGLE_NOTES", &notes);
+    assert_eq!(parts(&served.output().unwrap()), expected(lines));
+    let notes = fs::read_to_string(notes).unwrap();
+    let mut found: Vec<&str> = notes.lines().filter_map(|line| line.split('\t').next()).collect();
+    found.retain(|&reason| !["loaded", "fiber"].contains(&reason));
+    for reason in reasons {
+        assert!(found.contains(reason), "{reason}: {notes}");
+    }
+}
+
+#[test]
+fn threads_continue_beside_blocking_system_calls() {
+    check("blocked", &["exchanged", "joined"], &["system-call"]);
+}
+
+#[test]
+fn threads_continue_beside_spinning_threads() {
+    check("spinning", &["joined"], &["computing"]);
+}
+
+#[test]
+fn many_waiting_threads_take_few_of_the_system() {
+    check_both("many", &["all", "joined"], &["few", "joined"], &[]);
+}
+
+#[test]
+fn waiting_thread_gets_signals_of_the_process() {
+    check("waited", &["joined"], &["signal-wait"]);
+}
+
+#[test]
+fn handler_runs_on_thread_that_unblocks_its_signal() {
+    check("unblocked", &["joined"], &["signal-mask"]);
+}
+
+#[test]
+fn handlers_run_on_the_stack_of_their_thread() {
+    check("stack", &["joined"], &["signal-stack"]);
+}
+
+#[test]
+fn computing_thread_keeps_its_values() {
+    check("computing", &["joined"], &["computing"]);
+}
+
+#[test]
+fn thread_exits_from_a_thread_of_its_own() {
+    check("exits", &["exchanged", "joined"], &["signal-mask", "system-call"]);
+}
+
+#[test]
+fn thread_of_its_own_forks() {
+    let lines = ["child 0", "child 42", "child 0", "joined"];
+    check("forks", &lines, &["signal-mask", "computing"]);
+}
+
+#[test]
+fn mutexes_keep_their_owner() {
+    check("mutexes", &["exchanged", "joined"], &["system-call"]);
+}
+
+#[test]
+fn threads_continue_beside_rings_of_the_program() {
+    check("rings", &["exchanged", "joined"], &["system-call"]);
+}
