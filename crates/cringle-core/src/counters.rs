@@ -72,10 +72,13 @@ impl Counters {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of the system call that the worker's thread waits in. `None` if it waits
-    /// in none, or if `/proc` has no answer.
-    pub fn system_call(&self) -> Option<libc::c_long> {
-        self.system_call_in_words()?.split_whitespace().next()?.parse().ok()
+    /// Returns the number of the system call that the worker's thread waits in, and where it will
+    /// return to. `None` if it waits in none, or if `/proc` has no answer.
+    pub fn system_call(&self) -> Option<(libc::c_long, usize)> {
+        let words = self.system_call_in_words()?;
+        let (number, place) = (words.split_whitespace().next()?, words.split_whitespace().last()?);
+        let place = usize::from_str_radix(place.trim_start_matches("0x"), 16).ok()?;
+        Some((number.parse().ok()?, place))
     }
 
     fn system_call_in_words(&self) -> Option<String> {

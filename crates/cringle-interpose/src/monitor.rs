@@ -38,7 +38,7 @@ const COMPUTED: Duration = Duration::from_millis(6);
 /// The pause between two looks while no fiber runs.
 const IDLE_PAUSE: Duration = Duration::from_millis(40);
 /// What the signal carries where the worker waits in no system call.
-const COMPUTES: c_long = -1;
+const COMPUTES: Call = (-1, 0);
 
 /// The host for the next fiber that leaves in the handler, where no thread can be started.
 static SPARE: Mutex<Option<Host>> = Mutex::new(None);
@@ -94,13 +94,16 @@ struct Seen {
     computed: Duration,
 }
 
+/// A system call, by its number, and where it will return to.
+type Call = (c_long, usize);
+
 /// What a look at a worker has found.
 enum Found {
     Idle,
     Runs,
     /// A fiber has held the worker up since the last look, now in this system call, or in
     /// [`COMPUTES`].
-    HeldUp(c_long),
+    HeldUp(Call),
 }
 
 fn watch(shared: &Shared, signal: c_int) {
@@ -160,7 +163,7 @@ fn prepare_host() {
     }
 }
 
-/// `siginfo_t` of a signal with a value.
+/// `siginfo_t` of the monitor's signal.
 #[repr(C)]
 struct Carried {
     signal: c_int,
@@ -169,17 +172,17 @@ struct Carried {
     padding: c_int,
     process: u32,
     user: u32,
-    value: c_long,
-    rest: [u64; 12],
+    call: Call,
+    rest: [u64; 11],
 }
 
 const _: () = assert!(size_of::<Carried>() == size_of::<libc::siginfo_t>());
 
-fn send(signal: c_int, thread: c_int, value: c_long) {
+fn send(signal: c_int, thread: c_int, call: Call) {
     let process = std::process::id();
     let code = libc::SI_QUEUE;
     let info =
-        Carried { signal, error: 0, code, padding: 0, process, user: 0, value, rest: [0; 12] };
+        Carried { signal, error: 0, code, padding: 0, process, user: 0, call, rest: [0; 11] };
     // SAFETY: I14. The structure is borrowed for the call. A thread that has ended gets no signal.
     unsafe { syscall!(SYS_rt_tgsigqueueinfo, process, thread, signal, &raw const info) };
 }
@@ -196,6 +199,7 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
     if !may_be_in_program(registers.instruction) {
         return;
     }
+    Registers::begin_again(context, carried.call);
     let Some(current) = Current::get() else { return };
     let (stack, bytes) = current.fiber.stack_area();
     let is_on_fiber = (stack..stack + bytes).contains(&registers.stack);
@@ -205,9 +209,8 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
     let Some(host) = SPARE.try_lock().and_then(|mut spare| spare.take()) else { return };
     let errno = sys::errno();
     own_threads::take_for_a_while(current, host);
-    let reason = if carried.value == COMPUTES { Reason::Computing } else { Reason::SystemCall };
+    let reason = if carried.call == COMPUTES { Reason::Computing } else { Reason::SystemCall };
     notes::note_later(reason, registers.instruction);
-    Registers::begin_again(context, carried.value);
     sys::set_errno(errno);
 }
 
@@ -234,7 +237,7 @@ impl Registers {
 
     /// Makes a wait for completions of the program's own ring begin again, which the kernel ends by
     /// `EINTR`.
-    fn begin_again(context: &mut libc::ucontext_t, call: c_long) {
+    fn begin_again(context: &mut libc::ucontext_t, (call, place): Call) {
         const SYSCALL: [u8; 2] = [0x0f, 0x05];
         let registers = &mut context.uc_mcontext.gregs;
         let [result, instruction] = [libc::REG_RAX, libc::REG_RIP].map(|at| at as usize);
@@ -242,7 +245,8 @@ impl Registers {
         // SAFETY: I14. Code can be read, and the instruction is before the place that it returns
         // to.
         let is_call = || unsafe { (before as *const [u8; 2]).read() } == SYSCALL;
-        let is_interrupted = registers[result] == -i64::from(libc::EINTR);
+        let is_at_place = registers[instruction] == place as i64;
+        let is_interrupted = is_at_place && registers[result] == -i64::from(libc::EINTR);
         if call == libc::SYS_io_uring_enter && is_interrupted && is_call() {
             registers[result] = call;
             registers[instruction] = before;
@@ -259,5 +263,5 @@ impl Registers {
 
     /// As on x86-64. The number of the call is still in its register, and the first argument is
     /// lost: the call fails with `EINTR`, as it may.
-    fn begin_again(_: &mut libc::ucontext_t, _: c_long) {}
+    fn begin_again(_: &mut libc::ucontext_t, _: Call) {}
 }
