@@ -20,6 +20,7 @@
 //! its timed waits last for their whole time.
 
 use super::own_threads;
+use super::serve;
 use super::sockets::is_nonblocking;
 use cringle_core::cancelled::{self, Reason};
 use cringle_core::interposition::Review;
@@ -221,7 +222,13 @@ impl Call {
     /// Counts a call that never waits: a loop of failures lets other fibers run. Returns its
     /// result.
     pub(super) fn at_once(self, result: isize) -> isize {
-        self.current.tried(result != WOULD_WAIT);
+        if result != WOULD_WAIT && serve::is_served() {
+            if !self.current.fiber.spend_inline() {
+                self.current.refresh_budget();
+            }
+        } else {
+            self.current.tried(result != WOULD_WAIT);
+        }
         result
     }
 

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(10);
-/// Of the time between two looks, the part that a fiber must have computed.
+/// The time that a fiber has computed, at least, since it was seen first in the same run.
 const COMPUTED: Duration = Duration::from_millis(6);
 /// The pause between two looks while no fiber runs.
 const IDLE_PAUSE: Duration = Duration::from_millis(40);
@@ -86,7 +86,9 @@ pub(super) fn take_signal() -> io::Result<c_int> {
     Err(io::Error::other("the program uses all real-time signals"))
 }
 
-/// The last look at a worker.
+/// What a look at a worker found. The time computed is that of the first look at this run of a
+/// fiber, or of the last signal: beside other programs, a worker may have a processor for a small
+/// part of the time between two looks.
 #[derive(Default)]
 struct Seen {
     turns: u64,
@@ -144,11 +146,12 @@ impl Seen {
             self.running = 0;
             return Found::Idle;
         };
-        let before = std::mem::replace(self, Seen { turns, running, computed });
         if !is_same {
+            *self = Seen { turns, running, computed };
             return Found::Runs;
         }
-        if computed.saturating_sub(before.computed) >= COMPUTED {
+        if computed.saturating_sub(self.computed) >= COMPUTED {
+            self.computed = computed;
             return Found::HeldUp(COMPUTES);
         }
         peer.counters.system_call().map_or(Found::Runs, Found::HeldUp)

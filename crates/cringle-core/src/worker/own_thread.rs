@@ -165,9 +165,11 @@ pub fn forget_own_thread() {
     LENT.set(None);
 }
 
-/// Continues on the worker that has lent the calling fiber.
+/// Continues on the worker that has lent the calling fiber. There it is in the library's code, not
+/// in the program's.
 pub fn return_to_worker() {
     let Some(lent) = LENT.take() else { return };
+    lent.fiber.set_in_program(false);
     let frame = LentFrame::begin();
     lent.fiber.switch_to_host();
     frame.end();
