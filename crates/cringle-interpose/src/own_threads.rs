@@ -89,7 +89,10 @@ fn come_back_if_due() -> Option<OnFiber> {
         return None;
     }
     end();
-    Current::get().map(|current| OnFiber { current })
+    let on = OnFiber { current: Current::get()? };
+    // The program's code makes the call.
+    on.leave_library(true);
+    Some(on)
 }
 
 /// In a child of `fork`: the thread is the process's.

@@ -21,9 +21,10 @@
 //! which it may leave its worker, is no cancellation point.
 
 use super::super::call::OnFiber;
-use super::super::next;
+use super::super::{next, serve};
 use super::exit::{self, CANCELED};
 use super::{is_fibers, own, registry, signals};
+use cringle_sys as sys;
 use libc::pthread_t;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -213,15 +214,30 @@ pub fn at_point<R: Outcome>(
     call: impl Fn(OnFiber) -> R,
     plain: impl FnOnce() -> R,
 ) -> R {
-    on.enter_library();
+    let is_programs = on.enter_library();
+    if is_programs && serve::is_served() && !on.current.fiber.spend() {
+        let_others_run(on);
+    }
     let result = match (point, on.current.fiber.thread_word()) {
         (Some(point), Some(word)) if word.load(Ordering::SeqCst) & EXITING == 0 => {
             within(point, on, call, plain)
         }
         _ => call(on),
     };
-    on.leave_library();
+    if result.sign() < 0 && [libc::EPIPE, libc::EFBIG].contains(&sys::errno()) {
+        signals::raise_sent(on);
+    }
+    on.leave_library(is_programs);
     result
+}
+
+/// A thread may wait for another one in a loop of any calls.
+#[cold]
+#[inline(never)]
+fn let_others_run(on: OnFiber) {
+    let errno = sys::errno();
+    on.current.let_others_run();
+    sys::set_errno(errno);
 }
 
 fn within<R: Outcome>(

@@ -125,16 +125,44 @@ pub(super) fn send(handle: pthread_t, signal: c_int) -> c_int {
     0
 }
 
-/// The flags of a signal's handler, if the program has one.
-fn flags_of_handler(signal: c_int) -> Option<c_int> {
+fn action(signal: c_int) -> libc::sigaction {
     // SAFETY: I14. All zeros are a value of the structure, which is borrowed for the call.
-    let action = unsafe {
+    unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut action);
         action
-    };
+    }
+}
+
+/// The flags of a signal's handler, if the program has one.
+fn flags_of_handler(signal: c_int) -> Option<c_int> {
+    let action = action(signal);
     let has_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
     has_handler.then_some(action.sa_flags)
+}
+
+/// Raises the signal that a failed call has sent to the worker, which blocks it. The error stays.
+#[cold]
+#[inline(never)]
+pub(super) fn raise_sent(on: OnFiber) {
+    if !serve::is_served() || is_on_own_thread() {
+        return;
+    }
+    let errno = cringle_sys::errno();
+    let bit = |signal: c_int| 1u64 << (signal - 1);
+    let (sent, null) = (bit(libc::SIGPIPE) | bit(libc::SIGXFSZ), std::ptr::null::<()>());
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: I14. The set and the time are borrowed for the call.
+    let signal = unsafe {
+        syscall!(SYS_rt_sigtimedwait, &raw const sent, null, &raw const now, size_of::<u64>())
+    };
+    if signal > 0 && action(signal as c_int).sa_sigaction != libc::SIG_IGN {
+        if let Some(thread) = registry::find(own()) {
+            thread.pending.fetch_or(bit(signal as c_int), Ordering::SeqCst);
+        }
+        own_threads::take(on, Reason::Signal);
+    }
+    cringle_sys::set_errno(errno);
 }
 
 /// Whether another thread has sent the calling fiber a signal that it has not received.
