@@ -74,10 +74,7 @@ pub unsafe fn pthread_sigmask(
     let after = after & !OF_LIBC;
     thread.lock().mask = after;
     if before & !after != 0 {
-        match on {
-            Some(on) => _ = own_threads::take(on, Reason::SignalMask),
-            None => own_threads::keep(Reason::SignalMask),
-        }
+        own_threads::take_or_keep(on, Reason::SignalMask);
     }
     // SAFETY: by the contract.
     if let Some(old) = unsafe { old.as_mut() } {
@@ -89,14 +86,29 @@ pub unsafe fn pthread_sigmask(
     0
 }
 
-/// Lets a signal reach the calling thread that it sends to itself: the workers of a served program
-/// block all.
-pub(super) fn admit(on: Option<OnFiber>) {
-    match on {
-        Some(on) => _ = own_threads::take(on, Reason::Signal),
-        None if own_threads::is_for_a_while() => own_threads::keep(Reason::Signal),
-        None => {}
+/// Waits with a mask of signals: `on_fiber` without it, if it unblocks no signal that the thread
+/// blocks. Otherwise the fiber is to become a thread of the system for the wait; in a program that
+/// is not served, `plain` blocks its worker.
+///
+/// # Safety
+///
+/// The mask is null or a set.
+pub(crate) unsafe fn with_mask(
+    mask: *const sigset_t,
+    on_fiber: impl FnOnce() -> c_int,
+    plain: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: by the contract. The kernel's set is the first word of libc's.
+    let Some(&mask) = (unsafe { mask.cast::<u64>().as_ref() }) else { return on_fiber() };
+    if !serve::is_served() {
+        return plain();
     }
+    if mask_of_thread().is_some_and(|own| own & !mask == 0) {
+        return on_fiber();
+    }
+    own_threads::wish(Reason::SignalMask);
+    cringle_sys::set_errno(libc::ENOMEM);
+    -1
 }
 
 /// Sends a signal to another fiber. A signal without a handler concerns the process.
