@@ -135,7 +135,8 @@ pub(crate) const CRATES: &[Crate] = &[
         kind: Kind::Library,
         ..part(
             "crates/cringle-interpose",
-            6_200,
+            // Signals and cancels that reach a thread wherever it is, masks of children: +260.
+            6_480,
             "Each call of libc that waits, and the threads of whole programs.",
         )
     },

@@ -10,14 +10,17 @@ pub use super::locks::{
     pthread_mutex_unlock, pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,
     pthread_rwlock_unlock as __pthread_rwlock_unlock,
 };
+pub use super::processes::{
+    pause, popen, posix_spawn, posix_spawnp, sigsuspend, sigtimedwait, sigwait, sigwaitinfo, system,
+};
 pub use super::threads::{
     pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach, pthread_exit,
     pthread_getaffinity_np, pthread_getattr_np, pthread_getcpuclockid, pthread_getname_np,
     pthread_getschedparam, pthread_join, pthread_kill, pthread_setaffinity_np,
     pthread_setcancelstate, pthread_setcanceltype, pthread_setname_np, pthread_setschedparam,
     pthread_setschedprio, pthread_sigmask, pthread_sigqueue, pthread_testcancel,
-    pthread_timedjoin_np, pthread_tryjoin_np, raise, sigprocmask, thrd_create, thrd_detach,
-    thrd_exit, thrd_join,
+    pthread_timedjoin_np, pthread_tryjoin_np, raise, sigaltstack, sigprocmask, thrd_create,
+    thrd_detach, thrd_exit, thrd_join,
 };
 pub use super::waits::{
     call_once, cnd_broadcast, cnd_signal, cnd_timedwait, cnd_wait, mtx_unlock, pthread_once,

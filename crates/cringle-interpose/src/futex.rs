@@ -91,6 +91,10 @@ pub unsafe fn syscall(
             return result;
         }
     }
+    // If the call waits, the monitor may give the fiber a thread meanwhile.
+    if let Some(on) = on {
+        on.leave_library();
+    }
     // SAFETY: by the contract.
     unsafe { next::syscall(number, a, b, c, d, e, f) }
 }

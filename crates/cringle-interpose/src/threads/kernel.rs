@@ -180,10 +180,14 @@ pub unsafe fn pthread_getattr_np(
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn sigaltstack(on: OnFiber, new: *const stack_t, old: *mut stack_t) -> c_int {
+pub unsafe fn sigaltstack(on: Option<OnFiber>, new: *const stack_t, old: *mut stack_t) -> c_int {
     // SAFETY: by the contract. All zeros are a value of the structure.
     unsafe {
-        if new.is_null() || !is_fibers(own()) || own_threads::take(on, Reason::SignalStack) {
+        if new.is_null()
+            || !is_fibers(own())
+            || own_threads::take(on, Reason::SignalStack)
+            || on.is_none()
+        {
             return next::sigaltstack(new, old);
         }
         let mut current: stack_t = std::mem::zeroed();

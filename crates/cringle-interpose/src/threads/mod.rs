@@ -42,7 +42,10 @@ pub use scheduling::{
     pthread_setschedparam, pthread_setschedprio,
 };
 
-pub(crate) use signals::{begin_own, end_own, have_pending, mask_of_thread, note_worker};
+pub(crate) use signals::{
+    begin_guest, begin_own, end_own, forget_worker, have_signals, interruptible, mask_of_fiber,
+    note_worker, receive_interrupted, set_mask,
+};
 pub use signals::{pthread_sigmask, sigprocmask};
 
 use cringle_tls::is_block;
