@@ -135,7 +135,8 @@ pub(crate) const CRATES: &[Crate] = &[
         kind: Kind::Library,
         ..part(
             "crates/cringle-interpose",
-            6_450,
+            // What a thread of the kernel has, signals and cancels that reach a thread anywhere.
+            6_750,
             "Each call of libc that waits or sets a thread's state, and whole programs' threads.",
         )
     },

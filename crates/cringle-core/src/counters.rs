@@ -56,6 +56,20 @@ pub const FIELDS: &[Field] = &[
     Field::new("counters.thread", offset_of!(Counters, thread)),
 ];
 
+/// Returns the number of the system call that a thread of the process waits in, and where it will
+/// return to. `None` if it waits in none, or if `/proc` has no answer.
+pub fn system_call(thread: i32) -> Option<(libc::c_long, usize)> {
+    let words = system_call_in_words(thread)?;
+    let (number, place) = (words.split_whitespace().next()?, words.split_whitespace().last()?);
+    let place = usize::from_str_radix(place.trim_start_matches("0x"), 16).ok()?;
+    Some((number.parse().ok()?, place))
+}
+
+fn system_call_in_words(thread: i32) -> Option<String> {
+    let path = format!("/proc/self/task/{thread}/syscall");
+    plainly(|| std::fs::read_to_string(path)).ok()
+}
+
 impl Counters {
     /// Notes the calling thread as the worker's.
     pub(super) fn set_thread(&self) {
@@ -70,20 +84,6 @@ impl Counters {
     /// The kernel's number of the worker's thread.
     pub fn thread_number(&self) -> i32 {
         self.thread.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of the system call that the worker's thread waits in, and where it will
-    /// return to. `None` if it waits in none, or if `/proc` has no answer.
-    pub fn system_call(&self) -> Option<(libc::c_long, usize)> {
-        let words = self.system_call_in_words()?;
-        let (number, place) = (words.split_whitespace().next()?, words.split_whitespace().last()?);
-        let place = usize::from_str_radix(place.trim_start_matches("0x"), 16).ok()?;
-        Some((number.parse().ok()?, place))
-    }
-
-    fn system_call_in_words(&self) -> Option<String> {
-        let path = format!("/proc/self/task/{}/syscall", self.thread_number());
-        plainly(|| std::fs::read_to_string(path)).ok()
     }
 
     /// The times for which the worker's thread has had a processor, and has waited for one. `None`
@@ -102,7 +102,7 @@ impl Counters {
         /// `futex_waitv` and `futex_wait`, on every architecture.
         const SEVERAL: libc::c_long = 449;
         const NEWER: libc::c_long = 455;
-        let call = self.system_call_in_words()?;
+        let call = system_call_in_words(self.thread_number())?;
         let mut words = call.split_whitespace();
         let number = words.next()?.parse().ok()?;
         let mut arguments =

@@ -51,6 +51,8 @@ pub(super) const TIMED_OUT: isize = -(libc::ETIMEDOUT as isize);
 #[derive(Clone, Copy)]
 pub struct OnFiber {
     pub(super) current: Current,
+    /// Whether the program's code makes the call, and not the library's.
+    pub(super) is_programs: bool,
 }
 
 /// Returns the fiber that makes an interposed call. `None` where the next definition is right:
@@ -58,24 +60,21 @@ pub struct OnFiber {
 #[inline(always)]
 pub fn on_fiber() -> Option<OnFiber> {
     let Some(current) = Current::get() else { return own_threads::come_back() };
-    (!current.fiber.is_in_libc_call()).then_some(OnFiber { current })
+    let is_programs = current.fiber.is_in_program();
+    (!current.fiber.is_in_libc_call()).then_some(OnFiber { current, is_programs })
 }
 
 impl OnFiber {
     /// The fiber is in the library's code: it stays on its worker, unless it leaves by itself.
-    /// Returns whether the program makes the call.
     #[inline(always)]
-    pub fn enter_library(self) -> bool {
-        let fiber = &self.current.fiber;
-        let is_programs = fiber.is_in_program();
-        fiber.set_in_program(false);
-        is_programs
+    pub fn enter_library(self) {
+        self.current.fiber.set_in_program(false);
     }
 
     /// The fiber goes back to the program's code, if that has made the call.
     #[inline(always)]
-    pub fn leave_library(self, is_programs: bool) {
-        self.current.fiber.set_in_program(is_programs);
+    pub fn leave_library(self) {
+        self.current.fiber.set_in_program(self.is_programs);
     }
 
     /// Performs the call, and returns its result as libc does: −1 with `errno` for an error. The

@@ -103,7 +103,7 @@ unsafe fn wait(
         }
         let result = if waited == Waited::TimedOut { call.timed_out(deadline) } else { 0 };
         // SAFETY: by the contract.
-        let locked = unsafe { lock_contended(call, mutex, Limit::NONE)? };
+        let locked = unsafe { lock_contended(call, mutex, Limit::NONE, false)? };
         Ok(if locked == 0 { result } else { locked })
     })
 }

@@ -14,6 +14,9 @@ pub use super::locks::{
     pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,
     pthread_rwlock_unlock as __pthread_rwlock_unlock,
 };
+pub use super::processes::{
+    pause, popen, posix_spawn, posix_spawnp, sigsuspend, sigtimedwait, sigwait, sigwaitinfo, system,
+};
 pub use super::threads::{
     capset, nice, prctl, pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach,
     pthread_exit, pthread_getaffinity_np, pthread_getattr_np, pthread_getcpuclockid,

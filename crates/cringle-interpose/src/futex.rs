@@ -93,12 +93,20 @@ pub unsafe fn syscall(
         }
     }
     // SAFETY: by the contract.
-    unsafe {
-        match threads::admit(on, number, [a, b, c, d, e, f]) {
-            Ok([a, b, c, d, e, f]) => next::syscall(number, a, b, c, d, e, f),
-            Err(result) => result,
-        }
+    let [a, b, c, d, e, f] = match unsafe { threads::admit(on, number, [a, b, c, d, e, f]) } {
+        Ok(arguments) => arguments,
+        Err(result) => return result,
+    };
+    // If the call waits, the monitor may give the fiber a thread meanwhile.
+    if let Some(on) = on {
+        on.leave_library();
     }
+    // SAFETY: by the contract.
+    let result = unsafe { next::syscall(number, a, b, c, d, e, f) };
+    if let Some(on) = on {
+        on.enter_library();
+    }
+    result
 }
 
 impl Futex {

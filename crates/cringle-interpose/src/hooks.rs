@@ -13,7 +13,7 @@ pub use super::messages::{recvmmsg, sendmmsg};
 pub use super::names::{
     getaddrinfo, gethostbyaddr_r, gethostbyname_r, gethostbyname2_r, getnameinfo,
 };
-pub use super::processes::{posix_spawn, posix_spawnp, sigtimedwait, sigwait, wait4, waitid};
+pub use super::processes::{wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
 pub use super::receives::{recvfrom, recvmsg};
 pub use super::semaphores::{sem_clockwait, sem_timedwait, sem_trywait, sem_wait};
@@ -33,8 +33,8 @@ use super::call::OnFiber;
 use super::threads::with_mask;
 use super::{files, next, ready};
 use libc::{
-    epoll_event, fd_set, mode_t, nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, size_t,
-    sockaddr, socklen_t, ssize_t, timespec,
+    epoll_event, fd_set, mode_t, nfds_t, off_t, pid_t, pollfd, rusage, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec,
 };
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
@@ -156,9 +156,6 @@ calls! {
 
     fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t;
     |on| wait4(on, -1, status, options, usage);
-
-    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
-    |on| sigtimedwait(on, set, info, null_mut());
 }
 
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;

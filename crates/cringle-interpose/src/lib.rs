@@ -160,10 +160,11 @@ pub mod __private {
 
     pub use crate::call::on_fiber;
     pub use crate::notes::begin as begin_notes;
+    pub use crate::processes::before_exec;
     pub use crate::program::run;
     pub use crate::serve::serve_program;
     pub use crate::start::install;
-    pub use crate::threads::cancel::{Point, at_point, point_of};
+    pub use crate::threads::cancel::{Point, at_point, plain_point, point_of};
     pub use crate::threads::{C11Start, Start};
     pub use crate::waits::Routine;
     pub use crate::{for_all, hooks, next};
@@ -293,13 +294,15 @@ macro_rules! __define {
             /// As libc's.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                const POINT: Option<$crate::__private::Point> =
+                    $crate::__private::point_of(stringify!($name));
                 match $crate::__private::on_fiber() {
                     // SAFETY: by the contract.
-                    None => unsafe { $crate::__private::next::$name($($argument),*) },
+                    None => $crate::__private::plain_point(POINT, || unsafe {
+                        $crate::__private::next::$name($($argument),*)
+                    }),
                     // SAFETY: by the contract.
                     Some(on) => unsafe {
-                        const POINT: Option<$crate::__private::Point> =
-                            $crate::__private::point_of(stringify!($name));
                         $crate::__private::at_point(
                             POINT,
                             on,
@@ -336,7 +339,9 @@ macro_rules! __define_for_all {
                             |on| $crate::__private::for_all::$name(Some(on), $($argument),*),
                             || $crate::__private::for_all::$name(None, $($argument),*),
                         ),
-                        None => $crate::__private::for_all::$name(None, $($argument),*),
+                        None => $crate::__private::plain_point(POINT, || {
+                            $crate::__private::for_all::$name(None, $($argument),*)
+                        }),
                     }
                 }
             }

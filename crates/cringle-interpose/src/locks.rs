@@ -26,6 +26,7 @@ use super::futex::remaining;
 use super::notes::Reason;
 use super::queue::{self, ANY, Until, Waited};
 use super::ready::duration;
+use super::threads::interruptible;
 use super::{next, own_threads, owned_locks};
 use cringle_core::hazards;
 use cringle_core::interposition::is_on_own_thread;
@@ -61,12 +62,18 @@ impl Limit {
             return Err(-(libc::EINVAL as isize));
         }
         // SAFETY: by the contract.
+        if unsafe { time.as_ref() }.is_some_and(|time| time.tv_sec < 0) {
+            // For libc it has passed.
+            return Ok(Some(now));
+        }
+        // SAFETY: by the contract.
         let time = unsafe { duration(time)? }.unwrap_or_default();
         Ok(now.checked_add(remaining(clock, time)))
     }
 }
 
-/// Waits for a lock. `attempt` returns `EBUSY` while it is held.
+/// Waits for a lock. `attempt` returns `EBUSY` while it is held. In [`interruptible`] the wait is a
+/// point, and fails with `ECANCELED` if a signal ends it.
 ///
 /// # Safety
 ///
@@ -76,6 +83,7 @@ pub(super) unsafe fn wait_for(
     address: usize,
     limit: Limit,
     is_shared: bool,
+    is_point: bool,
     attempt: impl Fn() -> c_int,
 ) -> Result<isize, isize> {
     // SAFETY: by the contract.
@@ -84,8 +92,8 @@ pub(super) unsafe fn wait_for(
     loop {
         let mut result = libc::EBUSY;
         let may_be_unseen = is_shared || THREADS_IN_COND_WAIT.load(Ordering::SeqCst) > 0;
-        let until =
-            Until { deadline, review: may_be_unseen.then(|| call.now() + pause), is_point: false };
+        let review = may_be_unseen.then(|| call.now() + pause);
+        let until = Until { deadline, review, is_point };
         let check = || {
             result = attempt();
             result == libc::EBUSY
@@ -93,6 +101,9 @@ pub(super) unsafe fn wait_for(
         let waited = queue::wait(call, address, ANY, until, check, || true);
         if result != libc::EBUSY {
             return Ok(-(result as isize));
+        }
+        if is_point && call.current.is_point_cancelled() {
+            return Err(-(libc::ECANCELED as isize));
         }
         if waited == Waited::TimedOut {
             if call.is_over(deadline) {
@@ -296,7 +307,11 @@ unsafe fn lock_undetected(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit
         if kind.0 & 3 == libc::PTHREAD_MUTEX_ERRORCHECK && owner(mutex) == own_number() {
             return libc::EDEADLK;
         }
-        on.call_for_code(|call| lock_contended(call, mutex, limit))
+        let wait = |is_point| on.call_for_code(|call| lock_contended(call, mutex, limit, is_point));
+        interruptible(on, wait, || match limit.0 {
+            None => next::pthread_mutex_lock(mutex),
+            Some((clock, time)) => next::pthread_mutex_clocklock(mutex, clock, time),
+        })
     }
 }
 
@@ -307,12 +322,13 @@ pub(super) unsafe fn lock_contended(
     call: Call,
     mutex: *mut pthread_mutex_t,
     limit: Limit,
+    is_point: bool,
 ) -> Result<isize, isize> {
     // SAFETY: by the contract.
     unsafe {
         let is_shared = MutexKind::of(mutex).is_shared();
         let attempt = || next::pthread_mutex_trylock(mutex);
-        wait_for(call, mutex as usize, limit, is_shared, attempt)
+        wait_for(call, mutex as usize, limit, is_shared, is_point, attempt)
     }
 }
 
@@ -384,6 +400,7 @@ unsafe fn lock_rwlock(
     lock: *mut pthread_rwlock_t,
     limit: Limit,
     attempt: TryLock,
+    plain: impl FnOnce() -> c_int,
 ) -> c_int {
     // SAFETY: by the contract.
     unsafe {
@@ -395,7 +412,13 @@ unsafe fn lock_rwlock(
             return libc::EDEADLK;
         }
         let is_shared = is_shared(lock);
-        on.call_for_code(|call| wait_for(call, lock as usize, limit, is_shared, || attempt(lock)))
+        let attempt = || attempt(lock);
+        let wait = |is_point| {
+            on.call_for_code(|call| {
+                wait_for(call, lock as usize, limit, is_shared, is_point, attempt)
+            })
+        };
+        interruptible(on, wait, plain)
     }
 }
 
@@ -403,15 +426,21 @@ macro_rules! rwlocks {
     ($($name:ident, $timed:ident, $clocked:ident, $tried:ident;)*) => {$(calls! {
         OnFiber:
         fn $name(lock: *mut pthread_rwlock_t) -> c_int;
-        |on| lock_rwlock(on, lock, Limit::NONE, next::$tried);
+        |on| lock_rwlock(on, lock, Limit::NONE, next::$tried, || next::$name(lock));
 
         fn $timed(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int;
-        |on| lock_rwlock(on, lock, Limit::at(libc::CLOCK_REALTIME, time), next::$tried);
+        |on| {
+            let limit = Limit::at(libc::CLOCK_REALTIME, time);
+            lock_rwlock(on, lock, limit, next::$tried, || next::$timed(lock, time))
+        };
 
         fn $clocked(
             lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec,
         ) -> c_int;
-        |on| lock_rwlock(on, lock, Limit::at(clock, time), next::$tried);
+        |on| {
+            let limit = Limit::at(clock, time);
+            lock_rwlock(on, lock, limit, next::$tried, || next::$clocked(lock, clock, time))
+        };
 
         fn $tried(lock: *mut pthread_rwlock_t) -> c_int;
         |on| tried(on, next::$tried(lock));

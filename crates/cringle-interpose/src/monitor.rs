@@ -20,7 +20,9 @@
 use super::notes::{self, Reason};
 use super::own_threads;
 use super::serve::{self, object_of};
-use cringle_core::interposition::Host;
+use super::threads::cancel::{end_interrupted, interrupt_waiting};
+use cringle_core::counters::system_call;
+use cringle_core::interposition::{Host, is_on_own_thread};
 use cringle_core::shared::{Peer, Shared};
 use cringle_core::worker::Current;
 use cringle_sys::lock::{Mutex, OnceLock};
@@ -29,6 +31,7 @@ use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(10);
@@ -39,8 +42,15 @@ const IDLE_PAUSE: Duration = Duration::from_millis(40);
 /// What the signal carries where the worker waits in no system call.
 const COMPUTES: Call = (-1, 0);
 
-/// The host for the next fiber that leaves in the handler, where no thread can be started.
-static SPARE: Mutex<Option<Host>> = Mutex::new(None);
+/// The monitor's signal, once it has one.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// The most workers that one look finds a host for.
+const MAX_HOSTS: usize = 64;
+
+/// The hosts for the fibers that leave in the handler, where no thread can be started: one for each
+/// worker, by its place.
+static HOSTS: [Mutex<Option<Host>>; MAX_HOSTS] = [const { Mutex::new(None) }; MAX_HOSTS];
 /// Where the loader and the kernel's own functions lie.
 static OF_THE_SYSTEM: OnceLock<[Option<Range<usize>>; 2]> = OnceLock::new();
 
@@ -78,11 +88,20 @@ pub(super) fn take_signal() -> io::Result<c_int> {
             // No mask: the worker leaves the handler by a switch of stacks, which restores none.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
             if libc::sigaction(signal, &action, std::ptr::null_mut()) == 0 {
+                SIGNAL.store(signal, Ordering::Relaxed);
                 return Ok(signal);
             }
         }
     }
     Err(io::Error::other("the program uses all real-time signals"))
+}
+
+/// The monitor's signal as a set of the kernel's.
+pub(super) fn signal_set() -> u64 {
+    match SIGNAL.load(Ordering::Relaxed) {
+        0 => 0,
+        signal => 1 << (signal - 1),
+    }
 }
 
 /// What a look at a worker found. The time computed is that of the first look at this run of a
@@ -111,20 +130,24 @@ fn watch(shared: &Shared, signal: c_int) {
     // SAFETY: the call has no contract.
     let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
     let _ = OF_THE_SYSTEM.set([object_of(loaders_function()), object_of(kernels)]);
+    // A forked child has not the threads of its parent's hosts.
+    HOSTS.iter().for_each(|host| std::mem::forget(host.try_lock().and_then(|mut it| it.take())));
     let mut seen: Vec<Seen> = shared.peers.iter().map(|_| Seen::default()).collect();
     let mut pause = PAUSE;
     loop {
         std::thread::sleep(pause);
         notes::note_interrupted();
         let mut any_runs = false;
-        for (seen, peer) in seen.iter_mut().zip(&shared.peers) {
+        for (place, (seen, peer)) in seen.iter_mut().zip(&shared.peers).enumerate() {
             let found = seen.look(peer);
             any_runs |= !matches!(found, Found::Idle);
             if let Found::HeldUp(call) = found {
-                prepare_host();
-                send(signal, peer.counters.thread_number(), call);
+                let host = place % MAX_HOSTS;
+                prepare_host(&HOSTS[host]);
+                send(signal, peer.counters.thread_number(), call, host);
             }
         }
+        interrupt_waiting(|thread| send(signal, thread, call_of(thread), MAX_HOSTS));
         pause = if any_runs { PAUSE } else { (pause + PAUSE).min(IDLE_PAUSE) };
     }
 }
@@ -153,15 +176,23 @@ impl Seen {
             self.computed = computed;
             return Found::HeldUp(COMPUTES);
         }
-        peer.counters.system_call().map_or(Found::Runs, Found::HeldUp)
+        match call_of(peer.counters.thread_number()) {
+            COMPUTES => Found::Runs,
+            call => Found::HeldUp(call),
+        }
     }
 }
 
-fn prepare_host() {
-    if SPARE.lock().is_none()
+/// The system call that a thread waits in, if any.
+fn call_of(thread: c_int) -> Call {
+    system_call(thread).unwrap_or(COMPUTES)
+}
+
+fn prepare_host(place: &Mutex<Option<Host>>) {
+    if place.lock().is_none()
         && let Ok(host) = Host::start()
     {
-        *SPARE.lock() = Some(host);
+        *place.lock() = Some(host);
     }
 }
 
@@ -175,22 +206,25 @@ struct Carried {
     process: u32,
     user: u32,
     call: Call,
-    rest: [u64; 11],
+    /// The place among the [`HOSTS`].
+    host: usize,
+    rest: [u64; 10],
 }
 
 const _: () = assert!(size_of::<Carried>() == size_of::<libc::siginfo_t>());
 
-fn send(signal: c_int, thread: c_int, call: Call) {
+fn send(signal: c_int, thread: c_int, call: Call, host: usize) {
     let process = std::process::id();
     let code = libc::SI_QUEUE;
-    let info =
-        Carried { signal, error: 0, code, padding: 0, process, user: 0, call, rest: [0; 11] };
+    let rest = [0; 10];
+    let info = Carried { signal, error: 0, code, padding: 0, process, user: 0, call, host, rest };
     // SAFETY: I14. The structure is borrowed for the call. A thread that has ended gets no signal.
     unsafe { syscall!(SYS_rt_tgsigqueueinfo, process, thread, signal, &raw const info) };
 }
 
-/// Makes the interrupted fiber leave its worker.
-unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// Makes the interrupted fiber leave its worker, or ends it, if it is cancelled on a thread of its
+/// own.
+unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the contract of a handler: the kernel passes both.
     let (carried, context) =
         unsafe { (&*info.cast::<Carried>(), &mut *context.cast::<libc::ucontext_t>()) };
@@ -201,9 +235,14 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
     if !may_be_in_program(registers.instruction) {
         return;
     }
-    if carried.call.0 == libc::SYS_io_uring_enter {
-        // It gets `EINTR` from any handler.
-        Registers::begin_again(context, carried.call);
+    if is_on_own_thread() {
+        end_interrupted(registers.system_call());
+        return receive(context, &registers, carried.call);
+    }
+    // It gets `EINTR` from any handler.
+    let is_ring = carried.call.0 == libc::SYS_io_uring_enter;
+    if is_ring {
+        registers.begin_again(context, carried.call);
     }
     let Some(current) = Current::get() else { return };
     let (stack, bytes) = current.fiber.stack_area();
@@ -211,13 +250,28 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
     if !is_on_fiber || !current.fiber.is_in_program() || !current.may_have_thread() {
         return;
     }
-    let Some(host) = SPARE.try_lock().and_then(|mut spare| spare.take()) else { return };
-    Registers::begin_again(context, carried.call);
+    let hosts = HOSTS.get(carried.host);
+    let Some(host) = hosts.and_then(|host| host.try_lock()?.take()) else { return };
+    if !is_ring {
+        registers.begin_again(context, carried.call);
+    }
     let errno = sys::errno();
     own_threads::take_for_a_while(current, host);
+    receive(context, &registers, carried.call);
     let reason = if carried.call == COMPUTES { Reason::Computing } else { Reason::SystemCall };
     notes::note_later(reason, registers.instruction);
     sys::set_errno(errno);
+}
+
+/// Lets the interrupted fiber, which is on a thread of its own, receive the signals that it was
+/// sent, when the handler returns.
+fn receive(context: &mut libc::ucontext_t, registers: &Registers, call: Call) {
+    let Some((mask, begins_again)) = own_threads::receive_interrupted() else { return };
+    // SAFETY: I14. The kernel's set is the first word of libc's.
+    unsafe { (&raw mut context.uc_sigmask).cast::<u64>().write(mask) };
+    if registers.is_after(call) || (registers.is_before(call) && !begins_again) {
+        fail(context, call);
+    }
 }
 
 /// Whether the code at this address may be the program's: it is neither the library's, whose frames
@@ -232,43 +286,104 @@ fn may_be_in_program(instruction: usize) -> bool {
 struct Registers {
     instruction: usize,
     stack: usize,
+    /// The result of a system call that has just returned.
+    result: isize,
+    /// The number and the second argument of a system call.
+    number: usize,
+    second: usize,
 }
+
+impl Registers {
+    /// Whether the code at this address makes a system call.
+    fn is_call(address: usize) -> bool {
+        // SAFETY: I14. Code can be read, and this is about where it runs.
+        unsafe { (address as *const [u8; CALL.len()]).read() == CALL }
+    }
+
+    /// Whether a signal has interrupted a system call, which has done nothing.
+    fn is_interrupted(&self) -> bool {
+        let is_after = || Registers::is_call(self.instruction - CALL.len());
+        self.result == -(libc::EINTR as isize) && is_after()
+    }
+
+    /// Whether the signal has interrupted this system call, which is about to begin again.
+    fn is_before(&self, (call, place): Call) -> bool {
+        let is_at = self.instruction + CALL.len() == place && Registers::is_call(self.instruction);
+        is_at && self.number == call as usize
+    }
+
+    /// Whether the signal has interrupted this system call, which fails.
+    fn is_after(&self, (_, place): Call) -> bool {
+        self.instruction == place && self.is_interrupted()
+    }
+
+    /// The second argument of the system call that the code is about to make, or that was
+    /// interrupted.
+    fn system_call(&self) -> Option<usize> {
+        let is_in_call = Registers::is_call(self.instruction) || self.is_interrupted();
+        is_in_call.then_some(self.second)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const CALL: [u8; 2] = [0x0f, 0x05];
+#[cfg(target_arch = "aarch64")]
+const CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
 
 #[cfg(target_arch = "x86_64")]
 impl Registers {
     fn of(context: &libc::ucontext_t) -> Registers {
         let register = |at: c_int| context.uc_mcontext.gregs[at as usize] as usize;
-        Registers { instruction: register(libc::REG_RIP), stack: register(libc::REG_RSP) }
-    }
-
-    /// Makes a call begin again that the kernel has ended by `EINTR`. A timeout begins anew. Not the
-    /// calls of which the second would not do what the first did.
-    fn begin_again(context: &mut libc::ucontext_t, (call, place): Call) {
-        const SYSCALL: [u8; 2] = [0x0f, 0x05];
-        let registers = &mut context.uc_mcontext.gregs;
-        let [result, instruction] = [libc::REG_RAX, libc::REG_RIP].map(|at| at as usize);
-        let before = registers[instruction] - SYSCALL.len() as i64;
-        // SAFETY: I14. Code can be read, and the instruction is before the place that it returns
-        // to.
-        let is_call = || unsafe { (before as *const [u8; 2]).read() } == SYSCALL;
-        let is_at_place = registers[instruction] == place as i64;
-        let is_interrupted = is_at_place && registers[result] == -i64::from(libc::EINTR);
-        let may_repeat = ![libc::SYS_close, libc::SYS_connect].contains(&call);
-        if may_repeat && is_interrupted && is_call() {
-            registers[result] = call;
-            registers[instruction] = before;
+        Registers {
+            instruction: register(libc::REG_RIP),
+            stack: register(libc::REG_RSP),
+            result: register(libc::REG_RAX).cast_signed(),
+            number: register(libc::REG_RAX),
+            second: register(libc::REG_RSI),
         }
     }
+
+    /// Makes a system call begin again that the kernel ends by `EINTR` at each signal, such as a
+    /// wait for completions of the program's own ring, or `semop`. A call with a timeout has all of
+    /// its time again.
+    fn begin_again(&self, context: &mut libc::ucontext_t, call: Call) {
+        if self.is_after(call) {
+            let registers = &mut context.uc_mcontext.gregs;
+            registers[libc::REG_RAX as usize] = call.0;
+            registers[libc::REG_RIP as usize] -= CALL.len() as i64;
+        }
+    }
+}
+
+/// Makes the system call fail with `EINTR`.
+#[cfg(target_arch = "x86_64")]
+fn fail(context: &mut libc::ucontext_t, (_, place): Call) {
+    let registers = &mut context.uc_mcontext.gregs;
+    registers[libc::REG_RAX as usize] = -i64::from(libc::EINTR);
+    registers[libc::REG_RIP as usize] = place as i64;
+}
+
+/// Makes the system call fail with `EINTR`.
+#[cfg(target_arch = "aarch64")]
+fn fail(context: &mut libc::ucontext_t, (_, place): Call) {
+    context.uc_mcontext.regs[0] = -i64::from(libc::EINTR) as u64;
+    context.uc_mcontext.pc = place as u64;
 }
 
 #[cfg(target_arch = "aarch64")]
 impl Registers {
     fn of(context: &libc::ucontext_t) -> Registers {
         let registers = &context.uc_mcontext;
-        Registers { instruction: registers.pc as usize, stack: registers.sp as usize }
+        Registers {
+            instruction: registers.pc as usize,
+            stack: registers.sp as usize,
+            result: registers.regs[0].cast_signed() as isize,
+            number: registers.regs[8] as usize,
+            second: registers.regs[1] as usize,
+        }
     }
 
     /// As on x86-64. The number of the call is still in its register, and the first argument is
     /// lost: the call fails with `EINTR`, as it may.
-    fn begin_again(_: &mut libc::ucontext_t, _: Call) {}
+    fn begin_again(&self, _: &mut libc::ucontext_t, _: Call) {}
 }

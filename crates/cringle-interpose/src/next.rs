@@ -152,6 +152,13 @@ impl Absent for () {
     fn absent() {}
 }
 
+impl<T> Absent for *mut T {
+    fn absent() -> *mut T {
+        cringle_sys::set_errno(libc::ENOSYS);
+        std::ptr::null_mut()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use libc::{RTLD_DEFAULT, dlsym};

@@ -56,6 +56,8 @@ reasons! {
     SignalMask = "signal-mask",
     /// A wait for signals.
     SignalWait = "signal-wait",
+    /// A child that libc starts.
+    Child = "child",
     /// A stack for handlers of signals.
     SignalStack = "signal-stack",
     /// A mutex whose owner is a thread of the kernel, or a condition that processes share.

@@ -12,7 +12,6 @@ use super::threads;
 use super::{next, serve};
 use cringle_core::interposition::{Host, end_thread_first, is_on_own_thread, return_to_worker};
 use cringle_core::worker::Current;
-use cringle_sys::syscall;
 use std::cell::Cell;
 
 /// How long a fiber stays away at first, and at most, in nanoseconds.
@@ -42,33 +41,29 @@ pub(super) fn take_if_wished(on: OnFiber) -> bool {
 
 /// Makes the calling fiber a thread of the system until it ends, and notes the reason. False where
 /// that cannot be.
-pub(super) fn take(on: OnFiber, reason: Reason) -> bool {
-    if !serve::is_served() || !on.current.may_have_thread() {
-        return false;
+pub(super) fn take(on: Option<OnFiber>, reason: Reason) -> bool {
+    match on {
+        Some(on) => {
+            let may_leave = serve::is_served() && on.current.may_have_thread();
+            if !may_leave || threads::mask_of_fiber().is_none() {
+                return false;
+            }
+            let Ok(host) = Host::start() else { return false };
+            on.current.continue_on(host);
+        }
+        None if is_guest() => {}
+        None => return false,
     }
-    let Some(mask) = threads::mask_of_thread() else { return false };
-    let Ok(host) = Host::start() else { return false };
-    on.current.continue_on(host);
-    threads::note_worker();
     UNTIL.set(None);
-    set_mask(mask);
     notes::note_caller(reason);
-    threads::begin_own();
+    threads::set_mask(threads::begin_own());
     true
 }
 
 /// [Takes](take) a thread for the calling fiber, or keeps the one that it has. Returns whether it
 /// is on a thread of its own.
 pub(super) fn take_or_keep(on: Option<OnFiber>, reason: Reason) -> bool {
-    let is_own = match on {
-        Some(on) => take(on, reason),
-        None => {
-            if is_for_a_while() {
-                keep(reason);
-            }
-            is_on_own_thread()
-        }
-    };
+    let is_own = take(on, reason) || (on.is_none() && is_on_own_thread());
     if is_own && matches!(reason, Reason::Mutex | Reason::ThreadState) {
         end_thread_first();
     }
@@ -78,7 +73,7 @@ pub(super) fn take_or_keep(on: Option<OnFiber>, reason: Reason) -> bool {
 /// Makes the calling fiber a thread of the system for a while.
 pub(super) fn take_for_a_while(current: Current, host: Host) {
     current.continue_on(host);
-    threads::note_worker();
+    threads::begin_guest();
     let now = now();
     let stay = match LAST_STAY.get() {
         // It has soon held its worker up again.
@@ -90,16 +85,17 @@ pub(super) fn take_for_a_while(current: Current, host: Host) {
 }
 
 /// Whether the caller is a fiber on a thread of its own for a while. Signals are blocked there.
-pub(super) fn is_for_a_while() -> bool {
+pub(super) fn is_guest() -> bool {
     is_on_own_thread() && UNTIL.get().is_some()
 }
 
-/// The fiber keeps the thread that it has for a while.
-pub(super) fn keep(reason: Reason) {
-    UNTIL.set(None);
-    set_mask(threads::mask_of_thread().unwrap_or_default());
-    notes::note_caller(reason);
-    threads::begin_own();
+/// In the handler of the monitor's signal: see [`threads::receive_interrupted`].
+pub(super) fn receive_interrupted() -> Option<(u64, bool)> {
+    let received = is_guest().then(threads::receive_interrupted)?;
+    if received.is_some() {
+        UNTIL.set(None);
+    }
+    received
 }
 
 /// Returns to the worker, if the caller is a fiber on a thread of its own that may return.
@@ -111,20 +107,16 @@ pub(super) fn come_back() -> Option<OnFiber> {
 #[cold]
 #[inline(never)]
 fn come_back_if_due() -> Option<OnFiber> {
-    let now = now();
     let until = UNTIL.get()?;
-    if threads::have_pending() {
-        keep(Reason::Signal);
+    if threads::have_signals() {
+        take(None, Reason::Signal);
         return None;
     }
-    if now < until {
+    if now() < until {
         return None;
     }
     end();
-    let on = OnFiber { current: Current::get()? };
-    // The program's code makes the call.
-    on.leave_library(true);
-    Some(on)
+    Current::get().map(|current| OnFiber { current, is_programs: true })
 }
 
 /// In a child of `fork`: the thread is the process's.
@@ -136,11 +128,12 @@ pub(super) fn forget() {
 pub(super) fn end() {
     if is_on_own_thread() {
         let stay = LAST_STAY.get().map_or(SHORTEST_STAY, |(stay, _)| stay);
+        threads::end_own();
         return_to_worker();
         let is_in_program = Current::get().is_some_and(|current| current.fiber.is_in_program());
         debug_assert!(!is_in_program, "the monitor's signal finds it in the library");
         LAST_STAY.set(Some((stay, now())));
-        threads::end_own();
+        threads::note_worker();
         // It opens a file, and a call on the own thread would come back a second time.
         notes::note_interrupted();
     }
@@ -152,12 +145,4 @@ fn now() -> u64 {
     // SAFETY: the structure is borrowed for the call.
     unsafe { next::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn set_mask(mask: u64) {
-    let null = std::ptr::null_mut::<u64>();
-    // SAFETY: I14. The set is borrowed for the call.
-    unsafe {
-        syscall!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, null, size_of::<u64>())
-    };
 }

@@ -1,13 +1,15 @@
 //! Starting children, and waiting for children, for signals and for threads.
 
-use super::call::{Call, OnFiber, WOULD_WAIT};
+use super::call::{Call, OnFiber, WOULD_WAIT, on_fiber};
 use super::notes::Reason;
 use super::ready::duration;
-use super::{next, own_threads};
+use super::threads::cancel::{Point, plain_point};
+
+use super::{next, own_threads, threads};
 use cringle_std::internal::{repeat_while_busy, wait_for_end};
 use cringle_sys::syscall;
 use libc::{
-    id_t, idtype_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, rusage, siginfo_t,
+    FILE, id_t, idtype_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, rusage, siginfo_t,
     sigset_t, timespec,
 };
 use std::ffi::{c_char, c_int};
@@ -21,7 +23,7 @@ macro_rules! spawns {
         ///
         /// As libc's.
         pub unsafe fn $name(
-            on: OnFiber,
+            on: Option<OnFiber>,
             pid: *mut pid_t,
             program: *const c_char,
             actions: *const posix_spawn_file_actions_t,
@@ -29,6 +31,9 @@ macro_rules! spawns {
             arguments: *const *mut c_char,
             environment: *const *mut c_char,
         ) -> c_int {
+            // SAFETY: by the contract.
+            let own = unsafe { with_mask(attributes) };
+            let attributes = own.as_ref().map_or(attributes, std::ptr::from_ref);
             spawn(on, || {
                 // SAFETY: by the contract.
                 unsafe { next::$name(pid, program, actions, attributes, arguments, environment) }
@@ -39,7 +44,72 @@ macro_rules! spawns {
 
 spawns!(posix_spawn, posix_spawnp);
 
-fn spawn(on: OnFiber, start: impl Fn() -> c_int) -> c_int {
+/// Gives the calling thread the mask that the program which it executes inherits.
+pub fn before_exec() {
+    own_threads::take(on_fiber(), Reason::Child);
+}
+
+/// Attributes with the mask of the calling fiber, where the child would get that of the worker.
+///
+/// # Safety
+///
+/// They are null, or initialised.
+unsafe fn with_mask(attributes: *const posix_spawnattr_t) -> Option<posix_spawnattr_t> {
+    let mask = threads::mask_of_fiber()?;
+    // SAFETY: by the contract. libc's attributes are plain values, and all zeros are such, and a
+    // set, of which the kernel's is the first word.
+    unsafe {
+        let mut own = attributes.as_ref().map_or_else(|| std::mem::zeroed(), |it| *it);
+        let mut set: sigset_t = std::mem::zeroed();
+        (&raw mut set).cast::<u64>().write(mask);
+        let mut flags = 0;
+        libc::posix_spawnattr_getflags(&own, &mut flags);
+        const SETS: libc::c_short = libc::POSIX_SPAWN_SETSIGMASK as libc::c_short;
+        if flags & SETS != 0 {
+            return None;
+        }
+        libc::posix_spawnattr_setflags(&mut own, flags | SETS);
+        libc::posix_spawnattr_setsigmask(&mut own, &set);
+        Some(own)
+    }
+}
+
+calls! {
+    Option<OnFiber>:
+    // libc gives the child the mask of the kernel's thread, and waits.
+    fn system(command: *const c_char) -> c_int;
+    |on| {
+        own_threads::take(on, Reason::Child);
+        next::system(command)
+    };
+
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
+    |on| {
+        own_threads::take(on, Reason::Child);
+        next::popen(command, mode)
+    };
+
+    fn pause() -> c_int;
+    |on| {
+        own_threads::take(on, Reason::SignalWait);
+        plain_point(POINT, || next::pause())
+    };
+
+    fn sigsuspend(mask: *const sigset_t) -> c_int;
+    |on| {
+        own_threads::take(on, Reason::SignalWait);
+        plain_point(POINT, || next::sigsuspend(mask))
+    };
+
+    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
+    |on| sigtimedwait(on, set, info, std::ptr::null());
+}
+
+/// A wait for signals on a thread of the fiber's own.
+const POINT: Option<Point> = Some(Point::Sleep);
+
+fn spawn(on: Option<OnFiber>, start: impl Fn() -> c_int) -> c_int {
+    let Some(on) = on else { return start() };
     let is_busy = |&code: &c_int| code == libc::ETXTBSY;
     let start = || match start() {
         0 => Ok(()),
@@ -134,15 +204,15 @@ pub unsafe fn waitid(
 ///
 /// As libc's.
 pub unsafe fn sigtimedwait(
-    on: OnFiber,
+    on: Option<OnFiber>,
     set: *const sigset_t,
     info: *mut siginfo_t,
     time: *const timespec,
 ) -> c_int {
-    if own_threads::take(on, Reason::SignalWait) {
+    let Some(on) = on.filter(|_| !own_threads::take(on, Reason::SignalWait)) else {
         // SAFETY: by the contract.
-        return unsafe { next::sigtimedwait(set, info, time) };
-    }
+        return plain_point(POINT, || unsafe { next::sigtimedwait(set, info, time) });
+    };
     // SAFETY: by the contract.
     on.call_int(|call| unsafe { wait_for_signal(call, set, info, time) })
 }
@@ -150,11 +220,11 @@ pub unsafe fn sigtimedwait(
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn sigwait(on: OnFiber, set: *const sigset_t, signal: *mut c_int) -> c_int {
-    if own_threads::take(on, Reason::SignalWait) {
+pub unsafe fn sigwait(on: Option<OnFiber>, set: *const sigset_t, signal: *mut c_int) -> c_int {
+    let Some(on) = on.filter(|_| !own_threads::take(on, Reason::SignalWait)) else {
         // SAFETY: by the contract.
-        return unsafe { next::sigwait(set, signal) };
-    }
+        return plain_point(POINT, || unsafe { next::sigwait(set, signal) });
+    };
     on.call_for_code(|call| {
         let null = std::ptr::null_mut();
         // SAFETY: by the contract.

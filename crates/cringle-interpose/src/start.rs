@@ -9,12 +9,15 @@ pub extern "C" fn install() {
     unsafe { next::resolve() };
     conditions::find_attributes();
     after_fork();
+    // Has std take its key for thread-locals, before the program may have taken all.
+    drop(std::thread::current());
     cringle_sys::set_interposed();
 }
 
 /// Makes the calls of a forked child plain ones: it has no worker.
 fn after_fork() {
     extern "C" fn in_child() {
+        threads::forget_worker();
         cringle_core::worker::Worker::leave_thread();
         own_threads::forget();
         queue::forget_all();

@@ -102,6 +102,7 @@ unsafe fn execute(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
+    cringle_interpose::__private::before_exec();
     // SAFETY: by the contract. libc has a definition after this one.
     unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, call.as_ptr());

@@ -135,21 +135,6 @@ macro_rules! __interposed_calls {
             fn waitid(
                 kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int
             ) -> c_int;
-            fn posix_spawn(
-                pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
-                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
-                environment: *const *mut c_char
-            ) -> c_int;
-            fn posix_spawnp(
-                pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t,
-                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
-                environment: *const *mut c_char
-            ) -> c_int;
-            fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
-            fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
-            fn sigtimedwait(
-                set: *const sigset_t, info: *mut siginfo_t, time: *const timespec
-            ) -> c_int;
             fn recvmmsg(
                 fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
                 timeout: *mut timespec
@@ -220,6 +205,26 @@ macro_rules! __interposed_calls {
 macro_rules! __interposed_for_all {
     ($($then:tt)*) => {
         $($then)*! {
+            fn system(command: *const c_char) -> c_int;
+            fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
+            fn pause() -> c_int;
+            fn sigsuspend(mask: *const sigset_t) -> c_int;
+            fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
+            fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
+            fn sigtimedwait(
+                set: *const sigset_t, info: *mut siginfo_t, time: *const timespec
+            ) -> c_int;
+            fn posix_spawn(
+                pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+                environment: *const *mut c_char
+            ) -> c_int;
+            fn posix_spawnp(
+                pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t,
+                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+                environment: *const *mut c_char
+            ) -> c_int;
+            fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
             fn syscall(
                 number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
             ) -> c_long;
@@ -313,7 +318,6 @@ macro_rules! __interposed_for_all {
             fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int;
 
             fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
-            fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
             fn sched_setaffinity(
                 thread: pid_t, bytes: size_t, cores: *const cpu_set_t
             ) -> c_int;

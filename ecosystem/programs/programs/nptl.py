@@ -16,7 +16,32 @@ NEEDS = ("cc",)
 BOUND = 2400
 # Most tests end within a second; glibc's own bound is 20 s.
 SECONDS = 30
-KNOWN = {}
+_WITHIN = "a wait within libc is no cancellation point"
+_ASYNCHRONOUS = "an asynchronous cancel, within a wait for a lock"
+_MAIN = "joins main, which has called pthread_exit: waits for ever"
+_BARRIER = "a signal to a thread that waits for a barrier is handled afterwards"
+_KEYS = "takes all keys for thread-locals; the library has one"
+KNOWN = {
+    "tst-basic3": _MAIN,
+    "tst-cancel1": _ASYNCHRONOUS,
+    "tst-cancel6": _WITHIN,
+    "tst-cancelx6": _WITHIN,
+    "tst-cancel9": _WITHIN,
+    "tst-cancelx9": _WITHIN,
+    "tst-cancel16": _WITHIN,
+    "tst-cancelx16": _WITHIN,
+    "tst-cancel17": _WITHIN,
+    "tst-cancelx17": _WITHIN,
+    "tst-default-attr": "expects the exact size of a stack; a fiber's may be larger",
+    "tst-join1": _MAIN,
+    "tst-join5": _MAIN,
+    "tst-key1": _KEYS,
+    "tst-key4": _KEYS,
+    "tst-kill6": _BARRIER,
+    "tst-pt-tls2": _BARRIER,
+    "tst-pthread_cancel-exited": "waits until the process has one thread of the system",
+    "tst-rwlock15": "waits until a waiting writer keeps readers away",
+}
 
 
 def lacks():

@@ -1,6 +1,5 @@
 //! The attributes that a caller passes to `pthread_create`.
 
-use cringle_sys::lock::OnceLock;
 use libc::{c_int, pthread_attr_t, size_t};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -38,7 +37,7 @@ impl Attributes {
     /// They are null, or initialised.
     pub(super) unsafe fn read(attributes: *const pthread_attr_t) -> Option<Attributes> {
         if attributes.is_null() {
-            return Some(Attributes { stack_bytes: default_bytes(), is_detached: false });
+            return Attributes::default();
         }
         let (mut detached, mut address, mut stack_bytes) = (0, std::ptr::null_mut(), 0);
         // SAFETY: by the contract.
@@ -52,9 +51,24 @@ impl Attributes {
             }
         }
         if stack_bytes == 0 {
-            stack_bytes = default_bytes();
+            stack_bytes = Attributes::default()?.stack_bytes;
         }
         Some(Attributes { stack_bytes, is_detached: detached == DETACHED })
+    }
+
+    /// Those of a thread without attributes, which the program may have set.
+    fn default() -> Option<Attributes> {
+        let mut attributes = MaybeUninit::<pthread_attr_t>::uninit();
+        // SAFETY: by the contract of the first call, it initialises the attributes if it succeeds.
+        // libc's have a size.
+        unsafe {
+            if pthread_getattr_default_np(attributes.as_mut_ptr()) != 0 {
+                return Some(Attributes { stack_bytes: 0, is_detached: false });
+            }
+            let read = Attributes::read(attributes.as_ptr());
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            read
+        }
     }
 }
 
@@ -76,21 +90,4 @@ unsafe fn is_for_the_kernel(attributes: *const pthread_attr_t) -> bool {
             || pthread_attr_getsigmask_np(attributes, mask.as_mut_ptr()) != NO_MASK
             || words.iter().any(|&byte| byte != u8::MAX)
     }
-}
-
-/// The stack of a thread without attributes.
-fn default_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| {
-        let mut attributes = MaybeUninit::<pthread_attr_t>::uninit();
-        let mut bytes = 0;
-        // SAFETY: by the contract of the first call, it initialises the attributes if it succeeds.
-        unsafe {
-            if pthread_getattr_default_np(attributes.as_mut_ptr()) == 0 {
-                libc::pthread_attr_getstacksize(attributes.as_ptr(), &mut bytes);
-                libc::pthread_attr_destroy(attributes.as_mut_ptr());
-            }
-        }
-        bytes
-    })
 }

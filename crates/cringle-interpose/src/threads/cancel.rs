@@ -17,17 +17,26 @@
 //! a thread of the system, which sends itself the signal: its handler runs there, with the mask
 //! that the thread has. The call fails with `EINTR`, or begins again, as on any thread.
 //!
-//! A fiber on a thread of its own is not cancelled until it is back, and a wait for signals, for
-//! which it may leave its worker, is no cancellation point. Other points leave it only afterwards.
+//! A point leaves the worker, for a thread of the fiber's own, only after its call.
+//!
+//! # Threads of their own
+//!
+//! A fiber on a thread of its own marks each cancellation point in its word, as libc's call waits
+//! in the kernel there. The [monitor](super::super::monitor) interrupts it by its signal, again at
+//! each look, until it has ended. The handler ends it if it is about to make the point's system
+//! call, or if the signal has interrupted that; so there is no moment between the look at the word
+//! and the wait in which a cancel is lost. An asynchronous cancel ends it wherever the program is.
 
 use super::super::call::OnFiber;
 use super::super::{next, own_threads, serve};
 use super::exit::{self, CANCELED};
-use super::{is_fibers, own, registry, signals};
+use super::registry::{self, On};
+use super::{is_fibers, own, signals};
+use cringle_core::interposition::is_on_own_thread;
 use cringle_sys as sys;
 use libc::pthread_t;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A cancel was requested.
 const REQUESTED: u32 = 1;
@@ -39,6 +48,13 @@ const ASYNCHRONOUS: u32 = 4;
 pub(super) const SIGNALLED: u32 = 16;
 /// The thread ends: no cancel acts any more.
 pub(super) const EXITING: u32 = 8;
+/// It is in a cancellation point, on a thread of its own.
+const IN_POINT: u32 = 32;
+/// The point waits by a futex, and makes other system calls, too.
+const BY_FUTEX: u32 = 64;
+
+/// A thread of the system may be cancelled, or have signals.
+static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// What a cancellation point returns if it has done nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +212,16 @@ macro_rules! outcomes {
 
 outcomes!(i32 u32 i64 isize);
 
+impl<T> Outcome for *mut T {
+    fn sign(self) -> i32 {
+        i32::from(!self.is_null())
+    }
+
+    fn interrupted(_: Point) -> Self {
+        std::ptr::null_mut()
+    }
+}
+
 impl Outcome for () {
     fn sign(self) -> i32 {
         0
@@ -214,8 +240,8 @@ pub fn at_point<R: Outcome>(
     call: impl Fn(OnFiber) -> R,
     plain: impl FnOnce() -> R,
 ) -> R {
-    let is_programs = on.enter_library();
-    if is_programs && serve::is_served() && !on.current.fiber.spend() {
+    on.enter_library();
+    if on.is_programs && serve::is_served() && !on.current.fiber.spend() {
         let_others_run(on);
     }
     let result = match (point, on.current.fiber.thread_word()) {
@@ -230,7 +256,7 @@ pub fn at_point<R: Outcome>(
     if result.sign() < 0 && [libc::EPIPE, libc::EFBIG].contains(&sys::errno()) {
         signals::raise_sent(on);
     }
-    on.leave_library(is_programs);
+    on.leave_library();
     result
 }
 
@@ -250,9 +276,9 @@ fn within<R: Outcome>(
     plain: impl FnOnce() -> R,
 ) -> R {
     loop {
-        end_if_cancelled(on);
+        end_if_cancelled(Some(on));
         if signals::are_pending(on) && signals::receive(on).is_some() {
-            return plain();
+            return own_point(point, plain);
         }
         let (result, was_ended) = on.current.in_point(|| call(on));
         if is_wished(on, Some(point)) {
@@ -267,7 +293,7 @@ fn within<R: Outcome>(
         if !(was_ended && has_done_nothing) {
             return result;
         }
-        end_if_cancelled(on);
+        end_if_cancelled(Some(on));
         if !signals::are_pending(on) {
             // A cancel that is disabled has ended the wait.
             continue;
@@ -275,8 +301,8 @@ fn within<R: Outcome>(
         return match signals::receive(on) {
             None => continue,
             Some(begins_again) => match point {
-                Point::Negative if begins_again => plain(),
-                Point::Sleep | Point::Join => plain(),
+                Point::Negative if begins_again => own_point(point, plain),
+                Point::Sleep | Point::Join => own_point(point, plain),
                 _ => R::interrupted(point),
             },
         };
@@ -290,23 +316,92 @@ fn is_wished(on: OnFiber, point: Option<Point>) -> bool {
     matches!(point, Some(Point::Wait | Point::Code)) && own_threads::take_if_wished(on)
 }
 
-/// The word of the calling thread, if it is a fiber.
-fn word(on: &Option<OnFiber>) -> Option<&AtomicU32> {
-    on.as_ref().and_then(|on| on.current.fiber.thread_word())
+/// Makes a call of libc's on a thread of the system. If that is a fiber's own, the call may be a
+/// cancellation point.
+#[inline(always)]
+pub fn plain_point<R>(point: Option<Point>, call: impl FnOnce() -> R) -> R {
+    match point {
+        Some(point) if is_on_own_thread() => own_point(point, call),
+        _ => call(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn own_point<R>(point: Point, call: impl FnOnce() -> R) -> R {
+    end_if_cancelled(None);
+    let bits = match point {
+        Point::Code | Point::Join => IN_POINT | BY_FUTEX,
+        _ => IN_POINT,
+    };
+    // A handler may have interrupted another point.
+    let before = with_word(None, |word| word.fetch_or(bits, Ordering::SeqCst)).unwrap_or(bits);
+    let result = call();
+    with_word(None, |word| word.fetch_and(!bits | before, Ordering::SeqCst));
+    result
+}
+
+/// Sends the monitor's signal, by `interrupt`, to the fibers on threads of their own that are
+/// cancelled and wait in a cancellation point, and to the guests that were sent signals.
+pub(crate) fn interrupt_waiting(interrupt: impl Fn(c_int)) {
+    if !IS_WANTED.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    registry::for_each(|thread| {
+        let state = thread.lock();
+        let bits = thread.cancellation.load(Ordering::SeqCst);
+        let has_signals = state.on == On::Guest && bits & SIGNALLED != 0;
+        let is_cancelled = state.on != On::Worker && is_cancelled(bits);
+        if has_signals || is_cancelled {
+            want();
+        }
+        if has_signals || (is_cancelled && bits & (IN_POINT | ASYNCHRONOUS) != 0) {
+            interrupt(state.worker);
+        }
+    });
+}
+
+/// Has the monitor call [`interrupt_waiting`].
+pub(super) fn want() {
+    IS_WANTED.store(true, Ordering::SeqCst);
+}
+
+/// Ends the calling fiber, which the monitor's signal has interrupted on a thread of its own, if it
+/// is cancelled there. `system_call` has the second argument of the call that it is in.
+pub(crate) fn end_interrupted(system_call: Option<usize>) {
+    let waits = |second: usize| second as c_int & libc::FUTEX_CMD_MASK == libc::FUTEX_WAIT_BITSET;
+    let bits = with_word(None, |word| word.load(Ordering::SeqCst)).unwrap_or(0);
+    let is_in_point = system_call
+        .is_some_and(|second| bits & IN_POINT != 0 && (bits & BY_FUTEX == 0 || waits(second)));
+    if is_in_point || bits & ASYNCHRONOUS != 0 {
+        end_if_cancelled(None);
+    }
+}
+
+/// Calls `f` with the word of the calling thread, if it is a fiber.
+fn with_word<R>(on: Option<OnFiber>, f: impl FnOnce(&AtomicU32) -> R) -> Option<R> {
+    match on {
+        Some(on) => on.current.fiber.thread_word().map(f),
+        None if is_on_own_thread() => registry::with_own(|thread| f(&thread.cancellation)),
+        None => None,
+    }
+}
+
+fn is_cancelled(bits: u32) -> bool {
+    bits & (REQUESTED | DISABLED | EXITING) == REQUESTED
 }
 
 /// Ends the calling thread if it is cancelled. The frames have nothing to drop.
-fn end_if_cancelled(on: OnFiber) {
-    let bits = word(&Some(on)).map_or(0, |word| word.load(Ordering::SeqCst));
-    if bits & (REQUESTED | DISABLED | EXITING) == REQUESTED {
+fn end_if_cancelled(on: Option<OnFiber>) {
+    if with_word(on, |word| is_cancelled(word.load(Ordering::SeqCst))) == Some(true) {
         exit::note_value(on, CANCELED);
         // SAFETY: I14. The thread is a fiber with a place of its own.
         unsafe { next::pthread_exit(std::ptr::without_provenance_mut(CANCELED)) };
     }
 }
 
-fn end_if_cancelled_at_once(on: OnFiber) {
-    if word(&Some(on)).is_some_and(|word| word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0) {
+fn end_if_cancelled_at_once(on: Option<OnFiber>) {
+    if with_word(on, |word| word.load(Ordering::SeqCst) & ASYNCHRONOUS) > Some(0) {
         end_if_cancelled(on);
     }
 }
@@ -317,21 +412,21 @@ calls! {
     |on| cancel(on, thread);
 
     fn pthread_testcancel() -> ();
-    |on: Option<OnFiber>| match on {
-        Some(on) if word(&Some(on)).is_some() => end_if_cancelled(on),
-        _ => next::pthread_testcancel(),
+    |on| match with_word(on, |_| ()) {
+        Some(()) => end_if_cancelled(on),
+        None => next::pthread_testcancel(),
     };
 
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-    |on: Option<OnFiber>| match on {
-        Some(on) if word(&Some(on)).is_some() => set(on, DISABLED, state, before),
-        _ => next::pthread_setcancelstate(state, before),
+    |on| match set(on, DISABLED, state, before) {
+        Some(code) => code,
+        None => next::pthread_setcancelstate(state, before),
     };
 
     fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
-    |on: Option<OnFiber>| match on {
-        Some(on) if word(&Some(on)).is_some() => set(on, ASYNCHRONOUS, kind, before),
-        _ => next::pthread_setcanceltype(kind, before),
+    |on| match set(on, ASYNCHRONOUS, kind, before) {
+        Some(code) => code,
+        None => next::pthread_setcanceltype(kind, before),
     };
 }
 
@@ -340,7 +435,7 @@ fn cancel(on: Option<OnFiber>, handle: pthread_t) -> c_int {
     if !request(handle) {
         return libc::ENOTSUP;
     }
-    if let Some(on) = on.filter(|_| handle == own()) {
+    if handle == own() {
         end_if_cancelled_at_once(on);
     }
     0
@@ -349,9 +444,15 @@ fn cancel(on: Option<OnFiber>, handle: pthread_t) -> c_int {
 /// Requests the end of a thread, and ends its wait in a cancellation point. False if it is none.
 fn request(handle: pthread_t) -> bool {
     let Some(thread) = registry::find(handle) else { return false };
+    let state = thread.lock();
     thread.cancellation.fetch_or(REQUESTED, Ordering::SeqCst);
+    if state.on != On::Worker {
+        want();
+        return true;
+    }
     // A thread that has not begun finds the request when it does.
-    let address = thread.lock().address.clone();
+    let address = state.address.clone();
+    drop(state);
     if let Some(address) = address {
         address.cancel_point();
     }
@@ -360,18 +461,18 @@ fn request(handle: pthread_t) -> bool {
 
 /// # Safety
 ///
-/// `before` is null, or can be written.
-unsafe fn set(on: OnFiber, bit: u32, value: c_int, before: *mut c_int) -> c_int {
-    let Some(word) = on.current.fiber.thread_word() else { return libc::EINVAL };
-    let bits = match value {
-        0 => word.fetch_and(!bit, Ordering::SeqCst),
-        1 => word.fetch_or(bit, Ordering::SeqCst),
-        _ => return libc::EINVAL,
-    };
+/// `before` is null, or can be written. `None` if the caller is no fiber.
+unsafe fn set(on: Option<OnFiber>, bit: u32, value: c_int, before: *mut c_int) -> Option<c_int> {
+    let bits = with_word(on, |word| match value {
+        0 => Some(word.fetch_and(!bit, Ordering::SeqCst)),
+        1 => Some(word.fetch_or(bit, Ordering::SeqCst)),
+        _ => None,
+    })?;
+    let Some(bits) = bits else { return Some(libc::EINVAL) };
     if !before.is_null() {
         // SAFETY: by the contract.
         unsafe { *before = c_int::from(bits & bit != 0) };
     }
     end_if_cancelled_at_once(on);
-    0
+    Some(0)
 }

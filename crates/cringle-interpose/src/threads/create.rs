@@ -101,13 +101,15 @@ pub unsafe fn thrd_create(
     start: C11Start,
     argument: *mut c_void,
 ) -> c_int {
-    let Some(creator) = Creator::of(on, start as usize) else {
-        // SAFETY: by the contract.
-        return unsafe { next::thrd_create(thread, start, argument) };
-    };
     // SAFETY: by the contract.
     unsafe {
-        let wanted = Attributes::read(std::ptr::null()).expect("the default attributes");
+        let Some(creator) = Creator::of(on, start as usize) else {
+            return next::thrd_create(thread, start, argument);
+        };
+        let Some(wanted) = Attributes::read(std::ptr::null()) else {
+            note(Reason::Attributes, start as usize);
+            return next::thrd_create(thread, start, argument);
+        };
         waits::c11(create(&creator, thread, wanted, Routine::C11(start), argument))
     }
 }
@@ -227,6 +229,7 @@ impl Body for ThreadBody {
         let Started { start, argument, place, .. } = started;
         let current = Current::get().expect("a fiber's body runs on a worker");
         current.enter_root();
+        registry::set_own(Some(&thread));
         let mut state = thread.lock();
         state.progress = Progress::Running;
         state.stack = current.fiber.stack_area();

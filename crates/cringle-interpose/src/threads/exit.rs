@@ -12,8 +12,9 @@
 
 use super::super::call::OnFiber;
 use super::super::next;
+use super::alive;
 use super::cancel::EXITING;
-use super::{alive, own, registry};
+use super::registry::{self, Thread};
 use cringle_core::interposition::is_on_own_thread;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -190,13 +191,8 @@ unsafe extern "C-unwind" fn call_from(
 /// As libc's.
 pub unsafe fn pthread_exit(on: Option<OnFiber>, value: *mut c_void) {
     match on {
-        Some(on) => note_value(on, value.expose_provenance()),
-        None if is_on_own_thread() => {
-            if let Some(thread) = registry::find(own()) {
-                thread.lock().value = value.expose_provenance();
-            }
-        }
-        None => alive::outlive(),
+        None if !is_on_own_thread() => alive::outlive(),
+        _ => note_value(on, value.expose_provenance()),
     }
     // SAFETY: by the contract. This frame has nothing to drop.
     unsafe { next::pthread_exit(value) };
@@ -212,15 +208,18 @@ pub unsafe fn thrd_exit(on: Option<OnFiber>, value: c_int) {
 
 /// Notes the value with which the calling thread ends. A fiber that shares the thread-locals of a
 /// thread has not its stack, and cannot be unwound to its place.
-pub(super) fn note_value(on: OnFiber, value: usize) {
-    if let Some(thread) = registry::find(own()) {
+pub(super) fn note_value(on: Option<OnFiber>, value: usize) {
+    let note = |thread: &Thread| {
         let mut state = thread.lock();
-        if state.stack == on.current.fiber.stack_area() {
+        let is_own = on.is_none_or(|on| state.stack == on.current.fiber.stack_area());
+        if is_own {
             state.value = value;
-            drop(state);
             thread.cancellation.fetch_or(EXITING, Ordering::SeqCst);
-            return;
         }
+        is_own
+    };
+    if registry::with_own(note) == Some(true) {
+        return;
     }
     cringle_sys::report(format_args!(
         "pthread_exit was called on a fiber that pthread_create has not started; return from its \

@@ -44,7 +44,8 @@ pub use scheduling::{
 };
 
 pub(crate) use signals::{
-    begin_own, end_own, have_pending, mask_of_thread, note_worker, with_mask,
+    begin_guest, begin_own, end_own, forget_worker, have_signals, interruptible, mask_of_fiber,
+    note_worker, receive_interrupted, set_mask, with_mask,
 };
 pub use signals::{pthread_sigmask, sigprocmask};
 pub(crate) use state::admit;

@@ -11,7 +11,7 @@ use cringle_sys::fork::Section;
 use cringle_sys::lock::{Condvar, Mutex, MutexGuard};
 use cringle_tls::Block;
 use libc::pthread_t;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -22,6 +22,12 @@ type List = Option<Arc<Thread>>;
 
 static THREADS: [Mutex<List>; LISTS] = [const { Mutex::new(None) }; LISTS];
 
+thread_local! {
+    /// The record of the thread that runs on this block; null if it is not a fiber. Its keeper has
+    /// the record until the block ends.
+    static OWN: Cell<*const Thread> = const { Cell::new(std::ptr::null()) };
+}
+
 /// A thread that is a fiber.
 pub(super) struct Thread {
     handle: pthread_t,
@@ -30,6 +36,8 @@ pub(super) struct Thread {
     pub(super) cancellation: AtomicU32,
     /// The signals that other threads have sent it, as a set of the kernel's.
     pub(super) pending: AtomicU64,
+    /// The signals that it blocks, as far as it is a fiber.
+    pub(super) mask: AtomicU64,
     /// The threads of the system that wait for its start or its end.
     changed: Condvar,
     /// The next one of its list, under the lock of the list.
@@ -52,6 +60,16 @@ pub(super) enum Progress {
     Ended(Block),
 }
 
+/// The thread of the system that runs it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum On {
+    Worker,
+    /// One of its own, for a while. It blocks all signals, as the worker does.
+    Guest,
+    /// One of its own, until it ends.
+    Own,
+}
+
 pub(super) struct ThreadState {
     pub(super) progress: Progress,
     pub(super) is_detached: bool,
@@ -64,10 +82,7 @@ pub(super) struct ThreadState {
     /// The kernel's number of the thread on which it began, or that it has for its own.
     pub(super) worker: libc::pid_t,
     pub(super) name: Option<[u8; 16]>,
-    /// It is a thread of the system until it ends.
-    pub(super) is_own: bool,
-    /// The signals that it blocks, as far as the program knows.
-    pub(super) mask: u64,
+    pub(super) on: On,
     /// Where a cancel reaches it, once it has begun.
     pub(super) address: Option<Address>,
     /// The threads of the system that wait for `changed`.
@@ -89,8 +104,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool, mask: u64) -> Arc<Thread
         stack: (0, 0),
         worker: 0,
         name: None,
-        is_own: false,
-        mask,
+        on: On::Worker,
         address: None,
         waiting: 0,
     };
@@ -99,6 +113,7 @@ pub(super) fn add(handle: pthread_t, is_detached: bool, mask: u64) -> Arc<Thread
         state: Mutex::new(state),
         cancellation: AtomicU32::new(0),
         pending: AtomicU64::new(0),
+        mask: AtomicU64::new(mask),
         changed: Condvar::new(),
         next: UnsafeCell::new(None),
     });
@@ -123,6 +138,31 @@ pub(super) fn find(handle: pthread_t) -> Option<Arc<Thread>> {
         next = unsafe { (*thread.next.get()).as_ref() };
     }
     None
+}
+
+/// Makes this the record of the calling fiber, which begins with it; in a child of `fork`, none.
+pub(super) fn set_own(thread: Option<&Arc<Thread>>) {
+    OWN.set(thread.map_or(std::ptr::null(), Arc::as_ptr));
+}
+
+/// Calls `f` with the record of the calling thread, if it is a fiber. Takes no lock.
+pub(super) fn with_own<R>(f: impl FnOnce(&Thread) -> R) -> Option<R> {
+    // SAFETY: I2. The keeper of the block, on which the caller runs, has the record.
+    unsafe { OWN.get().as_ref() }.map(f)
+}
+
+/// Calls `f` with each thread, under the lock of its list.
+pub(super) fn for_each(mut f: impl FnMut(&Thread)) {
+    for list in &THREADS {
+        let _section = Section::enter();
+        let list = list.lock();
+        let mut next = list.as_ref();
+        while let Some(thread) = next {
+            f(thread);
+            // SAFETY: I14. The list's lock is held.
+            next = unsafe { (*thread.next.get()).as_ref() };
+        }
+    }
 }
 
 fn remove(handle: pthread_t) {

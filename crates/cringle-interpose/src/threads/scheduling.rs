@@ -9,7 +9,7 @@
 use super::super::call::OnFiber;
 use super::super::notes::Reason;
 use super::super::own_threads;
-use super::registry::{self, Progress};
+use super::registry::{self, On, Progress};
 use super::{is_fibers, own};
 use cringle_sys::{self as sys, syscall};
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_t, sched_param, size_t};
@@ -34,7 +34,7 @@ fn worker_of(thread: pthread_t) -> Result<pid_t, c_int> {
 }
 
 fn has_own(thread: pthread_t) -> bool {
-    registry::find(thread).is_some_and(|found| found.lock().is_own)
+    registry::find(thread).is_some_and(|found| found.lock().on == On::Own)
 }
 
 /// Whether the kernel's thread of this thread is its own for good, so that its state can change. A

@@ -2,15 +2,15 @@
 //! [served](super::super::serve).
 //!
 //! The workers block all signals: those to the process go to `main` and to the other threads of the
-//! system. So a fiber's own mask is a number until the fiber takes a thread of its own. It does so
-//! if it unblocks a signal that it has inherited as blocked: then it wants to receive it.
+//! system. So a fiber's own mask is a number until the fiber takes a thread of its own for good. It
+//! does so when it is sent a signal, and if it unblocks one that it has inherited as blocked: then
+//! it wants to receive it. Its children have its mask.
 
 use super::super::call::OnFiber;
 use super::super::notes::Reason;
-use super::super::{next, own_threads, serve};
-use super::cancel::SIGNALLED;
-use super::own;
-use super::registry;
+use super::super::{monitor, next, own_threads, serve};
+use super::cancel::{self, SIGNALLED};
+use super::registry::{self, On, Thread};
 use cringle_core::interposition::is_on_own_thread;
 use cringle_sys::syscall;
 use libc::{pid_t, pthread_t, sigset_t};
@@ -20,29 +20,43 @@ use std::sync::atomic::Ordering;
 /// The signals that libc has for itself, and never blocks.
 const OF_LIBC: u64 = 0b11 << 31;
 
+const fn of(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
 /// The signals that the calling thread or fiber blocks.
 pub(super) fn mask() -> u64 {
-    let is_number = serve::is_served() && !is_on_own_thread();
-    mask_of_thread().filter(|_| is_number || own_threads::is_for_a_while()).unwrap_or_else(|| {
-        let (mut mask, null) = (0u64, std::ptr::null::<u64>());
-        // SAFETY: I14. The kernel writes the set, which is borrowed for the call.
-        unsafe {
-            syscall!(SYS_rt_sigprocmask, libc::SIG_BLOCK, null, &raw mut mask, size_of::<u64>())
-        };
-        mask
-    })
+    mask_of_fiber().unwrap_or_else(|| change_mask(libc::SIG_BLOCK, 0))
 }
 
-/// The signals that the calling fiber blocks, if it is a thread of the program.
-pub(crate) fn mask_of_thread() -> Option<u64> {
-    registry::find(own()).map(|thread| thread.lock().mask)
+/// The signals that the calling fiber blocks, if it is a thread of a served program, and the thread
+/// of the system on which it is blocks all.
+pub(crate) fn mask_of_fiber() -> Option<u64> {
+    let is_number = serve::is_served() && (!is_on_own_thread() || own_threads::is_guest());
+    registry::with_own(own_mask).filter(|_| is_number)
 }
 
-/// Notes the thread on which the calling fiber runs.
-pub(crate) fn note_worker() {
-    if let Some(thread) = registry::find(own()) {
-        thread.lock().worker = cringle_sys::thread_number();
+fn own_mask(thread: &Thread) -> u64 {
+    thread.mask.load(Ordering::SeqCst)
+}
+
+/// Changes the kernel's mask of the calling thread. Returns the one before.
+fn change_mask(how: c_int, set: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: I14. The sets are borrowed for the call.
+    unsafe {
+        let set = &raw const set;
+        syscall!(SYS_rt_sigprocmask, how, set, &raw mut before, size_of::<u64>())
+    };
+    before
+}
+
+/// In a child of `fork`: its thread has the mask that the fiber had.
+pub(crate) fn forget_worker() {
+    if let Some(mask) = mask_of_fiber() {
+        change_mask(libc::SIG_SETMASK, mask);
     }
+    registry::set_own(None);
 }
 
 /// Changes the mask of the calling thread, by the number if it is a fiber on a worker.
@@ -56,12 +70,12 @@ pub unsafe fn pthread_sigmask(
     new: *const sigset_t,
     old: *mut sigset_t,
 ) -> c_int {
-    let is_number = (on.is_some() && serve::is_served()) || own_threads::is_for_a_while();
-    let Some(thread) = registry::find(own()).filter(|_| is_number) else {
+    let Some(before) = mask_of_fiber() else {
         // SAFETY: by the contract.
-        return unsafe { next::pthread_sigmask(how, new, old) };
+        let code = unsafe { next::pthread_sigmask(how, new, old) };
+        admit_monitor();
+        return code;
     };
-    let before = thread.lock().mask;
     // SAFETY: by the contract. The kernel's set is the first word of libc's.
     let changed = unsafe { new.cast::<u64>().as_ref() }.copied();
     let after = match (how, changed) {
@@ -72,7 +86,7 @@ pub unsafe fn pthread_sigmask(
         _ => return libc::EINVAL,
     };
     let after = after & !OF_LIBC;
-    thread.lock().mask = after;
+    registry::with_own(|thread| thread.mask.store(after, Ordering::SeqCst));
     if before & !after != 0 {
         own_threads::take_or_keep(on, Reason::SignalMask);
     }
@@ -103,7 +117,7 @@ pub(crate) unsafe fn with_mask(
     if !serve::is_served() {
         return plain();
     }
-    if mask_of_thread().is_some_and(|own| own & !mask == 0) {
+    if mask_of_fiber().is_some_and(|own| own & !mask == 0) {
         return on_fiber();
     }
     own_threads::wish(Reason::SignalMask);
@@ -111,24 +125,39 @@ pub(crate) unsafe fn with_mask(
     -1
 }
 
+/// Lets a signal reach the calling thread that it sends to itself: the workers of a served program
+/// block all.
+pub(super) fn admit(on: Option<OnFiber>) {
+    own_threads::take(on, Reason::Signal);
+}
+
 /// Sends a signal to another fiber. A signal without a handler concerns the process.
 pub(super) fn send(handle: pthread_t, signal: c_int) -> c_int {
     let found = registry::find(handle).filter(|_| serve::is_served());
     let Some(thread) = found else { return libc::ENOTSUP };
     let process = std::process::id() as pid_t;
-    if flags_of_handler(signal).is_none() {
-        // SAFETY: the call has no contract.
-        unsafe { libc::kill(process, signal) };
-        return 0;
-    }
     let state = thread.lock();
-    if state.is_own {
+    if state.on == On::Own {
         // SAFETY: I14. The call has no pointers.
         unsafe { syscall!(SYS_tgkill, process, state.worker, signal) };
         return 0;
     }
-    thread.pending.fetch_or(1 << (signal - 1), Ordering::SeqCst);
+    let is_blocked = own_mask(&thread) & of(signal) != 0;
+    if !is_blocked && flags_of_handler(signal).is_none() {
+        // SAFETY: the call has no contract.
+        unsafe { libc::kill(process, signal) };
+        return 0;
+    }
+    thread.pending.fetch_or(of(signal), Ordering::SeqCst);
+    if is_blocked {
+        // It receives the signal when it unblocks it, or waits for it.
+        return 0;
+    }
     thread.cancellation.fetch_or(SIGNALLED, Ordering::SeqCst);
+    if state.on == On::Guest {
+        cancel::want();
+        return 0;
+    }
     let address = state.address.clone();
     drop(state);
     if let Some(address) = address {
@@ -161,18 +190,17 @@ pub(super) fn raise_sent(on: OnFiber) {
         return;
     }
     let errno = cringle_sys::errno();
-    let bit = |signal: c_int| 1u64 << (signal - 1);
-    let (sent, null) = (bit(libc::SIGPIPE) | bit(libc::SIGXFSZ), std::ptr::null::<()>());
+    let (sent, null) = (of(libc::SIGPIPE) | of(libc::SIGXFSZ), std::ptr::null::<()>());
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: I14. The set and the time are borrowed for the call.
     let signal = unsafe {
         syscall!(SYS_rt_sigtimedwait, &raw const sent, null, &raw const now, size_of::<u64>())
     };
     if signal > 0 && action(signal as c_int).sa_sigaction != libc::SIG_IGN {
-        if let Some(thread) = registry::find(own()) {
-            thread.pending.fetch_or(bit(signal as c_int), Ordering::SeqCst);
-        }
-        own_threads::take(on, Reason::Signal);
+        registry::with_own(|thread| {
+            thread.pending.fetch_or(of(signal as c_int), Ordering::SeqCst);
+        });
+        own_threads::take(Some(on), Reason::Signal);
     }
     cringle_sys::set_errno(errno);
 }
@@ -186,41 +214,108 @@ pub(super) fn are_pending(on: OnFiber) -> bool {
 /// Makes the calling fiber a thread of the system, whose handlers run for the signals that it was
 /// sent. Returns whether a call that they interrupt begins again; `None` if it stays a fiber.
 pub(super) fn receive(on: OnFiber) -> Option<bool> {
-    let thread = registry::find(own())?;
-    thread.cancellation.fetch_and(!SIGNALLED, Ordering::SeqCst);
-    let pending = thread.pending.load(Ordering::SeqCst);
-    let begins_again = |signal: c_int| {
-        pending & (1 << (signal - 1)) == 0
-            || flags_of_handler(signal).is_none_or(|flags| flags & libc::SA_RESTART != 0)
-    };
-    let begins_again = (1..=64).all(begins_again);
-    own_threads::take(on, Reason::Signal).then_some(begins_again)
+    let begins_again = registry::with_own(|thread| {
+        thread.cancellation.fetch_and(!SIGNALLED, Ordering::SeqCst);
+        begins_again(thread)
+    })?;
+    own_threads::take(Some(on), Reason::Signal).then_some(begins_again)
 }
 
-/// Whether the calling thread has got signals while it was a fiber.
-pub(crate) fn have_pending() -> bool {
-    registry::find(own()).is_some_and(|thread| thread.pending.load(Ordering::SeqCst) != 0)
+fn begins_again(thread: &Thread) -> bool {
+    let pending = thread.pending.load(Ordering::SeqCst) & !own_mask(thread);
+    (1..=64)
+        .filter(|&signal| pending & of(signal) != 0)
+        .all(|signal| flags_of_handler(signal).is_none_or(|flags| flags & libc::SA_RESTART != 0))
 }
 
-/// The calling fiber is on its worker again.
-pub(crate) fn end_own() {
-    if let Some(thread) = registry::find(own()) {
+/// Waits by `wait` for what is no cancellation point, such as a lock. If the fiber is sent a
+/// signal, it waits by `plain`, as a thread of the system. `wait` learns whether a signal ends it.
+pub(crate) fn interruptible(
+    on: OnFiber,
+    wait: impl Fn(bool) -> c_int,
+    plain: impl FnOnce() -> c_int,
+) -> c_int {
+    if !serve::is_served() || on.current.fiber.thread_word().is_none() {
+        return wait(false);
+    }
+    loop {
+        if are_pending(on) && receive(on).is_some() {
+            return plain();
+        }
+        let (code, was_ended) = on.current.in_point(|| wait(true));
+        if !(was_ended && code == libc::ECANCELED) {
+            return code;
+        }
+    }
+}
+
+/// In the handler of the monitor's signal, in a fiber that is a guest: if it was sent signals, it
+/// is a thread of the system from now on. Returns the mask with which it receives them, and whether
+/// a call that they interrupt begins again.
+pub(crate) fn receive_interrupted() -> Option<(u64, bool)> {
+    if !have_signals() {
+        return None;
+    }
+    let begins_again = registry::with_own(begins_again)?;
+    Some((begin_own(), begins_again))
+}
+
+/// Whether the calling fiber was sent signals that it has not received.
+pub(crate) fn have_signals() -> bool {
+    let word = |thread: &Thread| thread.cancellation.load(Ordering::SeqCst);
+    registry::with_own(|thread| word(thread) & SIGNALLED != 0) == Some(true)
+}
+
+/// The calling fiber is on a thread of its own for a while.
+pub(crate) fn begin_guest() {
+    registry::with_own(|thread| {
         let mut state = thread.lock();
-        state.is_own = false;
+        state.on = On::Guest;
         state.worker = cringle_sys::thread_number();
+        cancel::want();
+    });
+}
+
+/// The calling fiber is a thread of the system from now on. Returns the mask that it should have,
+/// with which it receives what it was sent.
+pub(crate) fn begin_own() -> u64 {
+    let begin = |thread: &Thread| {
+        let (process, number) = (std::process::id(), cringle_sys::thread_number());
+        let mut state = thread.lock();
+        state.on = On::Own;
+        state.worker = number;
+        thread.cancellation.fetch_and(!SIGNALLED, Ordering::SeqCst);
+        cancel::want();
+        let pending = thread.pending.swap(0, Ordering::SeqCst);
+        for signal in (1..=64).filter(|&signal| pending & of(signal) != 0) {
+            // SAFETY: I14. The call has no pointers.
+            unsafe { syscall!(SYS_tgkill, process, number, signal) };
+        }
+        own_mask(thread) & !monitor::signal_set()
+    };
+    registry::with_own(begin).unwrap_or_default()
+}
+
+/// Gives the calling thread the mask of [`begin_own`].
+pub(crate) fn set_mask(mask: u64) {
+    change_mask(libc::SIG_SETMASK, mask);
+}
+
+/// Lets the monitor's signal reach the calling fiber on a thread of its own, whatever it blocks.
+fn admit_monitor() {
+    if is_on_own_thread() {
+        change_mask(libc::SIG_UNBLOCK, monitor::signal_set());
     }
 }
 
-/// The calling fiber is a thread of the system from now on: it receives what it was sent.
-pub(crate) fn begin_own() {
-    let Some(thread) = registry::find(own()) else { return };
-    thread.lock().is_own = true;
-    let pending = thread.pending.swap(0, Ordering::SeqCst);
-    for signal in (1..=64).filter(|signal| pending & (1 << (signal - 1)) != 0) {
-        let (process, number) = (std::process::id(), cringle_sys::thread_number());
-        // SAFETY: I14. The call has no pointers.
-        unsafe { syscall!(SYS_tgkill, process, number, signal) };
-    }
+/// The calling fiber goes back to its worker.
+pub(crate) fn end_own() {
+    registry::with_own(|thread| thread.lock().on = On::Worker);
+}
+
+/// The calling fiber is on a worker again.
+pub(crate) fn note_worker() {
+    registry::with_own(|thread| thread.lock().worker = cringle_sys::thread_number());
 }
 
 /// # Safety

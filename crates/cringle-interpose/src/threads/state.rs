@@ -164,7 +164,7 @@ unsafe fn admit_fiber(
 /// Makes the caller a thread of the system if it is a fiber and means itself, by 0 or by the number
 /// of its worker. Returns the number that it has then.
 fn thread(on: Option<OnFiber>, thread: pid_t) -> pid_t {
-    if on.is_none() && !own_threads::is_for_a_while() {
+    if on.is_none() && !own_threads::is_guest() {
         return thread;
     }
     let means_itself = thread == 0 || thread == sys::thread_number();
