@@ -15,6 +15,7 @@ use cringle_driver::Counter;
 use cringle_sys::debug_info::Field;
 use cringle_sys::lock::OF_THE_LIBRARY;
 use cringle_sys::plainly;
+use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -57,17 +58,23 @@ pub const FIELDS: &[Field] = &[
 ];
 
 /// Returns the number of the system call that a thread of the process waits in, and where it will
-/// return to. `None` if it waits in none, or if `/proc` has no answer.
-pub fn system_call(thread: i32) -> Option<(libc::c_long, usize)> {
+/// return to. `None` if it waits in none.
+///
+/// # Errors
+///
+/// If `/proc` has no answer: it is not mounted, or the process has changed its user.
+pub fn system_call(thread: i32) -> io::Result<Option<(libc::c_long, usize)>> {
     let words = system_call_in_words(thread)?;
-    let (number, place) = (words.split_whitespace().next()?, words.split_whitespace().last()?);
-    let place = usize::from_str_radix(place.trim_start_matches("0x"), 16).ok()?;
-    Some((number.parse().ok()?, place))
+    let mut words = words.split_whitespace();
+    let number = words.next().and_then(|word| word.parse().ok());
+    let place = words.last().and_then(|word| word.strip_prefix("0x"));
+    let place = place.and_then(|word| usize::from_str_radix(word, 16).ok());
+    Ok(number.zip(place))
 }
 
-fn system_call_in_words(thread: i32) -> Option<String> {
+fn system_call_in_words(thread: i32) -> io::Result<String> {
     let path = format!("/proc/self/task/{thread}/syscall");
-    plainly(|| std::fs::read_to_string(path)).ok()
+    plainly(|| std::fs::read_to_string(path))
 }
 
 impl Counters {
@@ -102,7 +109,7 @@ impl Counters {
         /// `futex_waitv` and `futex_wait`, on every architecture.
         const SEVERAL: libc::c_long = 449;
         const NEWER: libc::c_long = 455;
-        let call = system_call_in_words(self.thread_number())?;
+        let call = system_call_in_words(self.thread_number()).ok()?;
         let mut words = call.split_whitespace();
         let number = words.next()?.parse().ok()?;
         let mut arguments =

@@ -32,7 +32,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
 /// The time that a fiber has computed, at least, since it was seen first in the same run.
@@ -112,6 +112,9 @@ struct Seen {
     turns: u64,
     running: usize,
     computed: Duration,
+    /// The time computed and that spent in a queue for a processor, and when that was.
+    used: Duration,
+    at: Option<Instant>,
 }
 
 /// A system call, by its number, and where it will return to.
@@ -164,28 +167,33 @@ impl Seen {
         let running = peer.roster.running_number();
         let is_same = (turns, running) == (self.turns, self.running);
         let times = if running == 0 { None } else { peer.counters.processor_times() };
-        let Some((computed, _)) = times else {
+        let Some((computed, waited)) = times else {
             self.running = 0;
             return Found::Idle;
         };
+        let (used, now) = (computed + waited, Instant::now());
         if !is_same {
-            *self = Seen { turns, running, computed };
+            *self = Seen { turns, running, computed, used, at: Some(now) };
             return Found::Runs;
         }
         if computed.saturating_sub(self.computed) >= COMPUTED {
             self.computed = computed;
             return Found::HeldUp(COMPUTES);
         }
-        match call_of(peer.counters.thread_number()) {
-            COMPUTES => Found::Runs,
-            call => Found::HeldUp(call),
+        match system_call(peer.counters.thread_number()) {
+            Ok(call) => call.map_or(Found::Runs, Found::HeldUp),
+            Err(_) => {
+                let passed = self.at.map_or(Duration::ZERO, |at| now - at);
+                let slept = passed.saturating_sub(used.saturating_sub(self.used));
+                if slept >= COMPUTED { Found::HeldUp(COMPUTES) } else { Found::Runs }
+            }
         }
     }
 }
 
 /// The system call that a thread waits in, if any.
 fn call_of(thread: c_int) -> Call {
-    system_call(thread).unwrap_or(COMPUTES)
+    system_call(thread).ok().flatten().unwrap_or(COMPUTES)
 }
 
 fn prepare_host(place: &Mutex<Option<Host>>) {

@@ -152,3 +152,8 @@ fn environment_leaves_threads_to_the_system() {
 fn calls_that_never_wait_let_others_run() {
     check("fair", &["joined"], &[]);
 }
+
+#[test]
+fn threads_continue_after_the_process_has_changed_its_user() {
+    check("rightless", &["exchanged", "joined"], &[]);
+}

@@ -125,12 +125,6 @@ pub(crate) unsafe fn with_mask(
     -1
 }
 
-/// Lets a signal reach the calling thread that it sends to itself: the workers of a served program
-/// block all.
-pub(super) fn admit(on: Option<OnFiber>) {
-    own_threads::take(on, Reason::Signal);
-}
-
 /// Sends a signal to another fiber. A signal without a handler concerns the process.
 pub(super) fn send(handle: pthread_t, signal: c_int) -> c_int {
     let found = registry::find(handle).filter(|_| serve::is_served());

@@ -252,6 +252,16 @@ static void *exit_by_call(void *is_for_good) {
     pthread_cleanup_pop(0);
 }
 
+// As a daemon that gives its rights up: it cannot read its own files in /proc then.
+static void rightless(void) {
+    if (geteuid() != 0) {
+        say("only root may change its user");
+        _exit(77);
+    }
+    CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+    blocked();
+}
+
 static void exits(void) {
     pthread_key_create(&key, clean_up);
     CHECK(join(start(exit_by_call, "")) == 6);
@@ -487,6 +497,7 @@ int main(int count, char **arguments) {
         {"waited", waited},   {"unblocked", unblocked}, {"stack", stack},
         {"exits", exits},     {"computing", computing}, {"forks", forks},
         {"rings", rings},     {"mutexes", mutexes},   {"fair", fair},
+        {"rightless", rightless},
     };
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
