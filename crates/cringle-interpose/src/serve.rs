@@ -17,7 +17,7 @@ use cringle_sys::{LibraryThread, fork};
 use std::ffi::c_int;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, mpsc};
 
 /// Where the code of the library lies. It is set in a program that is served.
@@ -28,6 +28,8 @@ struct Served {
     generation: u32,
     runtime: OnceLock<Option<Arc<Shared>>>,
 }
+
+static RIGHTS_DIFFER: AtomicBool = AtomicBool::new(false);
 
 /// What this process serves, or an ancestor of it. Never freed.
 static SERVED: AtomicPtr<Served> = AtomicPtr::new(std::ptr::null_mut());
@@ -67,6 +69,20 @@ pub(crate) fn runtime_for(start: usize) -> Option<&'static Shared> {
 /// Whether threads of this process are fibers.
 pub(crate) fn is_serving() -> bool {
     OWN_CODE.get().is_some() && current().runtime.get().is_some_and(Option::is_some)
+}
+
+/// Notes that a thread of the program has changed its own rights, such as its capabilities or its
+/// filter of system calls. Threads that are created from now on stay threads of the system, because
+/// a fiber would have the rights of its worker.
+pub(crate) fn note_rights() {
+    if is_serving() {
+        RIGHTS_DIFFER.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether the rights of the program's threads may differ.
+pub(crate) fn do_rights_differ() -> bool {
+    RIGHTS_DIFFER.load(Ordering::Relaxed)
 }
 
 /// Returns what this process serves.

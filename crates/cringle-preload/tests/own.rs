@@ -109,7 +109,7 @@ fn threads_continue_beside_rings_of_the_program() {
 
 #[test]
 fn state_of_a_thread_reaches_no_other() {
-    check_state("states", &["thread-state"]);
+    check_state("states", &["attributes", "thread-state"]);
 }
 
 #[test]
@@ -156,4 +156,9 @@ fn calls_that_never_wait_let_others_run() {
 #[test]
 fn threads_continue_after_the_process_has_changed_its_user() {
     check("rightless", &["exchanged", "joined"], &[]);
+}
+
+#[test]
+fn later_threads_have_the_rights_of_main() {
+    check_state("rights", &["attributes"]);
 }

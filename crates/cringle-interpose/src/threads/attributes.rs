@@ -1,5 +1,6 @@
 //! The attributes that a caller passes to `pthread_create`.
 
+use super::super::serve;
 use libc::{c_int, pthread_attr_t, size_t};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -30,12 +31,17 @@ pub(super) struct Attributes {
 
 impl Attributes {
     /// Returns what a fiber can fulfil; `None` for a stack that the caller provides, and for what
-    /// the kernel keeps of a thread: a scheduling policy, cores, a signal mask.
+    /// the kernel keeps of a thread: a scheduling policy, cores, a signal mask, [rights].
+    ///
+    /// [rights]: serve::note_rights
     ///
     /// # Safety
     ///
     /// They are null, or initialised.
     pub(super) unsafe fn read(attributes: *const pthread_attr_t) -> Option<Attributes> {
+        if serve::do_rights_differ() {
+            return None;
+        }
         if attributes.is_null() {
             return Attributes::default();
         }

@@ -137,9 +137,7 @@ pub unsafe fn prctl(
                 0
             }
             _ => {
-                if state::is_of_thread(option) {
-                    own_threads::take_or_keep(on, Reason::ThreadState);
-                }
+                state::admit_option(on, option);
                 next::prctl(option, a, b, c, d)
             }
         }

@@ -8,7 +8,7 @@
 
 use super::super::call::OnFiber;
 use super::super::notes::Reason;
-use super::super::{next, own_threads};
+use super::super::{next, own_threads, serve};
 use super::{prctl, pthread_exit};
 use cringle_core::interposition::is_on_own_thread;
 use cringle_sys as sys;
@@ -30,7 +30,15 @@ const OF_THREAD: &[c_long] = &[
     libc::SYS_rt_sigsuspend,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
-    // Credentials. libc's functions change those of all threads.
+    // Memory, execution.
+    libc::SYS_personality,
+    libc::SYS_ptrace,
+    libc::SYS_set_mempolicy,
+];
+
+/// The system calls that change the rights of the calling thread: credentials, of which libc's
+/// functions change those of all threads, filters, and namespaces.
+const RIGHTS: &[c_long] = &[
     libc::SYS_capset,
     libc::SYS_keyctl,
     libc::SYS_landlock_restrict_self,
@@ -44,10 +52,6 @@ const OF_THREAD: &[c_long] = &[
     libc::SYS_setresuid,
     libc::SYS_setreuid,
     libc::SYS_setuid,
-    // Namespaces, memory, execution.
-    libc::SYS_personality,
-    libc::SYS_ptrace,
-    libc::SYS_set_mempolicy,
     libc::SYS_setns,
     libc::SYS_unshare,
 ];
@@ -84,6 +88,15 @@ const OPTIONS: &[c_int] = &[
     PR_SVE_SET_VL,
 ];
 
+/// Those of them that change its rights.
+const OPTIONS_OF_RIGHTS: &[c_int] = &[
+    libc::PR_CAPBSET_DROP,
+    libc::PR_CAP_AMBIENT,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_SET_SECCOMP,
+    libc::PR_SET_SECUREBITS,
+];
+
 // `libc` has no names for these.
 const PR_SVE_SET_VL: c_int = 50;
 const PR_PAC_RESET_KEYS: c_int = 54;
@@ -92,9 +105,15 @@ const PR_SET_IO_FLUSHER: c_int = 57;
 const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const PR_SME_SET_VL: c_int = 63;
 
-/// Whether an option of `prctl` sets something of the calling thread.
-pub(super) fn is_of_thread(option: c_int) -> bool {
-    OPTIONS.contains(&option)
+/// Makes the caller a thread of the system, if it is a fiber and the option of `prctl` sets
+/// something of its thread.
+pub(super) fn admit_option(on: Option<OnFiber>, option: c_int) {
+    if OPTIONS_OF_RIGHTS.contains(&option) {
+        serve::note_rights();
+    }
+    if OPTIONS.contains(&option) {
+        own_threads::take_or_keep(on, Reason::ThreadState);
+    }
 }
 
 /// Which argument of a system call names a thread by number, as the caller by 0.
@@ -126,6 +145,10 @@ pub(crate) unsafe fn admit(
     number: c_long,
     arguments: [usize; 6],
 ) -> Result<[usize; 6], c_long> {
+    if RIGHTS.contains(&number) {
+        changes_rights(on);
+        return Ok(arguments);
+    }
     if on.is_none() && !is_on_own_thread() {
         return Ok(arguments);
     }
@@ -178,6 +201,11 @@ fn own_thread(on: Option<OnFiber>) {
     own_threads::take_or_keep(on, Reason::ThreadState);
 }
 
+fn changes_rights(on: Option<OnFiber>) {
+    serve::note_rights();
+    own_thread(on);
+}
+
 calls! {
     Option<OnFiber>:
     fn sched_setaffinity(of: pid_t, bytes: size_t, cores: *const cpu_set_t) -> c_int;
@@ -200,19 +228,19 @@ calls! {
     |on| { own_thread(on); next::nice(change) };
 
     fn setfsuid(user: uid_t) -> c_int;
-    |on| { own_thread(on); next::setfsuid(user) };
+    |on| { changes_rights(on); next::setfsuid(user) };
 
     fn setfsgid(group: gid_t) -> c_int;
-    |on| { own_thread(on); next::setfsgid(group) };
+    |on| { changes_rights(on); next::setfsgid(group) };
 
     fn capset(header: *mut c_void, sets: *const c_void) -> c_int;
-    |on| { own_thread(on); next::capset(header, sets) };
+    |on| { changes_rights(on); next::capset(header, sets) };
 
     fn unshare(flags: c_int) -> c_int;
-    |on| { own_thread(on); next::unshare(flags) };
+    |on| { changes_rights(on); next::unshare(flags) };
 
     fn setns(fd: c_int, kind: c_int) -> c_int;
-    |on| { own_thread(on); next::setns(fd, kind) };
+    |on| { changes_rights(on); next::setns(fd, kind) };
 
     fn tgkill(process: pid_t, of: pid_t, signal: c_int) -> c_int;
     |on| next::tgkill(process, thread(on, of), signal);

@@ -460,6 +460,19 @@ static void ended(void) {
     say("joined");
 }
 
+static void *look_at_rights(void *expected) {
+    CHECK(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == (intptr_t)expected);
+    return 0;
+}
+
+// Later threads have the rights that `main` has left itself.
+static void rights(void) {
+    join(start(look_at_rights, (void *)0));
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    join(start(look_at_rights, (void *)1));
+    say("joined");
+}
+
 int main(int count, char **arguments) {
     static const struct {
         const char *name;
@@ -467,6 +480,7 @@ int main(int count, char **arguments) {
     } cases[] = {
         {"states", states}, {"owners", owners},       {"processes", processes},
         {"killed", killed}, {"unchanged", unchanged}, {"ended", ended},
+        {"rights", rights},
     };
     shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED && pipe(pipes) == 0);
