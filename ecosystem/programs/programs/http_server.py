@@ -8,6 +8,7 @@ import threads
 from programs.cpython import python
 
 NEEDS = ("python3", "wrk")
+VERSION = (python, "--version")
 BOUND = 60
 ROUNDS = 3
 CONNECTIONS = 2000

@@ -6,6 +6,7 @@ import threads
 from programs import net
 
 NEEDS = ("redis-server", "redis-benchmark", "redis-cli")
+VERSION = ("redis-server", "--version")
 BOUND = 120
 ROUNDS = 3
 

@@ -3,6 +3,7 @@
 import re
 
 NEEDS = ("stress-ng",)
+VERSION = ("stress-ng", "--version")
 STRESSORS = (
     "pthread mutex futex sem sem-sysv sigq sigsuspend sigrt sigpending sigfd sigpipe "
     "sigchld sigabrt eventfd pipe pipeherd timer timerfd itimer nanosleep clock poll epoll "
@@ -11,7 +12,7 @@ STRESSORS = (
     "vm-splice zombie close dup open rename getrandom iomix aio io-uring robust-futex "
     "context bad-altstack stackmmap tls atomic membarrier rseq userfaultfd sigsegv"
 ).split()
-SECONDS = 3
+SECONDS = 1
 BOUND = 60 + 2 * len(STRESSORS) * SECONDS + 40 * 8
 KNOWN = {}
 
