@@ -10,7 +10,6 @@ pub use super::locks::{
     pthread_mutex_unlock, pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,
     pthread_rwlock_unlock as __pthread_rwlock_unlock,
 };
-pub use super::processes::{posix_spawn, posix_spawnp};
 pub use super::threads::{
     pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach, pthread_exit,
     pthread_getaffinity_np, pthread_getattr_np, pthread_getcpuclockid, pthread_getname_np,

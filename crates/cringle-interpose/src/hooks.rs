@@ -14,7 +14,7 @@ pub use super::messages::{recvmmsg, sendmmsg};
 pub use super::names::{
     getaddrinfo, gethostbyaddr_r, gethostbyname_r, gethostbyname2_r, getnameinfo,
 };
-pub use super::processes::{sigtimedwait, sigwait, wait4, waitid};
+pub use super::processes::{posix_spawn, posix_spawnp, sigtimedwait, sigwait, wait4, waitid};
 pub use super::ready::{epoll_wait, poll, select};
 pub use super::receives::{recvfrom, recvmsg};
 pub use super::semaphores::{sem_clockwait, sem_timedwait, sem_trywait, sem_wait};

@@ -116,8 +116,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sets the mask of the calling thread of the system.
-pub(super) fn set_mask(mask: u64) {
+fn set_mask(mask: u64) {
     let null = std::ptr::null_mut::<u64>();
     // SAFETY: I14. The set is borrowed for the call.
     unsafe {

@@ -3,26 +3,25 @@
 use super::call::{Call, OnFiber, WOULD_WAIT};
 use super::notes::Reason;
 use super::ready::duration;
-use super::{next, own_threads, threads};
+use super::{next, own_threads};
 use cringle_std::internal::{repeat_while_busy, wait_for_end};
 use cringle_sys::syscall;
 use libc::{
     id_t, idtype_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, rusage, siginfo_t,
     sigset_t, timespec,
 };
-use std::ffi::{c_char, c_int, c_short};
+use std::ffi::{c_char, c_int};
 
 macro_rules! spawns {
     ($($name:ident),*) => {$(
-        /// Starts a child as the next definition does. On a fiber, it starts it again while its
-        /// program is open for writing, and the child blocks the signals that the fiber blocks,
-        /// as opposed to those of the worker.
+        /// Starts a child as the next definition does, again while its program is open for
+        /// writing.
         ///
         /// # Safety
         ///
         /// As libc's.
         pub unsafe fn $name(
-            on: Option<OnFiber>,
+            on: OnFiber,
             pid: *mut pid_t,
             program: *const c_char,
             actions: *const posix_spawn_file_actions_t,
@@ -30,41 +29,15 @@ macro_rules! spawns {
             arguments: *const *mut c_char,
             environment: *const *mut c_char,
         ) -> c_int {
-            // SAFETY: by the contract.
-            let own = threads::mask_number().map(|mask| unsafe { with_mask(attributes, mask) });
-            let attributes = own.as_ref().map_or(attributes, std::ptr::from_ref);
-            // SAFETY: by the contract. The attributes are the caller's, or a copy.
-            let start = || unsafe {
-                next::$name(pid, program, actions, attributes, arguments, environment)
-            };
-            on.map_or_else(start, |on| spawn(on, start))
+            spawn(on, || {
+                // SAFETY: by the contract.
+                unsafe { next::$name(pid, program, actions, attributes, arguments, environment) }
+            })
         }
     )*};
 }
 
 spawns!(posix_spawn, posix_spawnp);
-
-/// A copy of the attributes, in which the child has a signal mask: its own, or else this one.
-///
-/// # Safety
-///
-/// The attributes are null or valid.
-unsafe fn with_mask(attributes: *const posix_spawnattr_t, mask: u64) -> posix_spawnattr_t {
-    let has_mask = libc::POSIX_SPAWN_SETSIGMASK as c_short;
-    // SAFETY: by the contract. Attributes are plain data in glibc, of which all zeros are the
-    // defaults; so is a set of signals, whose first word is the kernel's.
-    unsafe {
-        let mut copy = attributes.as_ref().copied().unwrap_or_else(|| std::mem::zeroed());
-        let (mut flags, mut set) = (0, std::mem::zeroed::<sigset_t>());
-        libc::posix_spawnattr_getflags(&copy, &mut flags);
-        if flags & has_mask == 0 {
-            (&raw mut set).cast::<u64>().write(mask);
-            libc::posix_spawnattr_setsigmask(&mut copy, &set);
-            libc::posix_spawnattr_setflags(&mut copy, flags | has_mask);
-        }
-        copy
-    }
-}
 
 fn spawn(on: OnFiber, start: impl Fn() -> c_int) -> c_int {
     let is_busy = |&code: &c_int| code == libc::ETXTBSY;

@@ -22,10 +22,6 @@ fn after_fork() {
         cringle_driver::kept::forget_all();
         waits::count_fork();
         threads::forget_all();
-        // The child of a fiber blocks what the fiber blocks, as opposed to the worker.
-        if let Some(mask) = threads::mask_number() {
-            own_threads::set_mask(mask);
-        }
     }
     // SAFETY: the contract of `pthread_atfork`: the handler only writes a thread-local and a
     // number.

@@ -135,6 +135,16 @@ macro_rules! __interposed_calls {
             fn waitid(
                 kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int
             ) -> c_int;
+            fn posix_spawn(
+                pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+                environment: *const *mut c_char
+            ) -> c_int;
+            fn posix_spawnp(
+                pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t,
+                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
+                environment: *const *mut c_char
+            ) -> c_int;
             fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
             fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
             fn sigtimedwait(
@@ -285,16 +295,6 @@ macro_rules! __interposed_for_all {
             ) -> c_int;
             fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
             fn raise(signal: c_int) -> c_int;
-            fn posix_spawn(
-                pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
-                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
-                environment: *const *mut c_char
-            ) -> c_int;
-            fn posix_spawnp(
-                pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t,
-                attributes: *const posix_spawnattr_t, arguments: *const *mut c_char,
-                environment: *const *mut c_char
-            ) -> c_int;
             fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: sigval) -> c_int;
             fn pthread_getschedparam(
                 thread: pthread_t, policy: *mut c_int, parameters: *mut sched_param

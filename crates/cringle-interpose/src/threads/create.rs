@@ -232,7 +232,6 @@ impl Body for ThreadBody {
         state.stack = current.fiber.stack_area();
         state.worker = cringle_sys::thread_number();
         state.address = Some(current.address());
-        signals::note_number(state.mask);
         // SAFETY: I2. It is taken back at the end of this function, which owns the record.
         unsafe { current.fiber.set_thread_word(&raw const thread.cancellation) };
         thread.announce(state);

@@ -42,9 +42,7 @@ pub use scheduling::{
     pthread_setschedparam, pthread_setschedprio,
 };
 
-pub(crate) use signals::{
-    begin_own, end_own, have_pending, mask_number, mask_of_thread, note_worker,
-};
+pub(crate) use signals::{begin_own, end_own, have_pending, mask_of_thread, note_worker};
 pub use signals::{pthread_sigmask, sigprocmask};
 
 use cringle_tls::is_block;

@@ -14,28 +14,11 @@ use super::registry;
 use cringle_core::interposition::is_on_own_thread;
 use cringle_sys::syscall;
 use libc::{pid_t, pthread_t, sigset_t};
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 /// The signals that libc has for itself, and never blocks.
 const OF_LIBC: u64 = 0b11 << 31;
-
-thread_local! {
-    /// The mask of a thread whose kernel's mask is the worker's: a copy, as a child of `fork` may
-    /// take no lock of the registry.
-    static NUMBER: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// The signals that the calling fiber blocks, as long as that is a number.
-pub(crate) fn mask_number() -> Option<u64> {
-    NUMBER.get()
-}
-
-/// Notes the signals that the calling fiber, which begins, blocks.
-pub(super) fn note_number(mask: u64) {
-    NUMBER.set(serve::is_served().then_some(mask));
-}
 
 /// The signals that the calling thread or fiber blocks.
 pub(super) fn mask() -> u64 {
@@ -90,7 +73,6 @@ pub unsafe fn pthread_sigmask(
     };
     let after = after & !OF_LIBC;
     thread.lock().mask = after;
-    NUMBER.set(Some(after));
     if before & !after != 0 {
         match on {
             Some(on) => _ = own_threads::take(on, Reason::SignalMask),
@@ -191,7 +173,6 @@ pub(crate) fn end_own() {
 
 /// The calling fiber is a thread of the system from now on: it receives what it was sent.
 pub(crate) fn begin_own() {
-    NUMBER.set(None);
     let Some(thread) = registry::find(own()) else { return };
     thread.lock().is_own = true;
     let pending = thread.pending.swap(0, Ordering::SeqCst);
