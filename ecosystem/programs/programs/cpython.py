@@ -22,6 +22,8 @@ MODULES = (
 AT_A_TIME = 4
 if "CRINGLE_PYTHON_TESTS" in os.environ:
     MODULES = os.environ["CRINGLE_PYTHON_TESTS"].split(",")
+# It hangs with threads, too, where the machine has no loopback of vsock.
+LEFT_OUT = ("test.test_socket.ThreadedVSOCKSocketStreamTest.testStream",)
 # A test that writes nothing for so long hangs. With threads the slowest takes a third of it.
 SILENT = 60
 # Ten threads have three threads of the system below them, and as many numbers of those.
@@ -80,15 +82,15 @@ def run(side):
         if module not in names:
             side.test(module, "skipped", f"{python()} has no test.{module}")
     with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
-        for found in pool.map(lambda name: outcomes(run_module(side, name)), names):
-            for name, (outcome, detail) in found.items():
+        for tests in pool.map(lambda name: outcomes(run_module(side, name)), names):
+            for name, (outcome, detail) in tests.items():
                 side.test(name.removeprefix("test."), outcome, detail)
 
 
 def run_module(side, module):
     """Runs the tests of a module, beginning again after each that hangs or crashes."""
     path, log = side.dir / f"{module}.outcomes", side.dir / f"{module}.log"
-    path.touch()
+    path.write_text("".join(f"{name}\tskipped\t\n" for name in LEFT_OUT if module in name))
     begin = time.monotonic()
     with open(log, "w") as file:
         while not attempt(side, module, path, file):
