@@ -7,10 +7,11 @@ RUNNER = Path("/usr/share/mysql/mysql-test/mtr")
 NEEDS = ("mariadbd", "perl")
 VERSION = ("mariadbd", "--version")
 BOUND = 400
-# Of the suite `main` and of `rpl`, by the begin of their names.
+# Of the suite `main` and of `rpl`, by the begin of their names. Not `main.xa`: it waits for 50 s if
+# the server begins the statements of two connections in another order than they were sent in.
 TESTS = {
     "main": "connect|deadlock|delayed|events_|flush|kill|lock|pool|processl|shutdown|thread|timeout"
-    "|wait|xa",
+    "|wait|xa_",
     "rpl": "rpl_(connection|semi_sync_event_after|stop_slave)",
 }
 KNOWN = {}

@@ -17,7 +17,7 @@ VERSION = ("getconf", "GNU_LIBC_VERSION")
 BOUND = 2400
 # Most tests end within a second; glibc's own bound is 20 s.
 SECONDS = 30
-AT_A_TIME = 4
+AT_A_TIME = 6
 # They need files of glibc's build, or hang or fail at times with threads, too.
 LEFT_OUT = (
     "tst-atfork2 tst-atfork4 tst-cancel7 tst-cancelx7 tst-create1 tst-create-detached tst-exec4 "

@@ -1,5 +1,6 @@
 """stress-ng's stressors of threads, locks, signals, timers and pipes, with --verify."""
 
+import concurrent.futures
 import re
 
 NEEDS = ("stress-ng",)
@@ -13,33 +14,27 @@ STRESSORS = (
     "context bad-altstack stackmmap tls atomic membarrier rseq userfaultfd sigsegv"
 ).split()
 SECONDS = 1
+AT_A_TIME = 3
 BOUND = 60 + 2 * len(STRESSORS) * SECONDS + 40 * 8
 KNOWN = {"pthread": "it sets the robust list of its thread by a raw system call"}
 
 
 def run(side):
-    for stressor in STRESSORS:
-        ended = side.call(
-            [
-                "stress-ng",
-                f"--{stressor}",
-                "2",
-                "--timeout",
-                str(SECONDS),
-                "--verify",
-                "--metrics-brief",
-                "--no-rand-seed",
-                "--temp-path",
-                side.dir,
-            ],
-            40,
-        )
-        if ended.status == 1 and "unrecognized option" in ended.output:
-            continue
-        bad = [
-            line for line in ended.output.splitlines() if re.search(r"\b(fail|error|panic)", line)
-        ]
-        if "skipped" in ended.output and ended.status != 0 or "unimplemented" in ended.output:
-            side.test(stressor, "skipped", ended.output[-200:])
-        else:
-            side.test(stressor, ended.status == 0, f"status {ended.status} {' '.join(bad)[:200]}")
+    def end(stressor):
+        options = f"--{stressor} 2 --timeout {SECONDS} --verify --metrics-brief --no-rand-seed"
+        command = ["stress-ng", *options.split(), "--temp-path", side.dir]
+        return side.call(command, 40, alone=False)
+
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        for stressor, ended in zip(STRESSORS, pool.map(end, STRESSORS)):
+            record(side, stressor, ended)
+
+
+def record(side, stressor, ended):
+    if ended.status == 1 and "unrecognized option" in ended.output:
+        return
+    bad = [line for line in ended.output.splitlines() if re.search(r"\b(fail|error|panic)", line)]
+    if "skipped" in ended.output and ended.status != 0 or "unimplemented" in ended.output:
+        side.test(stressor, "skipped", ended.output[-200:])
+    else:
+        side.test(stressor, ended.status == 0, f"status {ended.status} {' '.join(bad)[:200]}")
