@@ -23,6 +23,7 @@ use super::own_threads;
 use super::serve;
 use super::sockets::is_nonblocking;
 use cringle_core::cancelled::{self, Reason};
+use cringle_core::fiber::Fiber;
 use cringle_core::interposition::Review;
 use cringle_core::lent_frame::LentFrame;
 use cringle_core::worker::Current;
@@ -34,7 +35,7 @@ use cringle_std::internal::{
     unblock_or_here, was_dropped,
 };
 use cringle_sys::{self as sys, raw};
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
@@ -194,42 +195,54 @@ impl Call {
     /// and the fiber must not be suspended.
     #[inline]
     pub(super) fn may_attempt(self) -> bool {
-        self.may_attempt_and(|| true)
+        self.may_attempt_and(Fiber::spend_with_peer, || true)
     }
 
-    /// [`may_attempt`](Self::may_attempt) for a write. The fiber is not suspended if the descriptor
-    /// does not block: a signal handler that writes may have interrupted it anywhere, as in an
-    /// allocator that holds its lock.
+    /// [`may_attempt`](Self::may_attempt) for a message. The fiber is not suspended if the
+    /// descriptor does not block: a signal handler that writes may have interrupted it anywhere, as
+    /// in an allocator that holds its lock.
     #[inline]
-    pub(super) fn may_attempt_write(self, fd: RawFd) -> bool {
-        self.may_attempt_and(|| !is_nonblocking(fd))
+    pub(super) fn may_attempt_send(self, fd: RawFd) -> bool {
+        self.may_attempt_and(Fiber::spend_with_peer, || !is_nonblocking(fd))
+    }
+
+    /// The same for a `read` or a `write`, of a file as a rule.
+    #[inline]
+    pub(super) fn may_attempt_transfer(self, fd: RawFd, write: bool) -> bool {
+        self.may_attempt_and(Fiber::spend_inline, || !(write && is_nonblocking(fd)))
     }
 
     /// `may_suspend` is asked once the budget is spent.
     #[inline]
-    fn may_attempt_and(self, may_suspend: impl FnOnce() -> bool) -> bool {
+    fn may_attempt_and(self, spend: fn(&Fiber) -> bool, may_suspend: impl Fn() -> bool) -> bool {
         match self.current.worker.driver().try_borrow_mut() {
             Ok(driver) if driver.may_bypass() => {}
             Ok(_) => return false,
             Err(_) => return true,
         }
-        if !self.current.fiber.spend_inline() && may_suspend() {
+        if !spend(&self.current.fiber) && may_suspend() {
             self.current.refresh_budget();
         }
         true
     }
 
-    /// Counts a call that never waits: a loop of failures lets other fibers run. Returns its
-    /// result.
+    /// Counts a call that never waits. In a served program such calls let other fibers run, as
+    /// threads do anywhere; elsewhere only a loop of failures does: the caller may be a signal
+    /// handler, or hold a lock. Returns the result.
     pub(super) fn at_once(self, result: isize) -> isize {
-        if result != WOULD_WAIT && serve::is_served() {
-            if !self.current.fiber.spend_inline() {
-                self.current.refresh_budget();
-            }
-        } else {
-            self.current.tried(result != WOULD_WAIT);
+        let is_done = result != WOULD_WAIT;
+        if !(is_done && serve::is_served()) {
+            self.current.tried(is_done);
+        } else if !self.current.fiber.spend_with_peer() {
+            self.current.refresh_budget();
         }
         result
+    }
+
+    /// Whether an address is in the stack of the fiber, where it can be read and written.
+    pub(super) fn owns(self, address: *const c_void) -> bool {
+        let (stack, bytes) = self.current.fiber.stack_area();
+        (stack..stack + bytes).contains(&address.addr())
     }
 
     /// Whether a file that waits only for storage is used by the plain call: the fiber unwinds

@@ -100,11 +100,14 @@ pub(super) fn forget() {
 /// Returns to the worker in any case, before the thread ends.
 pub(super) fn end() {
     if is_on_own_thread() {
-        notes::note_interrupted();
         let stay = LAST_STAY.get().map_or(SHORTEST_STAY, |(stay, _)| stay);
         return_to_worker();
+        let is_in_program = Current::get().is_some_and(|current| current.fiber.is_in_program());
+        debug_assert!(!is_in_program, "the monitor's signal finds it in the library");
         LAST_STAY.set(Some((stay, now())));
         threads::end_own();
+        // It opens a file, and a call on the own thread would come back a second time.
+        notes::note_interrupted();
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn receive(call: Call, held: &Held, op: Op) -> Option<isize> {
 /// is left out then. A wrong answer costs a system call, and changes no result.
 static EMPTY: [AtomicBool; 4096] = [const { AtomicBool::new(false) }; 4096];
 
-fn is_probably_empty(fd: RawFd) -> bool {
+pub(super) fn is_probably_empty(fd: RawFd) -> bool {
     let empty = usize::try_from(fd).ok().and_then(|fd| EMPTY.get(fd));
     empty.is_some_and(|empty| empty.load(Ordering::Relaxed))
 }
@@ -61,7 +61,9 @@ pub unsafe fn recvfrom(
             syscall!(SYS_recvfrom, fd, buf, len, flags | libc::MSG_DONTWAIT, addr, addr_len)
         };
         if flags & AT_ONCE != 0 {
-            return Ok(call.at_once(attempt(fd)));
+            let result = attempt(fd);
+            note_empty(fd, result == WOULD_WAIT);
+            return Ok(call.at_once(result));
         }
         call.admit()?;
         let waits_for_all = waits_for_all(fd, flags) && len > 0;

@@ -206,7 +206,7 @@ impl<L: Fn() -> usize> Outgoing<L> {
         }
         call.admit()?;
         let mut done = self.first;
-        if done == 0 && call.may_attempt_write(fd) {
+        if done == 0 && call.may_attempt_send(fd) {
             let result = attempt(fd, 0);
             let is_all = result >= 0 && result as usize >= (self.len)();
             if is_all || result < 0 && result != WOULD_WAIT {

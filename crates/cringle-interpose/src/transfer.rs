@@ -203,11 +203,7 @@ impl Transfer {
     ///
     /// As for [`perform`](Self::perform).
     unsafe fn attempt(&mut self) -> Attempt {
-        let may_attempt = match self.write {
-            true => self.call.may_attempt_write(self.fd),
-            false => self.call.may_attempt(),
-        };
-        if !may_attempt || self.is_direct() {
+        if !self.call.may_attempt_transfer(self.fd, self.write) || self.is_direct() {
             return Attempt::Rest(0);
         }
         let mut done = 0;

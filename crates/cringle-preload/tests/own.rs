@@ -31,6 +31,9 @@ fn check_both(case: &str, plain_lines: &[&str], lines: &[&str], reasons: &[&str]
     fs::write(&notes, "").unwrap();
     let mut served = Command::new(&program);
     served.arg(case).env("LD_PRELOAD", library()).env("CRINGLE_NOTES", &notes);
+    if case == "fair" {
+        served.env("CRINGLE_WORKERS", "1");
+    }
     assert_eq!(parts(&served.output().unwrap()), expected(lines));
     let notes = fs::read_to_string(notes).unwrap();
     let mut found: Vec<&str> = notes.lines().filter_map(|line| line.split('\t').next()).collect();
@@ -94,4 +97,9 @@ fn mutexes_keep_their_owner() {
 #[test]
 fn threads_continue_beside_rings_of_the_program() {
     check("rings", &["exchanged", "joined"], &["system-call"]);
+}
+
+#[test]
+fn calls_that_never_wait_let_others_run() {
+    check("fair", &["joined"], &[]);
 }

@@ -12,6 +12,10 @@ const CALLS: u32 = 128;
 const INLINE_COST: u32 = 2;
 /// The same while other fibers are ready: each of them waits for all calls of a turn.
 const INLINE_COST_AMONG_OTHERS: u32 = 16;
+/// The same for a call of a program's that exchanges messages with a peer. An answer may wake the
+/// peer on the worker's processor, and it asks again before the next call: such a fiber never
+/// waits, and the others would for milliseconds.
+const COST_WITH_PEER: u32 = 8;
 
 /// See the module. Any suspension refills it.
 pub(crate) struct Budget {
@@ -42,7 +46,17 @@ impl Budget {
     /// Takes one inline call into the kernel. False if nothing was left for it.
     #[inline(always)]
     pub(crate) fn spend_inline(&self, is_alone: bool) -> bool {
-        let cost = if is_alone { INLINE_COST } else { INLINE_COST_AMONG_OTHERS };
+        self.take(if is_alone { INLINE_COST } else { INLINE_COST_AMONG_OTHERS })
+    }
+
+    /// The same for a message.
+    #[inline(always)]
+    pub(crate) fn spend_with_peer(&self) -> bool {
+        self.take(COST_WITH_PEER)
+    }
+
+    #[inline(always)]
+    fn take(&self, cost: u32) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(cost));
         left > 0

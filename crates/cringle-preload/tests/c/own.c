@@ -201,7 +201,7 @@ static void *compute_and_wait(void *number) {
     own = local;
     for (int round = 0; round < 8; round++, local++, own++) {
         errno = 1000 + (int)local;
-        compute();
+        round == 0 ? compute_for_long() : compute();
         CHECK(errno == 1000 + (int)local);
         CHECK(own == local && address == &own);
         CHECK(read(-1, &byte, 1) == -1 && errno == EBADF);
@@ -290,10 +290,7 @@ static void *fork_and_return(void *unused) {
 // The thread is one of the system for a while, which ends in the child.
 static void *compute_and_fork(void *unused) {
     int status;
-    for (int i = 0; i < 6; i++) {
-        compute();
-        usleep(1);
-    }
+    compute_for_long();
     pid_t child = fork();
     if (child == 0) {
         for (int i = 0; i < 6; i++) {
@@ -310,6 +307,45 @@ static void *compute_and_fork(void *unused) {
 static void forks(void) {
     CHECK(join(start(fork_and_return, (void *)3)) == 3);
     CHECK(join(start(compute_and_fork, (void *)4)) == 4);
+    say("joined");
+}
+
+#define BYTES 4000
+
+static int ends[2];
+static volatile int other_ran;
+
+static void *run_beside(void *unused) {
+    sem_post(&ready);
+    wait_for(&done);
+    other_ran = 1;
+    return unused;
+}
+
+// Receives what is there, by calls that never have to wait.
+static void *receive_all(void *unused) {
+    int before = -1;
+    char byte;
+    pthread_t other = start(run_beside, 0);
+    wait_for(&ready);
+    sem_post(&done);
+    for (int i = 0; i < BYTES; i++) {
+        CHECK(recv(ends[1], &byte, 1, MSG_DONTWAIT) == 1);
+        if (other_ran && before < 0)
+            before = i;
+    }
+    join(other);
+    // Threads are of different processors.
+    if (getenv("LD_PRELOAD") != 0)
+        CHECK(before >= 0 && before < BYTES - 1);
+    return unused;
+}
+
+static void fair(void) {
+    static char bytes[BYTES];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(write(ends[0], bytes, BYTES) == BYTES);
+    join(start(receive_all, 0));
     say("joined");
 }
 
@@ -432,7 +468,7 @@ int main(int count, char **arguments) {
         {"blocked", blocked}, {"spinning", spinning},   {"many", many},
         {"waited", waited},   {"unblocked", unblocked}, {"stack", stack},
         {"exits", exits},     {"computing", computing}, {"forks", forks},
-        {"rings", rings},     {"mutexes", mutexes},
+        {"rings", rings},     {"mutexes", mutexes},   {"fair", fair},
     };
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
