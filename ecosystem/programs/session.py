@@ -82,7 +82,8 @@ class Side:
     def test(self, name, passed, detail=""):
         """Records a test: `passed` is whether it does, or "skipped"."""
         outcome = passed if isinstance(passed, str) else "passed" if passed else "failed"
-        self._record(kind="test", name=name, outcome=outcome, detail=str(detail)[:400])
+        detail = " ".join(str(detail).split())[:400]
+        self._record(kind="test", name=name, outcome=outcome, detail=detail)
         return outcome == "passed"
 
     def figure(self, name, value, unit="", bar=None):
