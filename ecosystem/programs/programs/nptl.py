@@ -18,7 +18,7 @@ VERSION = ("getconf", "GNU_LIBC_VERSION")
 BOUND = 2400
 # Most tests end within a second; glibc's own bound is 20 s.
 SECONDS = 30
-AT_A_TIME = 3
+AT_A_TIME = 4
 # They need files of glibc's build, or hang or fail at times with threads, too.
 LEFT_OUT = (
     "tst-atfork2 tst-atfork4 tst-cancel7 tst-cancelx7 tst-create1 tst-create-detached tst-exec4 "
@@ -42,6 +42,7 @@ REASONS = {
         "tst-abstime tst-abstime-time64 tst-join15"
     ),
     "signals of a thread": "tst-kill2 tst-kill3 tst-kill6 tst-pthread-attr-sigmask",
+    "a forked child of a thread blocks the signals of the worker": "tst-basic4",
     "the default size of stacks": "tst-default-attr",
     "the library needs a key when the program has taken all": "tst-key4",
     "main ends, or waits for its threads": "tst-basic3 tst-join1 tst-join5 tst-join7",
