@@ -135,8 +135,8 @@ pub(crate) const CRATES: &[Crate] = &[
         kind: Kind::Library,
         ..part(
             "crates/cringle-interpose",
-            6_200,
-            "Each call of libc that waits, and the threads of whole programs.",
+            6_450,
+            "Each call of libc that waits or sets a thread's state, and whole programs' threads.",
         )
     },
     Crate { kind: Kind::Library, ..part("crates/cringle", 100, "It only re-exports.") },

@@ -9,5 +9,6 @@ pub use crate::family::{Keeper, Reserved};
 pub use crate::spawn_place::{SpawnPlace, of_caller as place_of_caller, of_outsider};
 pub use crate::stack::GUARD_BYTES;
 pub use crate::worker::{
-    Host, Review, forget_own_thread, is_on_own_thread, release_block, return_to_worker, take_block,
+    Host, Review, end_thread_first, forget_own_thread, is_on_own_thread, release_block,
+    return_to_worker, take_block,
 };

@@ -63,15 +63,19 @@ pub fn on_fiber() -> Option<OnFiber> {
 
 impl OnFiber {
     /// The fiber is in the library's code: it stays on its worker, unless it leaves by itself.
+    /// Returns whether the program makes the call.
     #[inline(always)]
-    pub fn enter_library(self) {
-        self.current.fiber.set_in_program(false);
+    pub fn enter_library(self) -> bool {
+        let fiber = &self.current.fiber;
+        let is_programs = fiber.is_in_program();
+        fiber.set_in_program(false);
+        is_programs
     }
 
-    /// The fiber goes back to the program's code.
+    /// The fiber goes back to the program's code, if that has made the call.
     #[inline(always)]
-    pub fn leave_library(self) {
-        self.current.fiber.set_in_program(true);
+    pub fn leave_library(self, is_programs: bool) {
+        self.current.fiber.set_in_program(is_programs);
     }
 
     /// Performs the call, and returns its result as libc does: −1 with `errno` for an error. The

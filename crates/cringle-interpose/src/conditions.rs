@@ -5,9 +5,10 @@
 //! both.
 
 use super::call::OnFiber;
-use super::locks::{Limit, THREADS_IN_COND_WAIT, lock_contended, pthread_mutex_unlock};
-use super::next;
+use super::locks::{Limit, THREADS_IN_COND_WAIT, as_owner, lock_contended, pthread_mutex_unlock};
+use super::notes::Reason;
 use super::queue::{self, ANY, Until, Waited};
+use super::{next, own_threads};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -82,7 +83,10 @@ unsafe fn wait(
     limit: impl FnOnce(clockid_t) -> Limit,
 ) -> c_int {
     // SAFETY: by the contract.
-    let Some(clock) = (unsafe { clock_of(condition) }) else { return libc::ENOTSUP };
+    let Some(clock) = (unsafe { clock_of(condition) }) else {
+        own_threads::wish(Reason::Mutex);
+        return libc::ENOTSUP;
+    };
     on.call_for_code(|call| {
         // SAFETY: by the contract.
         let deadline = unsafe { limit(clock).deadline(call.now())? };
@@ -114,7 +118,8 @@ unsafe fn wait(
 unsafe fn on_thread(mutex: *mut pthread_mutex_t, wait: impl FnOnce() -> c_int) -> c_int {
     THREADS_IN_COND_WAIT.fetch_add(1, Ordering::SeqCst);
     queue::wake(mutex as usize, ANY, usize::MAX);
-    let result = wait();
+    // SAFETY: by the contract.
+    let result = unsafe { as_owner(mutex, wait) };
     THREADS_IN_COND_WAIT.fetch_sub(1, Ordering::SeqCst);
     result
 }

@@ -7,17 +7,22 @@ pub use super::conditions::{
 pub use super::descriptors::{close, close_range, closefrom, dup2, dup3};
 pub use super::futex::syscall;
 pub use super::locks::{
-    pthread_mutex_unlock, pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,
+    pthread_mutex_clocklock, pthread_mutex_consistent, pthread_mutex_lock,
+    pthread_mutex_lock as __pthread_mutex_lock, pthread_mutex_setprioceiling,
+    pthread_mutex_timedlock, pthread_mutex_trylock,
+    pthread_mutex_trylock as __pthread_mutex_trylock, pthread_mutex_unlock,
+    pthread_mutex_unlock as __pthread_mutex_unlock, pthread_rwlock_unlock,
     pthread_rwlock_unlock as __pthread_rwlock_unlock,
 };
 pub use super::threads::{
-    pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach, pthread_exit,
-    pthread_getaffinity_np, pthread_getattr_np, pthread_getcpuclockid, pthread_getname_np,
-    pthread_getschedparam, pthread_join, pthread_kill, pthread_setaffinity_np,
+    capset, nice, prctl, pthread_cancel, pthread_clockjoin_np, pthread_create, pthread_detach,
+    pthread_exit, pthread_getaffinity_np, pthread_getattr_np, pthread_getcpuclockid,
+    pthread_getname_np, pthread_getschedparam, pthread_join, pthread_kill, pthread_setaffinity_np,
     pthread_setcancelstate, pthread_setcanceltype, pthread_setname_np, pthread_setschedparam,
     pthread_setschedprio, pthread_sigmask, pthread_sigqueue, pthread_testcancel,
-    pthread_timedjoin_np, pthread_tryjoin_np, raise, sigprocmask, thrd_create, thrd_detach,
-    thrd_exit, thrd_join,
+    pthread_timedjoin_np, pthread_tryjoin_np, raise, sched_setaffinity, sched_setparam,
+    sched_setscheduler, setfsgid, setfsuid, setns, setpriority, sigaltstack, sigprocmask, tgkill,
+    thrd_create, thrd_detach, thrd_exit, thrd_join, unshare,
 };
 pub use super::waits::{
     call_once, cnd_broadcast, cnd_signal, cnd_timedwait, cnd_wait, mtx_unlock, pthread_once,
@@ -26,21 +31,21 @@ pub use super::waits::{
 
 use super::call::OnFiber;
 use super::{hooks, next};
-use libc::{pthread_mutex_t, pthread_rwlock_t};
+use libc::pthread_rwlock_t;
 use std::ffi::c_int;
 
 macro_rules! aliases {
-    ($($alias:ident = $name:ident($type:ty);)*) => {
+    ($($alias:ident = $name:ident;)*) => {
         $(
             /// # Safety
             ///
             /// As libc's.
-            pub unsafe fn $alias(on: Option<OnFiber>, object: *mut $type) -> c_int {
+            pub unsafe fn $alias(on: Option<OnFiber>, lock: *mut pthread_rwlock_t) -> c_int {
                 // SAFETY: by the contract.
                 unsafe {
                     match on {
-                        Some(on) => hooks::$name(on, object),
-                        None => next::$name(object),
+                        Some(on) => hooks::$name(on, lock),
+                        None => next::$name(lock),
                     }
                 }
             }
@@ -49,10 +54,8 @@ macro_rules! aliases {
 }
 
 aliases! {
-    __pthread_mutex_lock = pthread_mutex_lock(pthread_mutex_t);
-    __pthread_mutex_trylock = pthread_mutex_trylock(pthread_mutex_t);
-    __pthread_rwlock_rdlock = pthread_rwlock_rdlock(pthread_rwlock_t);
-    __pthread_rwlock_tryrdlock = pthread_rwlock_tryrdlock(pthread_rwlock_t);
-    __pthread_rwlock_wrlock = pthread_rwlock_wrlock(pthread_rwlock_t);
-    __pthread_rwlock_trywrlock = pthread_rwlock_trywrlock(pthread_rwlock_t);
+    __pthread_rwlock_rdlock = pthread_rwlock_rdlock;
+    __pthread_rwlock_tryrdlock = pthread_rwlock_tryrdlock;
+    __pthread_rwlock_wrlock = pthread_rwlock_wrlock;
+    __pthread_rwlock_trywrlock = pthread_rwlock_trywrlock;
 }

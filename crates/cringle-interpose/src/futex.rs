@@ -25,10 +25,11 @@
 //! wait with a time ends as timed out.
 
 use super::call::{Call, OnFiber, TIMED_OUT};
-use super::next;
+use super::notes::Reason;
 use super::queue::{self, Until, Waited};
 use super::ready::duration;
 use super::sleep::time_of;
+use super::{next, own_threads, threads};
 use cringle_core::worker::Worker;
 use cringle_driver::Op;
 use cringle_sys::{self as sys, syscall};
@@ -92,7 +93,12 @@ pub unsafe fn syscall(
         }
     }
     // SAFETY: by the contract.
-    unsafe { next::syscall(number, a, b, c, d, e, f) }
+    unsafe {
+        match threads::admit(on, number, [a, b, c, d, e, f]) {
+            Ok([a, b, c, d, e, f]) => next::syscall(number, a, b, c, d, e, f),
+            Err(result) => result,
+        }
+    }
 }
 
 impl Futex {
@@ -130,8 +136,11 @@ impl Futex {
             // SAFETY: by the contract.
             (libc::FUTEX_WAKE_OP, _) => Some(unsafe { self.wake_by_operation() }),
             (operation, Some(on)) if PRIORITY.contains(&operation) => {
-                // The kernel would make its thread the owner.
-                Some(on.call(|_| Err(-(libc::ENOTSUP as isize))) as c_long)
+                // The kernel makes its thread the owner.
+                match own_threads::take_or_keep(Some(on), Reason::Mutex) {
+                    true => None,
+                    false => Some(on.call(|_| Err(-(libc::ENOTSUP as isize))) as c_long),
+                }
             }
             _ => None,
         }

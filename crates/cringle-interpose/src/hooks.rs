@@ -5,7 +5,6 @@ pub use super::files::{
     copy_file_range, flock, openat, openat as openat64, sendfile, sendfile as sendfile64, splice,
 };
 pub use super::locks::{
-    pthread_mutex_clocklock, pthread_mutex_lock, pthread_mutex_timedlock, pthread_mutex_trylock,
     pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock, pthread_rwlock_rdlock,
     pthread_rwlock_timedrdlock, pthread_rwlock_timedwrlock, pthread_rwlock_tryrdlock,
     pthread_rwlock_trywrlock, pthread_rwlock_wrlock,
@@ -20,7 +19,6 @@ pub use super::receives::{recvfrom, recvmsg};
 pub use super::semaphores::{sem_clockwait, sem_timedwait, sem_trywait, sem_wait};
 pub use super::sleep::{clock_gettime, clock_nanosleep, nanosleep, sched_yield, sleep, usleep};
 pub use super::sockets::{sendmsg, sendto};
-pub use super::threads::{prctl, sigaltstack};
 pub use super::transfer::{
     pread, pread as pread64, preadv, preadv as preadv64, preadv2, preadv2 as preadv64v2, pwrite,
     pwrite as pwrite64, pwritev, pwritev as pwritev64, pwritev2, pwritev2 as pwritev64v2, read,
@@ -32,7 +30,8 @@ pub use super::waits::{
 };
 
 use super::call::OnFiber;
-use super::{files, ready};
+use super::threads::with_mask;
+use super::{files, next, ready};
 use libc::{
     epoll_event, fd_set, mode_t, nfds_t, off_t, pid_t, pollfd, rusage, siginfo_t, sigset_t, size_t,
     sockaddr, socklen_t, ssize_t, timespec,
@@ -79,26 +78,38 @@ calls! {
 
     fn ppoll(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
-    ) -> c_int, next if !mask.is_null();
-    |on| ready::ppoll(on, fds, count, timeout);
+    ) -> c_int;
+    |on| with_mask(
+        mask,
+        || ready::ppoll(on, fds, count, timeout),
+        || next::ppoll(fds, count, timeout, mask),
+    );
 
     fn __ppoll_chk(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
         room: size_t,
-    ) -> c_int, next if !mask.is_null() || room / size_of::<pollfd>() < count as usize;
-    |on| ready::ppoll(on, fds, count, timeout);
+    ) -> c_int, next if room / size_of::<pollfd>() < count as usize;
+    |on| ppoll(on, fds, count, timeout, mask);
 
     fn pselect(
         count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         timeout: *const timespec, mask: *const sigset_t,
-    ) -> c_int, next if !mask.is_null();
-    |on| ready::pselect(on, count, [read, write, except], timeout);
+    ) -> c_int;
+    |on| with_mask(
+        mask,
+        || ready::pselect(on, count, [read, write, except], timeout),
+        || next::pselect(count, read, write, except, timeout, mask),
+    );
 
     fn epoll_pwait(
         instance: c_int, events: *mut epoll_event, most: c_int, timeout: c_int,
         mask: *const sigset_t,
-    ) -> c_int, next if !mask.is_null();
-    |on| epoll_wait(on, instance, events, most, timeout);
+    ) -> c_int;
+    |on| with_mask(
+        mask,
+        || epoll_wait(on, instance, events, most, timeout),
+        || next::epoll_pwait(instance, events, most, timeout, mask),
+    );
 
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     |on| openat(on, libc::AT_FDCWD, path, flags, mode);

@@ -13,16 +13,22 @@
 //! No cancel ends the wait for a lock: C code expects to hold it afterwards. A wait with a time
 //! ends as timed out.
 //!
+//! A mutex that lends priority, is robust, or is owned across processes has a thread of the kernel
+//! as its owner. Such mutexes are libc's alone: a fiber that locks one becomes a thread of the
+//! system. On a thread of its own, each call for such a mutex shows libc
+//! [the thread's number](cringle_tls::with_kernels_number).
+//!
 //! A mutex's owner and kind are at the places of `<bits/struct_mutex.h>`, which static initialisers
 //! have fixed.
 
 use super::call::{Call, OnFiber};
 use super::futex::remaining;
-use super::next;
-use super::owned_locks;
+use super::notes::Reason;
 use super::queue::{self, ANY, Until, Waited};
 use super::ready::duration;
+use super::{next, own_threads, owned_locks};
 use cringle_core::hazards;
+use cringle_core::interposition::is_on_own_thread;
 use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, timespec};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,9 +128,9 @@ impl MutexKind {
         matches!(self.0 & 3, libc::PTHREAD_MUTEX_RECURSIVE | libc::PTHREAD_MUTEX_ERRORCHECK)
     }
 
-    /// Whether the kernel, or another process, would have to know the fiber as the owner; or
-    /// whether the lock changes the priority of the thread.
-    fn is_unsupported(self) -> bool {
+    /// Whether the kernel or another process knows the owner, or the lock changes the priority of
+    /// its thread.
+    fn is_of_kernel(self) -> bool {
         self.0 & (MutexKind::ROBUST | MutexKind::INHERITS | MutexKind::PROTECTS) != 0
             || self.is_shared() && self.checks_owner()
     }
@@ -134,33 +140,88 @@ impl MutexKind {
     }
 }
 
+/// Calls libc's function for a mutex, with the number of the kernel's thread as the owner's if the
+/// mutex is of that kind.
+///
+/// # Safety
+///
+/// The mutex is valid.
+#[inline]
+pub(super) unsafe fn as_owner(
+    mutex: *const pthread_mutex_t,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    if unsafe { MutexKind::of(mutex) }.is_of_kernel() && is_on_own_thread() {
+        // SAFETY: I14. A fiber that has locked such a mutex stays on its own thread.
+        return unsafe { cringle_tls::with_kernels_number(call) };
+    }
+    call()
+}
+
 calls! {
-    OnFiber:
+    Option<OnFiber>:
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
-    |on| lock(on, mutex, Limit::NONE);
+    |on| lock(on, mutex, Limit::NONE, || next::pthread_mutex_lock(mutex));
 
     fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
-    |on| lock(on, mutex, Limit::at(libc::CLOCK_REALTIME, time));
+    |on| {
+        let limit = Limit::at(libc::CLOCK_REALTIME, time);
+        lock(on, mutex, limit, || next::pthread_mutex_timedlock(mutex, time))
+    };
 
     fn pthread_mutex_clocklock(
         mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec,
     ) -> c_int;
-    |on| lock(on, mutex, Limit::at(clock, time));
+    |on| {
+        let limit = Limit::at(clock, time);
+        lock(on, mutex, limit, || next::pthread_mutex_clocklock(mutex, clock, time))
+    };
+
+    fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+    |on| match on_fiber(on, mutex) {
+        Ok(on) => {
+            let result = tried(on, next::pthread_mutex_trylock(mutex));
+            detect(on, mutex, result);
+            result
+        }
+        Err(Refused) => libc::ENOTSUP,
+        Err(Plain) => as_owner(mutex, || next::pthread_mutex_trylock(mutex)),
+    };
+
+    fn pthread_mutex_consistent(mutex: *mut pthread_mutex_t) -> c_int;
+    |_| as_owner(mutex, || next::pthread_mutex_consistent(mutex));
+
+    fn pthread_mutex_setprioceiling(
+        mutex: *mut pthread_mutex_t, new: c_int, old: *mut c_int,
+    ) -> c_int;
+    |on| match on_fiber(on, mutex) {
+        Err(Refused) => libc::ENOTSUP,
+        _ => as_owner(mutex, || next::pthread_mutex_setprioceiling(mutex, new, old)),
+    };
 }
 
+/// How a caller that is no fiber, or no more, locks a mutex.
+enum Locker {
+    /// By libc's function.
+    Plain,
+    /// Not at all: it cannot become a thread of the system.
+    Refused,
+}
+use Locker::{Plain, Refused};
+
+/// Returns the caller, if it locks a mutex as a fiber.
+///
 /// # Safety
 ///
-/// As libc's.
-pub unsafe fn pthread_mutex_trylock(on: OnFiber, mutex: *mut pthread_mutex_t) -> c_int {
+/// The mutex is valid.
+unsafe fn on_fiber(on: Option<OnFiber>, mutex: *const pthread_mutex_t) -> Result<OnFiber, Locker> {
     // SAFETY: by the contract.
-    unsafe {
-        if MutexKind::of(mutex).is_unsupported() {
-            return libc::ENOTSUP;
-        }
-        let result = tried(on, next::pthread_mutex_trylock(mutex));
-        detect(on, mutex, result);
-        result
+    if unsafe { MutexKind::of(mutex) }.is_of_kernel() {
+        let is_thread = own_threads::take_or_keep(on, Reason::Mutex) || on.is_none();
+        return Err(if is_thread { Plain } else { Refused });
     }
+    on.ok_or(Plain)
 }
 
 /// Lets the hazard detector list a mutex that knows its owner. `result` is what a lock returned.
@@ -200,12 +261,24 @@ pub(super) fn tried(on: OnFiber, result: c_int) -> c_int {
 /// # Safety
 ///
 /// As libc's.
-unsafe fn lock(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit) -> c_int {
+#[inline]
+unsafe fn lock(
+    on: Option<OnFiber>,
+    mutex: *mut pthread_mutex_t,
+    limit: Limit,
+    plain: impl FnOnce() -> c_int,
+) -> c_int {
     // SAFETY: by the contract.
     unsafe {
-        let result = lock_undetected(on, mutex, limit);
-        detect(on, mutex, result);
-        result
+        match on_fiber(on, mutex) {
+            Ok(on) => {
+                let result = lock_undetected(on, mutex, limit);
+                detect(on, mutex, result);
+                result
+            }
+            Err(Refused) => libc::ENOTSUP,
+            Err(Plain) => as_owner(mutex, plain),
+        }
     }
 }
 
@@ -216,9 +289,6 @@ unsafe fn lock_undetected(on: OnFiber, mutex: *mut pthread_mutex_t, limit: Limit
     // SAFETY: by the contract.
     unsafe {
         let kind = MutexKind::of(mutex);
-        if kind.is_unsupported() {
-            return libc::ENOTSUP;
-        }
         match next::pthread_mutex_trylock(mutex) {
             libc::EBUSY => {}
             result => return result,
@@ -277,7 +347,7 @@ pub unsafe fn pthread_mutex_unlock(on: Option<OnFiber>, mutex: *mut pthread_mute
         owned_locks::left(mutex.addr());
     }
     // SAFETY: by the contract.
-    let result = unsafe { next::pthread_mutex_unlock(mutex) };
+    let result = unsafe { as_owner(mutex, || next::pthread_mutex_unlock(mutex)) };
     // Another thread may have freed the mutex by now: only its address is used.
     queue::wake_after_release(mutex as usize, 1);
     result

@@ -9,8 +9,7 @@
 //! The monitor looks every 10 ms. A worker that has been in the same run of a fiber since the last
 //! look, and has had a processor or waits in a system call, gets a signal. The handler runs on the
 //! fiber's stack, and the fiber leaves the worker in the middle of it. The thread that continues
-//! the fiber returns from the handler; the interrupted system call begins again there, or fails
-//! with `EINTR` where the kernel restarts none.
+//! the fiber returns from the handler; the interrupted system call begins again there.
 //!
 //! The handler does nothing if the library's own code was interrupted, or the loader's: the fiber
 //! is in [the program](Fiber::is_in_program) otherwise, and no frame of it knows its worker. What
@@ -202,7 +201,10 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
     if !may_be_in_program(registers.instruction) {
         return;
     }
-    Registers::begin_again(context, carried.call);
+    if carried.call.0 == libc::SYS_io_uring_enter {
+        // It gets `EINTR` from any handler.
+        Registers::begin_again(context, carried.call);
+    }
     let Some(current) = Current::get() else { return };
     let (stack, bytes) = current.fiber.stack_area();
     let is_on_fiber = (stack..stack + bytes).contains(&registers.stack);
@@ -210,6 +212,7 @@ unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, context: *m
         return;
     }
     let Some(host) = SPARE.try_lock().and_then(|mut spare| spare.take()) else { return };
+    Registers::begin_again(context, carried.call);
     let errno = sys::errno();
     own_threads::take_for_a_while(current, host);
     let reason = if carried.call == COMPUTES { Reason::Computing } else { Reason::SystemCall };
@@ -238,8 +241,8 @@ impl Registers {
         Registers { instruction: register(libc::REG_RIP), stack: register(libc::REG_RSP) }
     }
 
-    /// Makes a wait for completions of the program's own ring begin again, which the kernel ends by
-    /// `EINTR`.
+    /// Makes a call begin again that the kernel has ended by `EINTR`. A timeout begins anew. Not the
+    /// calls of which the second would not do what the first did.
     fn begin_again(context: &mut libc::ucontext_t, (call, place): Call) {
         const SYSCALL: [u8; 2] = [0x0f, 0x05];
         let registers = &mut context.uc_mcontext.gregs;
@@ -250,7 +253,8 @@ impl Registers {
         let is_call = || unsafe { (before as *const [u8; 2]).read() } == SYSCALL;
         let is_at_place = registers[instruction] == place as i64;
         let is_interrupted = is_at_place && registers[result] == -i64::from(libc::EINTR);
-        if call == libc::SYS_io_uring_enter && is_interrupted && is_call() {
+        let may_repeat = ![libc::SYS_close, libc::SYS_connect].contains(&call);
+        if may_repeat && is_interrupted && is_call() {
             registers[result] = call;
             registers[instruction] = before;
         }

@@ -58,6 +58,10 @@ reasons! {
     SignalWait = "signal-wait",
     /// A stack for handlers of signals.
     SignalStack = "signal-stack",
+    /// A mutex whose owner is a thread of the kernel, or a condition that processes share.
+    Mutex = "mutex",
+    /// Other state that the kernel has of a thread: its priority, cores, credentials.
+    ThreadState = "thread-state",
 }
 
 /// Begins to take notes, if the environment says so. Call it while the process has one thread.

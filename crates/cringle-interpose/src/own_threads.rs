@@ -10,7 +10,7 @@ use super::call::OnFiber;
 use super::notes::{self, Reason};
 use super::threads;
 use super::{next, serve};
-use cringle_core::interposition::{Host, is_on_own_thread, return_to_worker};
+use cringle_core::interposition::{Host, end_thread_first, is_on_own_thread, return_to_worker};
 use cringle_core::worker::Current;
 use cringle_sys::syscall;
 use std::cell::Cell;
@@ -24,6 +24,20 @@ thread_local! {
     static UNTIL: Cell<Option<u64>> = const { Cell::new(None) };
     /// How long the fiber was away last, and when it came back.
     static LAST_STAY: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    /// Why the fiber is to become a thread of the system, after the cancellation point that it is
+    /// in.
+    static WISH: Cell<Option<Reason>> = const { Cell::new(None) };
+}
+
+/// Asks for a thread for the calling fiber, which is in a cancellation point. That [takes](take)
+/// the thread and makes the plain call; if it cannot, the caller's own result is the call's.
+pub(super) fn wish(reason: Reason) {
+    WISH.set(Some(reason));
+}
+
+/// Whether a thread was asked for and could be taken.
+pub(super) fn take_if_wished(on: OnFiber) -> bool {
+    WISH.take().is_some_and(|reason| take_or_keep(Some(on), reason))
 }
 
 /// Makes the calling fiber a thread of the system until it ends, and notes the reason. False where
@@ -41,6 +55,24 @@ pub(super) fn take(on: OnFiber, reason: Reason) -> bool {
     notes::note_caller(reason);
     threads::begin_own();
     true
+}
+
+/// [Takes](take) a thread for the calling fiber, or keeps the one that it has. Returns whether it
+/// is on a thread of its own.
+pub(super) fn take_or_keep(on: Option<OnFiber>, reason: Reason) -> bool {
+    let is_own = match on {
+        Some(on) => take(on, reason),
+        None => {
+            if is_for_a_while() {
+                keep(reason);
+            }
+            is_on_own_thread()
+        }
+    };
+    if is_own && matches!(reason, Reason::Mutex | Reason::ThreadState) {
+        end_thread_first();
+    }
+    is_own
 }
 
 /// Makes the calling fiber a thread of the system for a while.
@@ -89,7 +121,10 @@ fn come_back_if_due() -> Option<OnFiber> {
         return None;
     }
     end();
-    Current::get().map(|current| OnFiber { current })
+    let on = OnFiber { current: Current::get()? };
+    // The program's code makes the call.
+    on.leave_library(true);
+    Some(on)
 }
 
 /// In a child of `fork`: the thread is the process's.

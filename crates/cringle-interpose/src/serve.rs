@@ -32,8 +32,12 @@ struct Served {
 /// What this process serves, or an ancestor of it. Never freed.
 static SERVED: AtomicPtr<Served> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes each thread that this program creates from now on a fiber.
+/// Makes each thread that this program creates from now on a fiber, unless the environment says
+/// otherwise.
 pub extern "C" fn serve_program() {
+    if std::env::var_os("CRINGLE_THREADS").is_some_and(|threads| threads == "system") {
+        return;
+    }
     if let Some(code) = object_of(serve_program as *const () as usize) {
         cringle_tls::keep_own_caches();
         let _ = OWN_CODE.set(code);

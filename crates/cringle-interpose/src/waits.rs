@@ -167,13 +167,13 @@ pub(super) fn c11(result: c_int) -> c_int {
 calls! {
     OnFiber:
     fn mtx_lock(mutex: *mut pthread_mutex_t) -> c_int;
-    |on| c11(locks::pthread_mutex_lock(on, mutex));
+    |on| c11(locks::pthread_mutex_lock(Some(on), mutex));
 
     fn mtx_trylock(mutex: *mut pthread_mutex_t) -> c_int;
-    |on| c11(locks::pthread_mutex_trylock(on, mutex));
+    |on| c11(locks::pthread_mutex_trylock(Some(on), mutex));
 
     fn mtx_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
-    |on| c11(locks::pthread_mutex_timedlock(on, mutex, time));
+    |on| c11(locks::pthread_mutex_timedlock(Some(on), mutex, time));
 
     fn thrd_yield() -> ();
     |on| { sleep::sched_yield(on); };

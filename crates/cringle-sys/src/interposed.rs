@@ -179,14 +179,6 @@ macro_rules! __interposed_calls {
                 buf: *mut c_char, len: size_t, result: *mut *mut hostent, error: *mut c_int
             ) -> c_int;
 
-            fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
-            fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
-            fn pthread_mutex_timedlock(
-                mutex: *mut pthread_mutex_t, time: *const timespec
-            ) -> c_int;
-            fn pthread_mutex_clocklock(
-                mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec
-            ) -> c_int;
             fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int;
             fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int;
             fn pthread_rwlock_timedrdlock(
@@ -217,9 +209,6 @@ macro_rules! __interposed_calls {
             fn mtx_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
             fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int;
             fn thrd_yield() -> ();
-
-            fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
-            fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
         }
     };
 }
@@ -239,7 +228,19 @@ macro_rules! __interposed_for_all {
             fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
             fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
             fn closefrom(first: c_int) -> ();
+            fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_mutex_timedlock(
+                mutex: *mut pthread_mutex_t, time: *const timespec
+            ) -> c_int;
+            fn pthread_mutex_clocklock(
+                mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec
+            ) -> c_int;
             fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_mutex_consistent(mutex: *mut pthread_mutex_t) -> c_int;
+            fn pthread_mutex_setprioceiling(
+                mutex: *mut pthread_mutex_t, new: c_int, old: *mut c_int
+            ) -> c_int;
             fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
             fn pthread_cond_wait(
                 condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t
@@ -310,6 +311,24 @@ macro_rules! __interposed_for_all {
                 thread: pthread_t, bytes: size_t, cores: *const cpu_set_t
             ) -> c_int;
             fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int;
+
+            fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+            fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int;
+            fn sched_setaffinity(
+                thread: pid_t, bytes: size_t, cores: *const cpu_set_t
+            ) -> c_int;
+            fn sched_setscheduler(
+                thread: pid_t, policy: c_int, parameters: *const sched_param
+            ) -> c_int;
+            fn sched_setparam(thread: pid_t, parameters: *const sched_param) -> c_int;
+            fn setpriority(which: c_uint, who: id_t, priority: c_int) -> c_int;
+            fn nice(change: c_int) -> c_int;
+            fn setfsuid(user: uid_t) -> c_int;
+            fn setfsgid(group: gid_t) -> c_int;
+            fn capset(header: *mut c_void, sets: *const c_void) -> c_int;
+            fn unshare(flags: c_int) -> c_int;
+            fn setns(fd: c_int, kind: c_int) -> c_int;
+            fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int;
         }
     };
 }

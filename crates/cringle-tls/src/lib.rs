@@ -70,7 +70,7 @@ mod thread_pointer;
 pub use allocator::{ThreadsCache, keep_own_caches};
 pub use block::Block;
 pub use choice::ThreadLocals;
-pub use set_id::{note_thread, threads_own};
+pub use set_id::{note_other_list, note_thread, threads_own, with_kernels_number};
 pub use thread_pointer::on_block;
 
 use cringle_sys::fork::Caller;

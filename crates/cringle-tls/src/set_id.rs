@@ -5,10 +5,12 @@
 //! On a block the handler would mark the descriptor of that block, and the caller would wait for
 //! the worker's thread for ever. Our handler calls glibc's on the block of the thread itself, which
 //! the kernel knows: it has the address of the thread's list of robust locks. A note in the block
-//! would name another worker while a block is on its way from there.
+//! would name another worker while a block is on its way from there. A fiber on a thread of its own
+//! may give the kernel another list, its [block's](with_kernels_number) or the program's; it goes
+//! nowhere else before that thread ends, so the note is right.
 
-use super::thread_pointer;
-use cringle_sys::{raw, syscall};
+use super::{checked_glibc, thread_pointer};
+use cringle_sys::{self as sys, raw, syscall};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
@@ -38,11 +40,46 @@ static ROBUST_LIST: AtomicIsize = AtomicIsize::new(0);
 thread_local! {
     /// The thread pointer of the thread itself, on a block. 0 on the thread's own.
     static THREADS_OWN: Cell<usize> = const { Cell::new(0) };
+    /// Whether the kernel has another list of robust locks for that thread than the thread's own.
+    static HAS_OTHER_LIST: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Notes on a block to which thread it belongs.
 pub fn note_thread(own: usize) {
     THREADS_OWN.set(own);
+    HAS_OTHER_LIST.set(false);
+}
+
+/// Notes on a block that its thread gives the kernel another list of robust locks. The thread runs
+/// no other block before it ends. Returns whether that was noted before.
+pub fn note_other_list() -> bool {
+    HAS_OTHER_LIST.replace(true)
+}
+
+/// Calls a function of libc's as a thread that the kernel knows: it writes the thread's number into
+/// locks, by which the kernel and other processes know the owner. The block's own number is a
+/// number of this process only.
+///
+/// # Safety
+///
+/// I14: the caller runs on a block, on a thread that runs no other block before it ends.
+pub unsafe fn with_kernels_number<R>(call: impl FnOnce() -> R) -> R {
+    const HEAD_BYTES: usize = 3 * size_of::<usize>();
+    let Some(glibc) = checked_glibc() else { return call() };
+    let at = &glibc.descriptor;
+    let descriptor = thread_pointer::get().wrapping_add_signed(at.from_thread_pointer);
+    let number = (descriptor + at.thread_id) as *mut c_int;
+    if !note_other_list() {
+        // SAFETY: I15. The list is in the block, which outlives the thread, by the contract.
+        unsafe { syscall!(SYS_set_robust_list, descriptor + at.robust_list, HEAD_BYTES) };
+    }
+    // SAFETY: I15. The number is in the block on which the caller runs.
+    unsafe {
+        let own = number.replace(sys::thread_number());
+        let result = call();
+        number.write(own);
+        result
+    }
 }
 
 /// The thread pointer of the calling thread itself, also if it runs on a block.
@@ -117,6 +154,7 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, contex
     let own = match (THREADS_OWN.get(), ROBUST_LIST.load(Ordering::Relaxed)) {
         (0, _) => 0,
         (noted, 0) => noted,
+        (noted, _) if HAS_OTHER_LIST.get() => noted,
         (noted, offset) => robust_list().map_or(noted, |list| list.wrapping_add_signed(-offset)),
     };
     // SAFETY: I15. `wrap_handler` has stored glibc's handler.

@@ -376,6 +376,12 @@ impl Fiber {
         &self.budget
     }
 
+    /// Takes a call from the budget. False if it was the last one.
+    #[inline(always)]
+    pub fn spend(&self) -> bool {
+        self.budget.spend()
+    }
+
     /// Takes an inline call into the kernel from the budget. False if nothing was left for it.
     #[inline]
     pub fn spend_inline(&self) -> bool {

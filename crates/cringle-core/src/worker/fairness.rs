@@ -48,8 +48,9 @@ impl Current {
         }
     }
 
+    /// Yields because the budget is spent, where the fiber may suspend itself.
     #[cold]
-    fn let_others_run(self) {
+    pub fn let_others_run(self) {
         if self.can_yield() {
             self.yield_now();
         }

@@ -105,7 +105,9 @@ use foreground::Foreground;
 use idle_spin::SpinPolicy;
 use lifecycle::Lifecycle;
 pub use moving::{Husk, Traveller};
-pub use own_thread::{Host, forget_own_thread, is_on_own_thread, return_to_worker};
+pub use own_thread::{
+    Host, end_thread_first, forget_own_thread, is_on_own_thread, return_to_worker,
+};
 use perform::ThreadLack;
 use postponed::Postponed;
 pub use review::Review;

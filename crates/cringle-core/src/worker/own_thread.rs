@@ -8,6 +8,11 @@
 //! To the worker the fiber waits meanwhile (`Wait::Thread`), and neither a wake-up nor a cancel nor
 //! a probe resumes it. The worker gives it to the host after the switch to the scheduler, when its
 //! registers are saved; the host gives it back in the same way, by a message (**I3**).
+//!
+//! The kernel does some of the work at the end of a thread: it releases the robust locks that the
+//! thread holds, and clears a word. A fiber that wants that [goes back](end_thread_first) only when
+//! its thread has ended, so that whoever joins it finds that done, and the kernel finds the fiber's
+//! memory.
 
 use super::{Current, Worker};
 use crate::fiber::{FiberRef, RunState, Wait};
@@ -20,10 +25,13 @@ use cringle_tls::{self as thread_locals, Switch};
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, JoinHandle};
 
 thread_local! {
+    /// The fiber goes back when the thread of its own has ended.
+    static ENDS_FIRST: Cell<bool> = const { Cell::new(false) };
     /// The fiber that runs on this block, if it is on a thread of its own.
     static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
 }
@@ -55,7 +63,10 @@ struct Place {
     fiber: Mutex<Option<Sent>>,
     given: Condvar,
     is_given_up: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
+
+const STACK_BYTES: usize = 64 << 10;
 
 impl Host {
     /// Starts a thread. It ends when the fiber has gone back, or when this is dropped.
@@ -64,21 +75,28 @@ impl Host {
     ///
     /// If the system refuses the thread.
     pub fn start() -> io::Result<Host> {
-        const STACK_BYTES: usize = 64 << 10;
         let host = Host(Arc::default());
         let place = Arc::clone(&host.0);
-        let thread = std::thread::Builder::new().name("cringle-own".into()).stack_size(STACK_BYTES);
-        cringle_sys::plainly(|| {
+        let thread = Builder::new().name("cringle-own".into()).stack_size(STACK_BYTES);
+        let started = cringle_sys::plainly(|| {
             thread.spawn(move || {
                 if let Some(sent) = place.wait() {
                     let (own, block) = (thread_locals::current(), sent.block());
                     // SAFETY: I14. The fiber is suspended.
                     unsafe { thread_locals::on_block(block, || thread_locals::note_thread(own)) };
                     run(&sent);
-                    give_back(sent);
+                    // SAFETY: I14. The fiber is suspended again.
+                    let ends_first =
+                        unsafe { thread_locals::on_block(block, || ENDS_FIRST.take()) };
+                    let thread = place.thread.lock().take();
+                    match thread.filter(|_| ends_first) {
+                        Some(thread) => give_back_after(thread, sent),
+                        None => give_back(sent),
+                    }
                 }
             })
         })?;
+        *host.0.thread.lock() = Some(started);
         Ok(host)
     }
 }
@@ -113,6 +131,22 @@ fn run(Sent(lent, _): &Sent) {
     let mut switch = Switch::begin();
     // SAFETY: I3, I14. The worker has lent the suspended fiber to this thread.
     unsafe { lent.fiber.run_on_host(&mut switch) };
+}
+
+/// Gives the fiber back when the thread has ended; at once where no other thread can be started.
+fn give_back_after(thread: JoinHandle<()>, sent: Sent) {
+    let (sender, receiver) = mpsc::channel::<(JoinHandle<()>, Sent)>();
+    let wait = move || {
+        if let Ok((thread, sent)) = receiver.recv() {
+            let _ended = thread.join();
+            give_back(sent);
+        }
+    };
+    let name = "cringle-own".into();
+    cringle_sys::plainly(|| match Builder::new().name(name).stack_size(STACK_BYTES).spawn(wait) {
+        Ok(_) => drop(sender.send((thread, sent))),
+        Err(_) => give_back(sent),
+    });
 }
 
 fn give_back(sent: Sent) {
@@ -160,9 +194,15 @@ pub fn is_on_own_thread() -> bool {
     LENT.get().is_some()
 }
 
+/// Has the calling fiber, which is on a thread of its own, go back only after that thread's end.
+pub fn end_thread_first() {
+    ENDS_FIRST.set(true);
+}
+
 /// In a child of `fork`: the caller is the thread of the process.
 pub fn forget_own_thread() {
     LENT.set(None);
+    ENDS_FIRST.set(false);
 }
 
 /// Continues on the worker that has lent the calling fiber. There it is in the library's code, not

@@ -38,7 +38,9 @@ pub(super) const OF_EVERY_PROGRAM: [&str; 2] = ["pause", "tee"];
 /// Functions of locks have hooks for what they wake or leave, too, and those of threads for what a
 /// thread is on a fiber.
 fn waits(name: &str) -> bool {
-    const PARTS: [&str; 15] = [
+    const PARTS: [&str; 17] = [
+        "consistent",
+        "prio",
         "unlock",
         "try",
         "signal",
@@ -55,7 +57,18 @@ fn waits(name: &str) -> bool {
         "cpuclockid",
         "sigqueue",
     ];
-    const NAMES: [&str; 2] = ["prctl", "sigaltstack"];
+    const NAMES: [&str; 10] = [
+        "capset",
+        "nice",
+        "prctl",
+        "sched_setparam",
+        "sched_setscheduler",
+        "setfsgid",
+        "setfsuid",
+        "setns",
+        "sigaltstack",
+        "unshare",
+    ];
     name == "creat"
         || name == "creat64"
         || !NAMES.contains(&name) && !PARTS.iter().any(|part| name.contains(part))
@@ -226,7 +239,8 @@ pub(super) static GROUPS: [Group; 16] = [
         name: "mutex-kinds",
         usually_short: true,
         title: "kinds of mutexes",
-        meaning: "a fiber gets ENOTSUP for mutexes with priority inheritance and robust mutexes",
+        meaning: "a fiber gets ENOTSUP for mutexes with priority inheritance and robust mutexes, \
+            but under `cringle run` a thread of its own",
         functions: "pthread_mutexattr_setprotocol pthread_mutexattr_setrobust",
     },
 ];
@@ -239,7 +253,7 @@ pub(super) fn known() -> BTreeSet<&'static str> {
 /// Functions without hooks that an object imports, by kind.
 /// Functions for which a fiber gets a thread of its own under `cringle run`, or that concern the
 /// thread of the kernel: what they are for, and their names, separated by spaces.
-pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 7] = [
+pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 8] = [
     ("locks that lend priority", "pthread_mutexattr_setprotocol pthread_mutex_setprioceiling"),
     ("robust locks", "pthread_mutexattr_setrobust pthread_mutexattr_setrobust_np"),
     ("waits for signals", "sigwait sigwaitinfo sigtimedwait"),
@@ -247,8 +261,10 @@ pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 7] = [
     ("cores", "pthread_setaffinity_np sched_setaffinity"),
     (
         "priorities",
-        "pthread_setschedparam pthread_setschedprio sched_setscheduler sched_setparam setpriority",
+        "pthread_setschedparam pthread_setschedprio sched_setscheduler sched_setparam setpriority \
+            nice",
     ),
+    ("credentials and namespaces of a thread", "setfsuid setfsgid capset unshare setns"),
     ("spins", "sched_yield pthread_yield thrd_yield pthread_spin_lock"),
 ];
 

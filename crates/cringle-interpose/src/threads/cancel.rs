@@ -18,12 +18,13 @@
 //! that the thread has. The call fails with `EINTR`, or begins again, as on any thread.
 //!
 //! A fiber on a thread of its own is not cancelled until it is back, and a wait for signals, for
-//! which it may leave its worker, is no cancellation point.
+//! which it may leave its worker, is no cancellation point. Other points leave it only afterwards.
 
 use super::super::call::OnFiber;
-use super::super::next;
+use super::super::{next, own_threads, serve};
 use super::exit::{self, CANCELED};
 use super::{is_fibers, own, registry, signals};
+use cringle_sys as sys;
 use libc::pthread_t;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -213,15 +214,33 @@ pub fn at_point<R: Outcome>(
     call: impl Fn(OnFiber) -> R,
     plain: impl FnOnce() -> R,
 ) -> R {
-    on.enter_library();
+    let is_programs = on.enter_library();
+    if is_programs && serve::is_served() && !on.current.fiber.spend() {
+        let_others_run(on);
+    }
     let result = match (point, on.current.fiber.thread_word()) {
         (Some(point), Some(word)) if word.load(Ordering::SeqCst) & EXITING == 0 => {
             within(point, on, call, plain)
         }
-        _ => call(on),
+        _ => {
+            let result = call(on);
+            if is_wished(on, point) { plain() } else { result }
+        }
     };
-    on.leave_library();
+    if result.sign() < 0 && [libc::EPIPE, libc::EFBIG].contains(&sys::errno()) {
+        signals::raise_sent(on);
+    }
+    on.leave_library(is_programs);
     result
+}
+
+/// A thread may wait for another one in a loop of any calls.
+#[cold]
+#[inline(never)]
+fn let_others_run(on: OnFiber) {
+    let errno = sys::errno();
+    on.current.let_others_run();
+    sys::set_errno(errno);
 }
 
 fn within<R: Outcome>(
@@ -236,6 +255,9 @@ fn within<R: Outcome>(
             return plain();
         }
         let (result, was_ended) = on.current.in_point(|| call(on));
+        if is_wished(on, Some(point)) {
+            return plain();
+        }
         let has_done_nothing = match point {
             Point::Negative => result.sign() < 0,
             Point::Code | Point::Join => result.sign() != 0,
@@ -259,6 +281,13 @@ fn within<R: Outcome>(
             },
         };
     }
+}
+
+/// Makes the fiber a thread of the system if the call has asked for that: a point cannot do so
+/// itself, because its worker may be about to end its wait.
+#[inline(always)]
+fn is_wished(on: OnFiber, point: Option<Point>) -> bool {
+    matches!(point, Some(Point::Wait | Point::Code)) && own_threads::take_if_wished(on)
 }
 
 /// The word of the calling thread, if it is a fiber.

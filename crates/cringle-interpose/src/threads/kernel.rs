@@ -9,7 +9,7 @@ use super::super::call::OnFiber;
 use super::super::notes::Reason;
 use super::super::{next, own_threads};
 use super::registry::{self, Progress};
-use super::{is_fibers, own, scheduling, signals};
+use super::{is_fibers, own, scheduling, signals, state};
 use cringle_core::interposition::GUARD_BYTES;
 use cringle_sys::{self as sys, syscall};
 use libc::{c_ulong, pthread_attr_t, pthread_t, sigval, stack_t};
@@ -46,7 +46,7 @@ calls! {
     // signalled.
     fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int, next if !is_fibers(thread);
     |on| if thread == own() {
-        signals::admit(on);
+        own_threads::take_or_keep(on, Reason::Signal);
         next::pthread_kill(thread, signal)
     } else {
         signal_to_other(thread, signal)
@@ -54,7 +54,7 @@ calls! {
 
     fn raise(signal: c_int) -> c_int;
     |on| {
-        signals::admit(on);
+        own_threads::take_or_keep(on, Reason::Signal);
         next::raise(signal)
     };
 
@@ -118,7 +118,7 @@ fn workers_name() -> Name {
 ///
 /// As libc's.
 pub unsafe fn prctl(
-    on: OnFiber,
+    on: Option<OnFiber>,
     option: c_int,
     a: c_ulong,
     b: c_ulong,
@@ -128,15 +128,20 @@ pub unsafe fn prctl(
     // SAFETY: by the contract.
     unsafe {
         match option {
-            libc::PR_SET_NAME if is_fibers(own()) => {
+            libc::PR_SET_NAME if on.is_some() && is_fibers(own()) => {
                 let name = CStr::from_ptr(a as *const c_char).to_bytes();
-                set_name(Some(on), own(), &name[..name.len().min(NAME_BYTES - 1)])
+                set_name(on, own(), &name[..name.len().min(NAME_BYTES - 1)])
             }
-            libc::PR_GET_NAME if is_fibers(own()) => {
+            libc::PR_GET_NAME if on.is_some() && is_fibers(own()) => {
                 (a as *mut Name).write(NAME.get().unwrap_or_else(workers_name));
                 0
             }
-            _ => next::prctl(option, a, b, c, d),
+            _ => {
+                if state::is_of_thread(option) {
+                    own_threads::take_or_keep(on, Reason::ThreadState);
+                }
+                next::prctl(option, a, b, c, d)
+            }
         }
     }
 }
@@ -180,10 +185,11 @@ pub unsafe fn pthread_getattr_np(
 /// # Safety
 ///
 /// As libc's.
-pub unsafe fn sigaltstack(on: OnFiber, new: *const stack_t, old: *mut stack_t) -> c_int {
+pub unsafe fn sigaltstack(on: Option<OnFiber>, new: *const stack_t, old: *mut stack_t) -> c_int {
     // SAFETY: by the contract. All zeros are a value of the structure.
     unsafe {
-        if new.is_null() || !is_fibers(own()) || own_threads::take(on, Reason::SignalStack) {
+        let is_plain = || own_threads::take_or_keep(on, Reason::SignalStack) || on.is_none();
+        if new.is_null() || !is_fibers(own()) || is_plain() {
             return next::sigaltstack(new, old);
         }
         let mut current: stack_t = std::mem::zeroed();
@@ -224,7 +230,7 @@ fn queue_signal(on: Option<OnFiber>, thread: pthread_t, signal: c_int, value: si
     if thread != own() {
         return signal_to_other(thread, signal);
     }
-    signals::admit(on);
+    own_threads::take_or_keep(on, Reason::Signal);
     if is_libcs(signal) {
         return libc::EINVAL;
     }

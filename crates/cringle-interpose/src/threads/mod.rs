@@ -21,6 +21,7 @@ mod kernel;
 mod registry;
 mod scheduling;
 mod signals;
+mod state;
 
 pub(crate) use alive::{forget_all, has_threads};
 pub use cancel::{
@@ -42,8 +43,15 @@ pub use scheduling::{
     pthread_setschedparam, pthread_setschedprio,
 };
 
-pub(crate) use signals::{begin_own, end_own, have_pending, mask_of_thread, note_worker};
+pub(crate) use signals::{
+    begin_own, end_own, have_pending, mask_of_thread, note_worker, with_mask,
+};
 pub use signals::{pthread_sigmask, sigprocmask};
+pub(crate) use state::admit;
+pub use state::{
+    capset, nice, sched_setaffinity, sched_setparam, sched_setscheduler, setfsgid, setfsuid, setns,
+    setpriority, tgkill, unshare,
+};
 
 use cringle_tls::is_block;
 use libc::pthread_t;
@@ -54,12 +62,13 @@ fn own() -> pthread_t {
     unsafe { libc::pthread_self() }
 }
 
-/// Whether a handle belongs to a fiber, as opposed to a thread of the system.
+/// Whether a handle belongs to a fiber, as opposed to a thread of the system. A block may show its
+/// [thread's number](cringle_tls::with_kernels_number), so the registry is asked, too.
 ///
 /// # Safety
 ///
 /// The handle is valid, as libc's functions demand.
 unsafe fn is_fibers(thread: pthread_t) -> bool {
     // SAFETY: by the contract.
-    thread != 0 && unsafe { is_block(thread as usize) }
+    thread != 0 && (unsafe { is_block(thread as usize) } || registry::find(thread).is_some())
 }

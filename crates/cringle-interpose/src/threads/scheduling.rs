@@ -2,10 +2,13 @@
 //!
 //! A fiber has the policy, the cores and the clock of its worker, on which other fibers run, too. A
 //! change would reach all of them, or would have to be made at each switch. So a fiber can read
-//! them, and set them to what they are; anything else fails with `ENOTSUP`, or with the error that
+//! them, and set them to what they are. In a program that is served, a fiber that changes its own
+//! becomes a thread of the system. Any other change fails with `ENOTSUP`, or with the error that
 //! libc has for arguments which no thread can have. No call succeeds without an effect.
 
 use super::super::call::OnFiber;
+use super::super::notes::Reason;
+use super::super::own_threads;
 use super::registry::{self, Progress};
 use super::{is_fibers, own};
 use cringle_sys::{self as sys, syscall};
@@ -28,6 +31,19 @@ fn worker_of(thread: pthread_t) -> Result<pid_t, c_int> {
         Progress::Running => Ok(state.worker),
         _ => Err(libc::ESRCH),
     }
+}
+
+fn has_own(thread: pthread_t) -> bool {
+    registry::find(thread).is_some_and(|found| found.lock().is_own)
+}
+
+/// Whether the kernel's thread of this thread is its own for good, so that its state can change. A
+/// caller that means itself becomes such a thread.
+fn is_own(on: Option<OnFiber>, thread: pthread_t) -> bool {
+    if thread == own() {
+        return own_threads::take_or_keep(on, Reason::ThreadState);
+    }
+    has_own(thread)
 }
 
 /// The result of a system call, or its `errno`.
@@ -56,14 +72,14 @@ calls! {
     fn pthread_setschedparam(
         thread: pthread_t, policy: c_int, parameters: *const sched_param,
     ) -> c_int, next if !is_fibers(thread);
-    |_| match parameters.as_ref() {
-        Some(parameters) => set(thread, Some(policy), parameters.sched_priority),
+    |on| match parameters.as_ref() {
+        Some(parameters) => set(on, thread, Some(policy), parameters.sched_priority),
         None => libc::EINVAL,
     };
 
     fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int,
         next if !is_fibers(thread);
-    |_| set(thread, None, priority);
+    |on| set(on, thread, None, priority);
 
     fn pthread_getaffinity_np(thread: pthread_t, bytes: size_t, cores: *mut cpu_set_t) -> c_int,
         next if !is_fibers(thread);
@@ -72,7 +88,7 @@ calls! {
     fn pthread_setaffinity_np(
         thread: pthread_t, bytes: size_t, cores: *const cpu_set_t,
     ) -> c_int, next if !is_fibers(thread);
-    |_| set_cores(thread, bytes, cores);
+    |on| set_cores(on, thread, bytes, cores);
 
     // The clock of the worker that runs the fiber now.
     fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int,
@@ -88,8 +104,8 @@ fn code(result: Result<(), c_int>) -> c_int {
 }
 
 /// Returns the result of setting a policy, `None` for the policy in force, and a priority.
-fn set(thread: pthread_t, policy: Option<c_int>, priority: c_int) -> c_int {
-    let (current, parameters) = match worker_of(thread).and_then(in_force) {
+fn set(on: Option<OnFiber>, thread: pthread_t, policy: Option<c_int>, priority: c_int) -> c_int {
+    let (current, mut parameters) = match worker_of(thread).and_then(in_force) {
         Ok(found) => found,
         Err(code) => return code,
     };
@@ -105,7 +121,18 @@ fn set(thread: pthread_t, policy: Option<c_int>, priority: c_int) -> c_int {
     };
     let is_valid = least >= 0 && (least..=most).contains(&(priority as isize));
     // This call cannot set the parameters of a deadline.
-    if is_valid && plain != libc::SCHED_DEADLINE { libc::ENOTSUP } else { libc::EINVAL }
+    if !is_valid || plain == libc::SCHED_DEADLINE {
+        return libc::EINVAL;
+    }
+    if !is_own(on, thread) {
+        return libc::ENOTSUP;
+    }
+    parameters.sched_priority = priority;
+    code(worker_of(thread).and_then(|thread| {
+        // SAFETY: the structure is borrowed for the call.
+        checked(unsafe { syscall!(SYS_sched_setscheduler, thread, policy, &raw const parameters) })
+            .map(drop)
+    }))
 }
 
 /// Writes the cores of a kernel's thread.
@@ -128,7 +155,12 @@ unsafe fn read_cores(worker: pid_t, cores: *mut u8, bytes: usize) -> Result<(), 
 /// # Safety
 ///
 /// The set has this number of bytes.
-unsafe fn set_cores(thread: pthread_t, bytes: size_t, cores: *const cpu_set_t) -> c_int {
+unsafe fn set_cores(
+    on: Option<OnFiber>,
+    thread: pthread_t,
+    bytes: size_t,
+    cores: *const cpu_set_t,
+) -> c_int {
     let wanted = match bytes.min(MOST_CORES_BYTES) {
         0 => &[],
         _ if cores.is_null() => return libc::EFAULT,
@@ -141,14 +173,24 @@ unsafe fn set_cores(thread: pthread_t, bytes: size_t, cores: *const cpu_set_t) -
     if let Err(code) = worker_of(thread).and_then(read) {
         return code;
     }
+    // A thread of its own may get more cores than it has.
+    let has_own = has_own(thread);
     let byte = |at: usize| wanted.get(at).copied().unwrap_or(0);
-    if current.iter().enumerate().all(|(at, current)| current & !byte(at) == 0) {
+    if !has_own && current.iter().enumerate().all(|(at, current)| current & !byte(at) == 0) {
         return 0;
     }
     // SAFETY: the call has no contract.
-    let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize;
-    let has_any = (0..cores).any(|core| byte(core / 8) & (1 << (core % 8)) != 0);
-    if has_any { libc::ENOTSUP } else { libc::EINVAL }
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize;
+    if !(0..count).any(|core| byte(core / 8) & (1 << (core % 8)) != 0) {
+        return libc::EINVAL;
+    }
+    if !is_own(on, thread) {
+        return libc::ENOTSUP;
+    }
+    code(worker_of(thread).and_then(|thread| {
+        // SAFETY: by the contract.
+        checked(unsafe { syscall!(SYS_sched_setaffinity, thread, bytes, cores) }).map(drop)
+    }))
 }
 
 /// Returns the clock of a kernel's thread, by the kernel's encoding: the clock of one thread, in

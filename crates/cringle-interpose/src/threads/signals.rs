@@ -74,10 +74,7 @@ pub unsafe fn pthread_sigmask(
     let after = after & !OF_LIBC;
     thread.lock().mask = after;
     if before & !after != 0 {
-        match on {
-            Some(on) => _ = own_threads::take(on, Reason::SignalMask),
-            None => own_threads::keep(Reason::SignalMask),
-        }
+        own_threads::take_or_keep(on, Reason::SignalMask);
     }
     // SAFETY: by the contract.
     if let Some(old) = unsafe { old.as_mut() } {
@@ -89,14 +86,29 @@ pub unsafe fn pthread_sigmask(
     0
 }
 
-/// Lets a signal reach the calling thread that it sends to itself: the workers of a served program
-/// block all.
-pub(super) fn admit(on: Option<OnFiber>) {
-    match on {
-        Some(on) => _ = own_threads::take(on, Reason::Signal),
-        None if own_threads::is_for_a_while() => own_threads::keep(Reason::Signal),
-        None => {}
+/// Waits with a mask of signals: `on_fiber` without it, if it unblocks no signal that the thread
+/// blocks. Otherwise the fiber is to become a thread of the system for the wait; in a program that
+/// is not served, `plain` blocks its worker.
+///
+/// # Safety
+///
+/// The mask is null or a set.
+pub(crate) unsafe fn with_mask(
+    mask: *const sigset_t,
+    on_fiber: impl FnOnce() -> c_int,
+    plain: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: by the contract. The kernel's set is the first word of libc's.
+    let Some(&mask) = (unsafe { mask.cast::<u64>().as_ref() }) else { return on_fiber() };
+    if !serve::is_served() {
+        return plain();
     }
+    if mask_of_thread().is_some_and(|own| own & !mask == 0) {
+        return on_fiber();
+    }
+    own_threads::wish(Reason::SignalMask);
+    cringle_sys::set_errno(libc::ENOMEM);
+    -1
 }
 
 /// Sends a signal to another fiber. A signal without a handler concerns the process.
@@ -125,16 +137,44 @@ pub(super) fn send(handle: pthread_t, signal: c_int) -> c_int {
     0
 }
 
-/// The flags of a signal's handler, if the program has one.
-fn flags_of_handler(signal: c_int) -> Option<c_int> {
+fn action(signal: c_int) -> libc::sigaction {
     // SAFETY: I14. All zeros are a value of the structure, which is borrowed for the call.
-    let action = unsafe {
+    unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut action);
         action
-    };
+    }
+}
+
+/// The flags of a signal's handler, if the program has one.
+fn flags_of_handler(signal: c_int) -> Option<c_int> {
+    let action = action(signal);
     let has_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
     has_handler.then_some(action.sa_flags)
+}
+
+/// Raises the signal that a failed call has sent to the worker, which blocks it. The error stays.
+#[cold]
+#[inline(never)]
+pub(super) fn raise_sent(on: OnFiber) {
+    if !serve::is_served() || is_on_own_thread() {
+        return;
+    }
+    let errno = cringle_sys::errno();
+    let bit = |signal: c_int| 1u64 << (signal - 1);
+    let (sent, null) = (bit(libc::SIGPIPE) | bit(libc::SIGXFSZ), std::ptr::null::<()>());
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: I14. The set and the time are borrowed for the call.
+    let signal = unsafe {
+        syscall!(SYS_rt_sigtimedwait, &raw const sent, null, &raw const now, size_of::<u64>())
+    };
+    if signal > 0 && action(signal as c_int).sa_sigaction != libc::SIG_IGN {
+        if let Some(thread) = registry::find(own()) {
+            thread.pending.fetch_or(bit(signal as c_int), Ordering::SeqCst);
+        }
+        own_threads::take(on, Reason::Signal);
+    }
+    cringle_sys::set_errno(errno);
 }
 
 /// Whether another thread has sent the calling fiber a signal that it has not received.

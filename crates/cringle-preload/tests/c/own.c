@@ -1,6 +1,7 @@
 // Threads that do what only a thread of the system can do.
 
 #include "own.h"
+#include <time.h>
 
 static void *wait_in_call(void *number) {
     sem_post(&ready);
@@ -335,9 +336,25 @@ static void *receive_all(void *unused) {
             before = i;
     }
     join(other);
-    // Threads are of different processors.
+    // Threads may have processors of their own.
     if (getenv("LD_PRELOAD") != 0)
         CHECK(before >= 0 && before < BYTES - 1);
+    return unused;
+}
+
+// Waits for another thread by calls that have nothing to do with it.
+static void *look_at_clock(void *unused) {
+    int looks = 0;
+    struct timespec now;
+    other_ran = 0;
+    pthread_t other = start(run_beside, 0);
+    wait_for(&ready);
+    sem_post(&done);
+    for (; !other_ran; looks++)
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    join(other);
+    if (getenv("LD_PRELOAD") != 0)
+        CHECK(looks < 20000);
     return unused;
 }
 
@@ -346,6 +363,7 @@ static void fair(void) {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     CHECK(write(ends[0], bytes, BYTES) == BYTES);
     join(start(receive_all, 0));
+    join(start(look_at_clock, 0));
     say("joined");
 }
 

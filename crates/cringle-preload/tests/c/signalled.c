@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int bytes[2];
@@ -102,6 +103,43 @@ static void signal_and_join(pthread_t thread, long value)
     atomic_store(&begun, 0);
 }
 
+static void *write_to_nobody(void *unused)
+{
+    int ends[2];
+    check(pipe(ends) == 0 && close(ends[0]) == 0, "a pipe without a reader");
+    check(write(ends[1], "x", 1) == -1 && errno == EPIPE, "the write fails");
+    return unused;
+}
+
+/* The status of a process whose thread writes to a pipe that nobody reads. */
+static int status_of_writer(void (*handler)(int), int is_blocked)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGPIPE);
+        signal(SIGPIPE, handler);
+        pthread_sigmask(is_blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+        atomic_store(&handled, 0);
+        join(start(write_to_nobody, NULL));
+        _exit(handled);
+    }
+    check(waitpid(child, &status, 0) == child, "the child ends");
+    return status;
+}
+
+static void write_without_reader(void)
+{
+    int status = status_of_writer(SIG_DFL, 0);
+    check(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE, "SIGPIPE ends the process");
+    check(status_of_writer(SIG_IGN, 0) == 0, "it is ignored");
+    check(status_of_writer(SIG_DFL, 1) == 0, "it is blocked");
+    status = status_of_writer(handle, 0);
+    check(WIFEXITED(status) && WEXITSTATUS(status) == 1, "it is handled");
+}
+
 int main(void)
 {
     struct sigaction action = {.sa_handler = handle};
@@ -117,5 +155,7 @@ int main(void)
     puts("interrupted");
     signal_and_join(start(wait_until_signal, &semaphore), 4);
     puts("woken");
+    write_without_reader();
+    puts("piped");
     return 0;
 }

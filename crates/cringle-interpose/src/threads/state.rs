@@ -1,0 +1,219 @@
+//! State that the kernel keeps of a thread, and that a worker's fibers must not change for each
+//! other: priority and cores, credentials, namespaces, filters of system calls, the list of robust
+//! locks.
+//!
+//! In a program that is [served](super::super::serve), a fiber that changes such state becomes a
+//! thread of the system, by libc's functions as by `syscall`. In other programs it changes that of
+//! its worker.
+
+use super::super::call::OnFiber;
+use super::super::notes::Reason;
+use super::super::{next, own_threads};
+use super::{prctl, pthread_exit};
+use cringle_core::interposition::is_on_own_thread;
+use cringle_sys as sys;
+use libc::{cpu_set_t, gid_t, id_t, pid_t, sched_param, size_t, uid_t};
+use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+
+/// The system calls that concern the calling thread alone.
+const OF_THREAD: &[c_long] = &[
+    // A copy of the process has a copy of the thread, and a new thread inherits its state.
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    // Locks, and what the kernel writes into the thread's memory.
+    libc::SYS_rseq,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    // Signals.
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+    // Credentials. libc's functions change those of all threads.
+    libc::SYS_capset,
+    libc::SYS_keyctl,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_seccomp,
+    libc::SYS_setfsgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setgid,
+    libc::SYS_setgroups,
+    libc::SYS_setregid,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+    libc::SYS_setreuid,
+    libc::SYS_setuid,
+    // Namespaces, memory, execution.
+    libc::SYS_personality,
+    libc::SYS_ptrace,
+    libc::SYS_set_mempolicy,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+];
+
+#[cfg(target_arch = "x86_64")]
+const OF_THREAD_HERE: &[c_long] =
+    &[libc::SYS_arch_prctl, libc::SYS_fork, libc::SYS_ioperm, libc::SYS_iopl, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_THREAD_HERE: &[c_long] = &[];
+
+/// The options of `prctl` that set something of the calling thread: see `PR_SET_…(2const)`.
+const OPTIONS: &[c_int] = &[
+    libc::PR_CAPBSET_DROP,
+    libc::PR_CAP_AMBIENT,
+    libc::PR_MCE_KILL,
+    libc::PR_SCHED_CORE,
+    libc::PR_SET_ENDIAN,
+    libc::PR_SET_FPEMU,
+    libc::PR_SET_FPEXC,
+    libc::PR_SET_KEEPCAPS,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_SET_PDEATHSIG,
+    libc::PR_SET_SECCOMP,
+    libc::PR_SET_SECUREBITS,
+    libc::PR_SET_SPECULATION_CTRL,
+    libc::PR_SET_TIMERSLACK,
+    libc::PR_SET_TSC,
+    libc::PR_SET_UNALIGN,
+    PR_PAC_RESET_KEYS,
+    PR_SET_IO_FLUSHER,
+    PR_SET_SYSCALL_USER_DISPATCH,
+    PR_SET_TAGGED_ADDR_CTRL,
+    PR_SME_SET_VL,
+    PR_SVE_SET_VL,
+];
+
+// `libc` has no names for these.
+const PR_SVE_SET_VL: c_int = 50;
+const PR_PAC_RESET_KEYS: c_int = 54;
+const PR_SET_TAGGED_ADDR_CTRL: c_int = 55;
+const PR_SET_IO_FLUSHER: c_int = 57;
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+const PR_SME_SET_VL: c_int = 63;
+
+/// Whether an option of `prctl` sets something of the calling thread.
+pub(super) fn is_of_thread(option: c_int) -> bool {
+    OPTIONS.contains(&option)
+}
+
+/// Which argument of a system call names a thread by number, as the caller by 0.
+fn thread_argument(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
+    /// `IOPRIO_WHO_PROCESS`.
+    const ONE_THREAD: c_int = 1;
+    match number {
+        libc::SYS_sched_setaffinity
+        | libc::SYS_sched_setattr
+        | libc::SYS_sched_setparam
+        | libc::SYS_sched_setscheduler
+        | libc::SYS_tkill => Some(0),
+        libc::SYS_setpriority if arguments[0] as c_uint == libc::PRIO_PROCESS as c_uint => Some(1),
+        libc::SYS_ioprio_set if arguments[0] as c_int == ONE_THREAD => Some(1),
+        libc::SYS_perf_event_open | libc::SYS_rt_tgsigqueueinfo | libc::SYS_tgkill => Some(1),
+        _ => None,
+    }
+}
+
+/// Makes the caller of a system call a thread of the system, if it is a fiber and the call concerns
+/// its thread. Returns the arguments of the call, or the result of one that was made otherwise.
+///
+/// # Safety
+///
+/// As of the system call.
+#[inline]
+pub(crate) unsafe fn admit(
+    on: Option<OnFiber>,
+    number: c_long,
+    arguments: [usize; 6],
+) -> Result<[usize; 6], c_long> {
+    if on.is_none() && !is_on_own_thread() {
+        return Ok(arguments);
+    }
+    // SAFETY: by the contract.
+    unsafe { admit_fiber(on, number, arguments) }
+}
+
+/// # Safety
+///
+/// As of the system call.
+unsafe fn admit_fiber(
+    on: Option<OnFiber>,
+    number: c_long,
+    mut arguments: [usize; 6],
+) -> Result<[usize; 6], c_long> {
+    let [a, b, c, d, e, _] = arguments;
+    if let Some(at) = thread_argument(number, &arguments) {
+        arguments[at] = thread(on, arguments[at] as pid_t) as usize;
+    } else if OF_THREAD.contains(&number) || OF_THREAD_HERE.contains(&number) {
+        let is_own = own_threads::take_or_keep(on, Reason::ThreadState);
+        if is_own && number == libc::SYS_set_robust_list {
+            cringle_tls::note_other_list();
+        }
+    } else if number == libc::SYS_prctl {
+        let [b, c, d, e] = [b, c, d, e].map(|argument| argument as c_ulong);
+        // SAFETY: by the contract.
+        return Err(c_long::from(unsafe { prctl(on, a as c_int, b, c, d, e) }));
+    } else if number == libc::SYS_exit {
+        // The worker, or the thread of its own, has to end otherwise.
+        // SAFETY: by the contract. The thread returns nothing to C code.
+        unsafe { pthread_exit(on, std::ptr::null_mut()) };
+    }
+    Ok(arguments)
+}
+
+/// Makes the caller a thread of the system if it is a fiber and means itself, by 0 or by the number
+/// of its worker. Returns the number that it has then.
+fn thread(on: Option<OnFiber>, thread: pid_t) -> pid_t {
+    if on.is_none() && !own_threads::is_for_a_while() {
+        return thread;
+    }
+    let means_itself = thread == 0 || thread == sys::thread_number();
+    if !means_itself || !own_threads::take_or_keep(on, Reason::ThreadState) || thread == 0 {
+        return thread;
+    }
+    sys::thread_number()
+}
+
+fn own_thread(on: Option<OnFiber>) {
+    own_threads::take_or_keep(on, Reason::ThreadState);
+}
+
+calls! {
+    Option<OnFiber>:
+    fn sched_setaffinity(of: pid_t, bytes: size_t, cores: *const cpu_set_t) -> c_int;
+    |on| next::sched_setaffinity(thread(on, of), bytes, cores);
+
+    fn sched_setscheduler(of: pid_t, policy: c_int, parameters: *const sched_param) -> c_int;
+    |on| next::sched_setscheduler(thread(on, of), policy, parameters);
+
+    fn sched_setparam(of: pid_t, parameters: *const sched_param) -> c_int;
+    |on| next::sched_setparam(thread(on, of), parameters);
+
+    fn setpriority(which: c_uint, who: id_t, priority: c_int) -> c_int;
+    |on| {
+        let is_thread = which == libc::PRIO_PROCESS as c_uint;
+        let who = if is_thread { thread(on, who as pid_t) as id_t } else { who };
+        next::setpriority(which, who, priority)
+    };
+
+    fn nice(change: c_int) -> c_int;
+    |on| { own_thread(on); next::nice(change) };
+
+    fn setfsuid(user: uid_t) -> c_int;
+    |on| { own_thread(on); next::setfsuid(user) };
+
+    fn setfsgid(group: gid_t) -> c_int;
+    |on| { own_thread(on); next::setfsgid(group) };
+
+    fn capset(header: *mut c_void, sets: *const c_void) -> c_int;
+    |on| { own_thread(on); next::capset(header, sets) };
+
+    fn unshare(flags: c_int) -> c_int;
+    |on| { own_thread(on); next::unshare(flags) };
+
+    fn setns(fd: c_int, kind: c_int) -> c_int;
+    |on| { own_thread(on); next::setns(fd, kind) };
+
+    fn tgkill(process: pid_t, of: pid_t, signal: c_int) -> c_int;
+    |on| next::tgkill(process, thread(on, of), signal);
+}
