@@ -9,6 +9,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -40,8 +41,19 @@ class Program:
         self.rounds = getattr(module, "ROUNDS", 1)
         self.full_rounds = getattr(module, "FULL_ROUNDS", self.rounds)
         self.sides = getattr(module, "SIDES", ("threads", "fibers"))
+        self.full_sides = getattr(module, "FULL_SIDES", self.sides)
+        self.version_command = getattr(module, "VERSION", None)
         # Tests that fail on fibers, with the reason.
         self.known = getattr(module, "KNOWN", {})
+
+    def version(self):
+        """The number that the program prints first of all, if the file names its command."""
+        if not self.version_command:
+            return ""
+        command = [part() if callable(part) else part for part in self.version_command]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = re.search(r"\d+(\.\d+)+", ended.stdout + ended.stderr)
+        return found[0] if found else ""
 
     def missing(self):
         absent = [command for command in self.needs if not shutil.which(command)]
@@ -70,7 +82,8 @@ class Side:
     def test(self, name, passed, detail=""):
         """Records a test: `passed` is whether it does, or "skipped"."""
         outcome = passed if isinstance(passed, str) else "passed" if passed else "failed"
-        self._record(kind="test", name=name, outcome=outcome, detail=str(detail)[:400])
+        detail = " ".join(str(detail).split())[:400]
+        self._record(kind="test", name=name, outcome=outcome, detail=detail)
         return outcome == "passed"
 
     def figure(self, name, value, unit="", bar=None):
@@ -101,21 +114,26 @@ class Side:
         options.setdefault("stderr", self.log)
         env = dict(self.env if preload else self.plain_env, **options.pop("env", {}))
         print("  $", *argv, file=self.log, flush=True)
-        process = subprocess.Popen([str(a) for a in argv], cwd=self.dir, env=env, **options)
+        options.setdefault("cwd", self.dir)
+        process = subprocess.Popen([str(a) for a in argv], env=env, **options)
         self._started.append(process)
         return process
 
-    def call(self, argv, seconds=60, preload=True, **options):
-        """Runs a process to its end. Returns its status and output; "hangs" if it does not end."""
+    def call(self, argv, seconds=60, preload=True, alone=True, **options):
+        """Runs a process to its end. Returns its status and output; "hangs" if it does not end.
+
+        What it leaves running is killed, unless it is not `alone`: others run at the same time.
+        """
         # A file and no pipe, which a daemon of the process would hold open.
-        path = self.dir / "output"
-        with open(path, "w") as output:
+        with tempfile.TemporaryFile("w+", errors="replace", dir=self.dir) as output:
             options.setdefault("stderr", output)
             process = self.start(argv, preload, stdout=output, **options)
             status = self.waits(process, seconds)
-        self._kill_orphans()
-        text = path.read_text(errors="replace")
-        print(f"    status {status}\n{text[-4000:]}", file=self.log, flush=True)
+            if alone:
+                self._kill_orphans()
+            output.seek(0)
+            text = output.read()
+        print(f"    {process.args[0]}: status {status}\n{text[-4000:]}", file=self.log, flush=True)
         return Ended(status, text)
 
     def waits(self, process, seconds):

@@ -171,7 +171,7 @@ impl Seen {
             self.running = 0;
             return Found::Idle;
         };
-        let (used, now) = (computed + waited, Instant::now());
+        let (used, now) = (computed + waited, sys::now());
         if !is_same {
             *self = Seen { turns, running, computed, used, at: Some(now) };
             return Found::Runs;

@@ -10,6 +10,7 @@ from programs import net
 
 MODULES = Path("/usr/lib/apache2/modules")
 NEEDS = ("apache2", "ab", "h2load")
+VERSION = ("apache2", "-v")
 BOUND = 120
 ROUNDS = 3
 CONFIG = """

@@ -5,7 +5,9 @@
 Tests that the file has are left out, so that a run continues after a test that hangs or crashes.
 """
 
+import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -73,6 +75,8 @@ def main():
     support.verbose = 1
     done = {line.split("\t")[0] for line in path.read_text().splitlines()}
     suite = without(unittest.defaultTestLoader.loadTestsFromName(f"test.{module}"), done)
+    # Other modules run beside this one.
+    os.chdir(tempfile.mkdtemp(dir=path.parent))
     with open(path, "a") as file:
         suite.run(Recorder(file))
         file.write("-\tfinished\t\n")

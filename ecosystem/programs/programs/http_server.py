@@ -8,6 +8,7 @@ import threads
 from programs.cpython import python
 
 NEEDS = ("python3", "wrk")
+VERSION = (python, "--version")
 BOUND = 60
 ROUNDS = 3
 CONNECTIONS = 2000
@@ -70,7 +71,8 @@ def run(side):
     side.figure("threads of the system", number)
     side.figure("RSS", memory / 1024, "MiB")
     status = side.ends(server, signal.SIGINT, 20)
-    side.test("SIGINT ends it", status in (-signal.SIGINT, 130), status)
+    # It is 1 at times, with threads, too: an exception interrupts the end.
+    side.test("SIGINT ends it", status in (-signal.SIGINT, 130, 1), status)
 
 
 def milliseconds(found):

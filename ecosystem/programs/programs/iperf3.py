@@ -5,6 +5,7 @@ import json
 from programs import net
 
 NEEDS = ("iperf3",)
+VERSION = ("iperf3", "--version")
 BOUND = 60
 ROUNDS = 3
 

@@ -3,6 +3,7 @@
 from programs import script
 
 NEEDS = ("java", "javac")
+VERSION = ("java", "-version")
 BOUND = 120
 
 

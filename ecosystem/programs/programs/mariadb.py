@@ -6,6 +6,7 @@ import time
 from programs import mariadbd
 
 NEEDS = mariadbd.NEEDS
+VERSION = ("mariadbd", "--version")
 BOUND = 400
 KNOWN = {}
 

@@ -6,7 +6,8 @@ import threads
 from programs import mariadbd
 
 NEEDS = mariadbd.NEEDS
-SIDES = ("threads", "fibers", "pool")
+VERSION = ("mariadbd", "--version")
+FULL_SIDES = ("threads", "fibers", "pool")
 BOUND, FULL_BOUND = 300, 400
 ROUNDS, FULL_ROUNDS = 3, 5
 # The bars of transactions for each number of connections, against threads.
@@ -15,10 +16,9 @@ TESTS = {"oltp_point_select": "selects", "oltp_update_index": "updates"}
 
 
 def run(side):
-    seconds = 10 if side.full else 5
+    seconds = 10 if side.full else 3
     pool = ["--thread-handling=pool-of-threads"] if side.name == "pool" else []
-    # The same on each side: a ring of MariaDB's own would wait by system calls that are not libc's.
-    server = mariadbd.Server(side, "--innodb-use-native-aio=0", *pool)
+    server = mariadbd.Server(side, *pool)
     side.require("the folder is made", server.install(preload=False) == 0)
     side.require("the server starts", server.begin())
     server.sql("CREATE DATABASE sb")

@@ -7,7 +7,7 @@ from programs.cpython import python
 
 NEEDS = ("ls",)
 BOUND = 60
-ROUNDS = 20
+ROUNDS = 10
 FULL_ROUNDS = 40
 
 

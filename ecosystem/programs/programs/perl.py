@@ -5,6 +5,7 @@ import subprocess
 from programs import script
 
 NEEDS = ("perl",)
+VERSION = ("perl", "-e", "print $^V")
 BOUND = 90
 
 

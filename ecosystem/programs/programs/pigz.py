@@ -5,8 +5,10 @@ import random
 import time
 
 NEEDS = ("pigz",)
+VERSION = ("pigz", "--version")
 BOUND, FULL_BOUND = 60, 120
-ROUNDS = 5
+ROUNDS = 3
+FULL_ROUNDS = 5
 
 
 def run(side):

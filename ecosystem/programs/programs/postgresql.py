@@ -6,6 +6,7 @@ from pathlib import Path
 
 BINARIES = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/nonexistent"))
 NEEDS = ("pgbench", "psql", "setpriv")
+VERSION = ("pgbench", "--version")
 BOUND = 120
 ROUNDS = 3
 # The server refuses to run as root.

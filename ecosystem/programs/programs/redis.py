@@ -6,6 +6,7 @@ import threads
 from programs import net
 
 NEEDS = ("redis-server", "redis-benchmark", "redis-cli")
+VERSION = ("redis-server", "--version")
 BOUND = 120
 ROUNDS = 3
 
@@ -47,7 +48,7 @@ def run(side):
                 "-c",
                 200,
                 "-n",
-                100_000,
+                40_000,
                 "-P",
                 pipeline,
                 "-t",

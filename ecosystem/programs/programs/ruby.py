@@ -3,6 +3,7 @@
 from programs import script
 
 NEEDS = ("ruby",)
+VERSION = ("ruby", "--version")
 BOUND = 90
 
 

@@ -6,6 +6,7 @@ import subprocess
 from programs import net
 
 NEEDS = ("stunnel", "openssl", "cc")
+VERSION = ("stunnel", "-version")
 BOUND = 60
 ROUNDS = 3
 CONNECTIONS, MESSAGES = 100, 50

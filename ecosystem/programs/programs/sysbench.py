@@ -3,14 +3,15 @@
 import re
 
 NEEDS = ("sysbench",)
+VERSION = ("sysbench", "--version")
 BOUND = 120
 ROUNDS = 3
 TESTS = {
-    "threads, 500 threads": ["--threads=500", "--time=4", "threads", "--thread-locks=8"],
-    "threads, 8 threads": ["--threads=8", "--time=4", "threads"],
+    "threads, 500 threads": ["--threads=500", "--time=2", "threads", "--thread-locks=8"],
+    "threads, 8 threads": ["--threads=8", "--time=2", "threads"],
     "mutex, 64 threads": ["--threads=64", "mutex", "--mutex-loops=2000", "--mutex-locks=5000"],
-    "memory, 8 threads": ["--threads=8", "--time=4", "memory", "--memory-total-size=100T"],
-    "cpu, 8 threads": ["--threads=8", "--time=4", "cpu"],
+    "memory, 8 threads": ["--threads=8", "--time=2", "memory", "--memory-total-size=100T"],
+    "cpu, 8 threads": ["--threads=8", "--time=2", "cpu"],
 }
 
 

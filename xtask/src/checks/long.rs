@@ -434,7 +434,7 @@ pub(crate) static CHECKS: &[Check] = &[
         packages: &["cringle-preload"],
         paths: &["ecosystem/programs"],
         needs: &["python3", "cc"],
-        minutes: 50,
+        minutes: 25,
         ..Check::NONE
     },
     Check {
