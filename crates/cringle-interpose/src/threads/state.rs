@@ -76,7 +76,7 @@ const OPTIONS: &[c_int] = &[
     libc::PR_SET_PDEATHSIG,
     libc::PR_SET_SECCOMP,
     libc::PR_SET_SECUREBITS,
-    libc::PR_SET_SPECULATION_CTRL,
+    PR_SET_SPECULATION_CTRL,
     libc::PR_SET_TIMERSLACK,
     libc::PR_SET_TSC,
     libc::PR_SET_UNALIGN,
@@ -99,6 +99,7 @@ const OPTIONS_OF_RIGHTS: &[c_int] = &[
 
 // `libc` has no names for these.
 const PR_SVE_SET_VL: c_int = 50;
+const PR_SET_SPECULATION_CTRL: c_int = 53;
 const PR_PAC_RESET_KEYS: c_int = 54;
 const PR_SET_TAGGED_ADDR_CTRL: c_int = 55;
 const PR_SET_IO_FLUSHER: c_int = 57;
