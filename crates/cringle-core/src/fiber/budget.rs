@@ -8,14 +8,19 @@ use std::cell::Cell;
 /// The calls in a full budget; the last of them yields. Also the failures in a row after which a
 /// `try_…` call yields.
 const CALLS: u32 = 128;
-/// The cost of an inline read or write, which takes longer than other calls.
-const INLINE_COST: u32 = 2;
+const FULL: u32 = CALLS * COST;
+/// The cost of a call.
+const COST: u32 = 8;
+/// That of an inline read or write, which takes longer than other calls.
+const INLINE_COST: u32 = 2 * COST;
 /// The same while other fibers are ready: each of them waits for all calls of a turn.
-const INLINE_COST_AMONG_OTHERS: u32 = 16;
+const INLINE_COST_AMONG_OTHERS: u32 = 16 * COST;
 /// The same for a call of a program's that exchanges messages with a peer. An answer may wake the
 /// peer on the worker's processor, and it asks again before the next call: such a fiber never
 /// waits, and the others would for milliseconds.
-const COST_WITH_PEER: u32 = 8;
+const COST_WITH_PEER: u32 = 4 * COST;
+/// That of any call of libc's in a program that is served, most of which do next to nothing.
+const COST_OF_LIBC: u32 = 1;
 
 /// See the module. Any suspension refills it.
 pub(crate) struct Budget {
@@ -26,21 +31,27 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) const fn new() -> Budget {
-        Budget { left: Cell::new(CALLS), failures: Cell::new(0) }
+        Budget { left: Cell::new(FULL), failures: Cell::new(0) }
     }
 
     #[inline(always)]
     pub(crate) fn refill(&self) {
-        self.left.set(CALLS);
+        self.left.set(FULL);
         self.failures.set(0);
     }
 
     /// Takes one call. False if it was the last one.
     #[inline(always)]
     pub(crate) fn spend(&self) -> bool {
-        let left = self.left.get().saturating_sub(1);
-        self.left.set(left);
-        left > 0
+        self.take(COST);
+        self.left.get() > 0
+    }
+
+    /// Takes one call of libc's. False if it was the last one.
+    #[inline(always)]
+    pub(crate) fn spend_of_libc(&self) -> bool {
+        self.take(COST_OF_LIBC);
+        self.left.get() > 0
     }
 
     /// Takes one inline call into the kernel. False if nothing was left for it.

@@ -376,10 +376,10 @@ impl Fiber {
         &self.budget
     }
 
-    /// Takes a call from the budget. False if it was the last one.
+    /// Takes a call of libc's from the budget. False if it was the last one.
     #[inline(always)]
-    pub fn spend(&self) -> bool {
-        self.budget.spend()
+    pub fn spend_of_libc(&self) -> bool {
+        self.budget.spend_of_libc()
     }
 
     /// Takes an inline call into the kernel from the budget. False if nothing was left for it.

@@ -241,7 +241,7 @@ pub fn at_point<R: Outcome>(
     plain: impl FnOnce() -> R,
 ) -> R {
     on.enter_library();
-    if on.is_programs && serve::is_served() && !on.current.fiber.spend() {
+    if on.is_programs && serve::is_served() && !on.current.fiber.spend_of_libc() {
         let_others_run(on);
     }
     let result = match (point, on.current.fiber.thread_word()) {
