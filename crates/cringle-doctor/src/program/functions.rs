@@ -22,8 +22,11 @@ pub(super) static HOOKED: LazyLock<Vec<&str>> = LazyLock::new(|| {
         cringle::__interposed_for_all!(names),
         cringle::__interposed_aliases!(names),
     ];
-    lists.concat().into_iter().filter(|name| waits(name)).collect()
+    lists.concat().into_iter().filter(|name| waits(name) && !OF_SERVED.contains(name)).collect()
 });
+
+/// Functions whose hooks wait elsewhere only under `cringle run`.
+const OF_SERVED: [&str; 4] = ["pause", "popen", "sigsuspend", "system"];
 
 /// The functions with hooks under the names that programs link with today. The linker does not
 /// export the old names of the same functions, unless a library imports them.
@@ -285,8 +288,9 @@ pub(super) fn divided(
     imports: &BTreeSet<String>,
     hooked: &BTreeSet<String>,
 ) -> (Vec<String>, Vec<Blocking>) {
-    let with = imports.intersection(hooked).cloned().collect();
-    let is_without = |name: &&str| imports.contains(*name) && !hooked.contains(*name);
+    let waits_here = |name: &str| hooked.contains(name) && !OF_SERVED.contains(&name);
+    let with = imports.iter().filter(|name| waits_here(name)).cloned().collect();
+    let is_without = |name: &&str| imports.contains(*name) && !waits_here(name);
     let without = GROUPS.iter().map(|group| Blocking {
         group,
         functions: group.functions().into_iter().filter(is_without).collect(),
