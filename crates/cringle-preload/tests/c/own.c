@@ -489,10 +489,7 @@ static void rings(void) {
 }
 
 int main(int count, char **arguments) {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {
+    static const struct test_case cases[] = {
         {"blocked", blocked}, {"spinning", spinning},   {"many", many},
         {"waited", waited},   {"unblocked", unblocked}, {"stack", stack},
         {"exits", exits},     {"computing", computing}, {"forks", forks},
@@ -503,11 +500,5 @@ int main(int count, char **arguments) {
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
     workers = CPU_COUNT(&processors);
     CHECK(pipe(pipes) == 0 && sem_init(&ready, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (count > 1 && strcmp(arguments[1], cases[i].name) == 0) {
-            cases[i].run();
-            return 0;
-        }
-    }
-    return 2;
+    return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }

@@ -4,6 +4,22 @@
 
 #include <sys/socket.h>
 
+struct test_case {
+    const char *name;
+    void (*run)(void);
+};
+
+// Runs the case that the program's argument names. Returns the exit status.
+static int run_case(const struct test_case *cases, size_t number, int count, char **arguments) {
+    for (size_t i = 0; i < number; i++) {
+        if (count > 1 && strcmp(arguments[1], cases[i].name) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    }
+    return 2;
+}
+
 static int workers;
 
 static char read_plainly(int descriptor) {

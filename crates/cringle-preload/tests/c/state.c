@@ -297,39 +297,28 @@ static void owners(void) {
     say("joined");
 }
 
-static void *be_first(void *unused) {
+static void *take_turns(void *parity) {
     CHECK(pthread_mutex_lock(&shared->mutex) == 0);
     for (int i = 0; i < ROUNDS; i++) {
-        while (shared->count % 2 != 0)
+        while (shared->count % 2 != (intptr_t)parity)
             CHECK(pthread_cond_wait(&shared->changed, &shared->mutex) == 0);
         shared->count++;
         pthread_cond_broadcast(&shared->changed);
     }
     CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
-    return unused;
+    return parity;
 }
 
-static void *be_second(void *unused) {
-    CHECK(pthread_mutex_lock(&shared->mutex) == 0);
-    for (int i = 0; i < ROUNDS; i++) {
-        while (shared->count % 2 != 1)
-            CHECK(pthread_cond_wait(&shared->changed, &shared->mutex) == 0);
-        shared->count++;
-        pthread_cond_broadcast(&shared->changed);
-    }
-    CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
-    return unused;
-}
-
-static void in_both_processes(routine *here, routine *in_child) {
+// Each process gets its number.
+static void in_both_processes(routine *routine) {
     int status;
     shared->count = 0;
     pid_t child = fork();
     if (child == 0) {
-        join(start(in_child, 0));
+        join(start(routine, (void *)1));
         _exit(0);
     }
-    join(start(here, 0));
+    join(start(routine, (void *)0));
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(shared->count == 2 * ROUNDS);
 }
@@ -348,8 +337,8 @@ static void processes(void) {
     CHECK(pthread_cond_init(&shared->changed, &attributes) == 0);
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         make(SHARED | kinds[i]);
-        in_both_processes(count_up, count_up);
-        in_both_processes(be_first, be_second);
+        in_both_processes(count_up);
+        in_both_processes(take_turns);
         if (kinds[i] & ROBUST) {
             int status;
             pid_t child = fork();
@@ -474,10 +463,7 @@ static void rights(void) {
 }
 
 int main(int count, char **arguments) {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {
+    static const struct test_case cases[] = {
         {"states", states}, {"owners", owners},       {"processes", processes},
         {"killed", killed}, {"unchanged", unchanged}, {"ended", ended},
         {"rights", rights},
@@ -486,11 +472,5 @@ int main(int count, char **arguments) {
     CHECK(shared != MAP_FAILED && pipe(pipes) == 0);
     CHECK(sem_init(&ready, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
     before = state();
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (count > 1 && strcmp(arguments[1], cases[i].name) == 0) {
-            cases[i].run();
-            return 0;
-        }
-    }
-    return 2;
+    return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }
