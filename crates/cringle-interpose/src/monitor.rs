@@ -334,9 +334,9 @@ impl Registers {
 }
 
 #[cfg(target_arch = "x86_64")]
-const CALL: [u8; 2] = [0x0f, 0x05];
+static CALL: [u8; 2] = [0x0f, 0x05];
 #[cfg(target_arch = "aarch64")]
-const CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+static CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
 
 #[cfg(target_arch = "x86_64")]
 impl Registers {
@@ -353,9 +353,10 @@ impl Registers {
 
     /// Makes a system call begin again that the kernel ends by `EINTR` at each signal, such as a
     /// wait for completions of the program's own ring, or `semop`. A call with a timeout has all of
-    /// its time again.
+    /// its time again. A `connect` with one continues, and fails with `EALREADY` at its end. `close`
+    /// has closed its number, which may be another file's by now.
     fn begin_again(&self, context: &mut libc::ucontext_t, call: Call) {
-        if self.is_after(call) {
+        if self.is_after(call) && call.0 != libc::SYS_close {
             let registers = &mut context.uc_mcontext.gregs;
             registers[libc::REG_RAX as usize] = call.0;
             registers[libc::REG_RIP as usize] -= CALL.len() as i64;
@@ -394,4 +395,25 @@ impl Registers {
     /// As on x86-64. The number of the call is still in its register, and the first argument is
     /// lost: the call fails with `EINTR`, as it may.
     fn begin_again(&self, _: &mut libc::ucontext_t, _: Call) {}
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_call_begins_again_unless_it_closes() {
+        let after = CALL.as_ptr_range().end as usize;
+        for (number, begins_again) in [(libc::SYS_semop, true), (libc::SYS_close, false)] {
+            // SAFETY: I14. All zeros are a value of the structure.
+            let mut context: libc::ucontext_t = unsafe { std::mem::zeroed() };
+            let registers = &mut context.uc_mcontext.gregs;
+            registers[libc::REG_RIP as usize] = after as i64;
+            registers[libc::REG_RAX as usize] = -i64::from(libc::EINTR);
+            Registers::of(&context).begin_again(&mut context, (number, after));
+            let now = Registers::of(&context);
+            assert_eq!(now.is_before((number, after)), begins_again);
+            assert_eq!(now.is_after((number, after)), !begins_again);
+        }
+    }
 }

@@ -19,6 +19,11 @@ fn check_state(case: &str, reasons: &[&str]) {
     check_both("state", case, &["joined"], &["joined"], reasons);
 }
 
+/// As [`check`], of the program `corners`.
+fn check_corner(case: &str, lines: &[&str], reasons: &[&str]) {
+    check_both("corners", case, lines, lines, reasons);
+}
+
 fn check_both(program: &str, case: &str, plain_lines: &[&str], lines: &[&str], reasons: &[&str]) {
     const CANNOT_TEST: i32 = 77;
     let folder = tempfile::tempdir().unwrap();
@@ -161,4 +166,9 @@ fn threads_continue_after_the_process_has_changed_its_user() {
 #[test]
 fn later_threads_have_the_rights_of_main() {
     check_state("rights", &["attributes"]);
+}
+
+#[test]
+fn interrupted_connect_continues() {
+    check_corner("connects", &["exchanged", "joined"], &["system-call"]);
 }

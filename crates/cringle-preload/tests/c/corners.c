@@ -1,0 +1,70 @@
+// Threads that hold their worker up where few programs do.
+
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "own.h"
+#include <stddef.h>
+#include <sys/un.h>
+
+// As many threads as hold all workers up, and one more.
+static int count;
+
+static void start_all(pthread_t *threads, routine *routine) {
+    for (intptr_t i = 0; i < count; i++)
+        threads[i] = start(routine, (void *)i);
+    for (int i = 0; i < count; i++)
+        wait_for(&ready);
+}
+
+static void join_all(pthread_t *threads) {
+    for (int i = 0; i < count; i++)
+        CHECK(join(threads[i]) == i);
+}
+
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+static socklen_t length;
+
+static int connect_raw(int socket) {
+    return (int)call(SYS_connect, socket, (long)&address, length, 0);
+}
+
+// The kernel ends a connect with a timeout at each signal.
+static void *connect_late(void *number) {
+    int client = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct timeval hour = {3600, 0};
+    CHECK(setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &hour, sizeof hour) == 0);
+    sem_post(&ready);
+    int result = connect_raw(client);
+#if !defined(__x86_64__)
+    while (result == -EINTR)
+        result = connect_raw(client);
+#endif
+    errno = -result;
+    CHECK(result == 0);
+    return number;
+}
+
+// The threads connect to a listener that has no room for them yet.
+static void connects(void) {
+    pthread_t threads[count];
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    length = offsetof(struct sockaddr_un, sun_path) +
+             snprintf(address.sun_path + 1, 90, "cringle-corners-%d", getpid()) + 1;
+    CHECK(bind(listener, (struct sockaddr *)&address, length) == 0 && listen(listener, 0) == 0);
+    CHECK(connect_raw(socket(AF_UNIX, SOCK_STREAM, 0)) == 0);
+    start_all(threads, connect_late);
+    exchange();
+    for (int i = 0; i < count + 1; i++)
+        CHECK(accept(listener, 0, 0) >= 0);
+    join_all(threads);
+    say("joined");
+}
+
+int main(int arguments_count, char **arguments) {
+    static const struct test_case cases[] = {{"connects", connects}};
+    cpu_set_t processors;
+    CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
+    workers = CPU_COUNT(&processors);
+    count = workers + 1;
+    CHECK(pipe(pipes) == 0 && sem_init(&ready, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
+    return run_case(cases, sizeof cases / sizeof *cases, arguments_count, arguments);
+}
