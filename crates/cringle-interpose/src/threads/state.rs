@@ -15,88 +15,6 @@ use cringle_sys as sys;
 use libc::{cpu_set_t, gid_t, id_t, pid_t, sched_param, size_t, uid_t};
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
-/// The system calls that concern the calling thread alone.
-const OF_THREAD: &[c_long] = &[
-    // A copy of the process has a copy of the thread, and a new thread inherits its state.
-    libc::SYS_clone,
-    libc::SYS_clone3,
-    // Locks, and what the kernel writes into the thread's memory.
-    libc::SYS_rseq,
-    libc::SYS_set_robust_list,
-    libc::SYS_set_tid_address,
-    // Signals.
-    libc::SYS_rt_sigpending,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_sigaltstack,
-    // Memory, execution.
-    libc::SYS_personality,
-    libc::SYS_ptrace,
-    libc::SYS_set_mempolicy,
-];
-
-/// The system calls that change the rights of the calling thread: credentials, of which libc's
-/// functions change those of all threads, filters, and namespaces.
-const RIGHTS: &[c_long] = &[
-    libc::SYS_capset,
-    libc::SYS_keyctl,
-    libc::SYS_landlock_restrict_self,
-    libc::SYS_seccomp,
-    libc::SYS_setfsgid,
-    libc::SYS_setfsuid,
-    libc::SYS_setgid,
-    libc::SYS_setgroups,
-    libc::SYS_setregid,
-    libc::SYS_setresgid,
-    libc::SYS_setresuid,
-    libc::SYS_setreuid,
-    libc::SYS_setuid,
-    libc::SYS_setns,
-    libc::SYS_unshare,
-];
-
-#[cfg(target_arch = "x86_64")]
-const OF_THREAD_HERE: &[c_long] =
-    &[libc::SYS_arch_prctl, libc::SYS_fork, libc::SYS_ioperm, libc::SYS_iopl, libc::SYS_vfork];
-#[cfg(not(target_arch = "x86_64"))]
-const OF_THREAD_HERE: &[c_long] = &[];
-
-/// The options of `prctl` that set something of the calling thread: see `PR_SET_…(2const)`.
-const OPTIONS: &[c_int] = &[
-    libc::PR_CAPBSET_DROP,
-    libc::PR_CAP_AMBIENT,
-    libc::PR_MCE_KILL,
-    libc::PR_SCHED_CORE,
-    libc::PR_SET_ENDIAN,
-    libc::PR_SET_FPEMU,
-    libc::PR_SET_FPEXC,
-    libc::PR_SET_KEEPCAPS,
-    libc::PR_SET_NO_NEW_PRIVS,
-    libc::PR_SET_PDEATHSIG,
-    libc::PR_SET_SECCOMP,
-    libc::PR_SET_SECUREBITS,
-    PR_SET_SPECULATION_CTRL,
-    libc::PR_SET_TIMERSLACK,
-    libc::PR_SET_TSC,
-    libc::PR_SET_UNALIGN,
-    PR_PAC_RESET_KEYS,
-    PR_SET_IO_FLUSHER,
-    PR_SET_SYSCALL_USER_DISPATCH,
-    PR_SET_TAGGED_ADDR_CTRL,
-    PR_SME_SET_VL,
-    PR_SVE_SET_VL,
-];
-
-/// Those of them that change its rights.
-const OPTIONS_OF_RIGHTS: &[c_int] = &[
-    libc::PR_CAPBSET_DROP,
-    libc::PR_CAP_AMBIENT,
-    libc::PR_SET_NO_NEW_PRIVS,
-    libc::PR_SET_SECCOMP,
-    libc::PR_SET_SECUREBITS,
-];
-
 // `libc` has no names for these.
 const PR_SVE_SET_VL: c_int = 50;
 const PR_SET_SPECULATION_CTRL: c_int = 53;
@@ -107,30 +25,32 @@ const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const PR_SME_SET_VL: c_int = 63;
 
 /// Makes the caller a thread of the system, if it is a fiber and the option of `prctl` sets
-/// something of its thread.
+/// something of its thread: see `PR_SET_…(2const)`.
 pub(super) fn admit_option(on: Option<OnFiber>, option: c_int) {
-    if OPTIONS_OF_RIGHTS.contains(&option) {
-        serve::note_rights();
-    }
-    if OPTIONS.contains(&option) {
-        own_threads::take_or_keep(on, Reason::ThreadState);
-    }
-}
-
-/// Which argument of a system call names a thread by number, as the caller by 0.
-fn thread_argument(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
-    /// `IOPRIO_WHO_PROCESS`.
-    const ONE_THREAD: c_int = 1;
-    match number {
-        libc::SYS_sched_setaffinity
-        | libc::SYS_sched_setattr
-        | libc::SYS_sched_setparam
-        | libc::SYS_sched_setscheduler
-        | libc::SYS_tkill => Some(0),
-        libc::SYS_setpriority if arguments[0] as c_uint == libc::PRIO_PROCESS as c_uint => Some(1),
-        libc::SYS_ioprio_set if arguments[0] as c_int == ONE_THREAD => Some(1),
-        libc::SYS_perf_event_open | libc::SYS_rt_tgsigqueueinfo | libc::SYS_tgkill => Some(1),
-        _ => None,
+    match option {
+        libc::PR_CAPBSET_DROP
+        | libc::PR_CAP_AMBIENT
+        | libc::PR_SET_NO_NEW_PRIVS
+        | libc::PR_SET_SECCOMP
+        | libc::PR_SET_SECUREBITS => changes_rights(on),
+        libc::PR_MCE_KILL
+        | libc::PR_SCHED_CORE
+        | libc::PR_SET_ENDIAN
+        | libc::PR_SET_FPEMU
+        | libc::PR_SET_FPEXC
+        | libc::PR_SET_KEEPCAPS
+        | libc::PR_SET_PDEATHSIG
+        | PR_SET_SPECULATION_CTRL
+        | libc::PR_SET_TIMERSLACK
+        | libc::PR_SET_TSC
+        | libc::PR_SET_UNALIGN
+        | PR_PAC_RESET_KEYS
+        | PR_SET_IO_FLUSHER
+        | PR_SET_SYSCALL_USER_DISPATCH
+        | PR_SET_TAGGED_ADDR_CTRL
+        | PR_SME_SET_VL
+        | PR_SVE_SET_VL => own_thread(on),
+        _ => {}
     }
 }
 
@@ -140,47 +60,84 @@ fn thread_argument(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
 /// # Safety
 ///
 /// As of the system call.
-#[inline]
 pub(crate) unsafe fn admit(
-    on: Option<OnFiber>,
-    number: c_long,
-    arguments: [usize; 6],
-) -> Result<[usize; 6], c_long> {
-    if RIGHTS.contains(&number) {
-        changes_rights(on);
-        return Ok(arguments);
-    }
-    if on.is_none() && !is_on_own_thread() {
-        return Ok(arguments);
-    }
-    // SAFETY: by the contract.
-    unsafe { admit_fiber(on, number, arguments) }
-}
-
-/// # Safety
-///
-/// As of the system call.
-unsafe fn admit_fiber(
     on: Option<OnFiber>,
     number: c_long,
     mut arguments: [usize; 6],
 ) -> Result<[usize; 6], c_long> {
+    /// `IOPRIO_WHO_PROCESS`.
+    const ONE_THREAD: c_int = 1;
     let [a, b, c, d, e, _] = arguments;
-    if let Some(at) = thread_argument(number, &arguments) {
+    let mut names_thread = |at: usize| {
         arguments[at] = thread(on, arguments[at] as pid_t) as usize;
-    } else if OF_THREAD.contains(&number) || OF_THREAD_HERE.contains(&number) {
-        let is_own = own_threads::take_or_keep(on, Reason::ThreadState);
-        if is_own && number == libc::SYS_set_robust_list {
-            cringle_tls::note_other_list();
+    };
+    match number {
+        // Which argument names a thread by number, as the caller by 0.
+        libc::SYS_sched_setaffinity
+        | libc::SYS_sched_setattr
+        | libc::SYS_sched_setparam
+        | libc::SYS_sched_setscheduler
+        | libc::SYS_tkill => names_thread(0),
+        libc::SYS_setpriority if a as c_uint == libc::PRIO_PROCESS as c_uint => names_thread(1),
+        libc::SYS_ioprio_set if a as c_int == ONE_THREAD => names_thread(1),
+        libc::SYS_perf_event_open | libc::SYS_rt_tgsigqueueinfo | libc::SYS_tgkill => {
+            names_thread(1);
         }
-    } else if number == libc::SYS_prctl {
-        let [b, c, d, e] = [b, c, d, e].map(|argument| argument as c_ulong);
-        // SAFETY: by the contract.
-        return Err(c_long::from(unsafe { prctl(on, a as c_int, b, c, d, e) }));
-    } else if number == libc::SYS_exit {
+        // Credentials, of which libc's functions change those of all threads, filters, namespaces.
+        libc::SYS_capset
+        | libc::SYS_keyctl
+        | libc::SYS_landlock_restrict_self
+        | libc::SYS_seccomp
+        | libc::SYS_setfsgid
+        | libc::SYS_setfsuid
+        | libc::SYS_setgid
+        | libc::SYS_setgroups
+        | libc::SYS_setregid
+        | libc::SYS_setresgid
+        | libc::SYS_setresuid
+        | libc::SYS_setreuid
+        | libc::SYS_setuid
+        | libc::SYS_setns
+        | libc::SYS_unshare => changes_rights(on),
+        // A copy of the process has a copy of the thread, and a new thread inherits its state.
+        libc::SYS_clone
+        | libc::SYS_clone3
+        // What the kernel writes into the thread's memory.
+        | libc::SYS_rseq
+        | libc::SYS_set_tid_address
+        // Signals.
+        | libc::SYS_rt_sigpending
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_rt_sigsuspend
+        | libc::SYS_rt_sigtimedwait
+        | libc::SYS_sigaltstack
+        // Memory, execution.
+        | libc::SYS_personality
+        | libc::SYS_ptrace
+        | libc::SYS_set_mempolicy => own_thread(on),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_arch_prctl
+        | libc::SYS_fork
+        | libc::SYS_ioperm
+        | libc::SYS_iopl
+        | libc::SYS_vfork => own_thread(on),
+        // Of locks.
+        libc::SYS_set_robust_list => {
+            if own_threads::take_or_keep(on, Reason::ThreadState) {
+                cringle_tls::note_other_list();
+            }
+        }
+        libc::SYS_prctl => {
+            let [b, c, d, e] = [b, c, d, e].map(|argument| argument as c_ulong);
+            // SAFETY: by the contract.
+            return Err(c_long::from(unsafe { prctl(on, a as c_int, b, c, d, e) }));
+        }
         // The worker, or the thread of its own, has to end otherwise.
-        // SAFETY: by the contract. The thread returns nothing to C code.
-        unsafe { pthread_exit(on, std::ptr::null_mut()) };
+        libc::SYS_exit if on.is_some() || is_on_own_thread() => {
+            // SAFETY: by the contract. The thread returns nothing to C code.
+            unsafe { pthread_exit(on, std::ptr::null_mut()) };
+        }
+        _ => {}
     }
     Ok(arguments)
 }
