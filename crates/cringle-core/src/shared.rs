@@ -26,6 +26,7 @@ use super::worker::{Cores, Husk, Question, Traveller};
 use crate::choices::NoRing;
 use crate::choices::Threads;
 use cringle_driver::Counts;
+use cringle_driver::kept::Own;
 use cringle_driver::pool::Pool;
 use cringle_sys as sys;
 use cringle_sys::lock::{Mutex, MutexGuard, OnceLock};
@@ -81,6 +82,7 @@ pub enum Mail {
 
 /// The eventfd by which a thread without a ring wakes a worker.
 pub struct EventBell {
+    _own: Own,
     fd: sys::Owned,
     /// For a simulated worker, which reads no descriptor.
     rung: Arc<std::sync::atomic::AtomicBool>,
@@ -109,7 +111,7 @@ impl MailBox {
         let fd = sys::eventfd().map_err(explain)?;
         let raw = fd.as_raw_fd();
         let rung = Arc::default();
-        let inbox = Inbox::new(EventBell { fd, rung: Arc::clone(&rung) });
+        let inbox = Inbox::new(EventBell { _own: Own::new(raw), fd, rung: Arc::clone(&rung) });
         let mailbox = MailBox { worker, inbox, ring_fd: AtomicI32::new(-1), rung };
         Ok((Arc::new(mailbox), raw))
     }

@@ -24,7 +24,8 @@
 //! The program may close all numbers of a range, among them those of duplicates, which are not the
 //! program's. So the numbers of all duplicates are listed, and a close of a range leaves them out.
 //! It holds the list meanwhile; a duplicate is made under the lock of the list, and is struck out
-//! after it is closed.
+//! after it is closed. The same holds for the [`Own`] descriptors of the library, such as rings,
+//! which the program cannot close one by one either.
 
 use super::epoll::Results;
 use cringle_sys::lock::{Mutex, MutexGuard};
@@ -36,6 +37,7 @@ use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Numbers that are equal modulo this share a part of the table.
 const PARTS: usize = 256;
@@ -52,6 +54,10 @@ type Part = Slab<Entry>;
 static TABLE: [Mutex<Part>; PARTS] = [const { Mutex::new(Slab::new()) }; PARTS];
 /// The numbers of all duplicates.
 static DUPLICATES: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+/// The library's own numbers.
+static OWN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+/// A bit for each of the [`OWN`] numbers, modulo the number of bits.
+static OWN_BITS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 /// A wait.
 struct Entry {
@@ -108,6 +114,49 @@ impl Drop for Duplicate {
         unsafe { syscall!(SYS_close, self.0) };
         self.strike_out();
     }
+}
+
+/// The number of a descriptor of the library, such as a ring: the program cannot close it. Drop
+/// this before the descriptor.
+pub struct Own(RawFd);
+
+impl Own {
+    pub fn new(fd: RawFd) -> Own {
+        let mut own = OWN.lock();
+        own.push(fd);
+        let (word, bit) = own_bit(fd);
+        OWN_BITS[word].fetch_or(bit, Ordering::Relaxed);
+        Own(fd)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let mut own = OWN.lock();
+        own.retain(|&fd| fd != self.0);
+        let (word, bit) = own_bit(self.0);
+        if own.iter().all(|&fd| own_bit(fd) != (word, bit)) {
+            OWN_BITS[word].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The place of a number's bit: a word, and a bit of it.
+fn own_bit(fd: RawFd) -> (usize, u64) {
+    let at = fd as u32 as usize;
+    (at / 64 % OWN_BITS.len(), 1 << (at % 64))
+}
+
+/// Whether a number is one of the library's [own](Own).
+#[inline]
+pub fn is_own(fd: RawFd) -> bool {
+    let (word, bit) = own_bit(fd);
+    OWN_BITS[word].load(Ordering::Relaxed) & bit != 0 && is_listed(fd)
+}
+
+#[cold]
+fn is_listed(fd: RawFd) -> bool {
+    lock_for_close(&OWN).is_none_or(|own| own.contains(&fd))
 }
 
 /// The file of a wait, until [`end`](Self::end) is called.
@@ -184,8 +233,8 @@ pub fn closing<T>(fd: RawFd, close: impl FnOnce() -> T) -> T {
     closing_in(std::slice::from_ref(part(fd)), fd as u32..=fd as u32, close)
 }
 
-/// [`closing`] for the numbers of a range, except those of duplicates: `close` is called for each
-/// part of the range without them, until it does not return 0.
+/// [`closing`] for the numbers of a range, except those of duplicates and the library's own:
+/// `close` is called for each part of the range without them, until it does not return 0.
 pub fn closing_range(
     numbers: RangeInclusive<u32>,
     mut close: impl FnMut(u32, u32) -> c_int,
@@ -193,19 +242,19 @@ pub fn closing_range(
     let (mut first, last, is_empty) = (*numbers.start(), *numbers.end(), numbers.is_empty());
     closing_in(&TABLE, numbers, || {
         // Held until the numbers are closed.
-        let listed = lock_for_close(&DUPLICATES);
-        let listed = listed.iter().flat_map(|listed| listed.iter().map(|&fd| fd as u32));
-        let mut duplicates: Vec<u32> = listed.filter(|fd| (first..=last).contains(fd)).collect();
-        duplicates.sort_unstable();
-        duplicates.dedup();
-        for duplicate in duplicates {
-            if first < duplicate {
-                let result = close(first, duplicate - 1);
+        let lists = [&OWN, &DUPLICATES].map(lock_for_close);
+        let listed = lists.iter().flatten().flat_map(|listed| listed.iter().map(|&fd| fd as u32));
+        let mut kept: Vec<u32> = listed.filter(|fd| (first..=last).contains(fd)).collect();
+        kept.sort_unstable();
+        kept.dedup();
+        for number in kept {
+            if first < number {
+                let result = close(first, number - 1);
                 if result != 0 {
                     return result;
                 }
             }
-            first = duplicate + 1;
+            first = number + 1;
         }
         // An empty range may be an error.
         if first <= last || is_empty { close(first, last) } else { 0 }
@@ -288,7 +337,10 @@ pub fn forget_all() {
         unsafe { part.unlock_in_child() };
         std::mem::forget(std::mem::take(&mut *part.lock()));
     }
-    // SAFETY: I14. As above.
-    unsafe { DUPLICATES.unlock_in_child() };
-    std::mem::forget(std::mem::take(&mut *DUPLICATES.lock()));
+    for list in [&OWN, &DUPLICATES] {
+        // SAFETY: I14. As above.
+        unsafe { list.unlock_in_child() };
+        std::mem::forget(std::mem::take(&mut *list.lock()));
+    }
+    OWN_BITS.iter().for_each(|bits| bits.store(0, Ordering::Relaxed));
 }

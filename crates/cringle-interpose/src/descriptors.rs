@@ -1,9 +1,10 @@
 //! Calls that close a descriptor, or put another file in its place: of every caller, because fibers
-//! may wait for the file.
+//! may wait for the file. The library's own descriptors are none of the program's: it cannot close
+//! them.
 
 use super::call::OnFiber;
 use super::{modes, next};
-use cringle_driver::kept::{closing, closing_range};
+use cringle_driver::kept::{closing, closing_range, is_own};
 use cringle_sys::{self as sys, syscall};
 use libc::c_uint;
 use std::ffi::c_int;
@@ -13,6 +14,9 @@ use std::os::fd::RawFd;
 ///
 /// As libc's.
 pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
+    if is_own(fd) {
+        return refused(libc::EBADF);
+    }
     modes::forget(fd);
     // SAFETY: by the contract.
     closing(fd, || unsafe {
@@ -32,9 +36,17 @@ calls! {
     |_| replacing(from, to, || next::dup3(from, to, flags));
 }
 
+fn refused(error: c_int) -> c_int {
+    sys::set_errno(error);
+    -1
+}
+
 fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {
     if from == to {
         return replace();
+    }
+    if is_own(to) {
+        return refused(libc::EBUSY);
     }
     modes::forget(to);
     closing(to, replace)

@@ -172,3 +172,9 @@ fn later_threads_have_the_rights_of_main() {
 fn interrupted_connect_continues() {
     check_corner("connects", &["exchanged", "joined"], &["system-call"]);
 }
+
+#[test]
+fn threads_continue_after_all_descriptors_were_closed() {
+    let lines = ["exchanged"; 7];
+    check_corner("closed", &[&lines[..], &["closed"]].concat(), &[]);
+}

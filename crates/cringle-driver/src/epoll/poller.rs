@@ -3,6 +3,7 @@
 //! It uses libc and not the `polling` crate, which makes five system calls for each wait (it arms
 //! its timer and its notification anew) where one is enough.
 
+use crate::kept::Own;
 use cringle_sys::{self as sys, Owned, syscall};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,6 +20,7 @@ pub(super) const OUT: u32 = libc::EPOLLOUT as u32;
 pub(super) const BROKEN: u32 = libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
 
 pub(super) struct Poller {
+    _own: Own,
     epoll: Owned,
     /// The eventfd by which other threads wake the worker. It stays armed.
     wake_fd: RawFd,
@@ -44,7 +46,8 @@ impl Poller {
         };
         let empty = libc::epoll_event { events: 0, u64: 0 };
         let events = vec![empty; MAX_EVENTS].into();
-        let mut poller = Poller { epoll, wake_fd, events, has_pwait2: true };
+        let own = Own::new(epoll.as_raw_fd());
+        let mut poller = Poller { _own: own, epoll, wake_fd, events, has_pwait2: true };
         poller
             .control(libc::EPOLL_CTL_ADD, wake_fd, IN, WAKE_KEY)
             .map_err(io::Error::from_raw_os_error)?;

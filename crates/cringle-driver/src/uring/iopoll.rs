@@ -12,6 +12,7 @@ use super::enter::{ENTER_GETEVENTS, broken_ring};
 use super::{Uring, UringOptions, encode};
 use crate::completion::{CancelState, Completion, OpState};
 use crate::iopoll::{device_of, poll_queues};
+use crate::kept::Own;
 use crate::{Full, Op, OpSlot, Token, Wait, Waiter};
 use cringle_sys::{self as sys, syscall};
 use io_uring::IoUring;
@@ -22,6 +23,7 @@ use std::os::fd::{AsRawFd, RawFd};
 const POLLS: u32 = 32;
 
 pub(super) struct PolledRing {
+    _own: Own,
     ring: IoUring,
     /// Ops in its queues or in the kernel.
     in_flight: u32,
@@ -34,7 +36,7 @@ impl PolledRing {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_clamp().setup_cqsize(options.cq_entries().max(options.entries));
         let ring = builder.setup_iopoll().build(options.entries)?;
-        Ok(PolledRing { ring, in_flight: 0, devices: Vec::new() })
+        Ok(PolledRing { _own: Own::new(ring.as_raw_fd()), ring, in_flight: 0, devices: Vec::new() })
     }
 
     /// Submits the queued entries and polls the device once.

@@ -35,6 +35,7 @@ use super::completion::{CancelState, Completion, OpState};
 use super::counters::Counts;
 use super::registered::Registered;
 use super::{DriverId, Feature, Features, Wait};
+use crate::kept::Own;
 use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
 use io_uring::{IoUring, opcode, types};
@@ -65,6 +66,7 @@ const MESSAGE_FAILED: u64 = INTERNAL | 1 << 62;
 /// The cancel of the read of the eventfd has been answered.
 const WAKE_CANCELLED: u64 = INTERNAL | 2;
 pub struct Uring {
+    _own: Own,
     ring: IoUring,
     id: DriverId,
     /// The ring as `io_uring_enter` takes it, a descriptor or a registered index, and the flag that
@@ -140,6 +142,7 @@ impl Uring {
             _ => ring.params().sq_entries() as usize,
         };
         let mut uring = Uring {
+            _own: Own::new(ring.as_raw_fd()),
             ring,
             id: DriverId::new(),
             enter_fd,

@@ -7,6 +7,9 @@
 //! its worker.
 
 use super::super::call::OnFiber;
+#[cfg(target_arch = "x86_64")]
+use super::super::descriptors::dup2;
+use super::super::descriptors::{close, close_range, dup3};
 use super::super::notes::Reason;
 use super::super::{next, own_threads, serve};
 use super::{prctl, pthread_exit};
@@ -131,6 +134,22 @@ pub(crate) unsafe fn admit(
             let [b, c, d, e] = [b, c, d, e].map(|argument| argument as c_ulong);
             // SAFETY: by the contract.
             return Err(c_long::from(unsafe { prctl(on, a as c_int, b, c, d, e) }));
+        }
+        // Fibers may wait for the file, and the library's own descriptors stay.
+        // SAFETY: by the contract.
+        libc::SYS_close => return Err(unsafe { close(on, a as c_int) }.into()),
+        libc::SYS_close_range => {
+            let [a, b] = [a, b].map(|argument| argument as c_uint);
+            // SAFETY: by the contract.
+            return Err(unsafe { close_range(on, a, b, c as c_int) }.into());
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: by the contract.
+        libc::SYS_dup2 => return Err(unsafe { dup2(on, a as c_int, b as c_int) }.into()),
+        libc::SYS_dup3 => {
+            let [a, b, c] = [a, b, c].map(|argument| argument as c_int);
+            // SAFETY: by the contract.
+            return Err(unsafe { dup3(on, a, b, c) }.into());
         }
         // The worker, or the thread of its own, has to end otherwise.
         libc::SYS_exit if on.is_some() || is_on_own_thread() => {

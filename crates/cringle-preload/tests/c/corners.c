@@ -59,8 +59,44 @@ static void connects(void) {
     say("joined");
 }
 
+static void close_one_by_one(void) {
+    for (int i = 3; i < 1024; i++)
+        close(i);
+}
+
+static void close_one_by_one_raw(void) {
+    for (int i = 3; i < 1024; i++)
+        syscall(SYS_close, i);
+}
+
+static void close_range_raw(void) { CHECK(syscall(SYS_close_range, 3, ~0u, 0) == 0); }
+
+static void close_by_range(void) { CHECK(close_range(3, ~0u, 0) == 0); }
+
+static void close_from(void) { closefrom(3); }
+
+static void close_by_others(void) {
+    for (int i = 3; i < 64; i++)
+        dup2(1, i), dup3(1, i, 0), syscall(SYS_dup3, 1, i, 0);
+    close_one_by_one();
+}
+
+// A program that closes all descriptors, also those that it has not opened.
+static void closed(void) {
+    static void (*const ways[])(void) = {close_one_by_one, close_one_by_one_raw, close_by_range,
+                                         close_range_raw,  close_from,           close_by_others};
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        exchange();
+        ways[i]();
+        turn = 0;
+    }
+    exchange();
+    CHECK(close(5000) == -1 && errno == EBADF);
+    say("closed");
+}
+
 int main(int arguments_count, char **arguments) {
-    static const struct test_case cases[] = {{"connects", connects}};
+    static const struct test_case cases[] = {{"connects", connects}, {"closed", closed}};
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
     workers = CPU_COUNT(&processors);

@@ -8,12 +8,14 @@
 use super::Written;
 use super::perfetto::{OnTheWay, Output, Track};
 use super::session::Session;
+use cringle_driver::kept::Own;
 use cringle_driver::trace::clock::{Anchor, Clock, Scale};
 use cringle_driver::trace::event::{Event, Kind, SLOT, TEXT_SLOTS};
 use cringle_driver::trace::queue::EventQueue;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +40,9 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(file: File, session: Arc<Session>) -> Writer {
         let began = Anchor::now();
-        let sink = Sink { file, out: Output::new(), written: Written::default(), failed: None };
+        let _own = Own::new(file.as_raw_fd());
+        let sink =
+            Sink { _own, file, out: Output::new(), written: Written::default(), failed: None };
         Writer {
             session,
             sink,
@@ -172,6 +176,7 @@ fn ns(event: &Event, clock: Clock, scale: &Scale) -> u64 {
 
 /// The output file and its totals.
 struct Sink {
+    _own: Own,
     file: File,
     out: Output,
     written: Written,
