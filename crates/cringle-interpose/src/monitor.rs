@@ -8,8 +8,10 @@
 //!
 //! The monitor looks every 10 ms. A worker that has been in the same run of a fiber since the last
 //! look, and has had a processor or waits in a system call, gets a signal. The handler runs on the
-//! fiber's stack, and the fiber leaves the worker in the middle of it. The thread that continues
-//! the fiber returns from the handler; the interrupted system call begins again there.
+//! stack that the fiber is on, its own or one that the program has made for a coroutine, and the
+//! fiber leaves the worker in the middle of it. The thread that continues the fiber returns from
+//! the handler; the interrupted system call begins again there. (A worker has no stack of its own for
+//! handlers: a fiber that sets one becomes a thread of the system.)
 //!
 //! The handler does nothing if the library's own code was interrupted, or the loader's: the fiber
 //! is in [the program](Fiber::is_in_program) otherwise, and no frame of it knows its worker. What
@@ -253,9 +255,7 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut libc::siginfo_t, cont
         registers.begin_again(context, carried.call);
     }
     let Some(current) = Current::get() else { return };
-    let (stack, bytes) = current.fiber.stack_area();
-    let is_on_fiber = (stack..stack + bytes).contains(&registers.stack);
-    if !is_on_fiber || !current.fiber.is_in_program() || !current.may_have_thread() {
+    if !current.fiber.is_in_program() || !current.may_have_thread() {
         return;
     }
     let hosts = HOSTS.get(carried.host);
@@ -293,7 +293,6 @@ fn may_be_in_program(instruction: usize) -> bool {
 /// The registers that the handler looks at.
 struct Registers {
     instruction: usize,
-    stack: usize,
     /// The result of a system call that has just returned.
     result: isize,
     /// The number and the second argument of a system call.
@@ -344,7 +343,6 @@ impl Registers {
         let register = |at: c_int| context.uc_mcontext.gregs[at as usize] as usize;
         Registers {
             instruction: register(libc::REG_RIP),
-            stack: register(libc::REG_RSP),
             result: register(libc::REG_RAX).cast_signed(),
             number: register(libc::REG_RAX),
             second: register(libc::REG_RSI),
@@ -385,7 +383,6 @@ impl Registers {
         let registers = &context.uc_mcontext;
         Registers {
             instruction: registers.pc as usize,
-            stack: registers.sp as usize,
             result: registers.regs[0].cast_signed() as isize,
             number: registers.regs[8] as usize,
             second: registers.regs[1] as usize,

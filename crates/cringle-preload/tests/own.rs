@@ -178,3 +178,8 @@ fn threads_continue_after_all_descriptors_were_closed() {
     let lines = ["exchanged"; 7];
     check_corner("closed", &[&lines[..], &["closed"]].concat(), &[]);
 }
+
+#[test]
+fn threads_continue_beside_coroutines() {
+    check_corner("coroutines", &["exchanged", "joined"], &["computing", "system-call"]);
+}

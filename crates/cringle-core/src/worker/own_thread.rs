@@ -173,10 +173,11 @@ impl Current {
     }
 
     /// Continues on a host's thread, as a thread of the system. It must return to its worker by
-    /// [`return_to_worker`] before it ends.
+    /// [`return_to_worker`] before it ends. To the worker it is in the library from now on.
     pub fn continue_on(self, host: Host) {
         debug_assert!(self.may_have_thread(), "I14: its thread-locals go with it");
         let lent = Lent { fiber: self.fiber, worker: NonNull::from(&*self.worker) };
+        self.fiber.set_in_program(false);
         self.fiber.set_state(RunState::Waiting(Wait::Thread));
         self.worker.events.suspended(self.fiber, Wait::Thread);
         self.worker.families.lend_to(host);
@@ -205,11 +206,9 @@ pub fn forget_own_thread() {
     ENDS_FIRST.set(false);
 }
 
-/// Continues on the worker that has lent the calling fiber. There it is in the library's code, not
-/// in the program's.
+/// Continues on the worker that has lent the calling fiber, in the library's code.
 pub fn return_to_worker() {
     let Some(lent) = LENT.take() else { return };
-    lent.fiber.set_in_program(false);
     let frame = LentFrame::begin();
     lent.fiber.switch_to_host();
     frame.end();

@@ -4,6 +4,7 @@
 #include "own.h"
 #include <stddef.h>
 #include <sys/un.h>
+#include <ucontext.h>
 
 // As many threads as hold all workers up, and one more.
 static int count;
@@ -95,8 +96,56 @@ static void closed(void) {
     say("closed");
 }
 
+static volatile int is_over;
+
+static void compute_aside(void) {
+    sem_post(&ready);
+    while (!is_over)
+        ;
+}
+
+static void wait_aside(void) {
+    sem_post(&ready);
+    CHECK(read_plainly(pipes[0]) == 'x');
+}
+
+// Runs the code on a stack of its own making.
+static void run_aside(void (*code)(void)) {
+    size_t bytes = 64 << 10;
+    ucontext_t here, aside;
+    CHECK(getcontext(&aside) == 0);
+    aside.uc_stack.ss_sp = malloc(bytes);
+    aside.uc_stack.ss_size = bytes;
+    aside.uc_link = &here;
+    makecontext(&aside, code, 0);
+    CHECK(swapcontext(&here, &aside) == 0);
+    free(aside.uc_stack.ss_sp);
+}
+
+static void *run_coroutine(void *number) {
+    run_aside((intptr_t)number % 2 ? compute_aside : wait_aside);
+    return number;
+}
+
+// Releases threads that compute, and such that wait in a pipe.
+static void release(int number) {
+    is_over = 1;
+    for (int i = 0; i < number; i++)
+        CHECK(write(pipes[1], "x", 1) == 1);
+}
+
+static void coroutines(void) {
+    pthread_t threads[count];
+    start_all(threads, run_coroutine);
+    exchange();
+    release(count);
+    join_all(threads);
+    say("joined");
+}
+
 int main(int arguments_count, char **arguments) {
-    static const struct test_case cases[] = {{"connects", connects}, {"closed", closed}};
+    static const struct test_case cases[] = {{"connects", connects}, {"closed", closed},
+                                             {"coroutines", coroutines}};
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
     workers = CPU_COUNT(&processors);
