@@ -183,3 +183,9 @@ fn threads_continue_after_all_descriptors_were_closed() {
 fn threads_continue_beside_coroutines() {
     check_corner("coroutines", &["exchanged", "joined"], &["computing", "system-call"]);
 }
+
+#[test]
+fn threads_continue_beside_destructors() {
+    let lines = ["exchanged", "exchanged", "joined"];
+    check_corner("destructors", &lines, &["computing", "system-call"]);
+}

@@ -3,10 +3,12 @@
 //! A list of the registry is used within a [`Section`], so that a `fork` finds no list locked.
 //! Nothing is allocated or freed under its lock.
 
+use super::super::own_threads;
 use super::super::queue::{self, ANY};
 use super::exit::Place;
 use cringle_core::interposition::Keeper;
 use cringle_core::members::Address;
+use cringle_core::worker::Current;
 use cringle_sys::fork::Section;
 use cringle_sys::lock::{Condvar, Mutex, MutexGuard};
 use cringle_tls::Block;
@@ -239,8 +241,16 @@ impl Thread {
 
 impl Keeper for Thread {
     fn run_destructors(&self, run: &mut dyn FnMut()) {
+        let current = Current::get();
+        let set_in_program = |is_in| _ = current.map(|it| it.fiber.set_in_program(is_in));
+        let mut run = || {
+            set_in_program(true);
+            run();
+        };
         // After a `pthread_exit` in a destructor, the others run.
-        while !Place::new().call(run) {}
+        while !Place::new().call(&mut run) {}
+        set_in_program(false);
+        own_threads::end();
     }
 
     fn take_back(&self, block: Block) -> Option<Block> {

@@ -89,7 +89,6 @@ static void closed(void) {
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         exchange();
         ways[i]();
-        turn = 0;
     }
     exchange();
     CHECK(close(5000) == -1 && errno == EBADF);
@@ -143,9 +142,39 @@ static void coroutines(void) {
     say("joined");
 }
 
+static pthread_key_t computes, waits;
+
+static void compute_last(void *unused) {
+    (void)unused;
+    compute_aside();
+}
+
+static void wait_last(void *unused) {
+    (void)unused;
+    wait_aside();
+}
+
+static void *end_late(void *number) {
+    pthread_setspecific((intptr_t)number % 2 ? computes : waits, "");
+    return number;
+}
+
+static void destructors(void) {
+    pthread_t threads[count];
+    CHECK(pthread_key_create(&computes, compute_last) == 0);
+    CHECK(pthread_key_create(&waits, wait_last) == 0);
+    start_all(threads, end_late);
+    exchange();
+    release(count);
+    join_all(threads);
+    exchange();
+    say("joined");
+}
+
 int main(int arguments_count, char **arguments) {
     static const struct test_case cases[] = {{"connects", connects}, {"closed", closed},
-                                             {"coroutines", coroutines}};
+                                             {"coroutines", coroutines},
+                                             {"destructors", destructors}};
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
     workers = CPU_COUNT(&processors);

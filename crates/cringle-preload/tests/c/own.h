@@ -91,6 +91,7 @@ static void *alternate(void *parity) {
 }
 
 static void exchange(void) {
+    turn = 0;
     CHECK(pipe(there) == 0 && pipe(back) == 0);
     pthread_t threads[] = {start(ask, 0), start(answer, 0), start(alternate, (void *)0),
                            start(alternate, (void *)1)};
