@@ -23,7 +23,7 @@ pub use super::threads::{
     pthread_getname_np, pthread_getschedparam, pthread_join, pthread_kill, pthread_setaffinity_np,
     pthread_setcancelstate, pthread_setcanceltype, pthread_setname_np, pthread_setschedparam,
     pthread_setschedprio, pthread_sigmask, pthread_sigqueue, pthread_testcancel,
-    pthread_timedjoin_np, pthread_tryjoin_np, raise, sched_setaffinity, sched_setparam,
+    pthread_timedjoin_np, pthread_tryjoin_np, ptrace, raise, sched_setaffinity, sched_setparam,
     sched_setscheduler, setfsgid, setfsuid, setns, setpriority, sigaltstack, sigprocmask, tgkill,
     thrd_create, thrd_detach, thrd_exit, thrd_join, unshare,
 };

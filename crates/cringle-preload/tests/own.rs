@@ -189,3 +189,8 @@ fn threads_continue_beside_destructors() {
     let lines = ["exchanged", "exchanged", "joined"];
     check_corner("destructors", &lines, &["computing", "system-call"]);
 }
+
+#[test]
+fn threads_trace_their_children() {
+    check_corner("traces", &["joined"], &["thread-state"]);
+}

@@ -318,6 +318,9 @@ macro_rules! __interposed_for_all {
             fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int;
 
             fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+            fn ptrace(
+                request: c_uint, process: pid_t, address: *mut c_void, data: *mut c_void
+            ) -> c_long;
             fn sched_setaffinity(
                 thread: pid_t, bytes: size_t, cores: *const cpu_set_t
             ) -> c_int;

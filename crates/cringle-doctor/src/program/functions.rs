@@ -60,10 +60,11 @@ fn waits(name: &str) -> bool {
         "cpuclockid",
         "sigqueue",
     ];
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "capset",
         "nice",
         "prctl",
+        "ptrace",
         "sched_setparam",
         "sched_setscheduler",
         "setfsgid",
@@ -256,7 +257,7 @@ pub(super) fn known() -> BTreeSet<&'static str> {
 /// Functions without hooks that an object imports, by kind.
 /// Functions for which a fiber gets a thread of its own under `cringle run`, or that concern the
 /// thread of the kernel: what they are for, and their names, separated by spaces.
-pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 8] = [
+pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 9] = [
     ("locks that lend priority", "pthread_mutexattr_setprotocol pthread_mutex_setprioceiling"),
     ("robust locks", "pthread_mutexattr_setrobust pthread_mutexattr_setrobust_np"),
     ("waits for signals", "sigwait sigwaitinfo sigtimedwait"),
@@ -268,6 +269,7 @@ pub(super) const OF_SYSTEM_THREADS: [(&str, &str); 8] = [
             nice",
     ),
     ("credentials and namespaces of a thread", "setfsuid setfsgid capset unshare setns"),
+    ("traces", "ptrace"),
     ("spins", "sched_yield pthread_yield thrd_yield pthread_spin_lock"),
 ];
 

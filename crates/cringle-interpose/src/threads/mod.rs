@@ -50,8 +50,8 @@ pub(crate) use signals::{
 pub use signals::{pthread_sigmask, sigprocmask};
 pub(crate) use state::admit;
 pub use state::{
-    capset, nice, sched_setaffinity, sched_setparam, sched_setscheduler, setfsgid, setfsuid, setns,
-    setpriority, tgkill, unshare,
+    capset, nice, ptrace, sched_setaffinity, sched_setparam, sched_setscheduler, setfsgid,
+    setfsuid, setns, setpriority, tgkill, unshare,
 };
 
 use cringle_tls::is_block;

@@ -116,7 +116,6 @@ pub(crate) unsafe fn admit(
         | libc::SYS_sigaltstack
         // Memory, execution.
         | libc::SYS_personality
-        | libc::SYS_ptrace
         | libc::SYS_set_mempolicy => own_thread(on),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_arch_prctl
@@ -124,6 +123,7 @@ pub(crate) unsafe fn admit(
         | libc::SYS_ioperm
         | libc::SYS_iopl
         | libc::SYS_vfork => own_thread(on),
+        libc::SYS_ptrace => begins_trace(on, a as c_uint),
         // Of locks.
         libc::SYS_set_robust_list => {
             if own_threads::take_or_keep(on, Reason::ThreadState) {
@@ -178,6 +178,14 @@ fn own_thread(on: Option<OnFiber>) {
     own_threads::take_or_keep(on, Reason::ThreadState);
 }
 
+/// A tracer, and what it traces, are threads of the system. The tracer of a child that asks for it
+/// is the thread that has started it.
+fn begins_trace(on: Option<OnFiber>, request: c_uint) {
+    if let libc::PTRACE_TRACEME | libc::PTRACE_ATTACH | libc::PTRACE_SEIZE = request {
+        own_thread(on);
+    }
+}
+
 fn changes_rights(on: Option<OnFiber>) {
     serve::note_rights();
     own_thread(on);
@@ -200,6 +208,11 @@ calls! {
         let who = if is_thread { thread(on, who as pid_t) as id_t } else { who };
         next::setpriority(which, who, priority)
     };
+
+    fn ptrace(
+        request: c_uint, process: pid_t, address: *mut c_void, data: *mut c_void,
+    ) -> c_long;
+    |on| { begins_trace(on, request); next::ptrace(request, process, address, data) };
 
     fn nice(change: c_int) -> c_int;
     |on| { own_thread(on); next::nice(change) };

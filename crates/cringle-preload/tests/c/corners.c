@@ -3,6 +3,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "own.h"
 #include <stddef.h>
+#include <sys/ptrace.h>
 #include <sys/un.h>
 #include <ucontext.h>
 
@@ -171,10 +172,44 @@ static void destructors(void) {
     say("joined");
 }
 
+static void *trace_child(void *number) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        // Until the parent has ended.
+        close(pipes[1]);
+        while (read(pipes[0], &status, 1) != 0)
+            ;
+        _exit(0);
+    }
+    CHECK(ptrace(PTRACE_SEIZE, child, 0, 0) == 0);
+    // Others run on the worker, which is not the tracer, and this thread waits for the child.
+    sem_post(&ready);
+    wait_for(&done);
+    for (int i = 0; i < 20; i++) {
+        CHECK(ptrace(PTRACE_INTERRUPT, child, 0, 0) == 0);
+        CHECK(waitpid(child, &status, __WALL) == child && WIFSTOPPED(status));
+        CHECK(ptrace(PTRACE_CONT, child, 0, 0) == 0);
+    }
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK(waitpid(child, &status, __WALL) == child && WIFSIGNALED(status));
+    return number;
+}
+
+static void traces(void) {
+    pthread_t threads[count];
+    start_all(threads, trace_child);
+    for (int i = 0; i < count; i++)
+        sem_post(&done);
+    join_all(threads);
+    say("joined");
+}
+
 int main(int arguments_count, char **arguments) {
     static const struct test_case cases[] = {{"connects", connects}, {"closed", closed},
                                              {"coroutines", coroutines},
-                                             {"destructors", destructors}};
+                                             {"destructors", destructors},
+                                             {"traces", traces}};
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
     workers = CPU_COUNT(&processors);
