@@ -73,8 +73,13 @@ pub(super) fn start(shared: Arc<Shared>, signal: c_int) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// If it uses all of them.
+/// If it uses all of them, or if the monitor could not see which workers are held up.
 pub(super) fn take_signal() -> io::Result<c_int> {
+    let path = "/proc/thread-self/schedstat";
+    sys::plainly(|| std::fs::read(path)).map_err(|e| {
+        let text = format!("{path}: {e}; it shows which thread holds others up: mount /proc");
+        io::Error::new(e.kind(), text)
+    })?;
     let signals = (libc::SIGRTMIN() + 1..libc::SIGRTMAX()).rev();
     for signal in signals {
         // SAFETY: I14. All zeros are a value of the structure, and the calls get such.

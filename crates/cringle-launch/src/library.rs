@@ -14,7 +14,10 @@ const BESIDE: [&str; 3] = ["", "../lib", "../lib/cringle"];
 /// Returns the absolute path of the library.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let places = named.map_or_else(beside, |path| vec![path]);
+    let places = match named {
+        Some(path) => vec![path],
+        None => beside()?,
+    };
     let found = places.iter().find_map(|path| path.canonicalize().ok());
     let path = found.ok_or_else(|| missing(&places))?;
     if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
@@ -28,10 +31,15 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-fn beside() -> Vec<PathBuf> {
-    let command = std::env::current_exe().unwrap_or_default();
+fn beside() -> Result<Vec<PathBuf>, Failure> {
+    let command = std::env::current_exe().map_err(|e| {
+        let text = format!(
+            "the place of this command is unknown: {e}; mount /proc, or name {FILE} by {VARIABLE}"
+        );
+        failure(OWN_FAILURE, text)
+    })?;
     let directory = command.parent().unwrap_or(Path::new("."));
-    BESIDE.iter().map(|place| directory.join(place).join(FILE)).collect()
+    Ok(BESIDE.iter().map(|place| directory.join(place).join(FILE)).collect())
 }
 
 fn missing(places: &[PathBuf]) -> Failure {

@@ -114,13 +114,16 @@ pub unsafe fn is_block(handle: usize) -> bool {
 
 fn glibc() -> io::Result<&'static Glibc> {
     find_glibc().map_err(|why| {
-        let remedy = if cringle_sys::is_interposed() {
-            "do not call `cringle_interpose::install!`, which needs them"
+        let remedy = if allocator::are_caches_own() {
+            // The program's threads stay what they are.
+            ""
+        } else if cringle_sys::is_interposed() {
+            "; do not call `cringle_interpose::install!`, which needs them"
         } else {
-            "without a choice (ThreadLocals::Private, Balance::Moving) fibers share those of their \
-             worker here"
+            "; without a choice (ThreadLocals::Private, Balance::Moving) fibers share those of \
+             their worker here"
         };
-        io::Error::new(io::ErrorKind::Unsupported, format!("{}; {remedy}", cannot(why)))
+        io::Error::new(io::ErrorKind::Unsupported, cannot(why) + remedy)
     })
 }
 

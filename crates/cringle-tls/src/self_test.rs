@@ -4,6 +4,7 @@ use super::allocator::Allocator;
 use super::block::Block;
 use super::glibc::Glibc;
 use super::{set_id, thread_pointer};
+use cringle_sys::cannot_start;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -37,8 +38,7 @@ pub(super) fn run() -> Result<&'static Glibc, String> {
 fn in_thread<R: Send>(f: impl FnOnce() -> Result<R, String> + Send) -> Result<R, String> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, f);
-        let thread =
-            thread.map_err(|e| format!("no thread could be started for the check: {e}"))?;
+        let thread = thread.map_err(|e| cannot_start("a thread for the check", &e).to_string())?;
         thread.join().map_err(|_| "the check panicked".to_owned())?
     })
 }
@@ -58,7 +58,7 @@ fn check_lock(glibc: &Glibc) -> Result<(), String> {
         };
         let starter = std::thread::Builder::new().spawn_scoped(scope, starter);
         let starter =
-            starter.map_err(|e| format!("no thread could be started for the check: {e}"))?;
+            starter.map_err(|e| cannot_start("a thread for the check", &e).to_string())?;
         let is_the_lock = glibc.stack_list.with_lock(|| {
             may_start.store(true, Ordering::Release);
             loop {

@@ -5,6 +5,8 @@
 
 #include <spawn.h>
 #include <stdatomic.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 
 extern char **environ;
 
@@ -320,6 +322,52 @@ static void keys(void) {
     CHECK((size_t)join(start(size_of_stack, NULL)) > 0);
 }
 
+// Where no thread can be a fiber.
+
+static void cannot_test(const char *what) {
+    dprintf(1, "%s\n", what);
+    _exit(77);
+}
+
+static void *compute_till_handled(void *unused) {
+    sem_post(&done);
+    while (!handled)
+        ;
+    return unused;
+}
+
+// Others run beside threads that compute.
+static void without_proc(void) {
+    enum { COUNT = 8 };
+    pthread_t threads[COUNT];
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/proc", "tmpfs", 0, NULL) != 0)
+        cannot_test("/proc cannot be hidden");
+    for (int i = 0; i < COUNT; i++)
+        threads[i] = start(compute_till_handled, NULL);
+    for (int i = 0; i < COUNT; i++)
+        wait_for(&done);
+    handled = 1;
+    for (int i = 0; i < COUNT; i++)
+        join(threads[i]);
+}
+
+// A user who may have one thread more.
+static void limited(void) {
+    struct rlimit two = {2, 2};
+    uid_t user = 1000000000 + getpid();
+    pthread_t thread;
+    if (geteuid() != 0)
+        cannot_test("only root may change its user");
+    CHECK(setrlimit(RLIMIT_NPROC, &two) == 0 && setuid(user) == 0);
+    handled = 1;
+    int error = pthread_create(&thread, NULL, compute_till_handled, NULL);
+    // The thread that the library has tried may not have ended.
+    CHECK(error == 0 || error == EAGAIN);
+    if (error == 0)
+        join(thread);
+}
+
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
     CHECK(sem_init(&ready, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
@@ -337,6 +385,10 @@ int main(int count, char **arguments) {
         attributes();
     else if (strcmp(name, "keys") == 0)
         keys();
+    else if (strcmp(name, "without-proc") == 0)
+        without_proc();
+    else if (strcmp(name, "limited") == 0)
+        limited();
     else
         return 2;
     say("done");

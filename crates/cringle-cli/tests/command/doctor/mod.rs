@@ -7,4 +7,4 @@ mod measured;
 mod output;
 mod paths;
 mod program;
-mod support;
+pub(crate) mod support;

@@ -1,6 +1,7 @@
 //! How the program and the library are found.
 
 use super::*;
+use crate::doctor::support::with_tmpfs;
 
 #[test]
 fn scripts_are_run_by_their_interpreters() {
@@ -74,6 +75,20 @@ fn the_library_is_found_beside_the_command() {
         std::fs::copy(library(), &path).unwrap();
         assert_eq!(texts(&run()).0, format!("{}\n", path.canonicalize().unwrap().display()));
     }
+}
+
+#[test]
+fn without_proc_the_error_says_so() {
+    let place = place("run-no-proc");
+    let mut command = cringle(&place);
+    command.args(["run", "true"]).env_remove("CRINGLE_PRELOAD").env_remove("LD_PRELOAD");
+    with_tmpfs(&mut command, Path::new("/proc"), 0);
+    let Ok(output) = command.output() else {
+        eprintln!("SKIPPED, NOTHING WAS TESTED with an empty /proc");
+        return;
+    };
+    let (status, text) = refusal(&output);
+    assert!(status == 125 && text.contains("mount /proc, or name"), "{text}");
 }
 
 #[test]
