@@ -27,14 +27,15 @@ use cringle_core::fiber::Fiber;
 use cringle_core::interposition::Review;
 use cringle_core::lent_frame::LentFrame;
 use cringle_core::worker::Current;
-use cringle_driver::Op;
 use cringle_driver::pool::Job;
+use cringle_driver::{Op, OpSlot};
 use cringle_std::fiber::protect;
 use cringle_std::internal::{
     Backoff, call_detached, outcome, perform, perform_within, sleep_till_cancellable,
     unblock_or_here, was_dropped,
 };
 use cringle_sys::{self as sys, raw};
+use libc::pollfd;
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use std::os::fd::RawFd;
@@ -330,6 +331,30 @@ impl Call {
         match self.perform_until(Op::Poll { fd, events: events as u16 as u32 }, deadline) {
             Some(code @ ..=-1) => Err(code),
             result => Ok(result.is_some()),
+        }
+    }
+
+    /// [`ready`](Self::ready) for any of several descriptors with their events. It also returns
+    /// false if the driver has no room, after other fibers have run.
+    pub(super) fn any_ready(self, of: &[pollfd], deadline: Option<Instant>) -> Result<bool, isize> {
+        if deadline.is_some_and(|at| at <= self.now()) {
+            return Ok(false);
+        }
+        self.admit()?;
+        let poll = |&pollfd { fd, events, .. }: &pollfd| {
+            OpSlot::new(Op::Poll { fd, events: u32::from(events.cast_unsigned()) })
+        };
+        let slots: Vec<OpSlot> = of.iter().map(poll).collect();
+        self.current.perform_until_first(&slots, deadline);
+        let mut results = slots.iter().map(|slot| slot.completion.result() as isize);
+        match results.find(|&result| result != -(libc::ECANCELED as isize)) {
+            Some(code @ ..=-1) => Err(code),
+            Some(_) => Ok(true),
+            None => {
+                self.admit()?;
+                self.current.yield_now();
+                Ok(false)
+            }
         }
     }
 

@@ -39,6 +39,11 @@ use std::time::{Duration, Instant};
 const FIRST_TRY: Duration = Duration::from_millis(1);
 const LONGEST_TRY: Duration = Duration::from_millis(10);
 
+/// The fibers that the release of a mutex wakes. A woken fiber runs a turn later, and wakes others
+/// when it releases the mutex. If each woke one, many that wait for a mutex which nobody uses any
+/// more would pass a turn each.
+const WOKEN_BY_UNLOCK: usize = 4;
+
 /// The threads that are in libc's `pthread_cond_wait`, which releases a mutex unseen.
 pub(super) static THREADS_IN_COND_WAIT: AtomicUsize = AtomicUsize::new(0);
 
@@ -365,7 +370,7 @@ pub unsafe fn pthread_mutex_unlock(on: Option<OnFiber>, mutex: *mut pthread_mute
     // SAFETY: by the contract.
     let result = unsafe { as_owner(mutex, || next::pthread_mutex_unlock(mutex)) };
     // Another thread may have freed the mutex by now: only its address is used.
-    queue::wake_after_release(mutex as usize, 1);
+    queue::wake_after_release(mutex as usize, WOKEN_BY_UNLOCK);
     result
 }
 

@@ -10,8 +10,8 @@
 //! look, and has had a processor or waits in a system call, gets a signal. The handler runs on the
 //! stack that the fiber is on, its own or one that the program has made for a coroutine, and the
 //! fiber leaves the worker in the middle of it. The thread that continues the fiber returns from
-//! the handler; the interrupted system call begins again there. (A worker has no stack of its own for
-//! handlers: a fiber that sets one becomes a thread of the system.)
+//! the handler; the interrupted system call begins again there. (A worker has no stack of its own
+//! for handlers: a fiber that sets one becomes a thread of the system.)
 //!
 //! The handler does nothing if the library's own code was interrupted, or the loader's: the fiber
 //! is in [the program](Fiber::is_in_program) otherwise, and no frame of it knows its worker. What
@@ -356,8 +356,8 @@ impl Registers {
 
     /// Makes a system call begin again that the kernel ends by `EINTR` at each signal, such as a
     /// wait for completions of the program's own ring, or `semop`. A call with a timeout has all of
-    /// its time again. A `connect` with one continues, and fails with `EALREADY` at its end. `close`
-    /// has closed its number, which may be another file's by now.
+    /// its time again. A `connect` with one continues, and fails with `EALREADY` at its end.
+    /// `close` has closed its number, which may be another file's by now.
     fn begin_again(&self, context: &mut libc::ucontext_t, call: Call) {
         if self.is_after(call) && call.0 != libc::SYS_close {
             let registers = &mut context.uc_mcontext.gregs;

@@ -1,8 +1,8 @@
 //! `poll`, `select` and `epoll_wait`.
 //!
 //! Each is attempted with a timeout of 0. If nothing is ready, the fiber waits for one event, of
-//! the only descriptor or of an epoll instance with all of them, and the attempt is repeated: so
-//! the kernel writes each result. A call with a signal mask blocks the worker's thread, as the mask
+//! a few descriptors or of an epoll instance with all of them, and the attempt is repeated: so the
+//! kernel writes each result. A call with a signal mask blocks the worker's thread, as the mask
 //! is that thread's.
 //!
 //! # After a cancel
@@ -34,6 +34,8 @@ const SELECT_EVENTS: [i16; 3] = [
 
 /// The events that a file without readiness always has. A driver cannot wait for others of it.
 const ALWAYS: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
+/// The most descriptors that a call waits for by an op for each.
+const MOST_OPS: usize = 8;
 /// The error for a number that is not open. `select` ignores some such numbers.
 const CLOSED: isize = -(libc::EBADF as isize);
 
@@ -155,36 +157,37 @@ fn wait_for_event(
     deadline: Option<Instant>,
     attempt: impl Fn() -> isize,
 ) -> Result<isize, isize> {
-    let mut live = set.iter().filter(|one| one.fd >= 0);
-    let mut instance;
-    let (mut one, mut has_instance) = match (live.next(), live.next()) {
-        (None, _) => {
-            if !call.sleep_until(deadline) {
-                call.admit()?;
-            }
-            return Ok(0);
+    let live: Vec<pollfd> = set.iter().filter(|one| one.fd >= 0).copied().collect();
+    if live.is_empty() {
+        if !call.sleep_until(deadline) {
+            call.admit()?;
         }
-        (Some(first), None) if first.events & ALWAYS != 0 => ((first.fd, first.events), false),
-        (Some(_), _) => {
-            instance = Instance::new(set)?;
-            ((instance.0, libc::POLLIN), true)
-        }
-    };
+        return Ok(0);
+    }
+    let is_file = |one: &pollfd| one.events & ALWAYS == 0;
+    let mut instance = None;
+    if live.len() > MOST_OPS || live.iter().any(is_file) {
+        instance = Some(Instance::new(&live)?);
+    }
     let mut backoff = Backoff::default();
     loop {
-        // An instance forgets a descriptor that is closed, and the attempt reports it.
-        let until = has_instance.then(|| call.now().checked_add(LONGEST_WAIT)).flatten();
-        let readiness = call.ready(one.0, one.1, [deadline, until].into_iter().flatten().min());
+        // An op that was queued, but not submitted, when a number got another file waits for that
+        // file; an instance forgets a descriptor that is closed. The attempt finds out.
+        let may_err = live.len() > 1 || instance.is_some();
+        let until = may_err.then(|| call.now().checked_add(LONGEST_WAIT)).flatten();
+        let until = [deadline, until].into_iter().flatten().min();
+        let readiness = match (&instance, &live[..]) {
+            (Some(instance), _) => call.ready(instance.0, libc::POLLIN, until),
+            (None, [one]) => call.ready(one.fd, one.events, until),
+            (None, several) => call.any_ready(several, until),
+        };
         match (attempt(), readiness) {
             // An event that the caller has not asked for, such as a hang-up for `select`.
             (0, Ok(true)) => call.pause(&mut backoff)?,
             (0, Ok(false)) if deadline.is_none_or(|at| call.now() < at) => {}
             (0, Ok(false)) => return Ok(0),
             // A number that the kernel ignores: an empty instance never has an event.
-            (0, Err(CLOSED)) if !has_instance => {
-                instance = Instance::new(set)?;
-                (one, has_instance) = ((instance.0, libc::POLLIN), true);
-            }
+            (0, Err(CLOSED)) if instance.is_none() => instance = Some(Instance::new(&live)?),
             (0, Err(code)) => return Err(code),
             (result, _) => return Ok(result),
         }
@@ -202,8 +205,7 @@ impl Instance {
             return Err(fd);
         }
         let instance = Instance(fd as RawFd);
-        let mut sorted: Vec<(RawFd, i16)> =
-            set.iter().filter(|one| one.fd >= 0).map(|one| (one.fd, one.events)).collect();
+        let mut sorted: Vec<(RawFd, i16)> = set.iter().map(|one| (one.fd, one.events)).collect();
         // A descriptor may occur several times.
         sorted.sort_unstable();
         for same in sorted.chunk_by(|one, other| one.0 == other.0) {

@@ -90,12 +90,53 @@ impl Current {
         lent.end();
     }
 
+    /// Performs ops that wait for peers until one of them has ended, or until this time. Then the
+    /// kernel is asked to end the others. Returns when all have ended.
+    pub fn perform_until_first(self, slots: &[OpSlot], at: Option<Instant>) {
+        // Each op has a waiter of its own, so that the end of any op makes the fiber ready.
+        let waiters: Vec<Waiter> = slots.iter().map(|_| Waiter::new(self.fiber.token())).collect();
+        let are_settled = || waiters.iter().all(Waiter::is_settled);
+        let lent = LentFrame::begin();
+        // While the fiber is ready, its other ops are still with this worker's driver.
+        self.fiber.family().while_pinned(|| {
+            for (slot, waiter) in slots.iter().zip(&waiters) {
+                debug_assert!(slot.op.waits_for_peer(), "such an op never waits in line for room");
+                let mut driver = self.worker.driver.borrow_mut();
+                // SAFETY: I1, I12. The slots and the waiters stay until nothing is owed to any.
+                if unsafe { driver.push(&slot.op, &slot.completion, waiter) }.is_err() {
+                    slot.completion.refuse(-libc::ECANCELED);
+                }
+            }
+            if waiters.iter().all(|waiter| !waiter.is_settled()) {
+                if let Some(at) = at {
+                    let alarm = self.worker.set_alarm(at, Alarm::GiveUp(self.fiber));
+                    self.fiber.set_wait_alarm(alarm);
+                }
+                self.wait_for_ops(WaitedOps::slots(slots));
+                self.worker.alarms.end_wait(self.fiber);
+            }
+            while !are_settled() {
+                self.fiber.set_state(RunState::Waiting(Wait::Ops));
+                self.worker.give_up_ops(self.fiber);
+                self.wait_for_ops(WaitedOps::slots(slots));
+            }
+        });
+        lent.end();
+    }
+
     /// Suspends the fiber until nothing is owed to the waiter.
     #[inline(always)]
     pub(super) fn settle(self, waiter: &Waiter, ops: WaitedOps) {
         if waiter.is_settled() {
             return;
         }
+        self.wait_for_ops(ops);
+        debug_assert!(waiter.is_settled(), "I1: resumed before the last completion");
+    }
+
+    /// Suspends the fiber until a waiter of these ops is settled.
+    #[inline(always)]
+    fn wait_for_ops(self, ops: WaitedOps) {
         self.fiber.set_ops(ops);
         self.fiber.set_state(RunState::Waiting(Wait::Ops));
         if self.is_interrupted() {
@@ -104,7 +145,6 @@ impl Current {
         }
         self.worker.events.suspended(self.fiber, Wait::Ops);
         self.switch_out();
-        debug_assert!(waiter.is_settled(), "I1: resumed before the last completion");
     }
 
     /// Pushes an op, at once or after a wait for room. Refuses the op if the fiber is cancelled in

@@ -57,6 +57,57 @@ pub(super) fn admit_option(on: Option<OnFiber>, option: c_int) {
     }
 }
 
+/// Whether a system call changes the rights of the calling thread: credentials, of which libc's
+/// functions change those of all threads, filters, and namespaces.
+fn changes_rights_by(number: c_long) -> bool {
+    matches!(
+        number,
+        libc::SYS_capset
+            | libc::SYS_keyctl
+            | libc::SYS_landlock_restrict_self
+            | libc::SYS_seccomp
+            | libc::SYS_setfsgid
+            | libc::SYS_setfsuid
+            | libc::SYS_setgid
+            | libc::SYS_setgroups
+            | libc::SYS_setregid
+            | libc::SYS_setresgid
+            | libc::SYS_setresuid
+            | libc::SYS_setreuid
+            | libc::SYS_setuid
+            | libc::SYS_setns
+            | libc::SYS_unshare
+    )
+}
+
+/// Whether a system call concerns the calling thread alone.
+fn concerns_thread(number: c_long) -> bool {
+    match number {
+        // A copy of the process has a copy of the thread, and a new thread inherits its state.
+        libc::SYS_clone
+        | libc::SYS_clone3
+        // What the kernel writes into the thread's memory.
+        | libc::SYS_rseq
+        | libc::SYS_set_tid_address
+        // Signals.
+        | libc::SYS_rt_sigpending
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_rt_sigsuspend
+        | libc::SYS_rt_sigtimedwait
+        | libc::SYS_sigaltstack
+        // Memory, execution.
+        | libc::SYS_personality
+        | libc::SYS_set_mempolicy => true,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_arch_prctl
+        | libc::SYS_fork
+        | libc::SYS_ioperm
+        | libc::SYS_iopl
+        | libc::SYS_vfork => true,
+        _ => false,
+    }
+}
+
 /// Makes the caller of a system call a thread of the system, if it is a fiber and the call concerns
 /// its thread. Returns the arguments of the call, or the result of one that was made otherwise.
 ///
@@ -86,43 +137,8 @@ pub(crate) unsafe fn admit(
         libc::SYS_perf_event_open | libc::SYS_rt_tgsigqueueinfo | libc::SYS_tgkill => {
             names_thread(1);
         }
-        // Credentials, of which libc's functions change those of all threads, filters, namespaces.
-        libc::SYS_capset
-        | libc::SYS_keyctl
-        | libc::SYS_landlock_restrict_self
-        | libc::SYS_seccomp
-        | libc::SYS_setfsgid
-        | libc::SYS_setfsuid
-        | libc::SYS_setgid
-        | libc::SYS_setgroups
-        | libc::SYS_setregid
-        | libc::SYS_setresgid
-        | libc::SYS_setresuid
-        | libc::SYS_setreuid
-        | libc::SYS_setuid
-        | libc::SYS_setns
-        | libc::SYS_unshare => changes_rights(on),
-        // A copy of the process has a copy of the thread, and a new thread inherits its state.
-        libc::SYS_clone
-        | libc::SYS_clone3
-        // What the kernel writes into the thread's memory.
-        | libc::SYS_rseq
-        | libc::SYS_set_tid_address
-        // Signals.
-        | libc::SYS_rt_sigpending
-        | libc::SYS_rt_sigprocmask
-        | libc::SYS_rt_sigsuspend
-        | libc::SYS_rt_sigtimedwait
-        | libc::SYS_sigaltstack
-        // Memory, execution.
-        | libc::SYS_personality
-        | libc::SYS_set_mempolicy => own_thread(on),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_arch_prctl
-        | libc::SYS_fork
-        | libc::SYS_ioperm
-        | libc::SYS_iopl
-        | libc::SYS_vfork => own_thread(on),
+        _ if changes_rights_by(number) => changes_rights(on),
+        _ if concerns_thread(number) => own_thread(on),
         libc::SYS_ptrace => begins_trace(on, a as c_uint),
         // Of locks.
         libc::SYS_set_robust_list => {
@@ -138,19 +154,17 @@ pub(crate) unsafe fn admit(
         // Fibers may wait for the file, and the library's own descriptors stay.
         // SAFETY: by the contract.
         libc::SYS_close => return Err(unsafe { close(on, a as c_int) }.into()),
-        libc::SYS_close_range => {
-            let [a, b] = [a, b].map(|argument| argument as c_uint);
-            // SAFETY: by the contract.
-            return Err(unsafe { close_range(on, a, b, c as c_int) }.into());
-        }
+        // SAFETY: by the contract.
+        libc::SYS_close_range => unsafe {
+            return Err(close_range(on, a as c_uint, b as c_uint, c as c_int).into());
+        },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: by the contract.
         libc::SYS_dup2 => return Err(unsafe { dup2(on, a as c_int, b as c_int) }.into()),
-        libc::SYS_dup3 => {
-            let [a, b, c] = [a, b, c].map(|argument| argument as c_int);
-            // SAFETY: by the contract.
-            return Err(unsafe { dup3(on, a, b, c) }.into());
-        }
+        // SAFETY: by the contract.
+        libc::SYS_dup3 => unsafe {
+            return Err(dup3(on, a as c_int, b as c_int, c as c_int).into());
+        },
         // The worker, or the thread of its own, has to end otherwise.
         libc::SYS_exit if on.is_some() || is_on_own_thread() => {
             // SAFETY: by the contract. The thread returns nothing to C code.

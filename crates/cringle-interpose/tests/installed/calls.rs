@@ -54,6 +54,32 @@ fn poll_waits_only_its_fiber() {
 }
 
 #[test]
+fn poll_of_a_few_reports_each_in_turn() {
+    on_both_drivers(|| {
+        let mut pipes: [_; 4] = std::array::from_fn(|_| pipe().unwrap());
+        for round in 0..40 {
+            let mut set = pipes.each_ref().map(|(reader, _)| pollfd {
+                fd: reader.as_raw_fd(),
+                events: POLLIN,
+                revents: 0,
+            });
+            let mut wait = |timeout| {
+                // SAFETY: the array is borrowed for the call.
+                let count = unsafe { poll(set.as_mut_ptr(), 4, timeout) };
+                (count, set.map(|one| one.revents))
+            };
+            let (reader, writer) = &mut pipes[round % 4];
+            let mut expected = [0; 4];
+            expected[round % 4] = POLLIN;
+            let found = waits_for(|| wait(-1), || writer.write_all(b"!").unwrap());
+            assert_eq!(found, (1, expected));
+            reader.read_exact(&mut [0]).unwrap();
+            assert_eq!(wait(1), (0, [0; 4]));
+        }
+    });
+}
+
+#[test]
 fn select_waits_only_its_fiber() {
     waits_for_byte(|fd| {
         // SAFETY: all-zero sets are valid, and borrowed for the calls.

@@ -358,17 +358,19 @@ fn late_fiber_writes_a_byte_to_its_pipe() {
 #[test]
 fn poll_without_a_timeout_reports_the_cancel() {
     on_both_drivers(|| {
-        let never = Descriptor::event(0);
-        let mut one = pollfd { fd: never.0, events: POLLIN, revents: 0 };
-        // SAFETY: the structure lives.
-        let mut wait = || code(unsafe { poll(&mut one, 1, -1) }.into());
-        let both = time::timeout(LIMIT, || Ok([wait(), wait()])).unwrap();
-        assert_eq!(both, [ETIMEDOUT; 2]);
-        let cancelled = fiber::scope(|s| {
-            s.cancel();
-            wait()
-        });
-        assert_eq!(cancelled, ECANCELED);
+        let never = [Descriptor::event(0), Descriptor::event(0)];
+        let mut both = never.each_ref().map(|it| pollfd { fd: it.0, events: POLLIN, revents: 0 });
+        for count in [1, 2] {
+            // SAFETY: the array is borrowed for the call.
+            let mut wait = || code(unsafe { poll(both.as_mut_ptr(), count, -1) }.into());
+            let ended = time::timeout(LIMIT, || Ok([wait(), wait()])).unwrap();
+            assert_eq!(ended, [ETIMEDOUT; 2]);
+            let cancelled = fiber::scope(|s| {
+                s.cancel();
+                wait()
+            });
+            assert_eq!(cancelled, ECANCELED);
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! pthread's locks, as C libraries call them.
 
-use crate::common::on_one_and_two_workers;
+use crate::common::{on_both_drivers, on_one_and_two_workers};
 use cringle::fiber;
 use libc::*;
 use std::cell::UnsafeCell;
@@ -64,6 +64,38 @@ fn after_ms(clock: clockid_t, ms: i64) -> timespec {
     time.tv_sec += time.tv_nsec / 1_000_000_000;
     time.tv_nsec %= 1_000_000_000;
     time
+}
+
+#[test]
+fn many_fibers_pass_a_mutex_in_a_few_turns() {
+    const WAITING: usize = 64;
+    on_both_drivers(|| {
+        let lock = mutex_of_type(PTHREAD_MUTEX_NORMAL);
+        let (arrived, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        // SAFETY: the mutex is initialised.
+        let take = || assert_eq!(unsafe { pthread_mutex_lock(lock.get()) }, 0);
+        // SAFETY: its owner unlocks it.
+        let release = || assert_eq!(unsafe { pthread_mutex_unlock(lock.get()) }, 0);
+        let turns_until_all = |count: &AtomicUsize| {
+            let has_all = || count.load(Ordering::SeqCst) == WAITING;
+            std::iter::repeat_with(fiber::yield_now).take_while(|()| !has_all()).count()
+        };
+        take();
+        fiber::scope(|s| {
+            for _ in 0..WAITING {
+                s.spawn(|| {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    take();
+                    passed.fetch_add(1, Ordering::SeqCst);
+                    release();
+                });
+            }
+            turns_until_all(&arrived);
+            release();
+            let turns = turns_until_all(&passed);
+            assert!(turns < WAITING / 4, "{turns} turns");
+        });
+    });
 }
 
 #[test]
