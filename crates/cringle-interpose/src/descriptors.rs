@@ -15,7 +15,8 @@ use std::os::fd::RawFd;
 /// As libc's.
 pub unsafe fn close(on: Option<OnFiber>, fd: c_int) -> c_int {
     if is_own(fd) {
-        return refused(libc::EBADF);
+        sys::set_errno(libc::EBADF);
+        return -1;
     }
     modes::forget(fd);
     // SAFETY: by the contract.
@@ -36,17 +37,13 @@ calls! {
     |_| replacing(from, to, || next::dup3(from, to, flags));
 }
 
-fn refused(error: c_int) -> c_int {
-    sys::set_errno(error);
-    -1
-}
-
 fn replacing(from: RawFd, to: RawFd, replace: impl FnOnce() -> c_int) -> c_int {
     if from == to {
         return replace();
     }
     if is_own(to) {
-        return refused(libc::EBUSY);
+        sys::set_errno(libc::EBUSY);
+        return -1;
     }
     modes::forget(to);
     closing(to, replace)

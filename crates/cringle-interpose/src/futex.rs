@@ -145,7 +145,7 @@ impl Futex {
             (libc::FUTEX_WAKE_OP, _) => Some(unsafe { self.wake_by_operation() }),
             (operation, Some(on)) if PRIORITY.contains(&operation) => {
                 // The kernel makes its thread the owner.
-                match own_threads::take_or_keep(Some(on), Reason::Mutex) {
+                match own_threads::take(Some(on), Reason::Mutex) {
                     true => None,
                     false => Some(on.call(|_| Err(-(libc::ENOTSUP as isize))) as c_long),
                 }

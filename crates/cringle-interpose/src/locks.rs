@@ -234,7 +234,7 @@ use Locker::{Plain, Refused};
 unsafe fn on_fiber(on: Option<OnFiber>, mutex: *const pthread_mutex_t) -> Result<OnFiber, Locker> {
     // SAFETY: by the contract.
     if unsafe { MutexKind::of(mutex) }.is_of_kernel() {
-        let is_thread = own_threads::take_or_keep(on, Reason::Mutex) || on.is_none();
+        let is_thread = own_threads::take(on, Reason::Mutex) || on.is_none();
         return Err(if is_thread { Plain } else { Refused });
     }
     on.ok_or(Plain)

@@ -36,13 +36,13 @@ pub(super) fn wish(reason: Reason) {
 
 /// Whether a thread was asked for and could be taken.
 pub(super) fn take_if_wished(on: OnFiber) -> bool {
-    WISH.take().is_some_and(|reason| take_or_keep(Some(on), reason))
+    WISH.take().is_some_and(|reason| take(Some(on), reason))
 }
 
-/// Makes the calling fiber a thread of the system until it ends, and notes the reason. False where
-/// that cannot be.
+/// Makes the calling fiber a thread of the system until it ends, and notes the reason. Returns
+/// whether it is on a thread of its own, which it may have had before.
 pub(super) fn take(on: Option<OnFiber>, reason: Reason) -> bool {
-    match on {
+    let is_new = match on {
         Some(on) => {
             let may_leave = serve::is_served() && on.current.may_have_thread();
             if !may_leave || threads::mask_of_fiber().is_none() {
@@ -50,20 +50,16 @@ pub(super) fn take(on: Option<OnFiber>, reason: Reason) -> bool {
             }
             let Ok(host) = Host::start() else { return false };
             on.current.continue_on(host);
+            true
         }
-        None if is_guest() => {}
-        None => return false,
+        None => is_guest(),
+    };
+    if is_new {
+        UNTIL.set(None);
+        notes::note_caller(reason);
+        threads::set_mask(threads::begin_own());
     }
-    UNTIL.set(None);
-    notes::note_caller(reason);
-    threads::set_mask(threads::begin_own());
-    true
-}
-
-/// [Takes](take) a thread for the calling fiber, or keeps the one that it has. Returns whether it
-/// is on a thread of its own.
-pub(super) fn take_or_keep(on: Option<OnFiber>, reason: Reason) -> bool {
-    let is_own = take(on, reason) || (on.is_none() && is_on_own_thread());
+    let is_own = is_new || is_on_own_thread();
     if is_own && matches!(reason, Reason::Mutex | Reason::ThreadState) {
         end_thread_first();
     }

@@ -46,7 +46,7 @@ calls! {
     // signalled.
     fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int, next if !is_fibers(thread);
     |on| if thread == own() {
-        own_threads::take_or_keep(on, Reason::Signal);
+        own_threads::take(on, Reason::Signal);
         next::pthread_kill(thread, signal)
     } else {
         signal_to_other(thread, signal)
@@ -54,7 +54,7 @@ calls! {
 
     fn raise(signal: c_int) -> c_int;
     |on| {
-        own_threads::take_or_keep(on, Reason::Signal);
+        own_threads::take(on, Reason::Signal);
         next::raise(signal)
     };
 
@@ -186,7 +186,7 @@ pub unsafe fn pthread_getattr_np(
 pub unsafe fn sigaltstack(on: Option<OnFiber>, new: *const stack_t, old: *mut stack_t) -> c_int {
     // SAFETY: by the contract. All zeros are a value of the structure.
     unsafe {
-        let is_plain = || own_threads::take_or_keep(on, Reason::SignalStack) || on.is_none();
+        let is_plain = || own_threads::take(on, Reason::SignalStack) || on.is_none();
         if new.is_null() || !is_fibers(own()) || is_plain() {
             return next::sigaltstack(new, old);
         }
@@ -228,7 +228,7 @@ fn queue_signal(on: Option<OnFiber>, thread: pthread_t, signal: c_int, value: si
     if thread != own() {
         return signal_to_other(thread, signal);
     }
-    own_threads::take_or_keep(on, Reason::Signal);
+    own_threads::take(on, Reason::Signal);
     if is_libcs(signal) {
         return libc::EINVAL;
     }

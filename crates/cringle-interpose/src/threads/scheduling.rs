@@ -41,7 +41,7 @@ fn has_own(thread: pthread_t) -> bool {
 /// caller that means itself becomes such a thread.
 fn is_own(on: Option<OnFiber>, thread: pthread_t) -> bool {
     if thread == own() {
-        return own_threads::take_or_keep(on, Reason::ThreadState);
+        return own_threads::take(on, Reason::ThreadState);
     }
     has_own(thread)
 }

@@ -88,7 +88,7 @@ pub unsafe fn pthread_sigmask(
     let after = after & !OF_LIBC;
     registry::with_own(|thread| thread.mask.store(after, Ordering::SeqCst));
     if before & !after != 0 {
-        own_threads::take_or_keep(on, Reason::SignalMask);
+        own_threads::take(on, Reason::SignalMask);
     }
     // SAFETY: by the contract.
     if let Some(old) = unsafe { old.as_mut() } {

@@ -7,9 +7,7 @@
 //! its worker.
 
 use super::super::call::OnFiber;
-#[cfg(target_arch = "x86_64")]
-use super::super::descriptors::dup2;
-use super::super::descriptors::{close, close_range, dup3};
+use super::super::descriptors::{close, close_range};
 use super::super::notes::Reason;
 use super::super::{next, own_threads, serve};
 use super::{prctl, pthread_exit};
@@ -122,9 +120,7 @@ pub(crate) unsafe fn admit(
     /// `IOPRIO_WHO_PROCESS`.
     const ONE_THREAD: c_int = 1;
     let [a, b, c, d, e, _] = arguments;
-    let mut names_thread = |at: usize| {
-        arguments[at] = thread(on, arguments[at] as pid_t) as usize;
-    };
+    let mut names_thread = |at: usize| arguments[at] = thread(on, arguments[at] as pid_t) as usize;
     match number {
         // Which argument names a thread by number, as the caller by 0.
         libc::SYS_sched_setaffinity
@@ -142,7 +138,7 @@ pub(crate) unsafe fn admit(
         libc::SYS_ptrace => begins_trace(on, a as c_uint),
         // Of locks.
         libc::SYS_set_robust_list => {
-            if own_threads::take_or_keep(on, Reason::ThreadState) {
+            if own_threads::take(on, Reason::ThreadState) {
                 cringle_tls::note_other_list();
             }
         }
@@ -157,13 +153,6 @@ pub(crate) unsafe fn admit(
         // SAFETY: by the contract.
         libc::SYS_close_range => unsafe {
             return Err(close_range(on, a as c_uint, b as c_uint, c as c_int).into());
-        },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: by the contract.
-        libc::SYS_dup2 => return Err(unsafe { dup2(on, a as c_int, b as c_int) }.into()),
-        // SAFETY: by the contract.
-        libc::SYS_dup3 => unsafe {
-            return Err(dup3(on, a as c_int, b as c_int, c as c_int).into());
         },
         // The worker, or the thread of its own, has to end otherwise.
         libc::SYS_exit if on.is_some() || is_on_own_thread() => {
@@ -182,14 +171,14 @@ fn thread(on: Option<OnFiber>, thread: pid_t) -> pid_t {
         return thread;
     }
     let means_itself = thread == 0 || thread == sys::thread_number();
-    if !means_itself || !own_threads::take_or_keep(on, Reason::ThreadState) || thread == 0 {
+    if !means_itself || !own_threads::take(on, Reason::ThreadState) || thread == 0 {
         return thread;
     }
     sys::thread_number()
 }
 
 fn own_thread(on: Option<OnFiber>) {
-    own_threads::take_or_keep(on, Reason::ThreadState);
+    own_threads::take(on, Reason::ThreadState);
 }
 
 /// A tracer, and what it traces, are threads of the system. The tracer of a child that asks for it
