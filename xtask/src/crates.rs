@@ -136,7 +136,7 @@ pub(crate) const CRATES: &[Crate] = &[
         ..part(
             "crates/cringle-interpose",
             // What a thread of the kernel has, signals and cancels that reach a thread anywhere.
-            6_900,
+            6_960,
             "Each call of libc that waits or sets a thread's state, and whole programs' threads.",
         )
     },

@@ -282,7 +282,8 @@ impl Futex {
     ///
     /// As the system call's.
     unsafe fn wait_long(&self, call: Call, mask: u32, op: Op, deadline: Option<Instant>) -> isize {
-        let until = Until { deadline, review: Some(call.now() + SHORT), is_point: false };
+        let review = Some(call.now() + SHORT);
+        let until = Until { review, ..Until::deadline(deadline) };
         // SAFETY: by the contract.
         match unsafe { self.wait_in_queue(call, mask, until) } {
             TIMED_OUT if !call.is_over(deadline) => match wait_on_ring(call, op, deadline) {
@@ -300,7 +301,7 @@ impl Futex {
         // SAFETY: by the contract.
         let check = || unsafe { self.look() } != CHANGED;
         match queue::wait(call, self.address, mask, until, check, || true) {
-            Waited::Woken => 0,
+            Waited::Woken | Waited::Granted => 0,
             Waited::TimedOut => TIMED_OUT,
             Waited::NotNeeded => CHANGED,
         }

@@ -44,6 +44,9 @@ const LONGEST_TRY: Duration = Duration::from_millis(10);
 /// more would pass a turn each.
 const WOKEN_BY_UNLOCK: usize = 4;
 
+/// The tries of a lock after which its owner gives it to the waiter.
+const MOST_FAILURES: u32 = 8;
+
 /// The threads that are in libc's `pthread_cond_wait`, which releases a mutex unseen.
 pub(super) static THREADS_IN_COND_WAIT: AtomicUsize = AtomicUsize::new(0);
 
@@ -93,20 +96,24 @@ pub(super) unsafe fn wait_for(
 ) -> Result<isize, isize> {
     // SAFETY: by the contract.
     let deadline = unsafe { limit.deadline(call.now())? };
-    let mut pause = FIRST_TRY;
+    let (mut pause, mut failures) = (FIRST_TRY, 0);
     loop {
         let mut result = libc::EBUSY;
-        let may_be_unseen = is_shared || THREADS_IN_COND_WAIT.load(Ordering::SeqCst) > 0;
-        let review = may_be_unseen.then(|| call.now() + pause);
-        let until = Until { deadline, review, is_point };
+        let may_be_unseen = || is_shared || THREADS_IN_COND_WAIT.load(Ordering::SeqCst) > 0;
+        let review = may_be_unseen().then(|| call.now() + pause);
+        let until = Until { deadline, review, is_point, starves: failures >= MOST_FAILURES };
         let check = || {
             result = attempt();
             result == libc::EBUSY
         };
-        let waited = queue::wait(call, address, ANY, until, check, || true);
-        if result != libc::EBUSY {
-            return Ok(-(result as isize));
+        // A thread that is about to release it unseen has announced that before this waiter joined
+        // the queue, or wakes the waiter.
+        let is_seen = || review.is_some() || !may_be_unseen();
+        let waited = queue::wait(call, address, ANY, until, check, is_seen);
+        if result != libc::EBUSY || waited == Waited::Granted {
+            return Ok(if waited == Waited::Granted { 0 } else { -(result as isize) });
         }
+        failures += 1;
         if is_point && call.current.is_point_cancelled() {
             return Err(-(libc::ECANCELED as isize));
         }
@@ -153,6 +160,11 @@ impl MutexKind {
 
     fn is_shared(self) -> bool {
         self.0 & MutexKind::SHARED != 0
+    }
+
+    /// Whether libc lets any thread unlock it.
+    fn has_any_owner(self) -> bool {
+        !(self.is_of_kernel() || self.is_shared() || self.checks_owner())
     }
 }
 
@@ -366,6 +378,10 @@ pub unsafe fn pthread_mutex_unlock(on: Option<OnFiber>, mutex: *mut pthread_mute
     // SAFETY: by the contract.
     if hazards::is_active() && on.is_some() && unsafe { MutexKind::of(mutex) }.checks_owner() {
         owned_locks::left(mutex.addr());
+    }
+    // SAFETY: by the contract.
+    if unsafe { MutexKind::of(mutex) }.has_any_owner() && queue::grant(mutex as usize) {
+        return 0;
     }
     // SAFETY: by the contract.
     let result = unsafe { as_owner(mutex, || next::pthread_mutex_unlock(mutex)) };

@@ -162,7 +162,7 @@ fn watch(shared: &Shared, signal: c_int) {
 }
 
 /// An address in the loader.
-fn loaders_function() -> usize {
+pub(super) fn loaders_function() -> usize {
     // SAFETY: I14. The name ends with a zero byte.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tls_get_addr".as_ptr()) as usize }
 }

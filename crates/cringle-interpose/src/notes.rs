@@ -45,6 +45,9 @@ reasons! {
     Fiber = "fiber",
     /// The thread is one of the system: a fiber cannot have its attributes.
     Attributes = "attributes",
+    /// The thread is one of the system: a constructor of a library has created it, before any other
+    /// thread.
+    Constructor = "constructor",
     /// The fiber became a thread of the system, as with all reasons below: it had blocked its
     /// worker by a system call of its own. The place is that of the call.
     SystemCall = "system-call",
@@ -111,29 +114,38 @@ pub(super) fn note_interrupted() {
 
 /// The innermost return address outside of the library, or 0.
 fn caller() -> usize {
+    innermost_place(|place| !serve::own_code().is_some_and(|code| code.contains(&place)))
+}
+
+/// The innermost return address for which `is_it` is true, or 0.
+pub(super) fn innermost_place<F: Fn(usize) -> bool>(is_it: F) -> usize {
+    struct Search<F> {
+        is_it: F,
+        found: usize,
+    }
     unsafe extern "C" {
         fn _Unwind_Backtrace(
-            visit: extern "C" fn(*mut c_void, *mut usize) -> c_int,
-            found: *mut usize,
+            visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+            search: *mut c_void,
         ) -> c_int;
         fn _Unwind_GetIP(context: *mut c_void) -> usize;
     }
-    extern "C" fn visit(context: *mut c_void, found: *mut usize) -> c_int {
+    extern "C" fn visit<F: Fn(usize) -> bool>(context: *mut c_void, search: *mut c_void) -> c_int {
         /// `_URC_NORMAL_STOP`.
         const STOP: c_int = 4;
         // SAFETY: the contract of the unwinder: it passes its context, and the pointer of the call
         // below.
-        let (place, found) = unsafe { (_Unwind_GetIP(context), &mut *found) };
-        if serve::own_code().is_some_and(|code| code.contains(&place)) {
+        let (place, search) = unsafe { (_Unwind_GetIP(context), &mut *search.cast::<Search<F>>()) };
+        if !(search.is_it)(place) {
             return 0;
         }
-        *found = place;
+        search.found = place;
         STOP
     }
-    let mut found = 0;
+    let mut search = Search { is_it, found: 0 };
     // SAFETY: the contract of the unwinder: the function does not unwind, and the pointer lives.
-    unsafe { _Unwind_Backtrace(visit, &mut found) };
-    found
+    unsafe { _Unwind_Backtrace(visit::<F>, (&raw mut search).cast()) };
+    search.found
 }
 
 /// A file that cannot be written has no notes: the program must not notice.

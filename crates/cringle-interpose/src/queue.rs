@@ -31,12 +31,16 @@ pub(super) const ANY: u32 = u32::MAX;
 
 /// The waiters in all queues.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
+/// Those among them that starve.
+static STARVING: AtomicUsize = AtomicUsize::new(0);
 static QUEUE: [Mutex<AddressQueue>; QUEUES] = [const { Mutex::new(AddressQueue::new()) }; QUEUES];
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     Woken,
+    /// By the owner of the lock, which is the waiter's now.
+    Granted,
     TimedOut,
     /// There was no reason to wait.
     NotNeeded,
@@ -51,13 +55,15 @@ pub(super) struct Until {
     pub(super) review: Option<Instant>,
     /// A cancel of the thread ends the wait.
     pub(super) is_point: bool,
+    /// The waiter was woken for a lock again and again, and others had it.
+    pub(super) starves: bool,
 }
 
 impl Until {
     pub(super) const NEVER: Until = Until::deadline(None);
 
     pub(super) const fn deadline(deadline: Option<Instant>) -> Until {
-        Until { deadline, review: None, is_point: false }
+        Until { deadline, review: None, is_point: false, starves: false }
     }
 
     fn first(self) -> Option<Instant> {
@@ -76,6 +82,8 @@ struct AddressWaiter {
     /// A wake-up with none of these bits passes it over.
     mask: u32,
     woken: AtomicBool,
+    starves: bool,
+    is_granted: Cell<bool>,
     waker: UnsafeCell<Option<Waker>>,
     /// Its number among the waiters that have joined the queue.
     arrival: Cell<u64>,
@@ -118,11 +126,14 @@ pub(super) fn wait(
         address,
         mask,
         woken: AtomicBool::new(false),
+        starves: until.starves,
+        is_granted: Cell::new(false),
         waker: UnsafeCell::new(Some(call.current.waker())),
         arrival: Cell::new(0),
         links: Links::default(),
     };
     WAITERS.fetch_add(1, Ordering::SeqCst);
+    STARVING.fetch_add(until.starves.into(), Ordering::Relaxed);
     fence(Ordering::SeqCst);
     let lent = LentFrame::begin();
     let mut queue = queue_of(address).lock();
@@ -139,7 +150,8 @@ pub(super) fn wait(
     };
     lent.end();
     WAITERS.fetch_sub(1, Ordering::SeqCst);
-    waited
+    STARVING.fetch_sub(until.starves.into(), Ordering::Relaxed);
+    if waiter.is_granted.get() { Waited::Granted } else { waited }
 }
 
 /// Suspends the fiber until its waiter has left the queue.
@@ -206,7 +218,7 @@ fn wake_some(address: usize, mask: u32, most: usize) -> usize {
         let waker = {
             let mut queue = queue_of(address).lock();
             let arrivals = *arrivals.get_or_insert(queue.arrivals);
-            queue.pop(address, mask, arrivals)
+            queue.pop(address, arrivals, |waiter| waiter.mask & mask != 0)
         };
         match waker {
             Some(waker) => waker.wake(),
@@ -216,9 +228,24 @@ fn wake_some(address: usize, mask: u32, most: usize) -> usize {
     most
 }
 
+/// Gives the lock at this address, which the caller owns, to a waiter that starves, if there is
+/// one. It wakes without a try.
+#[inline]
+pub(super) fn grant(address: usize) -> bool {
+    STARVING.load(Ordering::Relaxed) > 0 && grant_to_starving(address)
+}
+
+#[cold]
+fn grant_to_starving(address: usize) -> bool {
+    let starves = |waiter: &AddressWaiter| waiter.starves && !waiter.is_granted.replace(true);
+    let waker = queue_of(address).lock().pop(address, u64::MAX, starves);
+    waker.map(|waker| waker.wake()).is_some()
+}
+
 /// Forgets all waiters, in a forked child: their fibers are the parent's.
 pub(super) fn forget_all() {
     WAITERS.store(0, Ordering::Relaxed);
+    STARVING.store(0, Ordering::Relaxed);
 }
 
 impl AddressQueue {
@@ -236,11 +263,15 @@ impl AddressQueue {
         unsafe { self.waiters.push(waiter) };
     }
 
-    /// Removes the first waiter of the address that the mask does not pass over, if it was among
-    /// the first `arrivals` to join.
-    fn pop(&mut self, address: usize, mask: u32, arrivals: u64) -> Option<Waker> {
-        let matches =
-            |waiter: &&AddressWaiter| waiter.address == address && waiter.mask & mask != 0;
+    /// Removes the first waiter of the address for which `suits` is true, if it was among the first
+    /// `arrivals` to join.
+    fn pop(
+        &mut self,
+        address: usize,
+        arrivals: u64,
+        suits: impl Fn(&AddressWaiter) -> bool,
+    ) -> Option<Waker> {
+        let matches = |waiter: &&AddressWaiter| waiter.address == address && suits(waiter);
         // SAFETY: I10. It is queued, so it stays until `woken` is stored, the last touch.
         let waiters = self.waiters.iter().map(|waiter| unsafe { waiter.as_ref() });
         let waiter = waiters.take_while(|waiter| waiter.arrival.get() <= arrivals).find(matches)?;

@@ -8,6 +8,7 @@
 //! another [generation](fork::generation).
 
 use super::monitor;
+use super::notes::{self, Reason};
 use cringle_core::choices::Threads;
 use cringle_core::shared::Shared;
 use cringle_core::worker::Worker;
@@ -63,7 +64,19 @@ pub(crate) fn runtime_for(start: usize) -> Option<&'static Shared> {
     if own_code.contains(&start) || Worker::here().is_some() {
         return None;
     }
-    current().runtime.get_or_init(start_or_report).as_deref()
+    let served = current();
+    if served.runtime.get().is_none() && is_in_constructor() {
+        notes::note(Reason::Constructor, start);
+        return None;
+    }
+    served.runtime.get_or_init(start_or_report).as_deref()
+}
+
+/// Whether the loader has called the caller. Within `dlopen` it holds its lock, and no other thread
+/// of Rust can start.
+fn is_in_constructor() -> bool {
+    let loader = object_of(monitor::loaders_function());
+    loader.is_some_and(|loader| notes::innermost_place(|place| loader.contains(&place)) != 0)
 }
 
 /// Whether threads of this process are fibers.

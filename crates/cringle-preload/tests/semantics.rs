@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{compile, library, parts};
+use common::{compile, compile_with, library, parts};
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 const CANNOT_TEST: i32 = 77;
@@ -44,6 +46,16 @@ fn default_attributes_and_times_before_the_epoch_count() {
 }
 
 #[test]
+fn main_and_a_thread_wait_for_a_condition_in_turns() {
+    check("turns", str::is_empty);
+}
+
+#[test]
+fn threads_that_hold_a_mutex_nearly_always_give_it_to_others() {
+    check("starving", str::is_empty);
+}
+
+#[test]
 fn program_may_take_all_keys() {
     check("keys", |errors| errors.contains("no key is left"));
 }
@@ -61,4 +73,25 @@ fn limit_of_processes_is_reported_with_the_remedy() {
     check("limited", |errors| {
         errors.contains(STAY) && has_remedy(errors) && !errors.contains("install!")
     });
+}
+
+#[test]
+fn constructor_of_a_loaded_library_may_create_the_first_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let options = ["-shared", "-fPIC", "-DLIBRARY"];
+    let loaded = compile_with("constructor", path("constructor.so"), &options);
+    let (Some(loaded), Some(program)) = (loaded, compile("constructor", folder.path())) else {
+        return;
+    };
+    fs::write(path("notes"), "").unwrap();
+    for preload in [PathBuf::new(), library()] {
+        let mut run = Command::new(&program);
+        run.arg(&loaded).env("LD_PRELOAD", preload).env("CRINGLE_NOTES", path("notes"));
+        let expected = (Some(0), "constructor's\nmain's\n".into(), "".into());
+        assert_eq!(parts(&run.output().unwrap()), expected);
+    }
+    let notes = fs::read_to_string(path("notes")).unwrap();
+    let words = notes.lines().filter_map(|line| line.split('\t').next());
+    assert_eq!(words.collect::<Vec<_>>(), ["loaded", "constructor", "fiber"]);
 }

@@ -368,6 +368,53 @@ static void limited(void) {
         join(thread);
 }
 
+// Locks.
+
+static int turn;
+
+/* Waits for a condition, now as a fiber, now as a thread of the system, and gives the mutex to the
+   other thread each time. */
+static void *take_turns(void *me) {
+    for (int round = 0; round < 20000; round++) {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        while (turn != (me != NULL))
+            CHECK(pthread_cond_wait(&condition, &mutex) == 0);
+        turn = !turn;
+        CHECK(pthread_cond_signal(&condition) == 0);
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+    return NULL;
+}
+
+static atomic_int served;
+
+/* Has the mutex nearly always, and never while another thread could take it. */
+static void *hold_on(void *unused) {
+    begun = 1;
+    while (served < 4) {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        usleep(100);
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+    return unused;
+}
+
+static void *lock_once(void *unused) {
+    await_begin();
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    served++;
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return unused;
+}
+
+static void starve(void) {
+    pthread_t threads[6];
+    for (int n = 0; n < 6; n++)
+        threads[n] = start(n < 2 ? hold_on : lock_once, NULL);
+    for (int n = 0; n < 6; n++)
+        join(threads[n]);
+}
+
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
     CHECK(sem_init(&ready, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
@@ -385,6 +432,12 @@ int main(int count, char **arguments) {
         attributes();
     else if (strcmp(name, "keys") == 0)
         keys();
+    else if (strcmp(name, "turns") == 0) {
+        pthread_t other = start(take_turns, "other");
+        take_turns(NULL);
+        join(other);
+    } else if (strcmp(name, "starving") == 0)
+        starve();
     else if (strcmp(name, "without-proc") == 0)
         without_proc();
     else if (strcmp(name, "limited") == 0)

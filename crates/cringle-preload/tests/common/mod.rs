@@ -13,11 +13,15 @@ pub(crate) fn library() -> PathBuf {
 
 /// Compiles the program `NAME.c`; `None` if there is no C compiler.
 pub(crate) fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
+    compile_with(name, folder.join(name), &[])
+}
+
+/// The same with more options.
+pub(crate) fn compile_with(name: &str, program: PathBuf, options: &[&str]) -> Option<PathBuf> {
     let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let program = folder.join(name);
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
     compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread"]);
-    let Ok(status) = compiler.arg("-o").arg(&program).arg(source).status() else {
+    let Ok(status) = compiler.args(options).arg("-o").arg(&program).arg(source).status() else {
         let is_required = std::env::var_os("CRINGLE_TOOLS").is_some_and(|it| it == "required");
         assert!(!is_required, "there is no `cc`: install it");
         println!("skipped: there is no `cc`");
