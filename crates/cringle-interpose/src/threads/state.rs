@@ -136,12 +136,7 @@ pub(crate) unsafe fn admit(
         _ if changes_rights_by(number) => changes_rights(on),
         _ if concerns_thread(number) => own_thread(on),
         libc::SYS_ptrace => begins_trace(on, a as c_uint),
-        // Of locks.
-        libc::SYS_set_robust_list => {
-            if own_threads::take(on, Reason::ThreadState) {
-                cringle_tls::note_other_list();
-            }
-        }
+        libc::SYS_set_robust_list => sets_list_of_locks(on),
         libc::SYS_prctl => {
             let [b, c, d, e] = [b, c, d, e].map(|argument| argument as c_ulong);
             // SAFETY: by the contract.
@@ -186,6 +181,12 @@ fn own_thread(on: Option<OnFiber>) {
 fn begins_trace(on: Option<OnFiber>, request: c_uint) {
     if let libc::PTRACE_TRACEME | libc::PTRACE_ATTACH | libc::PTRACE_SEIZE = request {
         own_thread(on);
+    }
+}
+
+fn sets_list_of_locks(on: Option<OnFiber>) {
+    if own_threads::take(on, Reason::ThreadState) {
+        cringle_tls::note_other_list();
     }
 }
 
