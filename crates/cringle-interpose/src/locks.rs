@@ -110,8 +110,11 @@ pub(super) unsafe fn wait_for(
         // the queue, or wakes the waiter.
         let is_seen = || review.is_some() || !may_be_unseen();
         let waited = queue::wait(call, address, ANY, until, check, is_seen);
-        if result != libc::EBUSY || waited == Waited::Granted {
-            return Ok(if waited == Waited::Granted { 0 } else { -(result as isize) });
+        if waited == Waited::Granted {
+            return Ok(0);
+        }
+        if result != libc::EBUSY {
+            return Ok(-(result as isize));
         }
         failures += 1;
         if is_point && call.current.is_point_cancelled() {

@@ -104,12 +104,16 @@ unsafe fn poll_until(
     if result != 0 || ends_now {
         return Ok(result);
     }
-    let set = || match count {
+    let live: Vec<pollfd> = match count {
         0 => Vec::new(),
         // SAFETY: by the contract; the kernel has read and written the array.
-        _ => unsafe { std::slice::from_raw_parts(fds, count as usize) }.to_vec(),
+        _ => unsafe { std::slice::from_raw_parts(fds, count as usize) }
+            .iter()
+            .filter(|one| one.fd >= 0)
+            .copied()
+            .collect(),
     };
-    Ok(wait_for_any(call, &set(), deadline, None, attempt))
+    Ok(wait_for_any(call, &live, deadline, None, attempt))
 }
 
 /// Waits for a socket that the last attempt has found empty, without an attempt before and after.
@@ -129,16 +133,16 @@ fn is_readable(call: Call, one: &mut pollfd, deadline: Option<Instant>) -> bool 
 /// deadline. `late` is the error of an event loop that a cancel reaches: see the module.
 fn wait_for_any(
     call: Call,
-    set: &[pollfd],
+    live: &[pollfd],
     deadline: Option<Instant>,
     late: Option<isize>,
     attempt: impl Fn() -> isize,
 ) -> isize {
     if !call.ends_timed_waits() && (deadline.is_some() || late.is_some()) {
         call.current.worker.watch_at_end(call.current.fiber);
-        return either(call.shielded(|| wait_for_event(call, set, deadline, attempt)));
+        return either(call.shielded(|| wait_for_event(call, live, deadline, attempt)));
     }
-    match either(wait_for_event(call, set, deadline, attempt)) {
+    match either(wait_for_event(call, live, deadline, attempt)) {
         code if call.is_refusal(code) && deadline.is_some() => {
             if late.is_none() {
                 call.pass_until(deadline);
@@ -153,11 +157,10 @@ fn wait_for_any(
 /// [`wait_for_any`] as other calls, which a cancel makes fail.
 fn wait_for_event(
     call: Call,
-    set: &[pollfd],
+    live: &[pollfd],
     deadline: Option<Instant>,
     attempt: impl Fn() -> isize,
 ) -> Result<isize, isize> {
-    let live: Vec<pollfd> = set.iter().filter(|one| one.fd >= 0).copied().collect();
     if live.is_empty() {
         if !call.sleep_until(deadline) {
             call.admit()?;
@@ -167,16 +170,16 @@ fn wait_for_event(
     let is_file = |one: &pollfd| one.events & ALWAYS == 0;
     let mut instance = None;
     if live.len() > MOST_OPS || live.iter().any(is_file) {
-        instance = Some(Instance::new(&live)?);
+        instance = Some(Instance::new(live)?);
     }
     let mut backoff = Backoff::default();
     loop {
         // An op that was queued, but not submitted, when a number got another file waits for that
         // file; an instance forgets a descriptor that is closed. The attempt finds out.
-        let may_err = live.len() > 1 || instance.is_some();
-        let until = may_err.then(|| call.now().checked_add(LONGEST_WAIT)).flatten();
+        let may_miss = live.len() > 1 || instance.is_some();
+        let until = may_miss.then(|| call.now().checked_add(LONGEST_WAIT)).flatten();
         let until = [deadline, until].into_iter().flatten().min();
-        let readiness = match (&instance, &live[..]) {
+        let readiness = match (&instance, live) {
             (Some(instance), _) => call.ready(instance.0, libc::POLLIN, until),
             (None, [one]) => call.ready(one.fd, one.events, until),
             (None, several) => call.any_ready(several, until),
@@ -187,7 +190,7 @@ fn wait_for_event(
             (0, Ok(false)) if deadline.is_none_or(|at| call.now() < at) => {}
             (0, Ok(false)) => return Ok(0),
             // A number that the kernel ignores: an empty instance never has an event.
-            (0, Err(CLOSED)) if instance.is_none() => instance = Some(Instance::new(&live)?),
+            (0, Err(CLOSED)) if instance.is_none() => instance = Some(Instance::new(live)?),
             (0, Err(code)) => return Err(code),
             (result, _) => return Ok(result),
         }
