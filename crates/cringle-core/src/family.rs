@@ -8,6 +8,7 @@
 
 use super::fiber::{FiberRef, ReadyQueue, Siblings};
 use super::unwind_count::UnwindCount;
+use super::worker::Exchange;
 use cringle_tls::{self as thread_locals, Block};
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -33,6 +34,7 @@ pub struct Family {
     siblings: Siblings,
     /// The turn of its host in which it was last decided whether it leaves, and the decision.
     verdict: Cell<Option<(u64, bool)>>,
+    exchange: Exchange,
     /// Gets the thread-locals at the end.
     keeper: Option<Arc<dyn Keeper>>,
 }
@@ -212,6 +214,7 @@ impl Family {
             held: ReadyQueue::default(),
             siblings: Siblings::default(),
             verdict: Cell::new(None),
+            exchange: Exchange::default(),
             keeper: None,
         }
     }
@@ -294,6 +297,12 @@ impl Family {
     /// Forgets it, because another worker counts other turns.
     pub(super) fn clear_verdict(&self) {
         self.verdict.set(None);
+    }
+
+    /// What its members have exchanged with their peers.
+    #[inline(always)]
+    pub(super) fn exchange(&self) -> &Exchange {
+        &self.exchange
     }
 
     #[inline(always)]

@@ -13,6 +13,8 @@ pub(super) enum Sign {
     Heavy,
     /// A fiber of it computes for long, again and again.
     Computes,
+    /// Its fibers exchange messages with peers.
+    Exchanges,
 }
 
 /// How long a sign lasts.
@@ -23,8 +25,9 @@ pub(super) struct Load {
     /// The origin of the times below, which are in nanoseconds.
     epoch: Instant,
     /// Until when each sign lasts.
-    signs: [AtomicU64; 3],
+    signs: [AtomicU64; 4],
     busy: AtomicU32,
+    exchanging: AtomicU32,
 }
 
 impl Default for Load {
@@ -34,6 +37,7 @@ impl Default for Load {
             epoch: sys::now(),
             signs: Default::default(),
             busy: AtomicU32::new(0),
+            exchanging: AtomicU32::new(0),
         }
     }
 }
@@ -55,6 +59,11 @@ impl Load {
         self.busy.load(Ordering::Relaxed)
     }
 
+    /// How many of its families exchanged messages when it [did](Sign::Exchanges) last.
+    pub(super) fn exchanging(&self) -> u32 {
+        self.exchanging.load(Ordering::Relaxed)
+    }
+
     /// Whether this worker takes fibers of another one. Light fibers stay away from fibers
     /// that compute for long.
     pub(super) fn may_take_from(&self, other: &Load, now: Instant) -> bool {
@@ -74,6 +83,10 @@ impl Load {
 
     pub(super) fn set_busy(&self, busy: u32) {
         self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_exchanging(&self, families: u32) {
+        self.exchanging.store(families, Ordering::Relaxed);
     }
 
     fn ns(&self, at: Instant) -> u64 {

@@ -23,7 +23,6 @@ use super::own_threads;
 use super::serve;
 use super::sockets::is_nonblocking;
 use cringle_core::cancelled::{self, Reason};
-use cringle_core::fiber::Fiber;
 use cringle_core::interposition::Review;
 use cringle_core::lent_frame::LentFrame;
 use cringle_core::worker::Current;
@@ -199,7 +198,7 @@ impl Call {
     /// and the fiber must not be suspended.
     #[inline]
     pub(super) fn may_attempt(self) -> bool {
-        self.may_attempt_and(Fiber::spend_with_peer, || true)
+        self.may_attempt_and(Current::spend_with_peer, || true)
     }
 
     /// [`may_attempt`](Self::may_attempt) for a message. The fiber is not suspended if the
@@ -207,24 +206,24 @@ impl Call {
     /// in an allocator that holds its lock.
     #[inline]
     pub(super) fn may_attempt_send(self, fd: RawFd) -> bool {
-        self.may_attempt_and(Fiber::spend_with_peer, || !is_nonblocking(fd))
+        self.may_attempt_and(Current::spend_with_peer, || !is_nonblocking(fd))
     }
 
     /// The same for a `read` or a `write`, of a file as a rule.
     #[inline]
     pub(super) fn may_attempt_transfer(self, fd: RawFd, write: bool) -> bool {
-        self.may_attempt_and(Fiber::spend_inline, || !(write && is_nonblocking(fd)))
+        self.may_attempt_and(|it| it.fiber.spend_inline(), || !(write && is_nonblocking(fd)))
     }
 
     /// `may_suspend` is asked once the budget is spent.
     #[inline]
-    fn may_attempt_and(self, spend: fn(&Fiber) -> bool, may_suspend: impl Fn() -> bool) -> bool {
+    fn may_attempt_and(self, spend: fn(Current) -> bool, may_suspend: impl Fn() -> bool) -> bool {
         match self.current.worker.driver().try_borrow_mut() {
             Ok(driver) if driver.may_bypass() => {}
             Ok(_) => return false,
             Err(_) => return true,
         }
-        if !spend(&self.current.fiber) && may_suspend() {
+        if !spend(self.current) && may_suspend() {
             self.current.refresh_budget();
         }
         true
@@ -237,7 +236,7 @@ impl Call {
         let is_done = result != WOULD_WAIT;
         if !(is_done && serve::is_served()) {
             self.current.tried(is_done);
-        } else if !self.current.fiber.spend_with_peer() {
+        } else if !self.current.spend_with_peer() {
             self.current.refresh_budget();
         }
         result

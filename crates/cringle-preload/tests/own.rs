@@ -153,6 +153,16 @@ fn environment_leaves_threads_to_the_system() {
     assert_eq!(parts(&served.output().unwrap()), expected);
 }
 
+/// Not so without the library: no thread of the system has another one's number.
+#[test]
+fn thread_tries_the_workers_where_its_peer_may_be_near() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("corners", folder.path()) else { return };
+    let mut served = Command::new(&program);
+    served.arg("far").env("LD_PRELOAD", library()).env("CRINGLE_WORKERS", "2");
+    assert_eq!(parts(&served.output().unwrap()), (Some(0), "moved\n".into(), String::new()));
+}
+
 #[test]
 fn calls_that_never_wait_let_others_run() {
     check("fair", &["joined"], &[]);

@@ -18,7 +18,7 @@ const INLINE_COST_AMONG_OTHERS: u32 = 16 * COST;
 /// The same for a call of a program's that exchanges messages with a peer. An answer may wake the
 /// peer on the worker's processor, and it asks again before the next call: such a fiber never
 /// waits, and the others would for milliseconds.
-const COST_WITH_PEER: u32 = 4 * COST;
+const COST_WITH_PEER: u32 = 12 * COST;
 /// That of any call of libc's in a program that is served, most of which do next to nothing.
 const COST_OF_LIBC: u32 = 1;
 

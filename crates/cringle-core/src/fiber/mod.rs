@@ -394,12 +394,6 @@ impl Fiber {
         self.budget.spend_inline(false)
     }
 
-    /// The same for a message to a peer, or from one, which may answer at once.
-    #[inline]
-    pub fn spend_with_peer(&self) -> bool {
-        self.budget.spend_with_peer()
-    }
-
     /// Notes the timer that ends the wait which begins next.
     #[inline]
     pub(super) fn set_wait_alarm(&self, alarm: TimerId) {

@@ -23,7 +23,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Whether half of a core was free of late. `idle` returns the time for which cores have been
+    /// Whether a quarter of a core was free of late: less is not worth a try. `idle` returns the time for which cores have been
     /// idle; `None` if the kernel does not say.
     pub(super) fn has_free(
         &mut self,
@@ -39,7 +39,7 @@ impl Cores {
         }
         let Some(idle) = idle() else { return true };
         self.seen = Some((now, idle));
-        seen.is_some_and(|(ago, before)| ago < OLD && idle.saturating_sub(before) * 2 > ago)
+        seen.is_some_and(|(ago, before)| ago < OLD && idle.saturating_sub(before) * 4 > ago)
     }
 
     fn may_be_asked_for(&self, now: Instant) -> bool {
@@ -77,16 +77,16 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_core_has_to_be_free_for_a_while() {
+    fn quarter_of_a_core_has_to_be_free_for_a_while() {
         let (mut cores, mut now, mut idle) = (Cores::default(), Instant::now(), Duration::ZERO);
         let ms = Duration::from_millis;
         assert!(!look(&mut cores, &mut now, &mut idle, ms(90)), "the first look compares nothing");
         assert!(!cores.has_free(now + ASK / 2, || panic!("asks too often")));
-        assert!(!look(&mut cores, &mut now, &mut idle, ms(40)));
-        assert!(look(&mut cores, &mut now, &mut idle, ms(60)));
+        assert!(!look(&mut cores, &mut now, &mut idle, ms(20)));
+        assert!(look(&mut cores, &mut now, &mut idle, ms(30)));
         now += OLD;
         assert!(!look(&mut cores, &mut now, &mut idle, OLD), "the last look was long ago");
-        assert!(look(&mut cores, &mut now, &mut idle, ms(60)));
+        assert!(look(&mut cores, &mut now, &mut idle, ms(30)));
         assert!(cores.has_free(now + ASK, || None), "the kernel does not say: one may try");
     }
 

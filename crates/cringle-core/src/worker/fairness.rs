@@ -48,6 +48,14 @@ impl Current {
         }
     }
 
+    /// Takes a message to a peer, or from one, from the budget of inline calls. False if nothing was
+    /// left for it.
+    #[inline]
+    pub fn spend_with_peer(self) -> bool {
+        self.worker.pairing.count_message(self.fiber);
+        self.fiber.budget().spend_with_peer()
+    }
+
     /// Yields because the budget is spent, where the fiber may suspend itself.
     #[cold]
     pub fn let_others_run(self) {

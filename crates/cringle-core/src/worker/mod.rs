@@ -18,7 +18,7 @@
 //! Each part owns its state, and the methods on that: the blocks of fibers ([`fiber_table`]), the
 //! fiber that runs ([`foreground`]) and the ready ones ([`schedule`]), fibers on the way to
 //! their start ([`admission`], [`postponed`]), families ([`families`]) and which of them move
-//! ([`sharing`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on their
+//! ([`sharing`], [`pairing`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on their
 //! way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks ([`trim`]), records
 //! ([`events`]). A part does not know the worker. What needs several parts is a method of
 //! [`Worker`].
@@ -63,6 +63,7 @@ mod idle_spin;
 mod lifecycle;
 mod moving;
 mod own_thread;
+mod pairing;
 mod perform;
 mod postponed;
 mod review;
@@ -108,6 +109,8 @@ pub use moving::{Husk, Traveller};
 pub use own_thread::{
     Host, end_thread_first, forget_own_thread, is_on_own_thread, return_to_worker,
 };
+pub(crate) use pairing::Exchange;
+use pairing::Pairing;
 use perform::ThreadLack;
 use postponed::Postponed;
 pub use review::Review;
@@ -142,6 +145,7 @@ pub struct Worker {
     pub stubborn: StubbornWatch,
     pub families: Families,
     pub moves: Moves,
+    pairing: Pairing,
     lifecycle: Lifecycle,
     spin_policy: SpinPolicy,
     trim: Trim,
@@ -185,6 +189,7 @@ impl Worker {
             stubborn: StubbornWatch::default(),
             families,
             moves,
+            pairing: Pairing::default(),
             lifecycle: Lifecycle::default(),
             spin_policy: SpinPolicy::default(),
             trim: Trim::new(driver.is_in_real_time()),

@@ -53,11 +53,12 @@
 
 use super::Worker;
 use crate::fiber::{FiberRef, RunState, Wait};
-use crate::shared::Mail;
+use crate::shared::{Mail, Shared};
 use crate::stack::Stack;
 use crate::timers::Alarm;
 use cringle_tls as thread_locals;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 /// The most members of a family that moves.
 pub(super) const MOST_MEMBERS: u32 = 64;
@@ -79,6 +80,28 @@ pub struct Husk {
 
 // SAFETY: I3. The fiber has ended, and the receiver, which is its home, owns the block again.
 unsafe impl Send for Husk {}
+
+/// No fiber departs while it exists.
+pub struct HeldMoves<'a>(&'a Shared);
+
+impl Drop for HeldMoves<'_> {
+    fn drop(&mut self) {
+        self.0.dumps.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    /// Keeps fibers from moving until the result is dropped.
+    pub fn hold_moves(&self) -> HeldMoves<'_> {
+        self.dumps.fetch_add(1, Ordering::SeqCst);
+        HeldMoves(self)
+    }
+
+    #[inline]
+    pub(super) fn holds_moves(&self) -> bool {
+        self.dumps.load(Ordering::Relaxed) > 0
+    }
+}
 
 /// Whether the family of a fiber may move now. Is asked between two turns.
 pub(super) fn may_move(fiber: FiberRef) -> bool {

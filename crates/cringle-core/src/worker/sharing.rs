@@ -6,8 +6,8 @@
 //! it is *pressed*:
 //!
 //! - A turn was [heavy](super::turns): some of its fibers compute, and others wait behind them.
-//! - It has had something to do all the time for [`LONG_AWAKE`], so it needs a whole core; and half
-//!   of another one [was free](super::cores) of late. (Where the clients of a server run on the
+//! - It has had something to do all the time for [`LONG_AWAKE`], so it needs a whole core; and a
+//!   quarter of another one [was free](super::cores) of late. (Where the clients of a server run on the
 //!   same machine, it has often none to spare.)
 //!
 //! A pressed worker *calls for help*: it offers all ready fibers but the first, and wakes a
@@ -32,6 +32,7 @@
 //! A fiber that another worker's fibers wake again and again, soon one after the other, follows
 //! them to the worker with the lower number, if neither worker is pressed. (A single wake-up is not
 //! enough: the waker may compute for long next, and no other worker could take the fiber there.)
+//! Fibers whose peers are outside of the process: see [`pairing`](super::pairing).
 
 use super::Worker;
 use super::cores::idle_time;
@@ -46,7 +47,6 @@ use cringle_sys as sys;
 use crossbeam_deque::{Steal, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const LONG_AWAKE: Duration = Duration::from_millis(20);
@@ -93,6 +93,8 @@ enum Plan {
     Keep,
     /// All that may leave go to this worker.
     Send(usize),
+    /// Those that are [far](super::pairing) from their peers go to this worker.
+    SendFar(usize),
     Offer(Offer),
 }
 
@@ -102,28 +104,6 @@ struct Offer {
     calls: bool,
     /// The worker did not call before.
     is_news: bool,
-}
-
-/// No fiber departs while it exists.
-pub struct HeldMoves<'a>(&'a Shared);
-
-impl Drop for HeldMoves<'_> {
-    fn drop(&mut self) {
-        self.0.dumps.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Shared {
-    /// Keeps fibers from moving until the result is dropped.
-    pub fn hold_moves(&self) -> HeldMoves<'_> {
-        self.dumps.fetch_add(1, Ordering::SeqCst);
-        HeldMoves(self)
-    }
-
-    #[inline]
-    fn holds_moves(&self) -> bool {
-        self.dumps.load(Ordering::Relaxed) > 0
-    }
 }
 
 /// Whether a member of the fiber's family computes. (Of a large family, which stays, the others are
@@ -237,7 +217,8 @@ impl Moves {
 
 // Giving.
 impl Moves {
-    fn plan(&self, turn: Option<FiberRef>, clock_ns: u64) -> Plan {
+    /// `far_to` is where the families go that are far, if there are any.
+    fn plan(&self, turn: Option<FiberRef>, clock_ns: u64, far_to: Option<usize>) -> Plan {
         match self.balance {
             Balance::Fixed => Plan::Keep,
             Balance::Moving => {
@@ -245,7 +226,8 @@ impl Moves {
                 if clock_ns < self.rests_until_ns.get() {
                     return Plan::Send(0);
                 }
-                turn.and_then(|first| self.plan_offer(first)).map_or(Plan::Keep, Plan::Offer)
+                let offer = turn.and_then(|first| self.plan_offer(first));
+                far_to.map_or(offer.map_or(Plan::Keep, Plan::Offer), Plan::SendFar)
             }
             // To each worker in turn.
             Balance::Restless => Plan::Send((self.index as usize + 1) % self.shared.workers()),
@@ -436,7 +418,8 @@ impl Worker {
         }
         let ready = self.schedule.ready();
         let stays = |fiber| ready.push(fiber);
-        match self.moves.plan(turn, self.events.clock_ns()) {
+        self.look_for_far();
+        match self.moves.plan(turn, self.events.clock_ns(), self.pairing.leads_to()) {
             Plan::Keep => return turn,
             Plan::Send(worker) => {
                 // But for families that have just arrived.
@@ -444,6 +427,10 @@ impl Worker {
                     may_move(fiber)
                         && !fiber.family().siblings().iter().any(|it| it.awaits_first_run())
                 };
+                self.give_away(self.moves.part(turn, leaves, stays), || Some(worker));
+            }
+            Plan::SendFar(worker) => {
+                let leaves = |fiber| self.pairing.leaves(fiber);
                 self.give_away(self.moves.part(turn, leaves, stays), || Some(worker));
             }
             Plan::Offer(offer) => {

@@ -2,6 +2,8 @@
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "own.h"
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/un.h>
@@ -205,11 +207,58 @@ static void traces(void) {
     say("joined");
 }
 
+static atomic_bool has_seen_enough;
+
+// Sends a message to itself, and receives it.
+static void exchange_one(const int *ends) {
+    char byte = 'x';
+    CHECK(send(ends[0], &byte, 1, 0) == 1 && recv(ends[1], &byte, 1, 0) == 1);
+}
+
+// Computes between messages, so that its worker calls for help.
+static void *exchange_always(void *unused) {
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    while (!has_seen_enough) {
+        exchange_one(ends);
+        for (volatile int step = 0; step < 20000; step++)
+            ;
+    }
+    return unused;
+}
+
+// Exchanges one message in each turn of its worker, as if its peer were on another core.
+static void *exchange_seldom(void *unused) {
+    int ends[2], changes = 0;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    long worker = call(SYS_gettid, 0, 0, 0, 0);
+    for (int turns = 0; turns < 40000 && changes < 4; turns++) {
+        exchange_one(ends);
+        usleep(1);
+        long now = call(SYS_gettid, 0, 0, 0, 0);
+        changes += now != worker;
+        worker = now;
+    }
+    has_seen_enough = true;
+    CHECK(changes == 4);
+    return unused;
+}
+
+static void far(void) {
+    pthread_t threads[9];
+    for (int i = 0; i < 9; i++)
+        threads[i] = start(i == 0 ? exchange_seldom : exchange_always, 0);
+    for (int i = 0; i < 9; i++)
+        join(threads[i]);
+    say("moved");
+}
+
 int main(int arguments_count, char **arguments) {
     static const struct test_case cases[] = {{"connects", connects}, {"closed", closed},
                                              {"coroutines", coroutines},
                                              {"destructors", destructors},
-                                             {"traces", traces}};
+                                             {"traces", traces},
+                                             {"far", far}};
     cpu_set_t processors;
     CHECK(sched_getaffinity(0, sizeof processors, &processors) == 0);
     workers = CPU_COUNT(&processors);
