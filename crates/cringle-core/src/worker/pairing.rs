@@ -17,6 +17,7 @@
 use super::Worker;
 use super::moving::may_move;
 use crate::choices::Balance;
+use crate::family::FamilyRef;
 use crate::fiber::FiberRef;
 use crate::load::Sign;
 use cringle_sys as sys;
@@ -26,9 +27,9 @@ use std::time::{Duration, Instant};
 /// A window lasts at least for this time, and until the families that exchange messages have
 /// exchanged this number each.
 const WINDOW: Duration = Duration::from_millis(50);
-const MESSAGES: usize = 40;
+const MESSAGES: usize = 20;
 /// A family with fewer messages in a window does not count.
-const FEW: u32 = 5;
+const FEW: u32 = 3;
 /// For how long a family stays where it has gone.
 const STAY: Duration = Duration::from_millis(500);
 
@@ -99,22 +100,16 @@ impl Pairing {
     }
 }
 
-/// Which of a worker's families may leave for another one.
-#[derive(Debug, PartialEq)]
-struct Verdict {
-    at_most: usize,
-    /// Those that have exchanged no more messages.
-    up_to: u64,
-}
-
-/// `own` families have exchanged `messages` in sum, and the other worker has `others`.
-fn judge(own: usize, messages: u64, others: usize) -> Verdict {
-    let mean = messages / own.max(1) as u64;
+/// How many families leave for another worker that has `others` of them. `messages` is what each
+/// has exchanged, in descending order: the last ones leave.
+fn count_leaving(messages: &[u32], others: usize) -> usize {
+    let own = messages.len();
+    let most = (own / 2 + own.div_ceil(8)).saturating_sub(others / 2);
+    let near = &messages[..own.div_ceil(4)];
+    let mean = near.iter().sum::<u32>() / near.len().max(1) as u32;
+    let are_far = messages.iter().rev().take_while(|&&it| it < mean / 8 * 5).count();
     let has_too_many = own * 4 > others * 5;
-    Verdict {
-        at_most: (own / 2 + (own / 16).max(1)).saturating_sub(others / 2),
-        up_to: if has_too_many { mean } else { mean / 2 },
-    }
+    if has_too_many { most } else { most.min(are_far) }
 }
 
 impl Worker {
@@ -142,7 +137,8 @@ impl Worker {
             Some((family, family.exchange().messages.take()))
                 .filter(|&(_, messages)| messages >= FEW)
         };
-        let families: Vec<_> = fibers.iter().filter_map(exchanged).collect();
+        let mut families: Vec<_> = fibers.iter().filter_map(exchanged).collect();
+        families.sort_unstable_by_key(|&(_, messages)| std::cmp::Reverse(messages));
         let own = families.len();
         self.pairing.enough.set((own * MESSAGES).max(fibers.len() * workers).max(1));
         self.pairing.leaving.set((0, 0));
@@ -162,14 +158,13 @@ impl Worker {
         let Some(&to) = others.get(self.pairing.windows.get() % others.len().max(1)) else {
             return;
         };
-        let messages = families.iter().map(|&(_, messages)| u64::from(messages)).sum();
-        let verdict = judge(own, messages, self.shared.peers[to].load.exchanging() as usize);
-        let far = families.iter().filter(|(family, messages)| {
-            let stays = family.exchange().stays_until.get().is_some_and(|until| now < until);
-            u64::from(*messages) <= verdict.up_to && !stays
-        });
-        let count =
-            far.take(verdict.at_most).inspect(|it| it.0.exchange().is_far.set(true)).count();
+        let messages: Vec<u32> = families.iter().map(|&(_, messages)| messages).collect();
+        let leaving = count_leaving(&messages, self.shared.peers[to].load.exchanging() as usize);
+        let may_go = |(family, _): &&(FamilyRef, u32)| {
+            family.exchange().stays_until.get().is_none_or(|until| now >= until)
+        };
+        let far = families.iter().rev().take(leaving).filter(may_go);
+        let count = far.inspect(|it| it.0.exchange().is_far.set(true)).count();
         self.pairing.leaving.set((to, count));
     }
 }
@@ -179,23 +174,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_with_the_same_number_swap_and_only_families_that_are_far() {
-        assert_eq!(judge(8, 8 * 600, 8), Verdict { at_most: 1, up_to: 300 });
-        assert_eq!(judge(250, 250 * 60, 250), Verdict { at_most: 15, up_to: 30 });
+    fn workers_with_the_same_number_swap_those_that_are_far() {
+        let near_and_far = |near, far| [vec![600; near], vec![200; far]].concat();
+        assert_eq!(count_leaving(&near_and_far(8, 0), 8), 0);
+        assert_eq!(count_leaving(&near_and_far(7, 1), 8), 1);
+        assert_eq!(count_leaving(&near_and_far(3, 5), 8), 1, "not all at once");
+        assert_eq!(count_leaving(&near_and_far(100, 150), 250), 32);
+        assert_eq!(
+            count_leaving(&near_and_far(0, 250), 250),
+            0,
+            "none is near, or the peers are slow"
+        );
     }
 
     #[test]
-    fn a_worker_with_more_gives_half_of_what_it_has_more() {
-        assert_eq!(judge(12, 12 * 600, 4), Verdict { at_most: 5, up_to: 600 });
-        assert_eq!(judge(9, 9 * 600, 7), Verdict { at_most: 2, up_to: 600 });
-        assert_eq!(judge(16, 16 * 600, 0).at_most, 9);
-    }
-
-    #[test]
-    fn a_worker_with_fewer_gives_none() {
-        assert_eq!(judge(4, 4 * 600, 12).at_most, 0);
-        assert_eq!(judge(200, 200 * 60, 300).at_most, 0);
-        assert_eq!(judge(0, 0, 5).at_most, 0);
+    fn a_worker_with_too_many_gives_half_of_the_difference() {
+        assert_eq!(count_leaving(&[600; 12], 4), 6);
+        assert_eq!(count_leaving(&[600; 9], 7), 3);
+        assert_eq!(count_leaving(&[600; 4], 12), 0);
+        assert_eq!(count_leaving(&[], 5), 0);
     }
 
     #[test]
