@@ -7,12 +7,11 @@
 //! its time. The kernel brings a thread near to the one that wakes it, but not while workers and
 //! peers are so busy that none of them really sleeps: then each stays where it began.
 //!
-//! So the family goes to its peer. Workers count the messages of each family in a window. Where it
-//! exchanges less than half as many as the others do, its peer is probably far, and it tries
-//! another worker that exchanges messages. (Or the peer is slow. Then the family has moved in vain,
-//! and stays for [`STAY`].) As many families go one way as the other, or a worker with few of them
-//! would serve each so often that its neighbours seemed far: the more families a worker has, the
-//! more it gives away.
+//! So the family goes to its peer. Workers count the messages of each family in a window. If it
+//! exchanges far fewer than those do that exchange the most, its peer is probably far, and it tries
+//! another worker whose families exchange messages. (Or the peer is slow. Then the family has moved
+//! in vain, and stays for [`STAY`].) As many go one way as the other, or a worker with few families
+//! would serve each so often that its neighbours seemed far; so a worker that has more gives more.
 
 use super::Worker;
 use super::moving::may_move;
@@ -89,11 +88,12 @@ impl Pairing {
     pub(super) fn leaves(&self, fiber: FiberRef) -> bool {
         let family = fiber.family();
         let exchange = family.exchange();
-        let leaves = exchange.is_far.get() && may_move(fiber);
+        let (to, left) = self.leaving.get();
+        // A family that another worker marked may have come on another way.
+        let leaves = left > 0 && exchange.is_far.get() && may_move(fiber);
         if leaves {
             exchange.is_far.set(false);
             exchange.stays_until.set(Some(sys::now() + STAY));
-            let (to, left) = self.leaving.get();
             self.leaving.set((to, left - 1));
         }
         leaves
