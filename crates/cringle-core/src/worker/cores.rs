@@ -23,8 +23,8 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Whether a quarter of a core was free of late: less is not worth a try. `idle` returns the time for which cores have been
-    /// idle; `None` if the kernel does not say.
+    /// Whether a quarter of a core was free of late: less is not worth a try. `idle` returns the
+    /// time for which cores have been idle; `None` if the kernel does not say.
     pub(super) fn has_free(
         &mut self,
         now: Instant,

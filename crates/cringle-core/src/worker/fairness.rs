@@ -48,8 +48,8 @@ impl Current {
         }
     }
 
-    /// Takes a message to a peer, or from one, from the budget of inline calls. False if nothing was
-    /// left for it.
+    /// Takes a message to a peer, or from one, from the budget of inline calls. False if nothing
+    /// was left for it.
     #[inline]
     pub fn spend_with_peer(self) -> bool {
         self.worker.pairing.count_message(self.fiber);

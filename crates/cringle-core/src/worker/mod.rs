@@ -18,9 +18,9 @@
 //! Each part owns its state, and the methods on that: the blocks of fibers ([`fiber_table`]), the
 //! fiber that runs ([`foreground`]) and the ready ones ([`schedule`]), fibers on the way to
 //! their start ([`admission`], [`postponed`]), families ([`families`]) and which of them move
-//! ([`sharing`], [`pairing`]), the line for room among the ops ([`room`]), timers ([`alarms`]), cancels on their
-//! way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks ([`trim`]), records
-//! ([`events`]). A part does not know the worker. What needs several parts is a method of
+//! ([`sharing`], [`pairing`]), the line for room among the ops ([`room`]), timers ([`alarms`]),
+//! cancels on their way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks
+//! ([`trim`]), records ([`events`]). A part does not know the worker. What needs several parts is a method of
 //! [`Worker`].
 //!
 //! # The hand-overs

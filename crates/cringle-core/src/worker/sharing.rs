@@ -7,8 +7,8 @@
 //!
 //! - A turn was [heavy](super::turns): some of its fibers compute, and others wait behind them.
 //! - It has had something to do all the time for [`LONG_AWAKE`], so it needs a whole core; and a
-//!   quarter of another one [was free](super::cores) of late. (Where the clients of a server run on the
-//!   same machine, it has often none to spare.)
+//!   quarter of another one [was free](super::cores) of late. (Where the clients of a server run on
+//!   the same machine, it has often none to spare.)
 //!
 //! A pressed worker *calls for help*: it offers all ready fibers but the first, and wakes a
 //! sleeping worker, which takes half of the offer. For a second after that it offers fibers in
