@@ -20,8 +20,8 @@
 //! their start ([`admission`], [`postponed`]), families ([`families`]) and which of them move
 //! ([`sharing`], [`pairing`]), the line for room among the ops ([`room`]), timers ([`alarms`]),
 //! cancels on their way ([`cancel`]), the state of the runtime ([`lifecycle`]), idle stacks
-//! ([`trim`]), records ([`events`]). A part does not know the worker. What needs several parts is a method of
-//! [`Worker`].
+//! ([`trim`]), records ([`events`]). A part does not know the worker. What needs several parts is a
+//! method of [`Worker`].
 //!
 //! # The hand-overs
 //!
