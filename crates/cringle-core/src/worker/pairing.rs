@@ -104,12 +104,13 @@ impl Pairing {
 /// has exchanged, in descending order: the last ones leave.
 fn count_leaving(messages: &[u32], others: usize) -> usize {
     let own = messages.len();
-    let most = (own / 2 + own.div_ceil(8)).saturating_sub(others / 2);
+    let (more, fewer) = (own.saturating_sub(others), others.saturating_sub(own));
     let near = &messages[..own.div_ceil(4)];
     let mean = near.iter().sum::<u32>() / near.len().max(1) as u32;
-    let are_far = messages.iter().rev().take_while(|&&it| it < mean / 8 * 5).count();
+    let far = messages.iter().rev().take_while(|&&it| it < mean / 8 * 5).count();
+    let leaving = far.min((more / 2 + own.div_ceil(8)).saturating_sub(fewer / 2));
     let has_too_many = own * 4 > others * 5;
-    if has_too_many { most } else { most.min(are_far) }
+    if has_too_many { leaving.max(more / 2) } else { leaving }
 }
 
 impl Worker {
@@ -189,8 +190,10 @@ mod tests {
 
     #[test]
     fn a_worker_with_too_many_gives_half_of_the_difference() {
-        assert_eq!(count_leaving(&[600; 12], 4), 6);
-        assert_eq!(count_leaving(&[600; 9], 7), 3);
+        assert_eq!(count_leaving(&[600; 12], 4), 4);
+        assert_eq!(count_leaving(&[600; 9], 7), 1);
+        assert_eq!(count_leaving(&[600; 250], 240), 0, "not too many");
+        assert_eq!(count_leaving(&[600, 600], 1), 0, "they would take turns");
         assert_eq!(count_leaving(&[600; 4], 12), 0);
         assert_eq!(count_leaving(&[], 5), 0);
     }
