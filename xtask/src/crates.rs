@@ -96,7 +96,7 @@ pub(crate) const CRATES: &[Crate] = &[
         ],
         ..part("crates/cringle-driver", 5_600, "Two drivers for the same ops: io_uring and epoll.")
     },
-    part("crates/cringle-core", 9_160, "Fibers, workers and cancels, which all guests share."),
+    part("crates/cringle-core", 9_190, "Fibers, workers and cancels, which all guests share."),
     Crate {
         rooms: &[
             ("cancel", &[]),

@@ -29,6 +29,8 @@ const WINDOW: Duration = Duration::from_millis(50);
 const MESSAGES: usize = 20;
 /// A family with fewer messages in a window does not count.
 const FEW: u32 = 3;
+/// Within what time after a window families leave.
+const LEAVE: Duration = Duration::from_millis(100);
 /// For how long a family stays where it has gone.
 const STAY: Duration = Duration::from_millis(500);
 
@@ -79,9 +81,11 @@ impl Pairing {
     }
 
     /// Where families go that are [far](Exchange), if one is still to go.
-    pub(super) fn leads_to(&self) -> Option<usize> {
+    pub(super) fn leads_to(&self, now: impl FnOnce() -> Instant) -> Option<usize> {
         let (to, left) = self.leaving.get();
-        (left > 0).then_some(to)
+        // Those that have fallen silent meanwhile may stay.
+        let is_new = || self.began.get().is_some_and(|began| now() < began + LEAVE);
+        (left > 0 && is_new()).then_some(to)
     }
 
     /// Whether the family of a ready fiber goes now.
@@ -196,6 +200,16 @@ mod tests {
         assert_eq!(count_leaving(&[600, 600], 1), 0, "they would take turns");
         assert_eq!(count_leaving(&[600; 4], 12), 0);
         assert_eq!(count_leaving(&[], 5), 0);
+    }
+
+    #[test]
+    fn families_that_are_silent_leave_no_more() {
+        let (pairing, start) = (Pairing::default(), Instant::now());
+        assert!(pairing.ends_window(start));
+        assert_eq!(pairing.leads_to(|| panic!("none is far")), None);
+        pairing.leaving.set((3, 1));
+        assert_eq!(pairing.leads_to(|| start + LEAVE / 2), Some(3));
+        assert_eq!(pairing.leads_to(|| start + LEAVE), None);
     }
 
     #[test]

@@ -106,6 +106,11 @@ struct Offer {
     is_news: bool,
 }
 
+/// An idle worker first: families that are far may fall silent, and never leave.
+fn choose(offer: Option<Offer>, far_to: Option<usize>) -> Plan {
+    offer.map(Plan::Offer).or(far_to.map(Plan::SendFar)).unwrap_or(Plan::Keep)
+}
+
 /// Whether a member of the fiber's family computes. (Of a large family, which stays, the others are
 /// not looked at.)
 fn computes(fiber: FiberRef) -> bool {
@@ -226,8 +231,7 @@ impl Moves {
                 if clock_ns < self.rests_until_ns.get() {
                     return Plan::Send(0);
                 }
-                let offer = turn.and_then(|first| self.plan_offer(first));
-                far_to.map_or(offer.map_or(Plan::Keep, Plan::Offer), Plan::SendFar)
+                choose(turn.and_then(|first| self.plan_offer(first)), far_to)
             }
             // To each worker in turn.
             Balance::Restless => Plan::Send((self.index as usize + 1) % self.shared.workers()),
@@ -419,7 +423,7 @@ impl Worker {
         let ready = self.schedule.ready();
         let stays = |fiber| ready.push(fiber);
         self.look_for_far();
-        match self.moves.plan(turn, self.events.clock_ns(), self.pairing.leads_to()) {
+        match self.moves.plan(turn, self.events.clock_ns(), self.pairing.leads_to(sys::now)) {
             Plan::Keep => return turn,
             Plan::Send(worker) => {
                 // But for families that have just arrived.
@@ -483,4 +487,13 @@ impl Worker {
             }
         }
     }
+}
+
+#[cfg(all(test, not(loom)))]
+#[test]
+fn idle_worker_gets_an_offer_though_families_are_far() {
+    let offer = || Some(Offer { now: Instant::now(), calls: true, is_news: true });
+    assert!(matches!(choose(offer(), Some(1)), Plan::Offer(_)));
+    assert!(matches!(choose(None, Some(1)), Plan::SendFar(1)));
+    assert!(matches!(choose(None, None), Plan::Keep));
 }
