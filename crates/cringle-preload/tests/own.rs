@@ -56,6 +56,15 @@ fn check_both(program: &str, case: &str, plain_lines: &[&str], lines: &[&str], r
     assert!(found.iter().all(|reason| reasons.contains(reason)), "{notes}");
 }
 
+/// Checks what the case prints with the library and a variable.
+fn check_served(program: &str, case: &str, (name, value): (&str, &str), output: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(program, folder.path()) else { return };
+    let mut served = Command::new(&program);
+    served.arg(case).env("LD_PRELOAD", library()).env(name, value);
+    assert_eq!(parts(&served.output().unwrap()), (Some(0), output.into(), String::new()));
+}
+
 #[test]
 fn threads_continue_beside_blocking_system_calls() {
     check("blocked", &["exchanged", "joined"], &["system-call"]);
@@ -145,22 +154,13 @@ fn raw_exit_ends_only_its_thread() {
 /// The threads of a program are those of the system if the environment says so.
 #[test]
 fn environment_leaves_threads_to_the_system() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compile("own", folder.path()) else { return };
-    let mut served = Command::new(&program);
-    served.arg("many").env("LD_PRELOAD", library()).env("CRINGLE_THREADS", "system");
-    let expected = (Some(0), "all\njoined\n".into(), String::new());
-    assert_eq!(parts(&served.output().unwrap()), expected);
+    check_served("own", "many", ("CRINGLE_THREADS", "system"), "all\njoined\n");
 }
 
 /// Not so without the library: no thread of the system has another one's number.
 #[test]
 fn thread_tries_the_workers_where_its_peer_may_be_near() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compile("corners", folder.path()) else { return };
-    let mut served = Command::new(&program);
-    served.arg("far").env("LD_PRELOAD", library()).env("CRINGLE_WORKERS", "2");
-    assert_eq!(parts(&served.output().unwrap()), (Some(0), "moved\n".into(), String::new()));
+    check_served("corners", "far", ("CRINGLE_WORKERS", "2"), "moved\n");
 }
 
 #[test]

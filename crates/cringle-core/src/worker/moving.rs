@@ -61,7 +61,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 /// The most members of a family that moves.
-pub(super) const MOST_MEMBERS: u32 = 64;
+const MOST_MEMBERS: u32 = 64;
 
 /// A family between two workers, by one of its ready members. If several are ready, the family has
 /// a list of them.
@@ -119,6 +119,14 @@ fn all_may_move(fiber: FiberRef, is_free: impl Fn(FiberRef) -> bool) -> bool {
     family.may_move()
         && family.members() <= MOST_MEMBERS
         && family.siblings().iter().all(|member| member.has_begun() && is_free(member))
+}
+
+/// Whether a member of the fiber's family computes. (Of a large family, which stays, the others are
+/// not looked at.)
+pub(super) fn computes(fiber: FiberRef) -> bool {
+    let family = fiber.family();
+    fiber.computes()
+        || (family.members() <= MOST_MEMBERS && family.siblings().iter().any(|it| it.computes()))
 }
 
 /// Whether the fiber is ready, or a wake-up ends its wait: no ring has an op of it.

@@ -19,7 +19,6 @@ use crate::choices::Balance;
 use crate::family::FamilyRef;
 use crate::fiber::FiberRef;
 use crate::load::Sign;
-use cringle_sys as sys;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -38,6 +37,7 @@ const STAY: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(crate) struct Exchange {
     messages: Cell<u32>,
+    /// Few, so the family is to leave.
     is_far: Cell<bool>,
     stays_until: Cell<Option<Instant>>,
 }
@@ -49,8 +49,6 @@ pub(super) struct Pairing {
     messages: Cell<usize>,
     /// The window does not end before that many.
     enough: Cell<usize>,
-    /// Windows that have ended.
-    windows: Cell<usize>,
     /// Where the families go that are far, and how many are still to go.
     leaving: Cell<(usize, usize)>,
 }
@@ -75,21 +73,20 @@ impl Pairing {
         if ends {
             self.began.set(Some(now));
             self.messages.set(0);
-            self.windows.set(self.windows.get() + 1);
         }
         ends
     }
 
-    /// Where families go that are [far](Exchange), if one is still to go.
-    pub(super) fn leads_to(&self, now: impl FnOnce() -> Instant) -> Option<usize> {
+    /// Where families go that are far, if one is still to go.
+    pub(super) fn leads_to(&self, now: Instant) -> Option<usize> {
         let (to, left) = self.leaving.get();
         // Those that have fallen silent meanwhile may stay.
-        let is_new = || self.began.get().is_some_and(|began| now() < began + LEAVE);
+        let is_new = || self.began.get().is_some_and(|began| now < began + LEAVE);
         (left > 0 && is_new()).then_some(to)
     }
 
     /// Whether the family of a ready fiber goes now.
-    pub(super) fn leaves(&self, fiber: FiberRef) -> bool {
+    pub(super) fn leaves(&self, fiber: FiberRef, now: Instant) -> bool {
         let family = fiber.family();
         let exchange = family.exchange();
         let (to, left) = self.leaving.get();
@@ -97,7 +94,7 @@ impl Pairing {
         let leaves = left > 0 && exchange.is_far.get() && may_move(fiber);
         if leaves {
             exchange.is_far.set(false);
-            exchange.stays_until.set(Some(sys::now() + STAY));
+            exchange.stays_until.set(Some(now + STAY));
             self.leaving.set((to, left - 1));
         }
         leaves
@@ -121,13 +118,10 @@ impl Worker {
     /// Looks for families that are far, if a window ends. A look takes time for each fiber, so a
     /// window has a message for each.
     #[inline]
-    pub(super) fn look_for_far(&self) {
+    pub(super) fn look_for_far(&self, now: Instant) {
         let moves = self.shared.workers() > 1 && self.moves.balance == Balance::Moving;
-        if moves && self.pairing.has_enough() {
-            let now = sys::now();
-            if self.pairing.ends_window(now) {
-                self.find_far(now);
-            }
+        if moves && self.pairing.has_enough() && self.pairing.ends_window(now) {
+            self.find_far(now);
         }
     }
 
@@ -160,9 +154,10 @@ impl Worker {
                 && other.may_take_from(load, now)
         };
         let others: Vec<usize> = (0..workers).filter(suits).collect();
-        let Some(&to) = others.get(self.pairing.windows.get() % others.len().max(1)) else {
+        if others.is_empty() {
             return;
-        };
+        }
+        let to = others[self.me().counters.turns.get() as usize % others.len()];
         let messages: Vec<u32> = families.iter().map(|&(_, messages)| messages).collect();
         let leaving = count_leaving(&messages, self.shared.peers[to].load.exchanging() as usize);
         let may_go = |(family, _): &&(FamilyRef, u32)| {
@@ -206,10 +201,10 @@ mod tests {
     fn families_that_are_silent_leave_no_more() {
         let (pairing, start) = (Pairing::default(), Instant::now());
         assert!(pairing.ends_window(start));
-        assert_eq!(pairing.leads_to(|| panic!("none is far")), None);
+        assert_eq!(pairing.leads_to(start), None, "none is far");
         pairing.leaving.set((3, 1));
-        assert_eq!(pairing.leads_to(|| start + LEAVE / 2), Some(3));
-        assert_eq!(pairing.leads_to(|| start + LEAVE), None);
+        assert_eq!(pairing.leads_to(start + LEAVE / 2), Some(3));
+        assert_eq!(pairing.leads_to(start + LEAVE), None);
     }
 
     #[test]

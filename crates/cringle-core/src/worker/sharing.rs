@@ -36,7 +36,7 @@
 
 use super::Worker;
 use super::cores::idle_time;
-use super::moving::{MOST_MEMBERS, Traveller, awaits_wake, may_follow, may_move};
+use super::moving::{Traveller, awaits_wake, computes, may_follow, may_move};
 use super::turns::Turns;
 use crate::choices::Balance;
 use crate::family::FamilyRef;
@@ -109,14 +109,6 @@ struct Offer {
 /// An idle worker first: families that are far may fall silent, and never leave.
 fn choose(offer: Option<Offer>, far_to: Option<usize>) -> Plan {
     offer.map(Plan::Offer).or(far_to.map(Plan::SendFar)).unwrap_or(Plan::Keep)
-}
-
-/// Whether a member of the fiber's family computes. (Of a large family, which stays, the others are
-/// not looked at.)
-fn computes(fiber: FiberRef) -> bool {
-    let family = fiber.family();
-    fiber.computes()
-        || (family.members() <= MOST_MEMBERS && family.siblings().iter().any(|it| it.computes()))
 }
 
 impl Moves {
@@ -223,7 +215,13 @@ impl Moves {
 // Giving.
 impl Moves {
     /// `far_to` is where the families go that are far, if there are any.
-    fn plan(&self, turn: Option<FiberRef>, clock_ns: u64, far_to: Option<usize>) -> Plan {
+    fn plan(
+        &self,
+        turn: Option<FiberRef>,
+        now: Instant,
+        clock_ns: u64,
+        far_to: Option<usize>,
+    ) -> Plan {
         match self.balance {
             Balance::Fixed => Plan::Keep,
             Balance::Moving => {
@@ -231,7 +229,7 @@ impl Moves {
                 if clock_ns < self.rests_until_ns.get() {
                     return Plan::Send(0);
                 }
-                choose(turn.and_then(|first| self.plan_offer(first)), far_to)
+                choose(turn.and_then(|first| self.plan_offer(first, now)), far_to)
             }
             // To each worker in turn.
             Balance::Restless => Plan::Send((self.index as usize + 1) % self.shared.workers()),
@@ -239,8 +237,8 @@ impl Moves {
     }
 
     /// Offers fibers if this worker is pressed, and another one sleeps.
-    fn plan_offer(&self, first: FiberRef) -> Option<Offer> {
-        let (now, load) = (sys::now(), &self.me().load);
+    fn plan_offer(&self, first: FiberRef, now: Instant) -> Option<Offer> {
+        let load = &self.me().load;
         let was_heavy = self.turns.begin(now, || first.count_queued(), sys::thread_ran);
         if was_heavy {
             load.note(Sign::Heavy, now);
@@ -422,8 +420,10 @@ impl Worker {
         }
         let ready = self.schedule.ready();
         let stays = |fiber| ready.push(fiber);
-        self.look_for_far();
-        match self.moves.plan(turn, self.events.clock_ns(), self.pairing.leads_to(sys::now)) {
+        let now = sys::now();
+        self.look_for_far(now);
+        let far_to = self.pairing.leads_to(now);
+        match self.moves.plan(turn, now, self.events.clock_ns(), far_to) {
             Plan::Keep => return turn,
             Plan::Send(worker) => {
                 // But for families that have just arrived.
@@ -434,7 +434,7 @@ impl Worker {
                 self.give_away(self.moves.part(turn, leaves, stays), || Some(worker));
             }
             Plan::SendFar(worker) => {
-                let leaves = |fiber| self.pairing.leaves(fiber);
+                let leaves = |fiber| self.pairing.leaves(fiber, now);
                 self.give_away(self.moves.part(turn, leaves, stays), || Some(worker));
             }
             Plan::Offer(offer) => {
