@@ -157,7 +157,7 @@ pub(crate) const CRATES: &[Crate] = &[
     program("crates/cringle-c", 2_350, "A function of C for each call, which checks its handles."),
     program("crates/cringle-cli", 650, "Arguments, and the choice of a subcommand."),
     program("crates/cringle-command", 750, "What subcommands need of their process."),
-    program("crates/cringle-doctor", 3_550, "A remedy for each reason why a ring is denied."),
+    program("crates/cringle-doctor", 3_950, "A remedy for each reason why a ring is denied."),
     program("crates/cringle-fuzz", 2_850, "Random programs, and a model of what they must print."),
     program("crates/cringle-launch", 550, "Each program that cannot be served has its sentence."),
     program("crates/cringle-preload", 150, "The symbols of `cringle run`, and its environment."),

@@ -12,7 +12,7 @@ Examples:
   cringle doctor /var/lib/db /mnt/nvme
       Examine two other file systems
   cringle doctor --no-measure
-      Skip the measurements; takes some milliseconds
+      Skip the measurements; takes a fraction of a second
   cringle doctor /dev/nvme0n1
       Examine a device, which is only read
   cringle doctor --json - --no-measure | jq '.io_uring.causes[]'

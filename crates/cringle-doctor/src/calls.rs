@@ -31,7 +31,7 @@ impl Syscall {
     /// Makes the smallest possible call and returns its error number, or 0.
     fn attempt(self) -> i32 {
         let result = match self {
-            Syscall::Setup => raw::setup_when_freed(1, &Params::default()).map(drop),
+            Syscall::Setup => raw::setup_when_freed(1, &mut Params::default()).map(drop),
             Syscall::Enter => raw::enter(NO_RING, 0).map(drop),
             Syscall::Register => {
                 let nothing = std::ptr::null_mut::<u8>();

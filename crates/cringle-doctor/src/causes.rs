@@ -7,8 +7,12 @@
 //! it hides whether a filter would as well. The security module has no part in the other two calls.
 
 use super::calls::{Call, Outcome, Syscall};
+use super::container::{self, Place};
 use super::kernel::Kernel;
+use super::locked::Rings;
 use super::permissions::{CAP_SYS_ADMIN, Permissions, is_before_io_uring};
+use cringle_report::units::size;
+use rlimit::Resource;
 use serde::Serialize;
 
 /// The kind of a [`Cause`].
@@ -97,33 +101,19 @@ fn listed(names: &[Syscall]) -> String {
     }
 }
 
-const ALL_CALLS: &str = "io_uring_setup io_uring_enter io_uring_register";
-
 /// Returns how to allow the three calls in the filter of the container or service around this
-/// process.
+/// process, or of any where it is unknown.
 fn allow(kernel: &Kernel, permissions: &Permissions) -> Vec<String> {
-    let profile = "(docs/book/src/deploying.md has the profile)";
-    match kernel.container.as_deref() {
-        Some(engine @ ("docker" | "podman")) => vec![
-            format!("{engine} run --security-opt seccomp=cringle.json … {profile}"),
-            format!(
-                "{engine} run --security-opt seccomp=unconfined … (to try it: no filter at all)"
-            ),
-        ],
-        Some("kubernetes") => vec![format!(
-            "securityContext: {{seccompProfile: {{type: Localhost, localhostProfile: \
-             cringle.json}}}} {profile}"
-        )],
-        _ => match &permissions.service {
-            Some(unit) => vec![format!(
-                "systemctl edit {unit}, and there under [Service]: SystemCallFilter={ALL_CALLS}"
-            )],
-            None => vec![format!(
-                "allow {ALL_CALLS} where the filter is set; for Docker: docker run --security-opt \
-                 seccomp=cringle.json … {profile}; for systemd: SystemCallFilter={ALL_CALLS}"
-            )],
-        },
-    }
+    let places = container::around(kernel, permissions);
+    let mut all: Vec<_> = places.iter().map(Place::allow_calls).collect();
+    let unfiltered = match kernel.container.as_deref() {
+        Some(engine @ ("docker" | "podman")) => Some(format!(
+            "{engine} run --security-opt seccomp=unconfined … (to try it: no filter at all)"
+        )),
+        _ => None,
+    };
+    all.extend(unfiltered);
+    all
 }
 
 fn kills(calls: &[Call], names: &[Syscall], kernel: &Kernel, permissions: &Permissions) -> Cause {
@@ -263,10 +253,10 @@ fn other(call: &Call, permissions: &Permissions) -> Option<Cause> {
             Some(Cause::new(Kind::Unknown, what, vec!["cringle doctor (once more)".into()]))
         }
         Outcome::Denied(libc::EPERM | libc::EACCES | libc::ENOSYS) => None,
-        Outcome::Denied(libc::ENOMEM) => Some(locked_memory(&format!("{name} cannot lock memory"))),
+        // `ring::too_small` has the cause.
+        Outcome::Denied(libc::ENOMEM) => None,
         Outcome::Denied(libc::EMFILE | libc::ENFILE) => {
-            let what = "no file descriptor is free for a ring";
-            Some(Cause::new(Kind::Descriptors, what, vec!["ulimit -n 65536".into()]))
+            Some(descriptors("no file descriptor is free for a ring"))
         }
         Outcome::Denied(error) => {
             let what = format!("{name} fails: {}", std::io::Error::from_raw_os_error(*error));
@@ -276,14 +266,32 @@ fn other(call: &Call, permissions: &Permissions) -> Option<Cause> {
 }
 
 /// The cause of rings that the limit of locked memory refuses.
-pub(crate) fn locked_memory(what: &str) -> Cause {
-    let remedies = vec![
-        "ulimit -l unlimited (LimitMEMLOCK=infinity in a unit of systemd, --ulimit memlock=-1 for \
-         docker run)"
-            .into(),
-        "memlock in /etc/security/limits.conf, for a login".into(),
-    ];
-    Cause::new(Kind::LockedMemory, format!("{what}: RLIMIT_MEMLOCK is too small"), remedies)
+pub(crate) fn locked_memory(
+    what: &str,
+    rings: &Rings,
+    kernel: &Kernel,
+    permissions: &Permissions,
+) -> Cause {
+    let others = match rings.others_bytes {
+        None | Some(0) => String::new(),
+        Some(bytes) => format!(", and other rings of this user take {}", size(bytes)),
+    };
+    let what = format!(
+        "{what}: RLIMIT_MEMLOCK is too small (they need {}{others})",
+        size(rings.needed_bytes())
+    );
+    let enough = rings.needed_bytes() + rings.others_bytes.unwrap_or(0);
+    let hard = Resource::MEMLOCK.get().map_or(0, |(_, hard)| hard);
+    let shell = format!("ulimit -l {}", enough.div_ceil(1024));
+    let mut remedies = Vec::from_iter((enough <= hard).then_some(shell));
+    let places = container::around(kernel, permissions);
+    remedies.extend(places.iter().map(Place::allow_memory));
+    remedies.push("memlock in /etc/security/limits.conf, for a login".into());
+    Cause::new(Kind::LockedMemory, what, remedies)
+}
+
+pub(crate) fn descriptors(what: &str) -> Cause {
+    Cause::new(Kind::Descriptors, what, vec!["ulimit -n 65536".into()])
 }
 
 /// The cause of a ring without something that the driver requires.

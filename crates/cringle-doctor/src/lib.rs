@@ -14,9 +14,11 @@ mod calls;
 mod causes;
 mod child;
 mod conclusion;
+mod container;
 mod features;
 mod kernel;
 mod limits;
+mod locked;
 mod measure;
 mod paths;
 mod permissions;
@@ -98,10 +100,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         return examine_program(path, args);
     }
     let kernel = kernel::examine();
-    let (ring, rings) = ring::examine(&kernel);
+    let ring = ring::examine(&kernel);
     let paths = args.path.iter().map(|path| paths::examine(path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    let limits = limits::all(&ring.permissions, rings);
+    let limits = limits::all(&ring.permissions, ring.locked_memory);
     // This starts a thread: no child may be forked from here on.
     cringle_report::interrupt::watch()?;
     let thread_locals = PrivateLocals::find();

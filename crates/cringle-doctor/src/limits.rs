@@ -1,10 +1,9 @@
 //! The limits that matter to a program on Cringle: whether each is enough, and how to raise it.
 
-use super::child::ask_child;
+use super::locked::Rings;
 use super::permissions::{CAP_IPC_LOCK, Permissions};
-use super::raw::{self, Params};
 use cringle_report::machine::cache::page_bytes;
-use cringle_report::machine::{cpus, read};
+use cringle_report::machine::read;
 use cringle_report::units::{count, size};
 use rlimit::Resource;
 use serde::Serialize;
@@ -20,36 +19,6 @@ pub(crate) struct Limit {
     pub enough: Option<bool>,
     pub meaning: String,
     pub remedy: Option<String>,
-}
-
-/// The number of rings of the driver's size that could be created at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Rings {
-    pub wanted: usize,
-    pub made: usize,
-    /// The error number of the first that failed.
-    pub error: Option<i32>,
-}
-
-/// Creates a ring of the driver's size for each worker, in a child.
-pub(crate) fn rings() -> Rings {
-    let wanted = cpus::allowed().len();
-    let (entries, params) = Params::of_the_driver();
-    let answer = ask_child(|reply| {
-        let mut rings = Vec::new();
-        for _ in 0..wanted {
-            match raw::setup_when_freed(entries, &params) {
-                Ok(ring) => rings.push(ring),
-                Err(error) => {
-                    reply.send(error.raw_os_error().unwrap_or(libc::EIO));
-                    return;
-                }
-            }
-            reply.send(0);
-        }
-    });
-    let made = answer.numbers.iter().filter(|error| **error == 0).count();
-    Rings { wanted, made, error: answer.numbers.iter().copied().find(|error| *error != 0) }
 }
 
 pub(crate) fn all(permissions: &Permissions, rings: Option<Rings>) -> Vec<Limit> {
@@ -90,21 +59,16 @@ fn open_files() -> Limit {
 fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
     let name = "locked memory";
     let Ok((soft, hard)) = Resource::MEMLOCK.get() else { return unknown(name) };
-    let exempt = match permissions.can(CAP_IPC_LOCK) {
-        Some(true) => "; CAP_IPC_LOCK exempts this process",
-        _ => "",
-    };
-    let (enough, meaning) = match rings {
+    let (enough, meaning) = match &rings {
         None => (None, "some kernels count rings and registered buffers".to_owned()),
-        Some(Rings { wanted, made, .. }) if made == wanted => {
-            (Some(true), format!("{made} rings of the driver's size can be created{exempt}"))
+        Some(rings) => {
+            let enough = match rings.error {
+                _ if rings.is_enough() => Some(true),
+                Some(libc::ENOMEM) => Some(false),
+                _ => None,
+            };
+            (enough, meaning_of(rings, soft, permissions.can(CAP_IPC_LOCK) == Some(true)))
         }
-        Some(Rings { wanted, made, error: Some(libc::ENOMEM) }) => {
-            let meaning =
-                format!("only {made} of {wanted} rings of the driver's size can be created");
-            (Some(false), meaning)
-        }
-        Some(_) => (None, "rings are refused for another reason".into()),
     };
     Limit {
         name,
@@ -113,6 +77,33 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
         meaning,
         remedy: (enough == Some(false)).then(|| "ulimit -l unlimited (or LimitMEMLOCK=)".into()),
     }
+}
+
+/// Describes what the rings take and how many fit.
+fn meaning_of(rings: &Rings, limit: u64, is_exempt: bool) -> String {
+    let Rings { wanted, made, error, ring_bytes, counted, .. } = rings;
+    let created = match error {
+        Some(libc::ENOMEM) => format!("only {made} of {wanted} rings can be created"),
+        Some(_) => "rings are refused for another reason".into(),
+        None => format!("{made} of {wanted} rings can be created"),
+    };
+    let ring = size(*ring_bytes);
+    let needed = size(rings.needed_bytes());
+    let counts = match counted {
+        None => "whether this kernel counts rings is unknown".to_owned(),
+        Some(false) => "this kernel does not count rings".to_owned(),
+        Some(true) if is_exempt => "CAP_IPC_LOCK exempts this process".to_owned(),
+        Some(true) if limit == u64::MAX => "this kernel counts the rings of a user".to_owned(),
+        Some(true) => {
+            let others = match rings.others_bytes {
+                None | Some(0) => String::new(),
+                Some(bytes) => format!(", of which others have {}", size(bytes)),
+            };
+            let fit = rings.fitting(limit);
+            format!("this kernel counts all rings of a user together{others}, so {fit} fit")
+        }
+    };
+    format!("{created}, of {ring} each and {needed} in total; {counts}")
 }
 
 const SLAB_STACKS: u64 = 64;

@@ -6,7 +6,7 @@ use super::causes::{self, Cause, Kind};
 use super::child::{Answer, ask_child};
 use super::features::{self, Features, Finding};
 use super::kernel::Kernel;
-use super::limits::{self, Rings};
+use super::locked::Rings;
 use super::permissions::Permissions;
 use cringle::runtime::{self, Driver};
 use serde::Serialize;
@@ -20,6 +20,8 @@ pub(crate) struct Ring {
     /// Why the ring is not usable; empty if it is.
     pub causes: Vec<Cause>,
     pub runtime: Start,
+    /// The memory of rings; `null` if none can be created.
+    pub locked_memory: Option<Rings>,
     pub features: Vec<Finding>,
     pub note: Option<String>,
     #[serde(rename = "facts")]
@@ -40,8 +42,7 @@ pub(crate) enum Start {
     Unknown,
 }
 
-/// Examines the ring. Also returns the result of [`limits::rings`], if a ring can be created.
-pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
+pub(crate) fn examine(kernel: &Kernel) -> Ring {
     let mut permissions = Permissions::examine();
     let calls = calls::all();
     if calls.iter().any(|call| call.outcome == Outcome::Denied(libc::ENOSYS)) {
@@ -54,8 +55,10 @@ pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
     } else {
         features::unknown("no ring can be created to test them")
     };
-    let rings = makes_rings.then(limits::rings);
-    causes.extend(too_small(rings));
+    // A limit may admit the smallest ring, or none.
+    let is_short = calls.iter().any(|call| call.outcome == Outcome::Denied(libc::ENOMEM));
+    let locked_memory = (makes_rings || is_short).then(Rings::examine);
+    causes.extend(locked_memory.and_then(|rings| too_small(&rings, kernel, &permissions)));
     causes.extend(lacking(&features, causes.is_empty(), kernel));
     let runtime = start();
     if causes.is_empty() && runtime != Start::Ring {
@@ -63,25 +66,24 @@ pub(crate) fn examine(kernel: &Kernel) -> (Ring, Option<Rings>) {
     }
     let usable = causes.is_empty();
     let Features { found, note, .. } = features;
-    (Ring { usable, calls, causes, runtime, features: found, note, permissions }, rings)
+    Ring { usable, calls, causes, runtime, locked_memory, features: found, note, permissions }
 }
 
 fn allowed(calls: &[Call], name: Syscall) -> bool {
     calls.iter().any(|call| call.name == name && call.outcome == Outcome::Allowed)
 }
 
-/// Returns the cause if a small ring can be created, but not one of the driver's size per worker.
-fn too_small(rings: Option<Rings>) -> Option<Cause> {
-    let rings = rings?;
-    let is_enough = rings.made == rings.wanted;
+/// Returns the cause if fewer rings of the driver's size can be created than a program has workers.
+fn too_small(rings: &Rings, kernel: &Kernel, permissions: &Permissions) -> Option<Cause> {
     let what = format!(
         "{} of {} rings of the driver's size can be created",
         if rings.made == 0 { "none".into() } else { format!("only {}", rings.made) },
         rings.wanted
     );
     match rings.error {
-        _ if is_enough => None,
-        Some(libc::ENOMEM) => Some(causes::locked_memory(&what)),
+        _ if rings.is_enough() => None,
+        Some(libc::ENOMEM) => Some(causes::locked_memory(&what, rings, kernel, permissions)),
+        Some(libc::EMFILE | libc::ENFILE) => Some(causes::descriptors(&what)),
         error => {
             let why = error.map(|error| std::io::Error::from_raw_os_error(error).to_string());
             let why = why.unwrap_or_else(|| "the reason is unknown".into());
@@ -137,7 +139,7 @@ fn silence() {
 /// Returns the library's environment variables that are set.
 fn variables() -> Vec<(&'static str, String)> {
     let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
-    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_DETECT", "CRINGLE_TRACE"]
+    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_DETECT", "CRINGLE_TRACE", "CRINGLE_WORKERS"]
         .into_iter()
         .filter_map(set)
         .collect()

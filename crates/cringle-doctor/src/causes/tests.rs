@@ -91,7 +91,6 @@ fn limits_and_security_modules_are_causes() {
     let with = |error| calls(Outcome::Denied(error), Outcome::Allowed, Outcome::Allowed);
     let permissions =
         Permissions { security_modules: Some("selinux".into()), ..Permissions::default() };
-    assert_eq!(kinds(&with(libc::ENOMEM), &permissions), [Kind::LockedMemory]);
     assert_eq!(kinds(&with(libc::EMFILE), &permissions), [Kind::Descriptors]);
     let module = of(&with(libc::EACCES), &permissions, &kernel("6.16.0"));
     assert_eq!(module[0].kind, Kind::SecurityModule);
@@ -113,4 +112,34 @@ fn the_remedy_suits_the_container_or_service() {
     assert!(remedy(&docker, &filter).contains("docker run --security-opt seccomp="));
     let unit = Permissions { service: Some("db.service".into()), ..filter };
     assert!(remedy(&kernel("6.8.0"), &unit).starts_with("systemctl edit db.service"));
+}
+
+#[test]
+fn short_memory_has_the_settings_of_its_place() {
+    let rings = Rings {
+        wanted: 16,
+        made: 3,
+        error: Some(libc::ENOMEM),
+        ring_bytes: 1 << 50,
+        counted: Some(true),
+        counted_ring_bytes: None,
+        others_bytes: Some(8192),
+    };
+    let cause = |kernel: &Kernel, service: Option<&str>| {
+        let service = service.map(str::to_owned);
+        let permissions = Permissions { service, ..Permissions::default() };
+        locked_memory("only 3 of 16 rings", &rings, kernel, &permissions)
+    };
+    let docker = Kernel { container: Some("docker".into()), ..kernel("6.16.0") };
+    let pod = Kernel { container: Some("kubernetes".into()), ..kernel("6.16.0") };
+    let first = |cause: Cause| cause.remedies[0].clone();
+    assert!(first(cause(&docker, None)).contains("docker run --ulimit memlock=-1:-1"));
+    assert!(first(cause(&pod, None)).contains("LimitMEMLOCK=infinity in the unit of containerd"));
+    assert!(first(cause(&kernel("6.16.0"), Some("db.service"))).contains("edit db.service"));
+    let anywhere = cause(&kernel("6.16.0"), None);
+    assert!(anywhere.what.contains("other rings of this user take 8 KiB"), "{}", anywhere.what);
+    let remedies = anywhere.remedies.join(" ");
+    for setting in ["LimitMEMLOCK=", "--ulimit memlock=", "a pod has no setting", "limits.conf"] {
+        assert!(remedies.contains(setting), "{setting}: {remedies}");
+    }
 }

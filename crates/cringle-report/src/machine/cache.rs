@@ -69,7 +69,9 @@ fn count_window(file: &File, offset: u64, length: u64) -> io::Result<(u64, u64)>
 
 /// Returns the size of a page of memory.
 pub fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
+    // Not `rustix::param`, which before Linux 6.4 needs `/proc`.
+    // SAFETY: the contract of `sysconf`, which takes no pointers.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
 /// Whether `mincore` gives a true answer. To a process that neither owns the file nor may write to

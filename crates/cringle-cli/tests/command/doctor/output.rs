@@ -25,7 +25,8 @@ fn the_json_has_the_documented_shape() {
     ];
     assert_eq!(keys(&report.json), all);
     assert_eq!((&report.json["schema"], &report.json["command"]), (&1.into(), &"doctor".into()));
-    let ring = ["usable", "calls", "causes", "runtime", "features", "note", "facts"];
+    let ring =
+        ["usable", "calls", "causes", "runtime", "locked_memory", "features", "note", "facts"];
     assert_eq!(keys(&report.json["io_uring"]), ring);
     assert_eq!(keys(&report.json["verdict"]), ["driver", "missing", "sentence"]);
     assert_eq!(keys(&report.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);

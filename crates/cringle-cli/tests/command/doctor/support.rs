@@ -159,6 +159,19 @@ pub(crate) fn limited(command: &mut Command, which: Resource, limit: u64) {
     change(command, move || check(unsafe { libc::setrlimit(which, &limit) }));
 }
 
+/// Lowers the soft limit of the child, which it may raise again.
+pub(crate) fn soft_limited(command: &mut Command, which: Resource, limit: u64) {
+    change(command, move || {
+        let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the calls read and write only `limits`, which outlives them.
+        unsafe {
+            check(libc::getrlimit(which, &mut limits))?;
+            limits.rlim_cur = limit;
+            check(libc::setrlimit(which, &limits))
+        }
+    });
+}
+
 /// Removes a capability from the child, also if root runs the tests.
 pub(crate) fn without_capability(command: &mut Command, number: libc::c_ulong) {
     change(command, move || {
