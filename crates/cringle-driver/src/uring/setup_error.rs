@@ -17,7 +17,8 @@ pub(super) fn explain(error: io::Error) -> io::Error {
             format!("io_uring is denied: by {by}")
         }
         Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \
-             (`ulimit -l`), or ask for fewer workers or a smaller Builder::in_flight_limit"
+             (`ulimit -l`; `cringle doctor` prints what is needed), or ask for fewer workers or a \
+             smaller Builder::in_flight_limit"
             .to_owned(),
         Some(libc::EMFILE | libc::ENFILE) => {
             "no file descriptor is left for a ring: raise RLIMIT_NOFILE (`ulimit -n`)".to_owned()

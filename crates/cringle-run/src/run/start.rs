@@ -27,6 +27,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::ScopedJoinHandle;
 
@@ -57,13 +58,37 @@ impl Setup {
             Plan::Simulation => self.run_on(None, f),
             Plan::Epoll(why) => self.run_on(Some(why), f),
             Plan::Rings { or_epoll } => match self.run_on_rings(f) {
-                Err(StartError::Ring(e)) if or_epoll => {
-                    self.run_on(Some(no_ring(e.to_string(), false)), f)
+                Err(StartError::Ring(error, made)) if or_epoll => {
+                    self.run_without_rings(&error, made, f)
                 }
                 result => result,
             },
         };
         Ok(result?)
+    }
+
+    /// Runs `f` on epoll, because only so many workers got a ring. Where a limit is the reason, a
+    /// line says so: unlike a machine that denies rings, such a program has rings in one place and
+    /// none in another.
+    fn run_without_rings(
+        &self,
+        error: &io::Error,
+        made: usize,
+        f: &mut dyn FnMut(),
+    ) -> Result<(), StartError> {
+        let is_limited = made > 0 || error.kind() == io::ErrorKind::OutOfMemory;
+        let text = match is_limited {
+            false => error.to_string(),
+            true => {
+                format!("{made} of {} workers got a ring, so none uses one: {error}", self.workers)
+            }
+        };
+        self.run_on(Some(no_ring(text.clone(), false)), &mut || {
+            if is_limited {
+                report_limit(&text);
+            }
+            f();
+        })
     }
 
     fn thread_locals(&self) -> ThreadLocals {
@@ -74,7 +99,7 @@ impl Setup {
     }
 
     fn run_on_rings(&self, f: &mut dyn FnMut()) -> Result<(), StartError> {
-        check_seccomp().map_err(StartError::Ring)?;
+        check_seccomp().map_err(|error| StartError::Ring(error, 0))?;
         self.run_on(None, f)
     }
 
@@ -114,10 +139,18 @@ impl Setup {
     }
 }
 
+/// Reports, once in a process, that a limit keeps a run from using rings.
+fn report_limit(text: &str) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        sys::report(format_args!("{text}; or set CRINGLE_DRIVER=epoll, which omits this line"));
+    }
+}
+
 /// Why a run could not start.
 enum StartError {
-    /// A ring was refused; another driver may do.
-    Ring(io::Error),
+    /// A ring was refused, when this number of workers had one; another driver may do.
+    Ring(io::Error, usize),
     Other(io::Error),
 }
 
@@ -130,7 +163,7 @@ impl From<io::Error> for StartError {
 impl From<StartError> for io::Error {
     fn from(error: StartError) -> io::Error {
         match error {
-            StartError::Ring(e) | StartError::Other(e) => e,
+            StartError::Ring(e, _) | StartError::Other(e) => e,
         }
     }
 }
@@ -191,9 +224,11 @@ impl WorkerSetup<'_> {
             return Ok(Driver::Simulated(world.driver(index, rung)));
         }
         if self.shared.no_ring().is_none() {
+            // Worker 0 is the last.
+            let made = index.checked_sub(1).unwrap_or(self.run.workers - 1);
             return Uring::new(&self.run.ring, self.bell)
                 .map(Driver::Uring)
-                .map_err(StartError::Ring);
+                .map_err(|error| StartError::Ring(error, made));
         }
         let (storage, unbounded) = (&self.shared.call_pool, &self.shared.unblock_pool);
         let pools = Pools { storage: Arc::clone(storage), unbounded: Arc::clone(unbounded) };

@@ -7,6 +7,7 @@ mod attributes;
 mod commands;
 mod crash;
 mod denied;
+mod few_rings;
 mod fork;
 mod refused_threads;
 mod same_commands;
