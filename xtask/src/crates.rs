@@ -94,7 +94,11 @@ pub(crate) const CRATES: &[Crate] = &[
             ("epoll", &[REST]),
             ("uring", &[REST, "trace"]),
         ],
-        ..part("crates/cringle-driver", 5_600, "Two drivers for the same ops: io_uring and epoll.")
+        ..part(
+            "crates/cringle-driver",
+            5_750,
+            "io_uring and epoll for the same ops, and what a ring may do.",
+        )
     },
     part("crates/cringle-core", 9_190, "Fibers, workers and cancels, which all guests share."),
     Crate {
@@ -164,7 +168,7 @@ pub(crate) const CRATES: &[Crate] = &[
     program("crates/cringle-report", 1_350, "Tables, pages and plots of the subcommands."),
     program("crates/cringle-trace", 1_750, "It reads, sums up and draws traces."),
     program("crates/testing", 0, "Only tests use it, and all of its lines count as such."),
-    program("xtask", 4_700, "The checks of this repository."),
+    program("xtask", 4_750, "The checks of this repository."),
 ];
 
 #[cfg(test)]

@@ -139,10 +139,17 @@ fn silence() {
 /// Returns the library's environment variables that are set.
 fn variables() -> Vec<(&'static str, String)> {
     let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
-    ["CRINGLE_DRIVER", "CRINGLE_WATCHDOG", "CRINGLE_DETECT", "CRINGLE_TRACE", "CRINGLE_WORKERS"]
-        .into_iter()
-        .filter_map(set)
-        .collect()
+    [
+        "CRINGLE_DRIVER",
+        "CRINGLE_WATCHDOG",
+        "CRINGLE_DETECT",
+        "CRINGLE_TRACE",
+        "CRINGLE_WORKERS",
+        "CRINGLE_RESTRICT",
+    ]
+    .into_iter()
+    .filter_map(set)
+    .collect()
 }
 
 fn unexplained(start: Start) -> Cause {

@@ -1,7 +1,7 @@
 //! The features of io_uring that the driver needs or uses: their opcodes, the first Linux release
 //! with them, and the consequence of lacking them. `cringle doctor` reports by the same tables.
 
-use io_uring::opcode;
+use crate::ring_use::opcode;
 use std::fmt;
 
 /// A row for each feature, after the features that it needs: the first Linux release with it, the

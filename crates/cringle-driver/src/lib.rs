@@ -19,7 +19,7 @@
 //! | [`uring`], [`epoll`] | the drivers, with the same files: `push`, `enter`, `reap`, `cancel` |
 //! | [`simulation`] | what a simulation is to the library |
 //! | [`blocking`], [`pool`] | ops as plain calls, on the caller's thread or on one of the pool |
-//! | [`features`] | the features of io_uring that are needed or used |
+//! | [`features`], [`ring_use`] | the features of io_uring that are needed or used; all ops and requests |
 //! | [`registered`], [`iopoll`], [`kept`], [`nonblocking`] | registered files; polled, closed and non-blocking descriptors |
 //! | [`trace`], [`counters`] | what a worker records, for its trace and in numbers |
 
@@ -42,6 +42,7 @@ pub mod nonblocking;
 pub mod op;
 pub mod pool;
 pub mod registered;
+pub mod ring_use;
 pub mod simulation;
 pub mod syscall;
 pub mod trace;

@@ -94,6 +94,7 @@
 //!
 //! Environment variables apply where the program does not choose: `CRINGLE_WORKERS` (a number)
 //! for [`Builder::workers`], `CRINGLE_DRIVER` (`uring` or `epoll`) for [`Builder::driver`],
+//! `CRINGLE_RESTRICT` (`on` or `off`) for [`Builder::restrict_rings`],
 //! `CRINGLE_THREAD_LOCALS` (`private` or `shared`) for [`Builder::thread_locals`],
 //! `CRINGLE_BALANCE` (`moving` or `fixed`) for [`Builder::balance`],
 //! `CRINGLE_THREADS` (`system` or `fibers`) for [`Builder::threads`],

@@ -143,6 +143,12 @@ pub(crate) static CHECKS: &[Check] = &[
         ..LIBRARY
     },
     Check {
+        name: "restricted",
+        about: "the tests of the library on rings that can do only what it asks of them",
+        environment: &[("CRINGLE_RESTRICT", "on")],
+        ..LIBRARY
+    },
+    Check {
         name: "shared-all",
         about: "the tests of the library with shared thread-locals",
         environment: &[("CRINGLE_THREAD_LOCALS", "shared")],

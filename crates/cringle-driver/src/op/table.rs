@@ -22,6 +22,7 @@
 //! `cringle-sim/driver/lent_memory.rs`, `epoll/enter.rs` and `epoll/nowait.rs`. By hand, for every
 //! op:
 //!
+//! - `ring_use.rs`: a row, without which the opcode does not compile;
 //! - `features.rs`: the opcode, in its feature's row, or in [`Features::NEEDED_OPS`] if every ring
 //!   performs the op. A new feature may need a row in `docs/book/src/deploying.md`;
 //! - `uring/push.rs`: an arm, if the op is frequent;

@@ -3,10 +3,10 @@
 use super::RELEASE_TAG;
 use crate::op::{FileOp, FileRange, PathOp, StatCall};
 use crate::op::{MemoryKind, SocketMemory, SocketMemoryKind, SocketTransfer};
+use crate::ring_use::{flag, opcode};
 use crate::syscall::XattrCall;
 use crate::{Memory, Op, Transfer, Way};
-use io_uring::opcode;
-use io_uring::squeue::{Entry, Flags};
+use io_uring::squeue::Entry;
 use io_uring::types::{self, Fd};
 
 /// Returns the entry for an op, without its `user_data`. Inlined, so that where the caller knows
@@ -66,9 +66,9 @@ pub(super) fn of_transfer(transfer: Transfer) -> Entry {
     if file.is_ordinary() {
         entry
     } else if file.is_punted() {
-        entry.flags(Flags::ASYNC)
+        entry.flags(flag::ASYNC)
     } else {
-        entry.flags(Flags::FIXED_FILE)
+        entry.flags(flag::FIXED_FILE)
     }
 }
 
@@ -166,7 +166,7 @@ fn of_path(op: PathOp) -> Entry {
 #[inline(always)]
 pub(super) fn with_release(op: &Op, user_data: u64) -> [Entry; 2] {
     let release = opcode::Nop::new().build().user_data(user_data | RELEASE_TAG);
-    [entry(op).flags(Flags::IO_HARDLINK).user_data(user_data), release]
+    [entry(op).flags(flag::IO_HARDLINK).user_data(user_data), release]
 }
 
 /// The flags of `futex2(2)` for a futex of 32 bits.

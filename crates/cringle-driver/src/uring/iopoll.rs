@@ -9,13 +9,14 @@
 //! polled ring's completion queue has room for all of them (**I7**).
 
 use super::enter::{ENTER_GETEVENTS, broken_ring};
+use super::restrict::restrict;
 use super::{Uring, UringOptions, encode};
 use crate::completion::{CancelState, Completion, OpState};
 use crate::iopoll::{device_of, poll_queues};
 use crate::kept::Own;
 use crate::{Full, Op, OpSlot, Token, Wait, Waiter};
 use cringle_sys::{self as sys, syscall};
-use io_uring::IoUring;
+use io_uring::{IoUring, Probe};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -24,7 +25,7 @@ const POLLS: u32 = 32;
 
 pub(super) struct PolledRing {
     _own: Own,
-    ring: IoUring,
+    pub(super) ring: IoUring,
     /// Ops in its queues or in the kernel.
     in_flight: u32,
     /// The devices met so far, by number, and whether each has poll queues.
@@ -35,7 +36,16 @@ impl PolledRing {
     pub(super) fn make(options: &UringOptions) -> io::Result<PolledRing> {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_clamp().setup_cqsize(options.cq_entries().max(options.entries));
-        let ring = builder.setup_iopoll().build(options.entries)?;
+        builder.setup_iopoll();
+        if options.restrict {
+            builder.setup_r_disabled();
+        }
+        let ring = builder.build(options.entries)?;
+        if options.restrict {
+            let mut probe = Probe::new();
+            ring.submitter().register_probe(&mut probe)?;
+            restrict(&ring, &probe)?;
+        }
         Ok(PolledRing { _own: Own::new(ring.as_raw_fd()), ring, in_flight: 0, devices: Vec::new() })
     }
 

@@ -24,6 +24,7 @@ mod fixed;
 mod iopoll;
 mod push;
 mod reap;
+mod restrict;
 mod ring_fd;
 mod seccomp_probe;
 mod setup;
@@ -36,9 +37,10 @@ use super::counters::Counts;
 use super::registered::Registered;
 use super::{DriverId, Feature, Features, Wait};
 use crate::kept::Own;
+use crate::ring_use::{flag, opcode};
 use cancel::Cancels;
 use enter::ENTER_REGISTERED_RING;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, types};
 use iopoll::PolledRing;
 use ring_fd::{register_ring_fd, unregister_ring_fd};
 use std::io;
@@ -234,7 +236,7 @@ impl Uring {
         let entry = opcode::MsgRingData::new(types::Fd(ring_fd), 0, WAKE_MESSAGE, None)
             .build()
             .user_data(MESSAGE_FAILED | u64::from(worker))
-            .flags(io_uring::squeue::Flags::SKIP_SUCCESS);
+            .flags(flag::SKIP_SUCCESS);
         self.push_entry(|| entry).is_ok()
     }
 

@@ -4,6 +4,7 @@
 //! feature is tried on a small ring of its own, so that an older kernel loses only the features
 //! that it lacks. Features are probed by trying them, never by the kernel's version.
 
+use super::restrict::restrict;
 use crate::{Feature, Features};
 use io_uring::IoUring;
 use std::io;
@@ -22,6 +23,8 @@ pub struct UringOptions {
     pub iopoll: bool,
     /// The features to use if the kernel has them.
     pub features: Features,
+    /// Whether the kernel refuses what the driver never asks of a ring.
+    pub restrict: bool,
 }
 
 /// Completion queue entries reserved for cancels and wake-ups (**I7**).
@@ -31,6 +34,13 @@ pub(super) const RESERVED_CQES: u32 = 64;
 const MAX_CQ_ENTRIES: u32 = 65_536;
 
 impl UringOptions {
+    /// Returns the parameters of these sizes, with all features of the kernel.
+    pub fn new(entries: u32, in_flight_limit: u32) -> UringOptions {
+        let features = Features::all();
+        let (sqpoll, iopoll, restrict) = (None, false, false);
+        UringOptions { entries, in_flight_limit, sqpoll, iopoll, features, restrict }
+    }
+
     /// The entries of the completion queue: two for each op within the limit, its result and its
     /// release, and the reserve. For limits above 32,736 the largest queue is smaller than that,
     /// and the kernel keeps the completions that do not fit (`NODROP`).
@@ -44,11 +54,11 @@ impl UringOptions {
 pub(super) fn make(options: &UringOptions) -> io::Result<(IoUring, Features)> {
     let mut features = compatible(options.features, options.sqpoll.is_some());
     // An op and its release are submitted together.
-    let (sq, cq) = (options.entries.max(2), options.cq_entries());
-    let ring = match make_when_freed(sq, cq, features, options.sqpoll) {
+    let size = (options.entries.max(2), options.cq_entries());
+    let ring = match make_when_freed(size, features, options) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-            features = probe_setup(features, options.sqpoll);
-            make_when_freed(sq, cq, features, options.sqpoll)
+            features = probe_setup(features, options);
+            make_when_freed(size, features, options)
         }
         other => other,
     }
@@ -62,13 +72,15 @@ const FREEING_ROUNDS: u32 = 100;
 const FREEING_PAUSE: Duration = Duration::from_millis(5);
 
 type Made = (IoUring, io_uring::Probe);
+/// The entries of the submission queue and of the completion queue.
+type Size = (u32, u32);
 
 /// Makes the ring, and retries on `ENOMEM`: a kernel thread returns the locked memory of a closed
 /// ring some time after the close.
-fn make_when_freed(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
+fn make_when_freed(size: Size, has: Features, options: &UringOptions) -> io::Result<Made> {
     let mut rounds = 0;
     loop {
-        match try_make(sq, cq, has, sqpoll) {
+        match try_make(size, has, options) {
             Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && rounds < FREEING_ROUNDS => {
                 rounds += 1;
                 std::thread::sleep(FREEING_PAUSE);
@@ -78,7 +90,7 @@ fn make_when_freed(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) ->
     }
 }
 
-fn try_make(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Result<Made> {
+fn try_make((sq, cq): Size, has: Features, options: &UringOptions) -> io::Result<Made> {
     let mut builder = IoUring::builder();
     builder.dontfork().setup_clamp().setup_cqsize(cq.max(sq));
     if has.has(Feature::SubmitAll) {
@@ -98,12 +110,18 @@ fn try_make(sq: u32, cq: u32, has: Features, sqpoll: Option<Duration>) -> io::Re
     if has.has(Feature::NoSqarray) {
         builder.setup_no_sqarray();
     }
-    if let Some(idle) = sqpoll {
+    if let Some(idle) = options.sqpoll {
         builder.setup_sqpoll(idle.as_millis().clamp(1, u128::from(u32::MAX)) as u32);
+    }
+    if options.restrict {
+        builder.setup_r_disabled();
     }
     let ring = builder.build(sq)?;
     let mut probe = io_uring::Probe::new();
     ring.submitter().register_probe(&mut probe)?;
+    if options.restrict {
+        restrict(&ring, &probe)?;
+    }
     // A seccomp filter may allow a ring to be made and not to be entered: fail now in that case.
     // SAFETY: no memory is passed: nothing is submitted, and there is no argument.
     unsafe { ring.submitter().enter::<()>(0, 0, 0, None) }?;
@@ -124,7 +142,7 @@ fn compatible(features: Features, sqpoll: bool) -> Features {
 }
 
 /// Tries each set-up feature on the smallest ring, together with the features that worked before.
-fn probe_setup(wanted: Features, sqpoll: Option<Duration>) -> Features {
+fn probe_setup(wanted: Features, options: &UringOptions) -> Features {
     const SETUP: [Feature; 5] = [
         Feature::SubmitAll,
         Feature::SingleIssuer,
@@ -134,8 +152,8 @@ fn probe_setup(wanted: Features, sqpoll: Option<Duration>) -> Features {
     ];
     let others = SETUP.into_iter().fold(wanted, Features::without);
     SETUP.into_iter().filter(|&feature| wanted.has(feature)).fold(others, |working, feature| {
-        let candidate = compatible(working.with(feature), sqpoll.is_some());
-        if try_make(1, 2, candidate, sqpoll).is_ok() { candidate } else { working }
+        let candidate = compatible(working.with(feature), options.sqpoll.is_some());
+        if try_make((1, 2), candidate, options).is_ok() { candidate } else { working }
     })
 }
 

@@ -1,6 +1,7 @@
 //! The ring without fibers, with errors injected into `io_uring_enter`.
 
 mod release;
+mod restricted;
 
 use super::enter::*;
 use super::reap::special;
@@ -25,6 +26,11 @@ struct Frame {
     byte: u8,
 }
 
+fn options(entries: u32, in_flight_limit: u32) -> UringOptions {
+    let restrict = std::env::var_os("CRINGLE_RESTRICT").is_some_and(|value| value == "on");
+    UringOptions { restrict, ..UringOptions::new(entries, in_flight_limit) }
+}
+
 /// A ring with the frames that it owes entries to. Frames stay in place until they are settled.
 struct Rig {
     uring: Uring,
@@ -36,11 +42,12 @@ struct Rig {
 
 impl Rig {
     fn new(entries: u32, in_flight_limit: u32) -> Rig {
+        Rig::with(&options(entries, in_flight_limit))
+    }
+
+    fn with(options: &UringOptions) -> Rig {
         let wake_fd = sys::eventfd().unwrap();
-        let features = Features::all();
-        let options =
-            UringOptions { entries, in_flight_limit, sqpoll: None, iopoll: false, features };
-        let uring = Uring::new(&options, wake_fd.as_raw_fd()).unwrap();
+        let uring = Uring::new(options, wake_fd.as_raw_fd()).unwrap();
         Rig { uring, frames: Vec::new(), settled: RefCell::default(), wake_fd }
     }
 
@@ -445,15 +452,7 @@ fn closing_a_ring_with_ops_aborts() {
 #[test]
 fn completion_queue_has_room_for_the_limit() {
     for limit in [1, 2, 63, 64, 100, 4032, 65_535] {
-        let features = Features::all();
-        let options = UringOptions {
-            entries: 1,
-            in_flight_limit: limit,
-            sqpoll: None,
-            iopoll: false,
-            features,
-        };
-        let entries = options.cq_entries();
+        let entries = options(1, limit).cq_entries();
         assert!(entries.is_power_of_two() && entries > limit, "{limit}: {entries}");
     }
 }

@@ -11,9 +11,9 @@ pub use internal::InternalOptions;
 pub(super) use cringle_core::choices::Balance;
 use cringle_core::choices::DriverChoice;
 pub(super) use cringle_core::choices::Threads;
+use cringle_driver::Feature;
 use cringle_driver::UringOptions;
 use cringle_driver::simulation::World;
-use cringle_driver::{Feature, Features};
 use cringle_tls::ThreadLocals;
 use std::io;
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub struct Builder {
     pin: bool,
     driver: DriverChoice,
     ring: UringOptions,
+    /// `None`: the environment decides.
+    restrict_rings: Option<bool>,
     overflow_handler: bool,
     /// `None`: the environment decides.
     crash_text: Option<bool>,
@@ -73,18 +75,12 @@ impl Builder {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn new() -> Builder {
-        let ring = UringOptions {
-            entries: DEFAULT_RING_ENTRIES,
-            in_flight_limit: DEFAULT_IN_FLIGHT,
-            sqpoll: None,
-            iopoll: false,
-            features: Features::all(),
-        };
         Builder {
             workers: None,
             pin: false,
             driver: DriverChoice::Auto,
-            ring,
+            ring: UringOptions::new(DEFAULT_RING_ENTRIES, DEFAULT_IN_FLIGHT),
+            restrict_rings: None,
             overflow_handler: true,
             crash_text: None,
             is_open: false,
@@ -208,6 +204,34 @@ setters! {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn without(feature: Feature) |it| it.ring.features = it.ring.features.without(feature);
+
+    /// Makes the kernel refuse what the library never asks of a ring (default: the environment
+    /// variable `CRINGLE_RESTRICT`, `on` or `off`; without it `false`). This is
+    /// `IORING_REGISTER_RESTRICTIONS` (Linux 5.10).
+    ///
+    /// A filter of system calls does not see what a ring does. A restricted ring performs the
+    /// operations that `cringle doctor --container` lists, with the flags and registrations there.
+    /// Everything else fails with `PermissionDenied` (`EACCES`), for example a raw entry of another
+    /// kind. A ring keeps its restriction as long as it exists. The process can still make other
+    /// rings.
+    ///
+    /// ```
+    /// use cringle::runtime::{self, Driver};
+    /// use cringle::fs;
+    ///
+    /// let builder = cringle::Builder::new().restrict_rings(true);
+    /// let (driver, hosts) = builder.run(|| (runtime::driver(), fs::read("/etc/hosts")))?;
+    /// assert!(matches!(driver, Driver::Uring(_) | Driver::Epoll(_)));
+    /// # let _ = hosts;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a ring cannot be restricted, it is not used: the runtime falls back to epoll, and
+    /// [`runtime::driver`](cringle_core::here::driver) returns the reason. With
+    /// [`DriverChoice::Uring`], [`run`](Builder::run) returns it as an error.
+    pub fn restrict_rings(restrict: bool) |it| it.restrict_rings = Some(restrict);
 
     /// Reports stack overflows of fibers by a handler of `SIGSEGV` and `SIGBUS` (default: yes). The
     /// handler is installed once in a process, and passes every other fault on to the handler
@@ -405,7 +429,8 @@ impl Builder {
     ///
     /// `InvalidInput` if an option is out of its range, or if `CRINGLE_WORKERS`, `CRINGLE_DRIVER`,
     /// `CRINGLE_BALANCE`, `CRINGLE_THREAD_LOCALS`, `CRINGLE_WATCHDOG`, `CRINGLE_DUMP`,
-    /// `CRINGLE_DETECT` or `CRINGLE_CRASH_TEXT` in the environment cannot be parsed.
+    /// `CRINGLE_DETECT`, `CRINGLE_CRASH_TEXT` or `CRINGLE_RESTRICT` in the environment cannot be
+    /// parsed.
     /// `Unsupported` if private thread-locals were chosen, or libc's calls are interposed, and they
     /// cannot be had here. Otherwise the error of the system that refused a thread, a stack or a
     /// ring, with the remedy. `f` has not run in these cases.

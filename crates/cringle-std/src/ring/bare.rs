@@ -2,7 +2,7 @@
 //! runtime.
 
 use cringle_driver::uring::{UringOptions, check_seccomp};
-use cringle_driver::{Completion, Features, Op, Target, Token, Uring, Wait, Waiter};
+use cringle_driver::{Completion, Op, Target, Token, Uring, Wait, Waiter};
 use cringle_sys::{self as sys, Owned, plainly};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -73,9 +73,7 @@ impl BareRing {
     fn make(entries: u32, slots: u32) -> io::Result<BareRing> {
         check_seccomp()?;
         let bell = sys::eventfd()?;
-        let features = Features::all();
-        let options =
-            UringOptions { entries, in_flight_limit: slots, sqpoll: None, iopoll: false, features };
+        let options = UringOptions::new(entries, slots);
         Ok(BareRing {
             driver: ManuallyDrop::new(Uring::new(&options, bell.as_raw_fd())?),
             slots: (0..slots as usize).map(Slot::new).collect(),

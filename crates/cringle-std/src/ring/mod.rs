@@ -46,7 +46,9 @@ const REFUSED_FLAGS: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6;
 ///
 /// # Errors
 ///
-/// The operation's own; `Unsupported` outside of a fiber and if the worker has no ring;
+/// The operation's own; `PermissionDenied` if the runtime
+/// [restricts its rings](https://docs.rs/cringle/latest/cringle/struct.Builder.html#method.restrict_rings)
+/// and has no op of this kind; `Unsupported` outside of a fiber and if the worker has no ring;
 /// `InvalidInput` for an entry with one of the flags `IO_DRAIN`, `IO_LINK`, `IO_HARDLINK`,
 /// `BUFFER_SELECT` and `CQE_SKIP_SUCCESS`, or one that is recognised as multishot;
 /// [`Cancelled`](cringle_core::cancelled::Cancelled) if the fiber is cancelled.

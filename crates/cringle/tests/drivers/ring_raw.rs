@@ -1,15 +1,19 @@
 //! `ring::submit`: any opcode, filled in by hand. (Feature `raw`.)
 
+use cringle::block::{Batch, FixedBufs, FixedFile};
+use cringle::fs::File;
 use cringle::ring::{self, opcode, squeue, types};
 use cringle::runtime::DriverChoice;
 use cringle::{Builder, Cancelled, fiber, time};
-use std::io::{self, ErrorKind, Write};
+use cringle_testing::child;
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Runs on a ring, whatever the environment chooses.
 fn on_one_worker<T>(f: impl FnOnce() -> T) -> T {
-    Builder::new().workers(1).driver(DriverChoice::Uring).run(f).unwrap()
+    let builder = Builder::new().workers(1).driver(DriverChoice::Uring);
+    builder.restrict_rings(false).run(f).unwrap()
 }
 
 /// Submits an entry that points to nothing, or to memory that outlives the call.
@@ -72,6 +76,75 @@ fn opcodes_without_a_wrapper_work() {
         // SAFETY: the descriptor is newly opened and owned here.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     });
+}
+
+/// A restricted ring refuses what the library has no op for, and does the rest.
+#[test]
+fn restricted_rings_refuse_other_opcodes() {
+    let on = |workers| {
+        let builder = Builder::new().workers(workers).driver(DriverChoice::Uring);
+        builder.restrict_rings(true)
+    };
+    let socket = || opcode::Socket::new(libc::AF_UNIX, libc::SOCK_STREAM, 0).build();
+    on(1)
+        .run(|| {
+            let error = submit(&socket()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EACCES), "{error}");
+            assert_eq!(submit(&opcode::Nop::new().build()).unwrap(), 0);
+        })
+        .unwrap();
+    // Registered files and buffers, links, cancels, and messages from worker to worker.
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    on(2)
+        .run(|| {
+            let file = File::options().write(true).read(true).open(&path)?;
+            let (fixed, mut bufs) = (FixedFile::register(&file)?, FixedBufs::new(1, 4)?);
+            bufs[0].copy_from_slice(b"rope");
+            let mut batch = Batch::new();
+            batch.write_fixed(&fixed, &bufs[0], 0);
+            batch.submit().into_iter().sum::<io::Result<usize>>()?;
+            file.sync_all()?;
+            assert_eq!(cringle::fs::read(&path)?, b"rope");
+            let (sender, receiver) = cringle::sync::mpsc::channel();
+            let other = fiber::Builder::new().worker(1).spawn(move || receiver.recv().unwrap())?;
+            sender.send(7).unwrap();
+            assert_eq!(other.join().unwrap(), 7);
+            let (mut reader, _writer) = cringle::io::pipe()?;
+            let timed_out = time::timeout(Duration::from_millis(1), || reader.read(&mut [0]));
+            assert_eq!(timed_out.unwrap_err().kind(), ErrorKind::TimedOut);
+            Ok::<_, io::Error>(())
+        })
+        .unwrap()
+        .unwrap();
+}
+
+#[test]
+fn the_environment_restricts_rings() {
+    let name = "the_environment_restricts_rings";
+    for value in ["on", "off", "maybe"] {
+        let output = child::run_with(name, |command| command.env("CRINGLE_RESTRICT", value));
+        if let Some(output) = output {
+            assert!(output.status.success(), "{}", child::transcript(&output));
+        } else {
+            let value = std::env::var("CRINGLE_RESTRICT").unwrap();
+            let rings = || Builder::new().workers(1).driver(DriverChoice::Uring);
+            let timeout = || submit(&opcode::Socket::new(-1, 0, 0).build()).unwrap_err();
+            match &value[..] {
+                "maybe" => {
+                    let error = rings().run(|| ()).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                    assert!(error.to_string().contains("must be `on` or `off`"), "{error}");
+                }
+                value => {
+                    let refused = rings().run(timeout).unwrap().raw_os_error();
+                    assert_eq!(refused == Some(libc::EACCES), value == "on");
+                }
+            }
+            // The program's choice wins.
+            let free = rings().restrict_rings(false).run(timeout).unwrap();
+            return assert_ne!(free.raw_os_error(), Some(libc::EACCES));
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use cringle_core::foreign;
 use cringle_core::hazards;
 use cringle_core::unwinding;
 use cringle_core::worker::Worker;
+use cringle_driver::UringOptions;
 use cringle_sys as sys;
 use std::io;
 use std::panic::Location;
@@ -42,7 +43,7 @@ impl Builder {
             threads: self.threads_to_use()?,
             balance,
             why_shared,
-            ring: self.ring,
+            ring: UringOptions { restrict: self.restricts_rings()?, ..self.ring },
             origin: Location::caller(),
             cpus,
             world: self.world,

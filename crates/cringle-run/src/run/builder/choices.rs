@@ -55,6 +55,13 @@ impl Builder {
         }
     }
 
+    pub(super) fn restricts_rings(&self) -> io::Result<bool> {
+        match self.restrict_rings {
+            Some(restrict) => Ok(restrict),
+            None => environment::restricts_rings(),
+        }
+    }
+
     pub(super) fn watched(&self) -> io::Result<Option<Watched>> {
         match self.watchdog {
             Some(limit) => Ok(limit.map(Watched::Running)),

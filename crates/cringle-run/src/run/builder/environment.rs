@@ -42,6 +42,11 @@ pub(super) fn threads() -> io::Result<Option<Threads>> {
     of_environment("CRINGLE_THREADS", &values, "`system` or `fibers`")
 }
 
+pub(super) fn restricts_rings() -> io::Result<bool> {
+    let values = [("on", true), ("off", false)];
+    Ok(of_environment("CRINGLE_RESTRICT", &values, "`on` or `off`")?.unwrap_or(false))
+}
+
 /// The drivers to try.
 #[derive(Clone, Debug)]
 pub(in crate::run) enum Plan {
