@@ -17,6 +17,8 @@ Examples:
       Examine a device, which is only read
   cringle doctor --json - --no-measure | jq '.io_uring.causes[]'
       Print what denies the ring
+  cringle doctor --container
+      Print what systemd, Docker and Kubernetes need to allow rings, and all ops of the ring
   cringle doctor --program target/release/server
       Find what in a program blocks a worker although libc's calls are hooked
 
@@ -27,7 +29,8 @@ tested by using it, not deduced from a version; an item that cannot be tested is
 unknown.
 
 The command needs no root and changes nothing: its temporary files have no name and disappear with \
-the process. With --program it reads the program and its libraries, and runs nothing. \
+the process. With --program it reads the program and its libraries, and runs nothing; with \
+--container it tests nothing. \
 docs/book/src/command/doctor.md explains each line and the JSON.
 
 Exit status: 0 the ring is usable, 3 it is not, 1 failed, 2 wrong usage, 130 interrupted. With \
@@ -43,6 +46,10 @@ pub struct DoctorArgs {
     /// Examine a program or a shared library instead of the machine
     #[arg(long, value_name = "PATH", conflicts_with_all = ["path", "no_measure", "seconds"])]
     pub program: Option<PathBuf>,
+
+    /// Print the settings of a service or container for rings, and what the library asks of a ring
+    #[arg(long, conflicts_with_all = ["path", "program", "no_measure", "seconds"])]
+    pub container: bool,
 
     /// Measure nothing
     #[arg(long, conflicts_with = "seconds")]

@@ -4,7 +4,7 @@
 //! It first runs every test that needs a child process ([`child`]), while this process has one
 //! thread; then it reads files and limits; last it measures. The result is one [`Report`], which
 //! [`text`] prints for a person and serde writes as JSON. With `--program` it reads a program
-//! instead ([`program`]).
+//! instead ([`program`]); with `--container` it prints what rings need ([`container`]).
 
 // The readers of these pages are developers.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -93,9 +93,25 @@ struct Examined {
     program: program::ProgramReport,
 }
 
+/// What rings need, with `--container`.
+#[derive(Serialize)]
+struct Needed {
+    schema: u32,
+    command: &'static str,
+    version: &'static str,
+    container: container::Settings,
+}
+
 /// Runs `cringle doctor`.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
+    if args.container {
+        let settings = container::Settings::new();
+        let (schema, version) = (report::SCHEMA, env!("CARGO_PKG_VERSION"));
+        let found = Needed { schema, command: "doctor", version, container: settings };
+        show(&found, || found.container.text(), args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(path) = &args.program {
         return examine_program(path, args);
     }

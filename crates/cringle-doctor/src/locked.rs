@@ -76,7 +76,7 @@ impl Rings {
 }
 
 /// The workers that a program gets which chooses no number.
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     let chosen = std::env::var("CRINGLE_WORKERS").ok().and_then(|text| text.parse().ok());
     chosen.filter(|workers| (1..=1024).contains(workers)).unwrap_or(cpus::allowed().len())
 }

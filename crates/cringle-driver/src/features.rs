@@ -1,7 +1,7 @@
 //! The features of io_uring that the driver needs or uses: their opcodes, the first Linux release
 //! with them, and the consequence of lacking them. `cringle doctor` reports by the same tables.
 
-use crate::ring_use::opcode;
+use crate::ring_use::{self, opcode};
 use std::fmt;
 
 /// A row for each feature, after the features that it needs: the first Linux release with it, the
@@ -136,6 +136,18 @@ impl Features {
         (opcode::Accept::CODE, "ACCEPT"),
         (opcode::Connect::CODE, "CONNECT"),
     ];
+
+    /// The numbers and names of all ops that the driver submits.
+    #[doc(hidden)]
+    pub const OPS: &[(u8, &str)] = ring_use::OPS;
+
+    /// The bits and names of the flags of its entries.
+    #[doc(hidden)]
+    pub const ENTRY_FLAGS: &[(u8, &str)] = ring_use::ENTRY_FLAGS;
+
+    /// Its requests of `io_uring_register`.
+    #[doc(hidden)]
+    pub const REQUESTS: &[ring_use::Request] = ring_use::REQUESTS;
 
     /// Every feature the library knows.
     ///

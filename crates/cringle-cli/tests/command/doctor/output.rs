@@ -56,6 +56,46 @@ fn the_text_fits_80_columns() {
 }
 
 #[test]
+fn settings_of_containers_and_all_ops_are_printed() {
+    let place = place("doctor-container");
+    let run = |arguments: &[&str]| {
+        let mut command = cringle(&place);
+        // No ring is needed.
+        filtered(&mut command, filter(&[SETUP], seccompiler::SeccompAction::KillProcess));
+        command.args(["doctor", "--container"]).args(arguments).env("CRINGLE_WORKERS", "16");
+        command.output().unwrap()
+    };
+    let (text, error) = texts(&run(&[]));
+    assert_eq!(error, "");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for setting in ["LimitMEMLOCK=infinity", "--ulimit memlock=-1:-1", "seccompProfile", "NOP=0,"] {
+        assert!(text.contains(setting), "{setting}: {text}");
+    }
+    let found: serde_json::Value = serde_json::from_str(&texts(&run(&["--json", "-"])).0).unwrap();
+    let found = &found["container"];
+    assert_eq!(found["needed_bytes"], 16 * found["ring_bytes"].as_u64().unwrap());
+    let rows = |list: &str| -> Vec<(u64, String)> {
+        let rows = found[list].as_array().unwrap().iter();
+        rows.map(|row| (row["number"].as_u64().unwrap(), row["name"].as_str().unwrap().to_owned()))
+            .collect()
+    };
+    // As the kernel's header has them.
+    for op in [(0, "NOP"), (22, "READ"), (47, "SEND_ZC"), (55, "FTRUNCATE")] {
+        assert!(rows("ops").contains(&(op.0, op.1.into())), "{op:?}");
+    }
+    for (code, name) in runtime::Features::NEEDED_OPS {
+        assert!(rows("ops").contains(&(code.into(), name.into())), "{name}");
+    }
+    assert!(rows("entry_flags").contains(&(1, "IOSQE_FIXED_FILE".into())));
+    assert!(rows("requests").contains(&(12, "ENABLE_RINGS".into())));
+    let page = include_str!("../../../../../docs/book/src/command/doctor.md");
+    for key in found.as_object().unwrap().keys() {
+        assert!(page.contains(&format!("`{key}`")), "the page of doctor does not mention {key}");
+    }
+    assert_eq!(run(&["--no-measure"]).status.code(), Some(2));
+}
+
+#[test]
 fn color_always_colours_the_text() {
     let place = place("doctor-colours");
     let plain = texts(&doctor(&place).output().unwrap()).0;
