@@ -237,12 +237,14 @@ impl Flight {
         let (fd, flags) = (file.number(), transfer.flags() | libc::RWF_NOWAIT);
         // The offset of the cursor, −1, has the bits of `AT_CURSOR`.
         // SAFETY: by the contract, the slices name memory that is lent for the op.
-        retry(|| unsafe {
+        let result = retry(|| unsafe {
             match way {
                 Way::Read => syscall!(SYS_preadv2, fd, slices, count, offset, 0, flags),
                 Way::Write => syscall!(SYS_pwritev2, fd, slices, count, offset, 0, flags),
             }
-        })
+        });
+        // QEMU's emulation of a process lacks the calls, and a filter may.
+        if result == -libc::ENOSYS { NOWAIT_UNSUPPORTED } else { result }
     }
 
     /// Makes the blocking call, for at most as many bytes as a ready pipe accepts at once.
