@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Draws the book's pictures of traces, docs/book/src/trace/*.svg. With --report it also measures the
-# sample report, docs/report.html, which needs an idle machine.
+# sample report, docs/report.html and docs/report.png, which needs an idle machine and Chromium.
 #
 #     docs/draw.sh [--report]
 set -euo pipefail
@@ -61,4 +61,7 @@ done
 if [ "${1:-}" = --report ]; then
   "$release/cringle" bench disk --qd 1,8,32,128 --repeat 5 --quiet --html report.html
   mv report.html "$report"
+  # The README's picture of it.
+  "$(command -v chromium-headless-shell || command -v chromium)" --headless --no-sandbox --hide-scrollbars \
+    --window-size=1000,900 --screenshot="${report%.html}.png" "file://$report"
 fi
