@@ -6,6 +6,7 @@ mod checks;
 mod commands;
 mod counts;
 mod crates;
+mod dist;
 mod kernels;
 mod land;
 mod long;
@@ -51,6 +52,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Build all that users install, and install and run it
+    Dist(dist::Args),
     /// Run the tests of the library on other kernels, in virtual machines
     Kernels(kernels::Args),
     /// Check a change before it lands
@@ -69,6 +72,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
+        Task::Dist(args) => dist::run(&args),
         Task::Kernels(args) => kernels::run(&args),
         Task::Land(args) => land::run(&args),
         Task::Long(args) => long::run(&args),

@@ -92,6 +92,26 @@ pub(crate) static CHECKS: &[Check] = &[
         ..Check::NONE
     },
     Check {
+        name: "dist",
+        about: "what users install: built twice to the same bytes, and used on a bare Debian",
+        command: "cargo xtask dist --twice",
+        paths: &[
+            "Cargo.toml",
+            "Cargo.lock",
+            "crates",
+            "bindings/python",
+            "docs/book/src/c.md",
+            "xtask/src/dist",
+            "CHANGELOG.md",
+            "README.md",
+            "LICENSE-APACHE",
+            "LICENSE-MIT",
+        ],
+        needs: &["debootstrap", "dpkg-deb", "python3", "rustup"],
+        minutes: 30,
+        ..Check::NONE
+    },
+    Check {
         name: "capi",
         about: "the C library, as cargo-c installs it",
         command: ".ci/capi",

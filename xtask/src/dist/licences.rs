@@ -1,0 +1,38 @@
+//! The licences of all crates that are in the programs, with their texts.
+
+use super::build::Build;
+use crate::Result;
+use std::fs;
+use std::path::Path;
+
+/// The name begins so that the wheels' licence files include it.
+pub(super) const FILE: &str = "LICENSES-OF-DEPENDENCIES.txt";
+
+/// Writes the file of the command, which has all dependencies of the libraries, and that of the
+/// wheels.
+pub(super) fn write(build: &Build, dist: &Path) -> Result<()> {
+    generate(build, "crates/cringle-cli/Cargo.toml", &dist.join(FILE))?;
+    let python = build.sources.join("bindings/python");
+    generate(build, "bindings/python/Cargo.toml", &python.join(FILE))
+}
+
+fn generate(build: &Build, manifest: &str, file: &Path) -> Result<()> {
+    let templates = build.sources.join("xtask/src/dist");
+    let mut about = build.cargo();
+    about.args([
+        "about",
+        "generate",
+        "--locked",
+        "--offline",
+        "--fail",
+        "--manifest-path",
+        manifest,
+    ]);
+    about.arg("--config").arg(templates.join("about.toml"));
+    about.arg("--output-file").arg(file).arg(templates.join("about.hbs"));
+    build.run(&mut about)?;
+    if fs::metadata(file)?.len() == 0 {
+        return Err(format!("{} is empty", file.display()).into());
+    }
+    Ok(())
+}
