@@ -7,8 +7,10 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// A child's standard error, in a file: with a pipe, this process would have to read while the
@@ -23,6 +25,18 @@ impl Stderr {
     /// Returns the end that the child writes to.
     pub(crate) fn writer(&self) -> io::Result<Stdio> {
         self.0.try_clone().map(Stdio::from)
+    }
+
+    /// Prints what a child has printed, for the first that has printed something: other rounds
+    /// print the same.
+    pub(crate) fn show_first(&self) {
+        static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+        let mut text = [0; 4096];
+        // The child writes at the offset that both share.
+        let bytes = self.0.read_at(&mut text, 0).unwrap_or(0);
+        if bytes > 0 && !IS_SHOWN.swap(true, Ordering::Relaxed) {
+            eprint!("{}", String::from_utf8_lossy(&text[..bytes]));
+        }
     }
 
     /// Describes how the child ended: its status, and the first line that it printed.

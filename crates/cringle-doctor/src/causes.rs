@@ -291,7 +291,7 @@ pub(crate) fn locked_memory(
 }
 
 pub(crate) fn descriptors(what: &str) -> Cause {
-    Cause::new(Kind::Descriptors, what, vec!["ulimit -n 65536".into()])
+    Cause::new(Kind::Descriptors, what, vec![super::limits::more_files()])
 }
 
 /// The cause of a ring without something that the driver requires.

@@ -39,20 +39,24 @@ fn open_files() -> Limit {
     let name = "open files";
     let Ok((soft, hard)) = Resource::NOFILE.get() else { return unknown(name) };
     let enough = soft >= FEW_FILES;
-    let command = format!("ulimit -n {}", if hard == u64::MAX { FEW_FILES << 6 } else { hard });
-    let remedy = if soft < hard {
-        command
-    } else {
-        "a higher hard limit: LimitNOFILE= in a systemd unit, limits.conf for logins, --ulimit \
-         nofile= for docker run"
-            .into()
-    };
     Limit {
         name,
         value: Some(format!("{} (hard {})", number_or_unlimited(soft), number_or_unlimited(hard))),
         enough: Some(enough),
         meaning: "each worker needs a few, each file and socket one".into(),
-        remedy: (!enough || soft < hard).then_some(remedy),
+        remedy: (!enough || soft < hard).then(more_files),
+    }
+}
+
+/// How to raise the limit of open files.
+pub(crate) fn more_files() -> String {
+    match Resource::NOFILE.get() {
+        Ok((soft, hard)) if soft < hard => {
+            format!("ulimit -n {}", if hard == u64::MAX { FEW_FILES << 6 } else { hard })
+        }
+        _ => "a higher hard limit: LimitNOFILE= in a systemd unit, limits.conf for logins, \
+              --ulimit nofile= for docker run"
+            .into(),
     }
 }
 
@@ -75,7 +79,11 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
         value: Some(format!("{} (hard {})", size_or_unlimited(soft), size_or_unlimited(hard))),
         enough,
         meaning,
-        remedy: (enough == Some(false)).then(|| "ulimit -l unlimited (or LimitMEMLOCK=)".into()),
+        remedy: (enough == Some(false)).then(|| {
+            "a higher limit: LimitMEMLOCK= in a systemd unit, limits.conf for logins, --ulimit \
+             memlock= for docker run"
+                .into()
+        }),
     }
 }
 

@@ -4,7 +4,7 @@
 //! [`KEEP_ALIVE`], or with the pool.
 
 use cringle_sys::lock::{Condvar, Mutex, MutexGuard};
-use cringle_sys::{LibraryThread, plainly};
+use cringle_sys::{LibraryThread, library_thread, plainly};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Pool {
 
     fn start_thread(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
         let pool = Arc::clone(self);
-        let builder = std::thread::Builder::new().name(self.name.into());
+        let builder = library_thread(self.name.into());
         let thread = plainly(|| builder.spawn(move || pool.work()))?;
         state.running += 1;
         state.threads.retain(|thread| !thread.is_finished());

@@ -165,7 +165,7 @@ pub mod __private {
     pub use crate::serve::serve_program;
     pub use crate::start::install;
     pub use crate::threads::cancel::{Point, at_point, plain_point, point_of};
-    pub use crate::threads::{C11Start, Start};
+    pub use crate::threads::{C11Start, Start, next_thread_is_of_the_system};
     pub use crate::waits::Routine;
     pub use crate::{for_all, hooks, next};
 }

@@ -21,3 +21,10 @@ extern "C" fn begin() {
     cringle_interpose::__private::begin_notes();
     cringle_interpose::__private::serve_program();
 }
+
+/// For another copy of the library, in the program or in what it loads: the calling thread creates
+/// a thread of that copy next, which stays one of the system.
+#[unsafe(no_mangle)]
+pub extern "C" fn cringle_next_thread_is_of_the_system() {
+    cringle_interpose::__private::next_thread_is_of_the_system();
+}

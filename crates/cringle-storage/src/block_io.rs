@@ -76,7 +76,7 @@ impl BlockIo {
         let (sender, receiver) = mpsc::channel();
         let admission = Arc::new(Admission::default());
         let thread_admission = Arc::clone(&admission);
-        let thread = std::thread::Builder::new().name("cringle-block".into());
+        let thread = sys::library_thread("cringle-block".into());
         let thread = plainly(|| {
             thread.spawn(move || {
                 let failed = sender.clone();

@@ -79,7 +79,7 @@ pub use file_kind::{
     file_kind, file_kind_of_described, file_kind_with, read_timing, refusals,
 };
 pub use library_places::module_of_library;
-pub use library_threads::{LibraryThread, is_library_thread};
+pub use library_threads::{LibraryThread, is_library_thread, library_thread};
 pub use misaligned::{Misaligned, explain as explain_misaligned};
 pub use owned::Owned;
 pub use plain::set_interposed;

@@ -176,8 +176,10 @@ impl<'t> Build<'t> {
             let name = Path::new(file).file_name().unwrap_or_default();
             copy(&self.sources.join(file), &folder.join(name))?;
         }
-        let licences = self.sources.join("dist").join(licences::FILE);
-        copy(&licences, &folder.join(licences::FILE))
+        for file in licences::FILES {
+            copy(&self.sources.join("dist").join(file), &folder.join(file))?;
+        }
+        Ok(())
     }
 
     fn libraries(&self, arch: Arch, stage: &Path) -> Result<()> {

@@ -2,18 +2,31 @@
 
 use super::build::Build;
 use crate::Result;
+use crate::commands::output;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// The name begins so that the wheels' licence files include it.
-pub(super) const FILE: &str = "LICENSES-OF-DEPENDENCIES.txt";
+const FILE: &str = "LICENSES-OF-DEPENDENCIES.txt";
+
+/// Those of the standard library, as Rust distributes them.
+const OF_RUST: &str = "LICENSES-OF-RUST.html";
+pub(super) const FILES: [&str; 2] = [FILE, OF_RUST];
 
 /// Writes the file of the command, which has all dependencies of the libraries, and that of the
 /// wheels.
 pub(super) fn write(build: &Build, dist: &Path) -> Result<()> {
     generate(build, "crates/cringle-cli/Cargo.toml", &dist.join(FILE))?;
     let python = build.sources.join("bindings/python");
-    generate(build, "bindings/python/Cargo.toml", &python.join(FILE))
+    generate(build, "bindings/python/Cargo.toml", &python.join(FILE))?;
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let of_rust = Path::new(sysroot.trim()).join("share/doc/rust/COPYRIGHT-library.html");
+    for folder in [dist, &python] {
+        let copied = fs::copy(&of_rust, folder.join(OF_RUST));
+        copied.map_err(|error| format!("{}: {error}", of_rust.display()))?;
+    }
+    Ok(())
 }
 
 fn generate(build: &Build, manifest: &str, file: &Path) -> Result<()> {

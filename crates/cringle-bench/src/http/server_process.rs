@@ -58,6 +58,8 @@ impl OwnServer {
         let replies = BufReader::new(replies);
         let mut server = OwnServer { child, requests, replies, errors, addr };
         server.addr = server.read_line()?.parse().map_err(io::Error::other)?;
+        // Such as that it has fewer rings than workers, and so uses none.
+        server.errors.show_first();
         Ok(Box::new(server))
     }
 

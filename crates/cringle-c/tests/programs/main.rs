@@ -107,6 +107,18 @@ fn interrupted_write_of_an_eventfd_is_repeated() {
     run_case(Build::Plain, "interrupted_write_of_an_eventfd_is_repeated", &compiler::preloaded());
 }
 
+/// Under `cringle run` the threads are fibers of another copy of the library. Its own workers are
+/// threads of the system: as fibers, they would lose their rings.
+#[test]
+#[cfg(target_env = "gnu")]
+fn threads_that_are_fibers_submit() {
+    let test = std::env::current_exe().expect("the test knows its path");
+    let library = test.with_file_name("libcringle_preload.so");
+    assert!(library.exists(), "{}: not built", library.display());
+    let preload = [("LD_PRELOAD", library.into_os_string())];
+    run_case(Build::Plain, "many_threads_submit_to_several_workers", &preload);
+}
+
 #[test]
 fn each_case_is_a_test() {
     if !has_compiler() {

@@ -22,6 +22,7 @@ use cringle_core::worker::Current;
 use cringle_tls::Block;
 use libc::{pthread_attr_t, pthread_t};
 use notes::{Reason, note};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::sync::Arc;
@@ -48,6 +49,16 @@ impl Routine {
     }
 }
 
+thread_local! {
+    /// Whether the caller's next thread belongs to another copy of the library.
+    static NEXT_IS_OF_THE_SYSTEM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Leaves the next thread of the caller one of the system.
+pub fn next_thread_is_of_the_system() {
+    NEXT_IS_OF_THE_SYSTEM.set(true);
+}
+
 /// Who starts a thread that is a fiber.
 enum Creator {
     Fiber(OnFiber),
@@ -58,6 +69,9 @@ enum Creator {
 impl Creator {
     /// `None` if the thread is to be one of the system. `start` is its start routine.
     fn of(on: Option<OnFiber>, start: usize) -> Option<Creator> {
+        if NEXT_IS_OF_THE_SYSTEM.replace(false) {
+            return None;
+        }
         match on {
             Some(on) => (on.current.worker.shared().threads() == Threads::Fibers)
                 .then_some(Creator::Fiber(on)),

@@ -27,7 +27,7 @@ pub(crate) use alive::{forget_all, has_threads};
 pub use cancel::{
     pthread_cancel, pthread_setcancelstate, pthread_setcanceltype, pthread_testcancel,
 };
-pub use create::{C11Start, Start, pthread_create, thrd_create};
+pub use create::{C11Start, Start, next_thread_is_of_the_system, pthread_create, thrd_create};
 pub use exit::{pthread_exit, thrd_exit};
 pub use join::{
     pthread_clockjoin_np, pthread_detach, pthread_join, pthread_timedjoin_np, pthread_tryjoin_np,

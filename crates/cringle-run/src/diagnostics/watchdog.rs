@@ -93,7 +93,7 @@ impl Watchdog {
     pub(crate) fn start(shared: &Arc<Shared>, watched: Watched) -> Option<Watchdog> {
         let stop = Arc::new(Signal::new());
         let (theirs, shared) = (Arc::clone(&stop), Arc::clone(shared));
-        let thread = std::thread::Builder::new().name("cringle-watch".into());
+        let thread = sys::library_thread("cringle-watch".into());
         let watch = move || {
             let _thread = sys::LibraryThread::begin();
             match watched {

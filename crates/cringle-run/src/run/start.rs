@@ -319,8 +319,7 @@ impl<'s, 'scope> WorkerThreads<'s, 'scope> {
     ) -> Result<(), StartError> {
         let (report, reported) = mpsc::channel();
         let name = format!("cringle-{}", setup.index);
-        let thread = std::thread::Builder::new()
-            .name(name)
+        let thread = sys::library_thread(name)
             .spawn_scoped(scope, move || setup.run_thread(report))
             .map_err(|e| sys::cannot_start("a worker thread", &e))?;
         self.threads.push(thread);

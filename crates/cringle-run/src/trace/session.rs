@@ -183,7 +183,7 @@ impl Session {
             let _thread = sys::LibraryThread::begin();
             Writer::new(file, writer_session).run()
         };
-        let thread = std::thread::Builder::new().name("cringle-trace".into()).spawn(work);
+        let thread = sys::library_thread("cringle-trace".into()).spawn(work);
         let thread = thread.map_err(|e| sys::cannot_start("the writer thread of the trace", &e))?;
         *session.thread.lock() = Some(thread);
         reservation.fulfil(&session);

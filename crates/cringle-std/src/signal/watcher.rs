@@ -2,7 +2,7 @@
 
 use super::handler::Listener;
 use super::wait_for_bell;
-use cringle_sys::plainly;
+use cringle_sys::{library_thread, plainly};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ impl Watcher {
     ) -> io::Result<Watcher> {
         let watch = Arc::new(Watch { listener, leaving: AtomicBool::new(false) });
         let theirs = Arc::clone(&watch);
-        let thread = std::thread::Builder::new().name(name.into());
+        let thread = library_thread(name.into());
         let thread = plainly(|| thread.spawn(move || work(&theirs)))?;
         Ok(Watcher { watch, thread: Some(thread) })
     }
