@@ -36,7 +36,7 @@ fn no_free_descriptor_is_a_cause() {
     });
     assert_eq!((report.status, report.cause_kinds()), (3, vec!["descriptors"]));
     assert!(report.joined().contains("no file descriptor is free for a ring"), "{}", report.text);
-    assert!(report.verdict().contains("ulimit -n"), "{}", report.verdict());
+    assert!(report.verdict().contains("higher hard limit"), "{}", report.verdict());
 }
 
 const CAP_IPC_LOCK: libc::c_ulong = 14;
