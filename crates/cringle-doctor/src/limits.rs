@@ -54,10 +54,16 @@ pub(crate) fn more_files() -> String {
         Ok((soft, hard)) if soft < hard => {
             format!("ulimit -n {}", if hard == u64::MAX { FEW_FILES << 6 } else { hard })
         }
-        _ => "a higher hard limit: LimitNOFILE= in a systemd unit, limits.conf for logins, \
-              --ulimit nofile= for docker run"
-            .into(),
+        _ => format!("a higher hard limit: {}", settings_of("NOFILE")),
     }
+}
+
+/// Where a limit of this name is set.
+fn settings_of(limit: &str) -> String {
+    let word = limit.to_lowercase();
+    format!(
+        "Limit{limit}= in a systemd unit, limits.conf for logins, --ulimit {word}= for docker run"
+    )
 }
 
 fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
@@ -79,11 +85,8 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
         value: Some(format!("{} (hard {})", size_or_unlimited(soft), size_or_unlimited(hard))),
         enough,
         meaning,
-        remedy: (enough == Some(false)).then(|| {
-            "a higher limit: LimitMEMLOCK= in a systemd unit, limits.conf for logins, --ulimit \
-             memlock= for docker run"
-                .into()
-        }),
+        remedy: (enough == Some(false))
+            .then(|| format!("a higher limit: {}", settings_of("MEMLOCK"))),
     }
 }
 

@@ -51,8 +51,6 @@ fn missing() -> Option<String> {
 
 fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
     let programs = c_programs(dist, &work.join("c"))?;
-    let with_programs =
-        format!("mkdir /work; cp /dist/.programs/* /work\n{}", include_str!("on/library.sh"));
     // The scripts see one directory; the programs are removed from it again.
     let inside = dist.join(".programs");
     fs::rename(&programs, &inside)?;
@@ -62,7 +60,7 @@ fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
         ("cringle.deb", format!("{}{COMMAND}", include_str!("on/deb.sh"))),
         ("archive", format!("{}{COMMAND}", include_str!("on/archive.sh"))),
         ("wheel", wheel),
-        ("libcringle.deb", with_programs),
+        ("libcringle.deb", include_str!("on/library.sh").into()),
     ];
     let mut works = true;
     for suite in SUITES {
