@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// A child's standard error, in a file: with a pipe, this process would have to read while the
@@ -27,15 +27,17 @@ impl Stderr {
         self.0.try_clone().map(Stdio::from)
     }
 
-    /// Prints what a child has printed, for the first that has printed something: other rounds
-    /// print the same.
-    pub(crate) fn show_first(&self) {
-        static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+    /// Prints what a child has printed, once: other rounds print the same.
+    pub(crate) fn show_once(&self) {
+        static SHOWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let mut text = [0; 4096];
         // The child writes at the offset that both share.
         let bytes = self.0.read_at(&mut text, 0).unwrap_or(0);
-        if bytes > 0 && !IS_SHOWN.swap(true, Ordering::Relaxed) {
-            eprint!("{}", String::from_utf8_lossy(&text[..bytes]));
+        let text = String::from_utf8_lossy(&text[..bytes]).into_owned();
+        let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if !text.is_empty() && !shown.contains(&text) {
+            eprint!("{text}");
+            shown.push(text);
         }
     }
 
@@ -46,7 +48,10 @@ impl Stderr {
         let rewound = self.0.rewind();
         let _ = rewound.and_then(|()| (&self.0).take(MOST_BYTES).read_to_end(&mut text));
         let text = String::from_utf8_lossy(&text);
-        match text.lines().map(str::trim).find(|line| !line.is_empty()) {
+        // With `--verbose` these lines are first.
+        let describes = |line: &str| line.starts_with("driver: ") || line.starts_with("fibers: ");
+        let mut lines = text.lines().map(str::trim);
+        match lines.find(|line| !line.is_empty() && !describes(line)) {
             Some(line) => format!("{status}: {}", line.trim_start_matches("cringle: ")),
             None => format!("{status}"),
         }

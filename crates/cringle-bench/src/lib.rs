@@ -34,6 +34,8 @@ use experiment::{Experiment, Report};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 pub use alloc::CountingAllocator;
 
@@ -92,7 +94,7 @@ impl Bench {
         }
     }
 
-    /// Runs the experiment and writes its report. Describes the runtime first if `verbose`.
+    /// Runs the experiment and writes its report. Describes the runtimes that run if `verbose`.
     ///
     /// # Errors
     ///
@@ -100,11 +102,16 @@ impl Bench {
     pub fn run(&self, verbose: bool) -> Result<(), Failure> {
         let (experiment, outputs, _) = self.parts();
         experiment.validate()?;
+        IS_VERBOSE.store(verbose, Ordering::Relaxed);
         if let Some(result) = experiment.assist() {
             return result;
         }
-        if verbose {
-            describe_runtime().lines().for_each(cringle_report::complain);
+        // The children that do the work of these describe nothing: they get a runtime like this.
+        if verbose
+            && matches!(self, Bench::All(_) | Bench::Cp(_))
+            && let Err(error) = cringle::Builder::new().run(describe_runtime)
+        {
+            cringle_report::complain(&format!("driver: none; {error}"));
         }
         experiment.measure()?.write(outputs)
     }
@@ -165,22 +172,25 @@ fn cannot_start(what: &str, error: &io::Error, fewer: &str) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start {what}: {error}{remedy}"))
 }
 
-/// Describes what fibers use on this machine, and the reason, for `--verbose`.
-fn describe_runtime() -> String {
-    let seen = || (cringle::runtime::driver(), cringle::runtime::why_shared());
-    match cringle::Builder::new().workers(1).run(seen) {
-        Ok((driver, None)) => {
-            let fibers =
-                "fibers: each has thread-locals of its own, and may move to another worker";
-            format!("{}\n{fibers}", describe_driver(driver))
-        }
-        Ok((driver, Some(why))) => {
-            format!(
-                "{}\nfibers: share the thread-locals of their worker; {why}",
-                describe_driver(driver)
-            )
-        }
-        Err(error) => format!("driver: none; {error}"),
+static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// For `--verbose`, describes the runtime of the calling fiber, unless the last one was the same:
+/// its driver, and the reason. Another one may have got no ring, so each experiment calls this on
+/// the runtime that it measures.
+pub(crate) fn describe_runtime() {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    if !IS_VERBOSE.load(Ordering::Relaxed) {
+        return;
+    }
+    let fibers = match cringle::runtime::why_shared() {
+        None => "each has thread-locals of its own, and may move to another worker".to_owned(),
+        Some(why) => format!("share the thread-locals of their worker; {why}"),
+    };
+    let text = format!("{}\nfibers: {fibers}", describe_driver(cringle::runtime::driver()));
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != text {
+        text.lines().for_each(cringle_report::complain);
+        *last = text;
     }
 }
 

@@ -183,6 +183,7 @@ impl Gate {
         let work = &work;
         let mut parties: Vec<_> = (0..workers).map(|_| self.party()).collect();
         cringle::Builder::new().workers(workers).run(move || {
+            crate::describe_runtime();
             let mine = parties.swap_remove(0);
             fiber::scope(|scope| {
                 let start = |(worker, party)| {

@@ -35,7 +35,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Print which driver the runtime uses here, whose thread-locals fibers use, and why.
+    /// Print which driver the measured runtimes use, whose thread-locals fibers use, and why.
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
 }

@@ -11,6 +11,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::Ordering;
 
 /// A running server. It is killed when it is dropped.
 pub(super) trait ServerProcess {
@@ -59,7 +60,7 @@ impl OwnServer {
         let mut server = OwnServer { child, requests, replies, errors, addr };
         server.addr = server.read_line()?.parse().map_err(io::Error::other)?;
         // Such as that it has fewer rings than workers, and so uses none.
-        server.errors.show_first();
+        server.errors.show_once();
         Ok(Box::new(server))
     }
 
@@ -127,6 +128,9 @@ fn command(args: &HttpArgs, case: &HttpCase, variant: Variant) -> io::Result<Com
     command.args(["--connections", &case.connections.to_string()]);
     command.args(["--response-bytes", &args.response_bytes().to_string()]);
     command.arg(if case.keepalive { "--keepalive" } else { "--no-keepalive" });
+    if crate::IS_VERBOSE.load(Ordering::Relaxed) {
+        command.arg("--verbose");
+    }
     if let Some(feature) = variant.changed {
         command.args(["--ablate", &feature.name()]);
     }

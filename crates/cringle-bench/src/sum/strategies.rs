@@ -95,10 +95,13 @@ fn sync(open: Open, bytes: u64) -> io::Result<SumSample> {
 }
 
 fn with_fibers(open: Open, bytes: u64) -> io::Result<SumSample> {
-    cringle::Builder::new().workers(1).run(|| match open {
-        Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
-        Open::Tcp(stream, feeder) => {
-            of_stream(cringle::net::TcpStream::from(stream), feeder, bytes)
+    cringle::Builder::new().workers(1).run(|| {
+        crate::describe_runtime();
+        match open {
+            Open::File(file) => of_file(cringle::fs::File::from(file), bytes),
+            Open::Tcp(stream, feeder) => {
+                of_stream(cringle::net::TcpStream::from(stream), feeder, bytes)
+            }
         }
     })?
 }

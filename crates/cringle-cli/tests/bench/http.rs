@@ -4,6 +4,7 @@ use crate::common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -53,6 +54,32 @@ fn every_server_answers_every_request() {
     for median in report["medians"].as_array().unwrap() {
         assert!(median["ratios"]["cpu_to_uring"].as_f64().unwrap() > 0.0, "{median}");
     }
+}
+
+/// The limit admits one ring, and the server has two workers.
+#[test]
+fn the_driver_of_the_server_is_described() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(mut command) = with_few_threads(place.path(), 1000) else { return };
+    let limit = libc::rlimit { rlim_cur: 200_000, rlim_max: 200_000 };
+    // SAFETY: the closure makes a system call, which only reads `limit`.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    command.args(["bench", "http", "--servers", "fibers", "--workers", "2", "--verbose"]);
+    command.args(["--connections", "2", "--requests", "10", "--repeat", "1", "--keepalive"]);
+    let (_, err) = texts(&command.output().unwrap());
+    let mut drivers = err.lines().filter(|line| line.starts_with("driver: "));
+    let driver = drivers.next().unwrap_or_else(|| panic!("{err}"));
+    if !err.contains("1 of 2 workers got a ring") {
+        eprintln!("SKIPPED, NOTHING WAS TESTED: this kernel does not count rings as locked memory");
+        return;
+    }
+    assert!(driver.starts_with("driver: epoll and threads; 1 of 2 workers"), "{err}");
+    assert_eq!(drivers.next(), None, "{err}");
 }
 
 #[test]

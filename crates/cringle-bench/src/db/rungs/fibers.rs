@@ -47,6 +47,7 @@ fn with_fibers<P: Platform<Token = fiber::Thread>>(
     pages: impl Iterator<Item = P::Page>,
 ) -> io::Result<Outcome> {
     let eviction = Eviction::ByEvictors { batch: job.evict_batch, evictors: EVICTORS };
+    crate::describe_runtime();
     let engine = &Engine::new(job, platform, pages, eviction)?;
     let (latencies, usage, calls) = fiber::scope(|scope| {
         let start = |_| {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 pub(super) fn run(config: &ServerConfig, ready: &dyn Fn(SocketAddr)) -> io::Result<()> {
     cringle::Builder::new().workers(config.workers).run(|| {
+        crate::describe_runtime();
         let server = Server::bind(config.addr)?;
         ready(server.local_addr()?);
         let page = config.page;
