@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     KernelTooOld,
     SecurityModule,
     LockedMemory,
+    /// `ENOMEM` that no limit of locked memory explains.
+    NoMemory,
     Descriptors,
     /// An environment variable of the library chooses another driver, or is invalid.
     Environment,
@@ -162,8 +164,12 @@ fn denies(names: &[Syscall], kernel: &Kernel, permissions: &Permissions) -> Caus
         }
         Some(false) => {
             let modules = permissions.security_modules.as_deref().unwrap_or("unknown");
+            let sysctl = match kernel.proc_is_readable {
+                true => "no sysctl denies it; a",
+                false => "kernel.io_uring_disabled cannot be read; it may deny it, or a",
+            };
             let what = format!(
-                "{names} is not permitted, though no seccomp filter and no sysctl denies it; a \
+                "{names} is not permitted, though no seccomp filter is in force; {sysctl} \
                  security module may (here: {modules})"
             );
             Cause::new(Kind::Unknown, what, vec![audit()])
@@ -288,6 +294,21 @@ pub(crate) fn locked_memory(
     remedies.extend(places.iter().map(Place::allow_memory));
     remedies.push("memlock in /etc/security/limits.conf, for a login".into());
     Cause::new(Kind::LockedMemory, what, remedies)
+}
+
+/// The cause of `ENOMEM` where the limit of locked memory cannot be the reason.
+pub(crate) fn no_memory(what: &str, kernel: &Kernel, permissions: &Permissions) -> Cause {
+    let is_filtered = permissions.is_filtered() != Some(false);
+    let or_filter = if is_filtered { ", or a seccomp filter returns ENOMEM" } else { "" };
+    let what = format!(
+        "{what}: no memory, and RLIMIT_MEMLOCK does not bind this process; the machine or its \
+         control group has too little{or_filter}"
+    );
+    let mut remedies = vec!["free -m, and a higher memory.max of the control group".to_owned()];
+    if is_filtered {
+        remedies.extend(allow(kernel, permissions));
+    }
+    Cause::new(Kind::NoMemory, what, remedies)
 }
 
 pub(crate) fn descriptors(what: &str) -> Cause {

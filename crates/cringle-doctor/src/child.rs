@@ -25,6 +25,14 @@ pub(crate) struct Answer {
     pub unanswered: Option<String>,
 }
 
+impl Answer {
+    /// Returns the text that the child sent after so many numbers.
+    pub(crate) fn text_from(&self, count: usize) -> String {
+        let numbers = self.numbers.iter().skip(count);
+        numbers.filter_map(|&number| char::from_u32(number as u32)).collect()
+    }
+}
+
 /// The child's end of the pipe.
 pub(crate) struct Reply(PipeWriter);
 
@@ -32,6 +40,11 @@ impl Reply {
     pub(crate) fn send(&mut self, number: i32) {
         // An error means that the parent is gone, and needs no result.
         let _ = self.0.write_all(&number.to_ne_bytes());
+    }
+
+    /// Sends a text as the numbers of its characters.
+    pub(crate) fn send_text(&mut self, text: &str) {
+        text.chars().for_each(|character| self.send(character as i32));
     }
 }
 
@@ -61,8 +74,9 @@ fn asked(question: impl FnOnce(&mut Reply)) -> io::Result<Answer> {
                 // The child has not been reaped, so that the number is still its own.
                 let _ = kill_process(child, Signal::KILL);
             }
-            let ended = retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))?;
-            let signal = ended.and_then(|(_, status)| status.terminating_signal());
+            // It fails where SIGCHLD is ignored: the child is reaped already.
+            let ended = retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
+            let signal = ended.ok().flatten().and_then(|(_, status)| status.terminating_signal());
             Ok(match numbers {
                 Ok(numbers) => Answer { numbers, signal, unanswered: None },
                 Err(why) => Answer { unanswered: Some(why.to_string()), ..Answer::default() },

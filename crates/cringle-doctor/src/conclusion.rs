@@ -1,9 +1,11 @@
 //! Sums the report up in one sentence: the `verdict` of the JSON.
 
 use super::features::{Finding, Presence};
+use super::kernel::Kernel;
 use super::limits::Limit;
 use super::measure::{Measured, Read};
-use super::ring::{Ring, Start};
+use super::ring::Ring;
+use super::start::Start;
 use cringle_report::units::{count, size};
 use serde::Serialize;
 
@@ -14,15 +16,30 @@ pub(crate) struct Conclusion {
     pub driver: &'static str,
     /// The driver's features that this kernel lacks, and the limits that are too low.
     pub missing: Vec<String>,
+    /// What could not be examined of the features and the limits.
+    pub unknown: Vec<String>,
     pub sentence: String,
 }
 
-pub(crate) fn of(ring: &Ring, limits: &[Limit], measured: Option<&Measured>) -> Conclusion {
-    let missing = missing(&ring.features, limits);
-    if ring.usable {
-        return usable(missing, &ring.features, measured);
-    }
-    Conclusion { driver: "fallback", missing, sentence: denied(ring) }
+pub(crate) fn of(
+    ring: &Ring,
+    limits: &[Limit],
+    measured: Option<&Measured>,
+    kernel: &Kernel,
+) -> Conclusion {
+    let (missing, unknown) = (missing(&ring.features, limits), unknown(&ring.features, limits));
+    let (driver, sentence) = match ring.usable {
+        true => ("ring", usable(&missing, &unknown, measured, kernel)),
+        false => ("fallback", denied(ring)),
+    };
+    Conclusion { driver, missing, unknown, sentence }
+}
+
+fn unknown(features: &[Finding], limits: &[Limit]) -> Vec<String> {
+    let is_unknown = |found: &&Finding| found.state == Presence::Unknown;
+    let features = features.iter().filter(|found| found.used_by_the_driver).filter(is_unknown);
+    let limits = limits.iter().filter(|limit| limit.enough.is_none());
+    features.map(|found| found.name.clone()).chain(limits.map(|limit| limit.name.into())).collect()
 }
 
 fn missing(features: &[Finding], limits: &[Limit]) -> Vec<String> {
@@ -38,18 +55,20 @@ fn missing(features: &[Finding], limits: &[Limit]) -> Vec<String> {
     features.chain(limits).collect()
 }
 
-fn usable(missing: Vec<String>, features: &[Finding], measured: Option<&Measured>) -> Conclusion {
+fn usable(
+    missing: &[String],
+    unknown: &[String],
+    measured: Option<&Measured>,
+    kernel: &Kernel,
+) -> String {
     let rate = measured.and_then(best).map(|words| format!(": {words}")).unwrap_or_default();
-    let unknown = features
-        .iter()
-        .filter(|found| found.used_by_the_driver && found.state == Presence::Unknown)
-        .count();
-    let lack = match (missing.is_empty(), unknown) {
-        (true, 0) => "nothing is missing".to_owned(),
-        (true, n) => format!("{n} of the driver's features could not be tested"),
-        (false, _) => format!("it lacks {}", missing.join("; ")),
-    };
-    Conclusion { driver: "ring", missing, sentence: format!("The ring is usable{rate}; {lack}.") }
+    let because = if kernel.proc_is_readable { "" } else { ", because /proc cannot be read" };
+    let lack = (!missing.is_empty()).then(|| format!("it lacks {}", missing.join("; ")));
+    let rest =
+        (!unknown.is_empty()).then(|| format!("not examined{because}: {}", unknown.join(", ")));
+    let found: Vec<_> = lack.into_iter().chain(rest).collect();
+    let found = if found.is_empty() { "nothing is missing".into() } else { found.join("; ") };
+    format!("The ring is usable{rate}; {found}.")
 }
 
 /// Describes the deepest direct reads, or else the deepest cached reads, of the first path with

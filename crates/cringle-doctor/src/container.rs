@@ -8,6 +8,7 @@ use super::permissions::Permissions;
 use super::raw::Params;
 use super::text::Page;
 use cringle::runtime::Features;
+use cringle_report::failure::Failure;
 use cringle_report::units::size;
 use serde::Serialize;
 
@@ -20,7 +21,8 @@ const PROFILE_FOR_PODS: &str = "securityContext: {seccompProfile: {type: Localho
 const MEMORY_OF_PODS: &str = "a pod has no setting for it: on the node, LimitMEMLOCK=infinity in \
                               the unit of containerd, or default_ulimits = [\"memlock=-1:-1\"] in \
                               crio.conf; then restart it and the pod";
-const PROFILE: &str = "(docs/book/src/deploying.md has the profile)";
+const PROFILE: &str = "(the engine's default profile with the three calls added: deploying.md, in \
+                       the documentation of the package)";
 
 /// Where a filter of system calls and limits are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,10 +102,10 @@ fn named(rows: &[(u8, &'static str)]) -> Vec<Named> {
 }
 
 impl Settings {
-    pub(crate) fn new() -> Settings {
-        let (workers, ring_bytes) = (locked::workers(), Params::expected().ring_bytes());
+    pub(crate) fn new() -> Result<Settings, Failure> {
+        let (workers, ring_bytes) = (locked::workers()?, Params::expected().ring_bytes());
         let requests = Features::REQUESTS.iter();
-        Settings {
+        Ok(Settings {
             workers,
             ring_bytes,
             needed_bytes: workers as u64 * ring_bytes,
@@ -113,7 +115,7 @@ impl Settings {
             ops: named(Features::OPS),
             entry_flags: named(Features::ENTRY_FLAGS),
             requests: requests.map(|it| Named { number: it.number, name: it.name }).collect(),
-        }
+        })
     }
 
     pub(crate) fn text(&self) -> String {

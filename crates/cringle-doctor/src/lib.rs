@@ -25,8 +25,10 @@ mod permissions;
 pub mod program;
 mod raw;
 mod ring;
+mod start;
 mod text;
 
+pub use start::refusal;
 pub use text::Page;
 
 use args::DoctorArgs;
@@ -106,7 +108,7 @@ struct Needed {
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     args.validate()?;
     if args.container {
-        let settings = container::Settings::new();
+        let settings = container::Settings::new()?;
         let (schema, version) = (report::SCHEMA, env!("CARGO_PKG_VERSION"));
         let found = Needed { schema, command: "doctor", version, container: settings };
         show(&found, || found.container.text(), args)?;
@@ -124,7 +126,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     cringle_report::interrupt::watch()?;
     let thread_locals = PrivateLocals::find();
     let measured = (!args.no_measure).then(|| measure::all(args, &ring, &paths));
-    let verdict = conclusion::of(&ring, &limits, measured.as_ref());
+    let verdict = conclusion::of(&ring, &limits, measured.as_ref(), &kernel);
     let report = Report {
         schema: report::SCHEMA,
         command: "doctor",

@@ -74,10 +74,10 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
         Some(rings) => {
             let enough = match rings.error {
                 _ if rings.is_enough() => Some(true),
-                Some(libc::ENOMEM) => Some(false),
+                Some(libc::ENOMEM) if rings.are_limited(permissions) => Some(false),
                 _ => None,
             };
-            (enough, meaning_of(rings, soft, permissions.can(CAP_IPC_LOCK) == Some(true)))
+            (enough, meaning_of(rings, soft, permissions))
         }
     };
     Limit {
@@ -91,10 +91,13 @@ fn locked_memory(permissions: &Permissions, rings: Option<Rings>) -> Limit {
 }
 
 /// Describes what the rings take and how many fit.
-fn meaning_of(rings: &Rings, limit: u64, is_exempt: bool) -> String {
+fn meaning_of(rings: &Rings, limit: u64, permissions: &Permissions) -> String {
+    let is_exempt = permissions.can(CAP_IPC_LOCK) == Some(true);
     let Rings { wanted, made, error, ring_bytes, counted, .. } = rings;
     let created = match error {
-        Some(libc::ENOMEM) => format!("only {made} of {wanted} rings can be created"),
+        Some(libc::ENOMEM) if rings.are_limited(permissions) => {
+            format!("only {made} of {wanted} rings can be created")
+        }
         Some(_) => "rings are refused for another reason".into(),
         None => format!("{made} of {wanted} rings can be created"),
     };

@@ -8,7 +8,9 @@
 //! so this module tests by using rings.
 
 use super::child::{Reply, ask_child};
+use super::permissions::{CAP_IPC_LOCK, Permissions};
 use super::raw::{self, Params};
+use cringle_report::failure::Failure;
 use cringle_report::machine::cache::page_bytes;
 use cringle_report::machine::cpus;
 use rlimit::Resource;
@@ -44,7 +46,7 @@ impl Rings {
     pub(crate) fn examine() -> Rings {
         let counts = ask_child(count).numbers;
         let pages = |at: usize| Some(u64::try_from(*counts.get(at)?).ok()? * page_bytes());
-        let wanted = workers();
+        let wanted = workers().unwrap_or(cpus::allowed().len());
         let answer = ask_child(|reply| create(wanted, reply));
         let mut numbers = answer.numbers.into_iter();
         let ring_bytes = numbers.next().and_then(|bytes| u64::try_from(bytes).ok());
@@ -64,6 +66,13 @@ impl Rings {
         self.made == self.wanted
     }
 
+    /// Whether `ENOMEM` for a ring can come from the limit of locked memory.
+    pub(crate) fn are_limited(&self, permissions: &Permissions) -> bool {
+        let soft = Resource::MEMLOCK.get().map_or(0, |(soft, _)| soft);
+        let is_exempt = permissions.can(CAP_IPC_LOCK) == Some(true);
+        self.counted != Some(false) && !is_exempt && soft != u64::MAX
+    }
+
     /// The size of the rings of all workers.
     pub(crate) fn needed_bytes(&self) -> u64 {
         self.ring_bytes * self.wanted as u64
@@ -76,9 +85,15 @@ impl Rings {
 }
 
 /// The workers that a program gets which chooses no number.
-pub(crate) fn workers() -> usize {
-    let chosen = std::env::var("CRINGLE_WORKERS").ok().and_then(|text| text.parse().ok());
-    chosen.filter(|workers| (1..=1024).contains(workers)).unwrap_or(cpus::allowed().len())
+pub(crate) fn workers() -> Result<usize, Failure> {
+    const VARIABLE: &str = "CRINGLE_WORKERS";
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(cpus::allowed().len());
+    };
+    let chosen = text.to_str().and_then(|text| text.parse().ok());
+    chosen.filter(|workers| (1..=1024).contains(workers)).ok_or_else(|| {
+        Failure::failed(format!("{VARIABLE} is {text:?}, must be 1 to 1024; or unset it"))
+    })
 }
 
 /// Sends the size of a ring, and 0 for each ring that was created, or the error number.

@@ -3,7 +3,8 @@
 
 use super::args::DoctorArgs;
 use super::paths::{PathReport, Support, as_text};
-use super::ring::{Ring, Start};
+use super::ring::Ring;
+use super::start::Start;
 use cringle::fiber;
 use cringle_bench as bench;
 use cringle_bench::Bench;

@@ -3,14 +3,12 @@
 
 use super::calls::{self, Call, Outcome, Syscall};
 use super::causes::{self, Cause, Kind};
-use super::child::{Answer, ask_child};
 use super::features::{self, Features, Finding};
 use super::kernel::Kernel;
 use super::locked::Rings;
 use super::permissions::Permissions;
-use cringle::runtime::{self, Driver};
+use super::start::{self, Start};
 use serde::Serialize;
-use std::os::fd::AsRawFd;
 
 /// What is known of the ring: the `io_uring` of the JSON.
 #[derive(Serialize)]
@@ -26,20 +24,6 @@ pub(crate) struct Ring {
     pub note: Option<String>,
     #[serde(rename = "facts")]
     pub permissions: Permissions,
-}
-
-/// What a program that calls `cringle::run` gets here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Start {
-    /// It runs on the ring.
-    Ring,
-    /// It runs on epoll.
-    Fallback,
-    /// `run` returns an error, or panics with it.
-    Refuses,
-    Killed,
-    Unknown,
 }
 
 pub(crate) fn examine(kernel: &Kernel) -> Ring {
@@ -60,9 +44,9 @@ pub(crate) fn examine(kernel: &Kernel) -> Ring {
     let locked_memory = (makes_rings || is_short).then(Rings::examine);
     causes.extend(locked_memory.and_then(|rings| too_small(&rings, kernel, &permissions)));
     causes.extend(lacking(&features, causes.is_empty(), kernel));
-    let runtime = start();
+    let (runtime, why) = start::try_start();
     if causes.is_empty() && runtime != Start::Ring {
-        causes.push(unexplained(runtime));
+        causes.push(unexplained(runtime, &why));
     }
     let usable = causes.is_empty();
     let Features { found, note, .. } = features;
@@ -82,7 +66,10 @@ fn too_small(rings: &Rings, kernel: &Kernel, permissions: &Permissions) -> Optio
     );
     match rings.error {
         _ if rings.is_enough() => None,
-        Some(libc::ENOMEM) => Some(causes::locked_memory(&what, rings, kernel, permissions)),
+        Some(libc::ENOMEM) if rings.are_limited(permissions) => {
+            Some(causes::locked_memory(&what, rings, kernel, permissions))
+        }
+        Some(libc::ENOMEM) => Some(causes::no_memory(&what, kernel, permissions)),
         Some(libc::EMFILE | libc::ENFILE) => Some(causes::descriptors(&what)),
         error => {
             let why = error.map(|error| std::io::Error::from_raw_os_error(error).to_string());
@@ -105,74 +92,26 @@ fn lacking(features: &Features, nothing_else: bool, kernel: &Kernel) -> Option<C
     }
 }
 
-fn start() -> Start {
-    let answer = ask_child(|reply| {
-        silence();
-        let driver = cringle::Builder::new().run(runtime::driver);
-        reply.send(match driver {
-            Ok(Driver::Uring(_)) => 0,
-            Ok(_) => 1,
-            Err(_) => 2,
-        });
-    });
-    match answer {
-        Answer { unanswered: Some(_), .. } => Start::Unknown,
-        Answer { signal: Some(_), .. } => Start::Killed,
-        Answer { numbers, .. } => match numbers.first() {
-            Some(0) => Start::Ring,
-            Some(1) => Start::Fallback,
-            Some(_) => Start::Refuses,
-            None => Start::Unknown,
-        },
-    }
-}
-
-/// Discards the child's standard error: the report already has what a failing runtime prints.
-fn silence() {
-    if let Ok(nowhere) = std::fs::File::options().write(true).open("/dev/null") {
-        // SAFETY: a system call with no pointers. Both descriptors are open, and the second is this
-        // child's own copy.
-        unsafe { libc::dup2(nowhere.as_raw_fd(), libc::STDERR_FILENO) };
-    }
-}
-
-/// Returns the library's environment variables that are set.
-fn variables() -> Vec<(&'static str, String)> {
-    let set = |name| Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()));
-    [
-        "CRINGLE_DRIVER",
-        "CRINGLE_WATCHDOG",
-        "CRINGLE_DETECT",
-        "CRINGLE_TRACE",
-        "CRINGLE_WORKERS",
-        "CRINGLE_RESTRICT",
-    ]
-    .into_iter()
-    .filter_map(set)
-    .collect()
-}
-
-fn unexplained(start: Start) -> Cause {
-    let variables = variables();
-    let explains = |(name, value): &(&str, String)| match start {
-        Start::Fallback => *name == "CRINGLE_DRIVER" && value != "uring" && value != "ring",
-        // The command itself turns the watchdog off.
-        Start::Refuses => value != "off" || *name == "CRINGLE_DRIVER",
-        _ => false,
-    };
-    let set: Vec<_> = variables.iter().filter(|variable| explains(variable)).collect();
-    if !set.is_empty() {
-        let values = set.iter().map(|(name, value)| format!("{name} is {value:?}"));
-        let what = format!("{} in the environment", values.collect::<Vec<_>>().join(", and "));
-        let remedies = set.iter().map(|(name, _)| format!("unset {name}")).collect();
-        return Cause::new(Kind::Environment, what, remedies);
+/// Returns the cause if the calls are allowed, and the runtime has this reason against the ring.
+fn unexplained(start: Start, why: &str) -> Cause {
+    // The reason names the variables that it comes from.
+    let words = why.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+    let variable = words.filter(|word| word.starts_with("CRINGLE_"));
+    let set = |name: &str| Some((name.to_owned(), std::env::var_os(name)?));
+    if let Some((name, value)) = variable.filter_map(set).next() {
+        let what = format!("{name} is {value:?} in the environment");
+        return Cause::new(Kind::Environment, what, vec![format!("unset {name}")]);
     }
     let what = match start {
         Start::Fallback => "the runtime does not use the ring, though the kernel allows one",
         Start::Killed => "a runtime is killed when it starts, though the kernel allows a ring",
         _ => "no runtime starts, though the kernel allows a ring",
     };
-    let remedies =
-        vec!["cringle bench disk --verbose --ops 1 (it prints the runtime's reason)".into()];
-    Cause::new(Kind::Unknown, what, remedies)
+    let reason = if why.is_empty() { String::new() } else { format!(" ({why})") };
+    let what = format!("{what}{reason}");
+    let no_descriptor = [libc::EMFILE, libc::ENFILE].map(std::io::Error::from_raw_os_error);
+    if no_descriptor.iter().any(|error| why.contains(&error.to_string())) {
+        return causes::descriptors(&what);
+    }
+    Cause::new(Kind::Unknown, what, vec!["dmesg | tail (the kernel may say why)".into()])
 }

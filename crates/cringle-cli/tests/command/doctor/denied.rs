@@ -61,6 +61,45 @@ fn an_environment_variable_is_named_as_cause() {
 }
 
 #[test]
+fn invalid_workers_are_blamed_on_their_variable() {
+    let place = place("doctor-workers");
+    for value in ["abc", "0", "99999999"] {
+        let report = report_of(|| {
+            let mut command = doctor(&place);
+            command.env("CRINGLE_WORKERS", value);
+            command
+        });
+        assert_eq!((report.status, report.cause_kinds()), (3, vec!["environment"]));
+        assert!(report.verdict().ends_with("unset CRINGLE_WORKERS"), "{}", report.verdict());
+        let mut command = cringle(&place);
+        command.args(["doctor", "--container"]).env("CRINGLE_WORKERS", value);
+        let output = command.output().unwrap();
+        let error =
+            format!("cringle: CRINGLE_WORKERS is {value:?}, must be 1 to 1024; or unset it\n");
+        assert_eq!((output.status.code(), texts(&output)), (Some(1), (String::new(), error)));
+    }
+}
+
+#[test]
+fn enomem_beyond_the_limit_is_no_limit() {
+    if !is_root() {
+        eprintln!("SKIPPED, NOTHING WAS TESTED: only root is exempt from the limit");
+        return;
+    }
+    let report = under("doctor-enomem", &[SETUP], SeccompAction::Errno(libc::ENOMEM as u32));
+    if report.json["io_uring"]["facts"]["capabilities"].as_u64().unwrap() & 1 << 14 == 0 {
+        eprintln!("SKIPPED, NOTHING WAS TESTED: this root has no CAP_IPC_LOCK");
+        return;
+    }
+    assert_eq!((report.status, report.cause_kinds()), (3, vec!["no-memory"]), "{}", report.text);
+    for why in ["RLIMIT_MEMLOCK does not bind this process", "or a seccomp filter returns ENOMEM"] {
+        assert!(report.verdict().contains(why), "{}", report.verdict());
+    }
+    assert!(!report.joined().contains("ulimit -l"), "{}", report.text);
+    assert_eq!(report.limit("locked memory")["enough"], serde_json::Value::Null);
+}
+
+#[test]
 fn a_filter_that_denies_all_calls_is_named() {
     let report = under("doctor-eperm", &[SETUP, ENTER, REGISTER], EPERM);
     assert_eq!(report.status, 3);
@@ -176,6 +215,11 @@ fn without_proc_a_ring_is_still_usable() {
     });
     let Some(report) = changed else { return };
     assert_eq!((report.status, report.cause_kinds()), (0, vec![]));
+    let why =
+        "not examined, because /proc cannot be read: vm.max_map_count, vm.overcommit_memory, ";
+    assert!(report.verdict().contains(why), "{}", report.verdict());
+    assert!(!report.verdict().contains("nothing is missing"), "{}", report.verdict());
+    assert_eq!(report.json["verdict"]["unknown"][0], "vm.max_map_count");
 }
 
 const SWITCH: &str = "/proc/sys/kernel/io_uring_disabled";

@@ -39,6 +39,23 @@ fn no_free_descriptor_is_a_cause() {
     assert!(report.verdict().contains("higher hard limit"), "{}", report.verdict());
 }
 
+/// A runtime needs more descriptors than its rings.
+#[test]
+fn too_few_descriptors_are_not_blamed_on_workers() {
+    let place = place("doctor-few-descriptors");
+    for limit in [6, 12, 24, 30] {
+        let report = report_of(|| {
+            let mut command = doctor(&place);
+            without_inherited_files(&mut command);
+            limited(&mut command, libc::RLIMIT_NOFILE, limit);
+            command.env("CRINGLE_WORKERS", "16");
+            command
+        });
+        assert_eq!((report.status, report.cause_kinds()), (3, vec!["descriptors"]), "{limit}");
+        assert!(report.verdict().contains("LimitNOFILE="), "{limit}: {}", report.verdict());
+    }
+}
+
 const CAP_IPC_LOCK: libc::c_ulong = 14;
 
 fn with_locked_memory(name: &str, bytes: u64) -> Report {

@@ -28,7 +28,7 @@ fn the_json_has_the_documented_shape() {
     let ring =
         ["usable", "calls", "causes", "runtime", "locked_memory", "features", "note", "facts"];
     assert_eq!(keys(&report.json["io_uring"]), ring);
-    assert_eq!(keys(&report.json["verdict"]), ["driver", "missing", "sentence"]);
+    assert_eq!(keys(&report.json["verdict"]), ["driver", "missing", "unknown", "sentence"]);
     assert_eq!(keys(&report.json["limits"][0]), ["name", "value", "enough", "meaning", "remedy"]);
     assert_eq!(keys(&report.json["thread_locals"]), ["private", "moves", "why"]);
     let fibers = &report.json["thread_locals"];
