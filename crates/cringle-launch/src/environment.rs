@@ -28,6 +28,21 @@ pub(crate) fn changes(args: &RunArgs, library: &Path) -> Vec<(&'static str, OsSt
     changes
 }
 
+/// Returns why the library cannot start as the variables demand. It tries that only if one is set:
+/// without a demand, a program whose threads stay threads of the system runs, too.
+pub(crate) fn refusal(changes: &[(&'static str, OsString)]) -> Option<String> {
+    let own = env::vars_os().map(|(name, _)| name).chain(changes.iter().map(|it| it.0.into()));
+    let chooses = |name: OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CRINGLE_") && !name.ends_with("PRELOAD") && name != "CRINGLE_TRACE"
+    };
+    let is_off = env::var_os("CRINGLE_THREADS").is_some_and(|threads| threads == "system");
+    if is_off || !own.into_iter().any(chooses) {
+        return None;
+    }
+    cringle_doctor::refusal(changes)
+}
+
 /// The library before what the user preloads.
 fn preload(library: &Path, former: &OsStr) -> OsString {
     let mut value = library.as_os_str().to_owned();

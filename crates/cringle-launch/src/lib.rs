@@ -22,7 +22,7 @@ use cringle_report::failure::Failure;
 use std::os::unix::ffi::OsStrExt;
 use target::Target;
 
-/// The exit status if the library is missing or cannot be used, as that of `env` for its own
+/// The exit status if the library is missing or cannot start as the environment demands, as that of `env` for its own
 /// failures.
 const OWN_FAILURE: u8 = 125;
 /// The exit status for a program that was found and cannot be run, as that of `env` and shells.
@@ -39,6 +39,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let target = Target::find(program, arguments)?;
     let variables = environment::changes(args, &library);
+    if let Some(why) = environment::refusal(&variables) {
+        return Err(failure(OWN_FAILURE, why));
+    }
     if args.explain {
         trial::explain(&target, variables, args)
     } else {

@@ -1,6 +1,8 @@
 //! What cannot be served, or cannot be run.
 
 use super::*;
+use crate::doctor::support::{SETUP, filter, filtered};
+use seccompiler::SeccompAction;
 
 const EMPTY: &str = "int main(void) { return 0; }";
 
@@ -99,6 +101,40 @@ fn programs_that_cannot_be_run_have_the_status_of_env() {
         let (found, text) = refused(&place, name);
         assert_eq!((found, by_env.status.code()), (status, Some(status)), "{name}: {text}");
         assert!(text.contains(why), "{name}: {text}");
+    }
+}
+
+/// The program must not have started.
+#[test]
+fn demands_that_cannot_be_met_are_refused() {
+    let place = place("run-demands");
+    for (name, value, why) in [
+        ("CRINGLE_WORKERS", "0", "must be 1 to 1024"),
+        ("CRINGLE_DRIVER", "plain", "must be `uring` or `epoll`"),
+        ("CRINGLE_RESTRICT", "yes", "must be `on` or `off`"),
+        ("CRINGLE_WATCHDOG", "long", "CRINGLE_WATCHDOG is"),
+    ] {
+        let mut command = cringle_run(&place, &["echo", "started"]);
+        let (status, text) = refusal(&command.env(name, value).output().unwrap());
+        assert_eq!(status, 125, "{name}: {text}");
+        assert!(text.contains(&format!("{name} is \"{value}\"")) && text.contains(why), "{text}");
+        // In such a program no runtime starts.
+        command.env("CRINGLE_THREADS", "system");
+        assert_eq!(printed(&mut command, 0), "started\n");
+    }
+    let without_rings = |options: &[&str]| {
+        let mut command = cringle_run(&place, &[options, &["echo", "started"]].concat());
+        filtered(&mut command, filter(&[SETUP], SeccompAction::Errno(libc::EPERM as u32)));
+        command
+    };
+    let by_variable = without_rings(&[]).env("CRINGLE_DRIVER", "uring").output().unwrap();
+    for output in [by_variable, without_rings(&["--driver", "uring"]).output().unwrap()] {
+        let (status, text) = refusal(&output);
+        assert!(status == 125 && text.starts_with("cringle: cannot make an io_uring: "), "{text}");
+        assert!(text.ends_with("leave --driver and CRINGLE_DRIVER out\n"), "{text}");
+    }
+    for options in [&[][..], &["--driver", "epoll"], &["--workers", "2"]] {
+        assert_eq!(printed(&mut without_rings(options), 0), "started\n", "{options:?}");
     }
 }
 
