@@ -31,6 +31,7 @@ use crate::transfer::Method;
 use crate::tree::{Dir, Item, OpenDirs, Side, finish_part};
 use crate::uncached::{CacheShare, Uncached};
 use crate::{attributes, compare};
+use cringle::block::AlignedBuf;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -173,8 +174,9 @@ struct FinishedChild {
 pub(crate) struct Worker<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) index: usize,
-    /// The buffer for reads, with one byte more than a block, to find the end of a file.
-    pub(crate) buffer: Vec<u8>,
+    /// The buffer for reads, with one byte more than a block, to find the end of a file. Some
+    /// processors copy much faster to the begin of a page than to that of an allocation.
+    pub(crate) buffer: AlignedBuf,
     listing: Vec<u8>,
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) unsynced: Vec<Unsynced>,
@@ -215,7 +217,7 @@ impl<'a> Worker<'a> {
         Worker {
             shared,
             index,
-            buffer: vec![0; shared.options.block_bytes + 1],
+            buffer: AlignedBuf::new(shared.options.block_bytes + 1),
             listing: vec![0; LISTING_BYTES],
             deferred: Vec::new(),
             unsynced: Vec::new(),

@@ -79,6 +79,7 @@
 mod builder;
 mod engine;
 mod error;
+mod memory;
 mod meta;
 mod names;
 mod plan;

@@ -1,11 +1,13 @@
 //! Reads of an open object, on a fiber.
 
 use crate::error::Error;
+use crate::memory::{Memory, Spares};
 use crate::meta::Metadata;
 use crate::plan::{Fetch, Plan};
 use bytes::Bytes;
 use cringle::block::Batch;
-use cringle::fs::File;
+use cringle::fiber;
+use cringle::fs::{File, ReadFlags};
 use object_store::GetRange;
 use std::io;
 use std::ops::Range;
@@ -18,6 +20,8 @@ const PIECE_BYTES: usize = 512 << 10;
 /// the worker serves no other caller. They also limit the memory that is not the results'.
 const BATCH_OPS: usize = 1024;
 const BATCH_BYTES: usize = 8 << 20;
+/// The length of the shortest read that is tried without the ring.
+const LONG_BYTES: usize = 64 << 10;
 /// The length of the longest buffer that several reads share.
 const SHARED_BYTES: u64 = 64 << 10;
 /// The length of the longest read whose memory is allocated before the file's length is known.
@@ -43,20 +47,22 @@ pub(crate) fn read_range(
     file: &File,
     path: &Path,
     range: Range<u64>,
+    spares: &Spares,
     is_wanted: IsWanted<'_>,
 ) -> Result<Bytes, Error> {
     check_memory(path, (range.end - range.start).into())?;
-    let mut buf = vec![0; (range.end - range.start) as usize];
+    let mut memory = spares.take((range.end - range.start) as usize);
+    let buf = memory.as_mut();
     let outcome = match buf.len() {
         // Without the ring if it is in memory.
-        0..=PIECE_BYTES => file.read_exact_at(&mut buf, range.start).map_err(Stopped::Failed),
+        0..=PIECE_BYTES => file.read_exact_at(buf, range.start).map_err(Stopped::Failed),
         _ => {
-            let pieces = pieces(&mut buf, range.start);
+            let pieces = pieces(buf, range.start);
             read_pieces(file, pieces, Batch::new(), is_wanted).map(drop)
         }
     };
     match outcome {
-        Ok(()) => Ok(buf.into()),
+        Ok(()) => Ok(memory.into_bytes()),
         Err(stopped) => Err(explain(file, path, std::slice::from_ref(&range), stopped)),
     }
 }
@@ -69,6 +75,7 @@ pub(crate) fn read_ranges(
     path: &Path,
     ranges: &[Range<u64>],
     limits: Limits,
+    spares: &Spares,
     is_wanted: IsWanted<'_>,
 ) -> Result<Vec<Bytes>, Error> {
     let plan = Plan::new(ranges, limits.gap, limits.longest);
@@ -80,7 +87,7 @@ pub(crate) fn read_ranges(
     while !left.is_empty() {
         let (now, later) = left.split_at(count_of_next(left));
         left = later;
-        let mut buffers = allocate(now);
+        let mut buffers = allocate(now, spares);
         let pieces = buffers.iter_mut().flat_map(Buffer::pieces);
         spare = read_pieces(file, pieces, spare, is_wanted)
             .map_err(|stopped| explain(file, path, ranges, stopped))?;
@@ -108,6 +115,9 @@ enum Stopped {
 }
 
 /// Fills the buffers from their offsets, in batches. Returns the memory of the last batch.
+///
+/// Long reads of what is in memory are copied here, one after the other. In a batch, the kernel
+/// would copy those of all callers in one call, and none would have a result before the last copy.
 fn read_pieces<'b>(
     file: &'b File,
     pieces: impl Iterator<Item = (&'b mut [u8], u64)>,
@@ -126,13 +136,25 @@ fn read_pieces<'b>(
             && let Some((piece, offset)) = pieces.next()
         {
             bytes += piece.len();
-            batch.read_exact(file, piece, offset);
+            let done = if piece.len() >= LONG_BYTES { copy_cached(file, piece, offset) } else { 0 };
+            if done < piece.len() {
+                batch.read_exact(file, &mut piece[done..], offset + done as u64);
+            }
+        }
+        if batch.is_empty() {
+            fiber::yield_now();
         }
         let outcomes = batch.submit();
         outcomes.iter().find_map(Result::err).map_or(Ok(()), |e| Err(Stopped::Failed(e)))?;
         spare = outcomes.recycle();
     }
     Ok(spare)
+}
+
+/// Reads what the page cache has, without a wait, and returns the number of bytes.
+fn copy_cached(file: &File, buf: &mut [u8], offset: u64) -> usize {
+    // The batch returns the error.
+    file.read_at_with(buf, offset, ReadFlags::NOWAIT).unwrap_or(0)
 }
 
 /// Splits a buffer for the file's bytes from `start` into pieces with their offsets.
@@ -153,12 +175,12 @@ fn count_of_next(left: &[Fetch]) -> usize {
 /// Memory for one read, or for several short ones that follow one another.
 struct Buffer<'p> {
     fetches: &'p [Fetch],
-    bytes: Vec<u8>,
+    memory: Memory,
 }
 
 /// Allocates the memory of the reads. Each allocation takes longer than the kernel takes for a
 /// short read, so these share a buffer, unless it will be copied.
-fn allocate(fetches: &[Fetch]) -> Vec<Buffer<'_>> {
+fn allocate<'p>(fetches: &'p [Fetch], spares: &Spares) -> Vec<Buffer<'p>> {
     let mut bytes = 0;
     let shares = move |this: &Fetch, next: &Fetch| {
         bytes += this.len();
@@ -168,18 +190,18 @@ fn allocate(fetches: &[Fetch]) -> Vec<Buffer<'_>> {
         }
         shares
     };
-    fetches.chunk_by(shares).map(Buffer::new).collect()
+    fetches.chunk_by(shares).map(|fetches| Buffer::new(fetches, spares)).collect()
 }
 
 impl<'p> Buffer<'p> {
-    fn new(fetches: &'p [Fetch]) -> Buffer<'p> {
+    fn new(fetches: &'p [Fetch], spares: &Spares) -> Buffer<'p> {
         let bytes: u64 = fetches.iter().map(Fetch::len).sum();
-        Buffer { fetches, bytes: vec![0; bytes as usize] }
+        Buffer { fetches, memory: spares.take(bytes as usize) }
     }
 
     /// Returns its pieces, with their offsets in the file.
     fn pieces(&mut self) -> impl Iterator<Item = (&mut [u8], u64)> {
-        let mut rest = self.bytes.as_mut_slice();
+        let mut rest = self.memory.as_mut();
         self.fetches.iter().flat_map(move |fetch| {
             let (this, after) = std::mem::take(&mut rest).split_at_mut(fetch.len() as usize);
             rest = after;
@@ -191,7 +213,7 @@ impl<'p> Buffer<'p> {
     /// they are copied, so that no result keeps unwanted bytes in memory.
     fn distribute(self, ranges: &[Range<u64>], order: &[usize], results: &mut [Bytes]) {
         let has_gaps = self.fetches.iter().any(|fetch| fetch.has_gaps);
-        let whole = Bytes::from(self.bytes);
+        let whole = self.memory.into_bytes();
         let mut begin = 0;
         for fetch in self.fetches {
             for &n in &order[fetch.members.clone()] {
@@ -232,7 +254,7 @@ fn check_long_reads(
     let metadata = Metadata::of(file).map_err(Error::open(path))?;
     if metadata.is_dir() {
         // The kernel's error.
-        return read_range(file, path, 0..1, &|| true).map(drop);
+        return read_range(file, path, 0..1, &Spares::default(), &|| true).map(drop);
     }
     let end = plan.fetches.last().map_or(0, |fetch| fetch.range.end);
     if metadata.is_file() && end > metadata.len() {
@@ -314,10 +336,11 @@ mod tests {
         let file = File::open(path).unwrap();
         let ranges: Vec<_> = (0..3 * BATCH_OPS as u64).map(|n| n * 10..n * 10 + 1).collect();
         let limits = Limits { gap: 0, longest: 1 << 20 };
+        let spares = Spares::default();
         for batches in 0..3 {
             let left = Cell::new(batches);
             let is_wanted = || left.replace(left.get() - 1) > 0;
-            let error = read_ranges(&file, path, &ranges, limits, &is_wanted).unwrap_err();
+            let error = read_ranges(&file, path, &ranges, limits, &spares, &is_wanted).unwrap_err();
             assert!(matches!(error, Error::Unwanted) && left.get() == -1, "{error}");
         }
         // A single range of several batches.
@@ -325,10 +348,10 @@ mod tests {
         let left = Cell::new(2);
         let is_wanted = || left.replace(left.get() - 1) > 0;
         let long = 0..3 * BATCH_BYTES as u64;
-        let error = read_range(&zeroes, path, long, &is_wanted).unwrap_err();
+        let error = read_range(&zeroes, path, long, &spares, &is_wanted).unwrap_err();
         assert!(matches!(error, Error::Unwanted) && left.get() == -1, "{error}");
         assert_eq!(
-            read_ranges(&file, path, &ranges, limits, &|| true).unwrap().len(),
+            read_ranges(&file, path, &ranges, limits, &spares, &|| true).unwrap().len(),
             ranges.len()
         );
     }

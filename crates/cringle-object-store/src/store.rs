@@ -3,6 +3,7 @@
 use crate::builder::LocalStoreBuilder;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::memory::Spares;
 use crate::meta::{self, Metadata};
 use crate::read::{IsWanted, Limits, check_ranges, read_range, read_ranges};
 use crate::staging::{Publish, Staging};
@@ -56,6 +57,7 @@ pub struct LocalStore {
     automatic_cleanup: bool,
     limits: Limits,
     chunk_bytes: usize,
+    spares: Spares,
 }
 
 impl LocalStore {
@@ -123,7 +125,8 @@ impl LocalStore {
         limits: Limits,
         chunk_bytes: usize,
     ) -> LocalStore {
-        LocalStore { files, engine, fsync, automatic_cleanup, limits, chunk_bytes }
+        let spares = Spares::default();
+        LocalStore { files, engine, fsync, automatic_cleanup, limits, chunk_bytes, spares }
     }
 
     fn transfer(&self, from: &Path, to: &Path, how: Publish) -> Result<Transfer> {
@@ -208,6 +211,7 @@ impl ObjectStore for LocalStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let path: Arc<std::path::Path> = self.files.path_to_filesystem(location)?.into();
         let (opened, location) = (Arc::clone(&path), location.clone());
+        let spares = self.spares.clone();
         let at_once = (AT_ONCE_BYTES.min(self.chunk_bytes)) as u64;
         let open = move |is_wanted: IsWanted<'_>| {
             let (file, meta) = meta::open(&opened, location)?;
@@ -221,7 +225,9 @@ impl ObjectStore for LocalStore {
             };
             let is_short = !options.head && range.end - range.start <= at_once;
             let source = match is_short {
-                true => Source::Bytes(read_range(&file, &opened, range.clone(), is_wanted)),
+                true => {
+                    Source::Bytes(read_range(&file, &opened, range.clone(), &spares, is_wanted))
+                }
                 false => Source::File(file),
             };
             Ok((source, meta, range))
@@ -231,7 +237,7 @@ impl ObjectStore for LocalStore {
             Source::Bytes(bytes) => stream::iter([bytes.map_err(Into::into)]).boxed(),
             Source::File(file) => {
                 let (engine, file) = (self.engine.clone(), Arc::new(file));
-                chunks(engine, file, path, range.clone(), self.chunk_bytes)
+                chunks(engine, file, path, (range.clone(), self.chunk_bytes), self.spares.clone())
             }
         };
         Ok(GetResult {
@@ -245,11 +251,11 @@ impl ObjectStore for LocalStore {
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let path = self.files.path_to_filesystem(location)?;
-        let (ranges, limits) = (ranges.to_vec(), self.limits);
+        let (ranges, limits, spares) = (ranges.to_vec(), self.limits, self.spares.clone());
         let read = move |is_wanted: IsWanted<'_>| {
             let (file, _) = meta::open_file(&path)?;
             check_ranges(&path, &ranges)?;
-            Ok(read_ranges(&file, &path, &ranges, limits, is_wanted)?)
+            Ok(read_ranges(&file, &path, &ranges, limits, &spares, is_wanted)?)
         };
         self.engine.run(read).await
     }

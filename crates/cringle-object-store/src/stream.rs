@@ -1,6 +1,7 @@
 //! An object as a stream of chunks.
 
 use crate::engine::Engine;
+use crate::memory::Spares;
 use crate::read::read_range;
 use bytes::Bytes;
 use cringle::fs::File;
@@ -19,14 +20,15 @@ pub(crate) fn chunks(
     engine: Engine,
     file: Arc<File>,
     path: Arc<Path>,
-    range: Range<u64>,
-    chunk_bytes: usize,
+    (range, chunk_bytes): (Range<u64>, usize),
+    spares: Spares,
 ) -> BoxStream<'static, object_store::Result<Bytes>> {
     let end = range.end;
     let read = move |start: u64| {
         let (file, path) = (Arc::clone(&file), Arc::clone(&path));
+        let spares = spares.clone();
         let chunk = start..end.min(start.saturating_add(chunk_bytes as u64));
-        engine.run(move |is_wanted| Ok(read_range(&file, &path, chunk, is_wanted)?))
+        engine.run(move |is_wanted| Ok(read_range(&file, &path, chunk, &spares, is_wanted)?))
     };
     let mut failed = false;
     let until_error = move |chunk: &object_store::Result<Bytes>| {
