@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::tools::Tools;
-use super::{crates, licences};
+use super::{crates, fresh, licences};
 use crate::Result;
 use crate::commands::{cargo, output};
 use std::fs;
@@ -122,9 +122,7 @@ impl<'t> Build<'t> {
     /// Builds the command, the library of `cringle run` and the C library.
     pub(super) fn programs(&self, arch: Arch, dist: &Path) -> Result<()> {
         let stage = self.stage();
-        if stage.exists() {
-            fs::remove_dir_all(&stage)?;
-        }
+        fresh(&stage)?;
         self.command(arch, &stage.join("cringle"))?;
         self.libraries(arch, &stage)?;
         self.archive(arch, dist)?;

@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::root::{Root, last_line, unpacked};
-use super::{Skipped, sums};
+use super::{Skipped, fresh, sums};
 use crate::Result;
 use crate::commands::{find, output};
 use std::fs;
@@ -83,11 +83,9 @@ fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
 
 /// Compiles the book's first program with what is in the C library's packages.
 fn c_programs(dist: &Path, work: &Path) -> Result<PathBuf> {
-    if work.exists() {
-        fs::remove_dir_all(work)?;
-    }
     let (root, programs) = (work.join("root"), work.join("programs"));
-    fs::create_dir_all(&programs)?;
+    fresh(work)?;
+    fresh(&programs)?;
     let debian = Arch::ALL[0].debian;
     for package in packages(dist, "libcringle", debian)? {
         output(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
@@ -176,10 +174,7 @@ fn names_no_place(dist: &Path) -> Result<bool> {
         output(sh.arg(work.path().join(name.replace('/', "_"))))?;
     }
     let mut grep = Command::new("grep");
-    grep.args(["-rlaF"]);
-    paths.iter().for_each(|path| {
-        grep.arg("-e").arg(path);
-    });
+    grep.arg("-rlaF").args(paths.iter().flat_map(|path| [Path::new("-e"), path]));
     let found = grep.arg(".").current_dir(work.path()).output()?;
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     if !found.is_empty() {
