@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::tools::Tools;
-use super::{crates, fresh, licences};
+use super::{crates, fresh, licences, sbom};
 use crate::Result;
 use crate::commands::{cargo, output};
 use std::fs;
@@ -137,12 +137,7 @@ impl<'t> Build<'t> {
             deb.args(is_library.then_some("--multiarch=same"));
             self.run(deb.args(["--target", &target, "--output"]).arg(dist))?;
         }
-        let packages = [
-            ("cringle-cli", arch.musl()),
-            ("cringle-preload", arch.gnu()),
-            ("cringle-c", arch.gnu()),
-        ];
-        packages.iter().try_for_each(|(package, target)| self.sbom(package, target, dist))
+        sbom::build(self, arch, dist)
     }
 
     fn command(&self, arch: Arch, stage: &Path) -> Result<()> {
@@ -241,28 +236,6 @@ impl<'t> Build<'t> {
         self.run(tar.arg("-C").arg(self.stage()).arg("cringle"))
     }
 
-    /// Lists a program's dependencies, in the format of CycloneDX.
-    fn sbom(&self, package: &str, target: &str, dist: &Path) -> Result<()> {
-        let mut cyclonedx = self.cargo();
-        cyclonedx.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5"]);
-        let manifest = format!("crates/{package}/Cargo.toml");
-        cyclonedx.args(["--no-build-deps", "--target", target, "--manifest-path", &manifest]);
-        self.run(&mut cyclonedx)?;
-        let file =
-            |folder: &str, name: &str| self.sources.join(folder).join(format!("{name}.cdx.json"));
-        let text = fs::read_to_string(file(&format!("crates/{package}"), package))?;
-        let text = text.replace(&self.sources.display().to_string(), "/cringle");
-        write(&dist.join(format!("sbom/{package}-{target}.cdx.json")), &text)?;
-        // It writes a list beside each manifest.
-        for it in crate::crates::CRATES {
-            let written = file(it.folder, it.name());
-            if written.exists() {
-                fs::remove_file(written)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The versions that the bytes depend on.
     pub(super) fn built_with(&self) -> Result<String> {
         let mut git = Command::new("git");
@@ -280,7 +253,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(drop).map_err(|error| format!("{}: {error}", from.display()).into())
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
+pub(super) fn write(file: &Path, text: &str) -> Result<()> {
     create_folder_of(file)?;
     Ok(fs::write(file, text)?)
 }

@@ -7,6 +7,7 @@ mod check;
 mod crates;
 mod licences;
 mod root;
+mod sbom;
 mod sums;
 mod tools;
 mod wheels;
