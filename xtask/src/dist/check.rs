@@ -11,7 +11,9 @@ use std::process::Command;
 
 /// Debian 12 and 13.
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
-/// What uses the command that `$1` names, and what reads with the Python package.
+/// What each script begins with, what uses the command that `$1` names, and what reads with the
+/// Python package.
+const BARE: &str = include_str!("on/bare.sh");
 const COMMAND: &str = include_str!("on/command.sh");
 const READ: &str = include_str!("on/read.py");
 
@@ -50,6 +52,8 @@ fn missing() -> Option<String> {
 }
 
 fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
+    let depends = include_str!("on/depends.sh");
+    output(Command::new("sh").args(["-euc", depends, "_"]).arg(dist))?;
     let programs = c_programs(dist, &work.join("c"))?;
     // The scripts see one directory; the programs are removed from it again.
     let inside = dist.join(".programs");
@@ -66,7 +70,7 @@ fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
     for suite in SUITES {
         let root = Root::new(suite, roots)?;
         for (name, script) in &scripts {
-            match root.run(script, dist) {
+            match root.run(&format!("{BARE}{script}"), dist) {
                 Ok((said, took)) => {
                     println!("{name} on {}: {:.1} s: {said}", root.suite, took.as_secs_f64());
                 }
