@@ -161,11 +161,13 @@ impl<'t> Build<'t> {
             let text = output(Command::new(&native).args(["completions", shell]))?;
             write(&share.join(file), &text)?;
         }
-        self.documents(&share.join("doc/cringle"), "README.md")
+        // `cringle doctor` refers to the second.
+        let own = ["README.md", "docs/book/src/deploying.md"];
+        self.documents(&share.join("doc/cringle"), &own)
     }
 
-    fn documents(&self, folder: &Path, readme: &str) -> Result<()> {
-        for file in [readme, "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+    fn documents(&self, folder: &Path, own: &[&str]) -> Result<()> {
+        for file in own.iter().chain(&["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"]) {
             let name = Path::new(file).file_name().unwrap_or_default();
             copy(&self.sources.join(file), &folder.join(name))?;
         }
@@ -199,7 +201,7 @@ impl<'t> Build<'t> {
         let libcringle = stage.join("libcringle");
         copy(&source.join("include/cringle.h"), &libcringle.join("include/cringle.h"))?;
         copy(&source.join("man/cringle.3"), &libcringle.join("share/man/man3/cringle.3"))?;
-        self.documents(&libcringle.join("share/doc/libcringle"), "crates/cringle-c/README.md")
+        self.documents(&libcringle.join("share/doc/libcringle"), &["crates/cringle-c/README.md"])
     }
 
     fn library(&self, arch: Arch, package: &str, kinds: &[&str], options: &[&str]) -> Result<()> {
