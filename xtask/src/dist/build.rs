@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::tools::Tools;
-use super::{crates, licences};
+use super::{crates, fresh, licences, sbom};
 use crate::Result;
 use crate::commands::{cargo, output};
 use std::fs;
@@ -122,9 +122,7 @@ impl<'t> Build<'t> {
     /// Builds the command, the library of `cringle run` and the C library.
     pub(super) fn programs(&self, arch: Arch, dist: &Path) -> Result<()> {
         let stage = self.stage();
-        if stage.exists() {
-            fs::remove_dir_all(&stage)?;
-        }
+        fresh(&stage)?;
         self.command(arch, &stage.join("cringle"))?;
         self.libraries(arch, &stage)?;
         self.archive(arch, dist)?;
@@ -139,12 +137,7 @@ impl<'t> Build<'t> {
             deb.args(is_library.then_some("--multiarch=same"));
             self.run(deb.args(["--target", &target, "--output"]).arg(dist))?;
         }
-        let packages = [
-            ("cringle-cli", arch.musl()),
-            ("cringle-preload", arch.gnu()),
-            ("cringle-c", arch.gnu()),
-        ];
-        packages.iter().try_for_each(|(package, target)| self.sbom(package, target, dist))
+        sbom::build(self, arch, dist)
     }
 
     fn command(&self, arch: Arch, stage: &Path) -> Result<()> {
@@ -168,11 +161,13 @@ impl<'t> Build<'t> {
             let text = output(Command::new(&native).args(["completions", shell]))?;
             write(&share.join(file), &text)?;
         }
-        self.documents(&share.join("doc/cringle"), "README.md")
+        // `cringle doctor` refers to the second.
+        let own = ["README.md", "docs/book/src/deploying.md"];
+        self.documents(&share.join("doc/cringle"), &own)
     }
 
-    fn documents(&self, folder: &Path, readme: &str) -> Result<()> {
-        for file in [readme, "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+    fn documents(&self, folder: &Path, own: &[&str]) -> Result<()> {
+        for file in own.iter().chain(&["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"]) {
             let name = Path::new(file).file_name().unwrap_or_default();
             copy(&self.sources.join(file), &folder.join(name))?;
         }
@@ -206,7 +201,7 @@ impl<'t> Build<'t> {
         let libcringle = stage.join("libcringle");
         copy(&source.join("include/cringle.h"), &libcringle.join("include/cringle.h"))?;
         copy(&source.join("man/cringle.3"), &libcringle.join("share/man/man3/cringle.3"))?;
-        self.documents(&libcringle.join("share/doc/libcringle"), "crates/cringle-c/README.md")
+        self.documents(&libcringle.join("share/doc/libcringle"), &["crates/cringle-c/README.md"])
     }
 
     fn library(&self, arch: Arch, package: &str, kinds: &[&str], options: &[&str]) -> Result<()> {
@@ -243,28 +238,6 @@ impl<'t> Build<'t> {
         self.run(tar.arg("-C").arg(self.stage()).arg("cringle"))
     }
 
-    /// Lists a program's dependencies, in the format of CycloneDX.
-    fn sbom(&self, package: &str, target: &str, dist: &Path) -> Result<()> {
-        let mut cyclonedx = self.cargo();
-        cyclonedx.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5"]);
-        let manifest = format!("crates/{package}/Cargo.toml");
-        cyclonedx.args(["--no-build-deps", "--target", target, "--manifest-path", &manifest]);
-        self.run(&mut cyclonedx)?;
-        let file =
-            |folder: &str, name: &str| self.sources.join(folder).join(format!("{name}.cdx.json"));
-        let text = fs::read_to_string(file(&format!("crates/{package}"), package))?;
-        let text = text.replace(&self.sources.display().to_string(), "/cringle");
-        write(&dist.join(format!("sbom/{package}-{target}.cdx.json")), &text)?;
-        // It writes a list beside each manifest.
-        for it in crate::crates::CRATES {
-            let written = file(it.folder, it.name());
-            if written.exists() {
-                fs::remove_file(written)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The versions that the bytes depend on.
     pub(super) fn built_with(&self) -> Result<String> {
         let mut git = Command::new("git");
@@ -282,7 +255,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(drop).map_err(|error| format!("{}: {error}", from.display()).into())
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
+pub(super) fn write(file: &Path, text: &str) -> Result<()> {
     create_folder_of(file)?;
     Ok(fs::write(file, text)?)
 }

@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::root::{Root, last_line, unpacked};
-use super::{Skipped, sums};
+use super::{Skipped, fresh, sums};
 use crate::Result;
 use crate::commands::{find, output};
 use std::fs;
@@ -11,7 +11,9 @@ use std::process::Command;
 
 /// Debian 12 and 13.
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
-/// What uses the command that `$1` names, and what reads with the Python package.
+/// What each script begins with, what uses the command that `$1` names, and what reads with the
+/// Python package.
+const BARE: &str = include_str!("on/bare.sh");
 const COMMAND: &str = include_str!("on/command.sh");
 const READ: &str = include_str!("on/read.py");
 
@@ -50,6 +52,8 @@ fn missing() -> Option<String> {
 }
 
 fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
+    let depends = include_str!("on/depends.sh");
+    output(Command::new("sh").args(["-euc", depends, "_"]).arg(dist))?;
     let programs = c_programs(dist, &work.join("c"))?;
     // The scripts see one directory; the programs are removed from it again.
     let inside = dist.join(".programs");
@@ -66,7 +70,7 @@ fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
     for suite in SUITES {
         let root = Root::new(suite, roots)?;
         for (name, script) in &scripts {
-            match root.run(script, dist) {
+            match root.run(&format!("{BARE}{script}"), dist) {
                 Ok((said, took)) => {
                     println!("{name} on {}: {:.1} s: {said}", root.suite, took.as_secs_f64());
                 }
@@ -83,11 +87,9 @@ fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
 
 /// Compiles the book's first program with what is in the C library's packages.
 fn c_programs(dist: &Path, work: &Path) -> Result<PathBuf> {
-    if work.exists() {
-        fs::remove_dir_all(work)?;
-    }
     let (root, programs) = (work.join("root"), work.join("programs"));
-    fs::create_dir_all(&programs)?;
+    fresh(work)?;
+    fresh(&programs)?;
     let debian = Arch::ALL[0].debian;
     for package in packages(dist, "libcringle", debian)? {
         output(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
@@ -176,10 +178,7 @@ fn names_no_place(dist: &Path) -> Result<bool> {
         output(sh.arg(work.path().join(name.replace('/', "_"))))?;
     }
     let mut grep = Command::new("grep");
-    grep.args(["-rlaF"]);
-    paths.iter().for_each(|path| {
-        grep.arg("-e").arg(path);
-    });
+    grep.arg("-rlaF").args(paths.iter().flat_map(|path| [Path::new("-e"), path]));
     let found = grep.arg(".").current_dir(work.path()).output()?;
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     if !found.is_empty() {

@@ -32,15 +32,8 @@ pub(super) fn write(build: &Build, dist: &Path) -> Result<()> {
 fn generate(build: &Build, manifest: &str, file: &Path) -> Result<()> {
     let templates = build.sources.join("xtask/src/dist");
     let mut about = build.cargo();
-    about.args([
-        "about",
-        "generate",
-        "--locked",
-        "--offline",
-        "--fail",
-        "--manifest-path",
-        manifest,
-    ]);
+    about.args(["about", "generate", "--locked", "--offline", "--fail"]);
+    about.args(["--manifest-path", manifest]);
     about.arg("--config").arg(templates.join("about.toml"));
     about.arg("--output-file").arg(file).arg(templates.join("about.hbs"));
     build.run(&mut about)?;

@@ -7,6 +7,7 @@ mod check;
 mod crates;
 mod licences;
 mod root;
+mod sbom;
 mod sums;
 mod tools;
 mod wheels;
@@ -92,10 +93,7 @@ fn require_commit(sources: &Path) -> Result<()> {
 }
 
 fn build(build: &Build, dist: &Path, skipped: &mut Skipped) -> Result<()> {
-    if dist.exists() {
-        fs::remove_dir_all(dist)?;
-    }
-    fs::create_dir_all(dist)?;
+    fresh(dist)?;
     licences::write(build, dist)?;
     for arch in Arch::ALL {
         build.programs(arch, dist)?;
@@ -108,12 +106,18 @@ fn build(build: &Build, dist: &Path, skipped: &mut Skipped) -> Result<()> {
     Ok(())
 }
 
+/// Makes an empty directory.
+fn fresh(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    Ok(fs::create_dir_all(folder)?)
+}
+
 /// Builds from a clone whose path has another length. Returns whether the bytes are the same.
 fn again(sources: &Path, work: &Path, tools: &Tools, dist: &Path) -> Result<bool> {
     let clone: PathBuf = work.join("a-second-clone/cringle");
-    if clone.exists() {
-        fs::remove_dir_all(&clone)?;
-    }
+    fresh(&clone)?;
     let mut git = Command::new("git");
     output(git.args(["clone", "--quiet"]).arg(sources).arg(&clone))?;
     let second = clone.join("dist");

@@ -1,5 +1,6 @@
 //! Debian systems in which the artefacts are installed: without a compiler, and without a network.
 
+use super::fresh;
 use crate::Result;
 use crate::commands::output;
 use std::fs;
@@ -20,12 +21,7 @@ impl Root {
     /// Unpacks the system below `roots`, if it is not there.
     pub(super) fn new(suite: &'static str, roots: &Path) -> Result<Root> {
         let path = roots.join(suite);
-        if !path.exists() {
-            let mut debootstrap = bootstrap();
-            let half = roots.join(format!("{suite}-half"));
-            debootstrap.args(["--variant=minbase", suite]).arg(&half);
-            finish(debootstrap, &half, &path)?;
-        }
+        unpack(suite, None, &path)?;
         Ok(Root { suite, path })
     }
 
@@ -53,47 +49,40 @@ impl Root {
 /// The files of a system for another processor. Nothing in it has been run.
 pub(super) fn unpacked(debian: &str, roots: &Path) -> Result<PathBuf> {
     let path = roots.join(format!("bookworm-{debian}"));
-    if !path.exists() {
-        let half = roots.join(format!("bookworm-{debian}-half"));
-        let mut debootstrap = bootstrap();
-        debootstrap.args(["--foreign", "--variant=minbase", "--arch", debian, "bookworm"]);
-        debootstrap.arg(&half);
-        let unpack = "for package in \"$1\"/var/cache/apt/archives/*.deb; do \
-                          dpkg-deb -x \"$package\" \"$1\"; done";
-        finish(debootstrap, &half, &half)?;
-        output(Command::new("sh").args(["-euc", unpack, "_"]).arg(&half))?;
-        fs::rename(&half, &path)?;
-    }
+    unpack("bookworm", Some(debian), &path)?;
     Ok(path)
 }
 
-fn bootstrap() -> Command {
-    let mut debootstrap = Command::new("debootstrap");
-    debootstrap.arg(format!("--include={INCLUDED}"));
-    debootstrap
-}
-
-/// Takes the packages from where this machine takes its own.
-fn finish(mut debootstrap: Command, half: &Path, path: &Path) -> Result<()> {
-    let mirror = match std::env::var("CRINGLE_DEBIAN_MIRROR") {
-        Ok(mirror) => mirror,
-        Err(_) => {
-            let mut targets = Command::new("apt-get");
-            targets.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
-            let mirrors = output(&mut targets)?;
-            let mirror = mirrors.lines().find(|line| line.ends_with("/debian/"));
-            mirror.ok_or("apt-get knows no mirror of Debian; set CRINGLE_DEBIAN_MIRROR")?.to_owned()
-        }
-    };
-    if half.exists() {
-        fs::remove_dir_all(half)?;
+/// Makes a system for this processor or a foreign one, unless it is there.
+fn unpack(suite: &str, foreign: Option<&str>, path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
     }
     println!("debootstrap {}", path.display());
-    output(debootstrap.arg(mirror))?;
-    if half != path {
-        fs::rename(half, path)?;
+    let half = path.with_extension("half");
+    fresh(&half)?;
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap.args([&format!("--include={INCLUDED}"), "--variant=minbase"]);
+    debootstrap.args(foreign.into_iter().flat_map(|debian| ["--foreign", "--arch", debian]));
+    output(debootstrap.arg(suite).arg(&half).arg(mirror()?))?;
+    if foreign.is_some() {
+        let all = "for package in \"$1\"/var/cache/apt/archives/*.deb; do \
+                       dpkg-deb -x \"$package\" \"$1\"; done";
+        output(Command::new("sh").args(["-euc", all, "_"]).arg(&half))?;
     }
-    Ok(())
+    Ok(fs::rename(half, path)?)
+}
+
+/// Where this machine takes its own packages from.
+fn mirror() -> Result<String> {
+    if let Ok(mirror) = std::env::var("CRINGLE_DEBIAN_MIRROR") {
+        return Ok(mirror);
+    }
+    let mut targets = Command::new("apt-get");
+    targets.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
+    let mirrors = output(&mut targets)?;
+    let mirror = mirrors.lines().find(|line| line.ends_with("/debian/"));
+    Ok(mirror.ok_or("apt-get knows no mirror of Debian; set CRINGLE_DEBIAN_MIRROR")?.to_owned())
 }
 
 pub(super) fn last_line(text: &str) -> String {

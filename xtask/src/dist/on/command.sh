@@ -22,7 +22,7 @@ threads=$(python3 /tmp/threads.py)
 fibers=$("$1" run python3 /tmp/threads.py)
 [ "$threads" = 201 ] && [ "$fibers" -lt 100 ] || { echo "run: $fibers threads, not $threads" >&2; exit 1; }
 prefix=$(dirname "$(dirname "$(command -v "$1")")")
-for file in man/man1/cringle-cp.1 bash-completion/completions/cringle doc/cringle/LICENSES-OF-DEPENDENCIES.txt; do
+for file in man/man1/cringle-cp.1 bash-completion/completions/cringle doc/cringle/deploying.md doc/cringle/LICENSES-OF-DEPENDENCIES.txt; do
   [ -s "$prefix/share/$file" ] || [ -s "$prefix/share/$file.gz" ] || { echo "no $file" >&2; exit 1; }
 done
 echo "$("$1" --version): doctor $status; 200 threads are $fibers of the system"
