@@ -37,13 +37,23 @@ impl Spares {
         Memory::Long(Long { buf, bytes: start..start + len, home: self.clone() })
     }
 
-    /// Keeps a buffer if there is room. Nobody waits for the lock.
+    /// Keeps a buffer, and as many of the latest others as there is room for. Nobody waits for the
+    /// lock.
     fn put(&self, buf: Vec<u8>) {
         let Ok(mut spares) = self.0.try_lock() else { return };
-        let kept: usize = spares.iter().map(Vec::len).sum();
-        if kept + buf.len() <= MOST_BYTES {
-            spares.push(buf);
-        }
+        spares.push(buf);
+        let mut room = MOST_BYTES;
+        let fits = |spare: &&Vec<u8>| {
+            let left = room.checked_sub(spare.len());
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let kept = spares.iter().rev().take_while(fits).count();
+        let oldest = spares.len() - kept;
+        let dropped: Vec<_> = spares.drain(..oldest).collect();
+        // The kernel takes them back without the lock.
+        drop(spares);
+        drop(dropped);
     }
 }
 
@@ -122,9 +132,12 @@ mod tests {
         drop([1, 20, 20].map(|part| spares.take(KEPT_BYTES / part)));
         assert_eq!(kept(&spares), [KEPT_BYTES]);
         drop([0; 20].map(|_| spares.take(MOST_BYTES / 4)));
-        assert_eq!(kept(&spares), [KEPT_BYTES, MOST_BYTES / 4, MOST_BYTES / 4, MOST_BYTES / 4]);
+        assert_eq!(kept(&spares), [MOST_BYTES / 4; 3], "the latest");
         let shorter = spares.take(MOST_BYTES / 8 - PAGE_BYTES);
-        assert_eq!(kept(&spares).len(), 4);
+        assert_eq!(kept(&spares).len(), 3);
         drop(shorter);
+        assert_eq!(kept(&spares).len(), 4);
+        drop(spares.take(MOST_BYTES));
+        assert_eq!(kept(&spares), [], "it is longer than the limit");
     }
 }

@@ -141,7 +141,7 @@ fn read_pieces<'b>(
                 batch.read_exact(file, &mut piece[done..], offset + done as u64);
             }
         }
-        if batch.is_empty() {
+        if batch.is_empty() && pieces.peek().is_some() {
             fiber::yield_now();
         }
         let outcomes = batch.submit();
