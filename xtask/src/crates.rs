@@ -155,7 +155,7 @@ pub(crate) const CRATES: &[Crate] = &[
     },
     Crate {
         kind: Kind::Guest,
-        ..part("crates/cringle-object-store", 1_300, "The traits of `object_store`, on files.")
+        ..part("crates/cringle-object-store", 1_350, "The traits of `object_store`, on files.")
     },
     program("crates/cringle-bench", 11_500, "Each experiment has a baseline at its best settings."),
     program("crates/cringle-c", 2_350, "A function of C for each call, which checks its handles."),

@@ -9,7 +9,6 @@ use crate::choices::When;
 use crate::regular::CopyError;
 use crate::sys;
 use crate::transfer::Transfer;
-use cringle::block::AlignedBuf;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -22,8 +21,8 @@ const LARGE_FILE_BYTES: u64 = BLOCK_BYTES as u64;
 /// What a worker keeps for its uncached copies.
 #[derive(Default)]
 pub(crate) struct Uncached {
-    /// `None` until it is needed.
-    buffer: Option<AlignedBuf>,
+    /// Empty until it is needed.
+    buffer: Vec<u8>,
     /// The devices whose files cannot be read, or written, past the cache.
     cached_reads: Vec<u64>,
     cached_writes: Vec<u64>,
@@ -99,9 +98,12 @@ impl Transfer<'_, '_> {
         let mut copied = 0;
         while copied < length && (reads || writes) {
             self.check_stop()?;
-            let buffer = state.buffer.get_or_insert_with(|| AlignedBuf::new(BLOCK_BYTES));
+            if state.buffer.is_empty() {
+                // Of pages that are zero already.
+                state.buffer = vec![0; BLOCK_BYTES];
+            }
             let part = usize::try_from(length - copied).unwrap_or(usize::MAX).min(BLOCK_BYTES);
-            let block = &mut buffer[..part];
+            let block = &mut state.buffer[..part];
             let was = (reads, writes);
             let n = sys::read_uncached(self.from, block, &mut reads).map_err(CopyError::Read)?;
             if n == 0 {

@@ -31,7 +31,6 @@ use crate::transfer::Method;
 use crate::tree::{Dir, Item, OpenDirs, Side, finish_part};
 use crate::uncached::{CacheShare, Uncached};
 use crate::{attributes, compare};
-use cringle::block::AlignedBuf;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -174,9 +173,8 @@ struct FinishedChild {
 pub(crate) struct Worker<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) index: usize,
-    /// The buffer for reads, with one byte more than a block, to find the end of a file. Some
-    /// processors copy much faster to the begin of a page than to that of an allocation.
-    pub(crate) buffer: AlignedBuf,
+    /// The buffer for reads, with one byte more than a block, to find the end of a file.
+    pub(crate) buffer: Vec<u8>,
     listing: Vec<u8>,
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) unsynced: Vec<Unsynced>,
@@ -217,7 +215,7 @@ impl<'a> Worker<'a> {
         Worker {
             shared,
             index,
-            buffer: AlignedBuf::new(shared.options.block_bytes + 1),
+            buffer: vec![0; shared.options.block_bytes + 1],
             listing: vec![0; LISTING_BYTES],
             deferred: Vec::new(),
             unsynced: Vec::new(),

@@ -63,8 +63,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
 
-    /// How the fibers wait; with uring, PROGRAM is not started where rings are denied [default: uring,
-    /// or epoll where rings are denied]
+    /// How the fibers wait; with uring, PROGRAM is not started where rings are denied [default:
+    /// uring, or epoll where rings are denied]
     #[arg(long, value_parser = ["uring", "epoll"])]
     pub driver: Option<String>,
 

@@ -22,8 +22,8 @@ use cringle_report::failure::Failure;
 use std::os::unix::ffi::OsStrExt;
 use target::Target;
 
-/// The exit status if the library is missing or cannot start as the environment demands, as that of `env` for its own
-/// failures.
+/// The exit status if the library is missing, or cannot start as the environment demands, as that
+/// of `env` for its own failures.
 const OWN_FAILURE: u8 = 125;
 /// The exit status for a program that was found and cannot be run, as that of `env` and shells.
 const CANNOT_RUN: u8 = 126;

@@ -37,7 +37,9 @@
 //! Besides its results, `get_ranges` holds at most 8 MiB of bytes that were not asked for or will
 //! be copied, and a few hundred KiB of bookkeeping. Ranges that touch or overlap share a buffer, as
 //! in `LocalFileSystem`, and so do short results, in buffers of at most 64 KiB. No result keeps
-//! bytes in memory that the caller did not ask for. A stream holds two chunks.
+//! bytes in memory that the caller did not ask for, except that the buffer of a result of 64 KiB or
+//! more may be longer by a quarter. When these results are dropped, the store and its clones keep
+//! the latest 16 MiB of their buffers for the next ones. A stream holds two chunks.
 //! (`GetResult::bytes` copies the chunks of a long range into one buffer; `get_ranges` with that
 //! range reads into one.)
 //!
