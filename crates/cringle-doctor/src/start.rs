@@ -67,8 +67,13 @@ pub fn refusal(variables: &[(&str, OsString)]) -> Option<String> {
             reply.send_text(&error);
         }
     });
-    let text = answer.text_from(0);
-    (!text.is_empty()).then_some(text)
+    match &answer {
+        Answer { unanswered: Some(why), .. } => Some(format!("cannot try to start: {why}")),
+        Answer { signal: Some(signal), .. } => {
+            Some(format!("killed by signal {signal} at the start"))
+        }
+        _ => Some(answer.text_from(0)).filter(|text| !text.is_empty()),
+    }
 }
 
 fn error_of_choices() -> Option<String> {

@@ -50,6 +50,11 @@ impl Error {
         move |source| Error::Io { action, path: path.into(), source }
     }
 
+    /// Returns a function that explains that there is no memory for a read.
+    pub(crate) fn memory(path: &Path, bytes: u64) -> impl FnOnce(io::Error) -> Error {
+        move |_| Error::Memory { path: path.into(), bytes: bytes.into() }
+    }
+
     /// Explains why an object cannot be opened.
     pub(crate) fn open(path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| match source.kind() {

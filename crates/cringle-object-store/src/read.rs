@@ -51,7 +51,8 @@ pub(crate) fn read_range(
     is_wanted: IsWanted<'_>,
 ) -> Result<Bytes, Error> {
     check_memory(path, (range.end - range.start).into())?;
-    let mut memory = spares.take((range.end - range.start) as usize);
+    let bytes = range.end - range.start;
+    let mut memory = spares.take(bytes as usize).map_err(Error::memory(path, bytes))?;
     let buf = memory.as_mut();
     let outcome = match buf.len() {
         // Without the ring if it is in memory.
@@ -87,7 +88,8 @@ pub(crate) fn read_ranges(
     while !left.is_empty() {
         let (now, later) = left.split_at(count_of_next(left));
         left = later;
-        let mut buffers = allocate(now, spares);
+        let bytes = now.iter().map(Fetch::len).sum();
+        let mut buffers = allocate(now, spares).map_err(Error::memory(path, bytes))?;
         let pieces = buffers.iter_mut().flat_map(Buffer::pieces);
         spare = read_pieces(file, pieces, spare, is_wanted)
             .map_err(|stopped| explain(file, path, ranges, stopped))?;
@@ -180,7 +182,7 @@ struct Buffer<'p> {
 
 /// Allocates the memory of the reads. Each allocation takes longer than the kernel takes for a
 /// short read, so these share a buffer, unless it will be copied.
-fn allocate<'p>(fetches: &'p [Fetch], spares: &Spares) -> Vec<Buffer<'p>> {
+fn allocate<'p>(fetches: &'p [Fetch], spares: &Spares) -> io::Result<Vec<Buffer<'p>>> {
     let mut bytes = 0;
     let shares = move |this: &Fetch, next: &Fetch| {
         bytes += this.len();
@@ -194,9 +196,9 @@ fn allocate<'p>(fetches: &'p [Fetch], spares: &Spares) -> Vec<Buffer<'p>> {
 }
 
 impl<'p> Buffer<'p> {
-    fn new(fetches: &'p [Fetch], spares: &Spares) -> Buffer<'p> {
+    fn new(fetches: &'p [Fetch], spares: &Spares) -> io::Result<Buffer<'p>> {
         let bytes: u64 = fetches.iter().map(Fetch::len).sum();
-        Buffer { fetches, memory: spares.take(bytes as usize) }
+        Ok(Buffer { fetches, memory: spares.take(bytes as usize)? })
     }
 
     /// Returns its pieces, with their offsets in the file.

@@ -53,11 +53,10 @@ pub(crate) const QUERIES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Both stores of the directory, and the workers of the first.
-pub(crate) fn stores(
-    directory: &Path,
-    workers: usize,
-) -> Result<(Arc<BlockIo>, [Arc<dyn ObjectStore>; 2])> {
+/// Two stores of one directory, and the workers of the first.
+type Stores = (Arc<BlockIo>, [Arc<dyn ObjectStore>; 2]);
+
+pub(crate) fn stores(directory: &Path, workers: usize) -> Result<Stores> {
     let io = Arc::new(BlockIo::builder().workers(workers).build()?);
     let ours = LocalStore::builder().prefix(directory).block_io(Arc::clone(&io)).build();
     let ours = ours.map_err(std::io::Error::from)?;

@@ -1,7 +1,7 @@
 //! What cannot be served, or cannot be run.
 
 use super::*;
-use crate::doctor::support::{SETUP, filter, filtered};
+use crate::doctor::support::{SETUP, filter, filtered, limited, without_inherited_files};
 use seccompiler::SeccompAction;
 
 const EMPTY: &str = "int main(void) { return 0; }";
@@ -136,6 +136,12 @@ fn demands_that_cannot_be_met_are_refused() {
     for options in [&[][..], &["--driver", "epoll"], &["--workers", "2"]] {
         assert_eq!(printed(&mut without_rings(options), 0), "started\n", "{options:?}");
     }
+    // No descriptor is left for the trial.
+    let mut few = cringle_run(&place, &["--driver", "uring", "echo", "started"]);
+    without_inherited_files(&mut few);
+    limited(&mut few, libc::RLIMIT_NOFILE, 4);
+    let (status, text) = refusal(&few.output().unwrap());
+    assert!(status == 125 && text.starts_with("cringle: cannot try to start: "), "{text}");
 }
 
 #[test]
