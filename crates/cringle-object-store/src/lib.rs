@@ -37,7 +37,7 @@
 //! Besides its results, `get_ranges` holds at most 8 MiB of bytes that were not asked for or will
 //! be copied, and a few hundred KiB of bookkeeping. Ranges that touch or overlap share a buffer, as
 //! in `LocalFileSystem`, and so do short results, in buffers of at most 64 KiB. No result keeps
-//! bytes in memory that the caller did not ask for, except that the buffer of a result of 64 KiB or
+//! bytes in memory that its call did not ask for, except that the buffer of a result of 256 KiB or
 //! more may be longer by a quarter. When these results are dropped, the store and its clones keep
 //! the latest 16 MiB of their buffers for the next ones. A stream holds two chunks.
 //! (`GetResult::bytes` copies the chunks of a long range into one buffer; `get_ranges` with that
@@ -57,7 +57,8 @@
 //! - A range that ends before it starts is an error, not a panic.
 //! - If the completion of an upload fails, its staging file is removed.
 //! - The parts of an upload may be written at the same time.
-//! - A read for which there is no memory is an error, and does not end the process.
+//! - A read of 256 KiB or more for which there is no memory is an error, and does not end the
+//!   process.
 //! - A call ends, whatever the file system answers. Where `open` says of a new file that it does
 //!   not exist although its directory does, as in `/proc`, and on exfat for names that it refuses,
 //!   `LocalFileSystem` tries for ever.

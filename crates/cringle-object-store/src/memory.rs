@@ -10,8 +10,9 @@ use memmap2::MmapMut;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// The length of the shortest buffer that is kept.
-const KEPT_BYTES: usize = 64 << 10;
+/// The length of the shortest buffer that is kept. A process may have 65,530 mappings
+/// (`vm.max_map_count`): with 16 GiB of separate results of this length.
+const KEPT_BYTES: usize = 256 << 10;
 /// The most bytes that are kept.
 const MOST_BYTES: usize = 16 << 20;
 
@@ -117,23 +118,23 @@ mod tests {
     #[test]
     fn long_buffer_is_used_again_once_no_part_of_its_result_is_left() {
         let spares = Spares::default();
-        let mut first = spares.take(100_000).unwrap();
+        let mut first = spares.take(400_000).unwrap();
         first.as_mut().fill(1);
         let whole = first.into_bytes();
-        let part = whole.slice(99_999..);
+        let part = whole.slice(399_999..);
         drop(whole);
         assert_eq!(kept(&spares), []);
         assert_eq!(part, [1][..]);
         drop(part);
-        assert_eq!(kept(&spares), [100_000]);
-        assert_eq!(spares.take(90_000).unwrap().into_bytes(), vec![1; 90_000]);
-        assert_eq!(kept(&spares), [100_000]);
+        assert_eq!(kept(&spares), [400_000]);
+        assert_eq!(spares.take(360_000).unwrap().into_bytes(), vec![1; 360_000]);
+        assert_eq!(kept(&spares), [400_000]);
     }
 
     #[test]
     fn spares_have_a_limit_and_serve_no_result_that_is_much_shorter() {
         let spares = Spares::default();
-        drop([1, 20, 20].map(|part| spares.take(KEPT_BYTES / part).unwrap()));
+        drop([1, 2, 2].map(|part| spares.take(KEPT_BYTES / part).unwrap()));
         assert_eq!(kept(&spares), [KEPT_BYTES]);
         drop([0; 20].map(|_| spares.take(MOST_BYTES / 4)));
         assert_eq!(kept(&spares), [MOST_BYTES / 4; 4], "the latest");

@@ -121,7 +121,7 @@ fn dropped_results(store: &LocalStore) {
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     };
     let before = resident();
-    let ranges: Vec<_> = (0..400u64).map(|n| n * 200_000..n * 200_000 + 190_000).collect();
+    let ranges: Vec<_> = (0..190u64).map(|n| n * 410_000..n * 410_000 + 400_000).collect();
     for _ in 0..3 {
         drop(block_on(store.get_ranges(&"object".into(), &ranges)).unwrap());
     }
