@@ -54,10 +54,9 @@ fn missing() -> Option<String> {
 fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
     let depends = include_str!("on/depends.sh");
     output(Command::new("sh").args(["-euc", depends, "_"]).arg(dist))?;
-    let programs = c_programs(dist, &work.join("c"))?;
     // The scripts see one directory; the programs are removed from it again.
-    let inside = dist.join(".programs");
-    fs::rename(&programs, &inside)?;
+    let programs = dist.join(".programs");
+    c_programs(dist, &work.join("c"), &programs)?;
     let wheel =
         format!("{}/tmp/venv/bin/python - <<'PYTHON'\n{READ}PYTHON\n", include_str!("on/wheel.sh"));
     let scripts = [
@@ -81,15 +80,15 @@ fn on_debian(dist: &Path, work: &Path, roots: &Path) -> Result<bool> {
             }
         }
     }
-    fs::remove_dir_all(inside)?;
+    fs::remove_dir_all(programs)?;
     Ok(works)
 }
 
 /// Compiles the book's first program with what is in the C library's packages.
-fn c_programs(dist: &Path, work: &Path) -> Result<PathBuf> {
-    let (root, programs) = (work.join("root"), work.join("programs"));
+fn c_programs(dist: &Path, work: &Path, programs: &Path) -> Result<()> {
+    let root = work.join("root");
     fresh(work)?;
-    fresh(&programs)?;
+    fresh(programs)?;
     let debian = Arch::ALL[0].debian;
     for package in packages(dist, "libcringle", debian)? {
         output(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
@@ -110,7 +109,7 @@ fn c_programs(dist: &Path, work: &Path) -> Result<PathBuf> {
         cc.env("PKG_CONFIG_LIBDIR", lib.join("pkgconfig"));
         output(cc.env("PKG_CONFIG_SYSROOT_DIR", &root))?;
     }
-    Ok(programs)
+    Ok(())
 }
 
 /// The packages whose names begin so.
