@@ -31,7 +31,7 @@ pub(super) fn write(build: &Build, dist: &Path) -> Result<()> {
 
 fn generate(build: &Build, manifest: &str, file: &Path) -> Result<()> {
     let templates = build.sources.join("xtask/src/dist");
-    // It reads the crates of all systems, and has to be offline: else it asks a service for licences.
+    // It reads the crates of all systems, and has to be offline, or it asks a service for licences.
     let mut fetch = build.cargo();
     build.run(fetch.args(["fetch", "--quiet", "--locked", "--manifest-path", manifest]))?;
     let mut about = build.cargo();
