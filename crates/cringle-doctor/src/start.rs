@@ -49,7 +49,7 @@ pub(crate) fn try_start() -> (Start, String) {
 }
 
 /// Returns why a program must not start that has these variables, besides those of this process:
-/// one has an invalid value, or they demand rings, which are refused.
+/// one has an invalid value, they demand rings, which are refused, or neither can be tried.
 ///
 /// The calling process must have only one thread.
 pub fn refusal(variables: &[(&str, OsString)]) -> Option<String> {

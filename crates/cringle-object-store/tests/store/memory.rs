@@ -43,14 +43,16 @@ fn peak_of<T>(work: impl FnOnce() -> T) -> (usize, T) {
     (PEAK.load(Ordering::Relaxed).saturating_sub(before), result)
 }
 
+/// Returns a number of bytes that Linux reports of this process.
+fn bytes_of(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
 /// Returns by how many bytes the process grew at most during `work`, with what is mapped. Linux
 /// counts roughly, by up to a few MiB on large machines.
 fn growth_of<T>(work: impl FnOnce() -> T) -> (usize, T) {
-    let bytes_of = |name: &str| {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-    };
     // The peak is what is there now.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = bytes_of("VmRSS:");
@@ -116,16 +118,12 @@ fn stream(store: &LocalStore) {
 
 /// The store keeps a few of them, which prevent nothing from being given back.
 fn dropped_results(store: &LocalStore) {
-    let resident = || {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-    };
-    let before = resident();
+    let before = bytes_of("VmRSS:");
     let ranges: Vec<_> = (0..190u64).map(|n| n * 410_000..n * 410_000 + 400_000).collect();
     for _ in 0..3 {
         drop(block_on(store.get_ranges(&"object".into(), &ranges)).unwrap());
     }
-    let kept = resident().saturating_sub(before);
+    let kept = bytes_of("VmRSS:").saturating_sub(before);
     assert!(kept < 40 * MIB, "{kept} bytes are kept of results of 76 MB that were dropped");
 }
 
