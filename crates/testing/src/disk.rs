@@ -188,6 +188,25 @@ pub fn make_cold(file: &impl AsFd) {
     assert_eq!((synced, advised), (0, 0));
 }
 
+/// Returns the number of pages of a file that the page cache has. `mincore` reads the kernel's
+/// tables only; an attempt to read (`RWF_NOWAIT`) starts the read, which may then end before the
+/// kernel looks whether it would have to wait.
+pub fn cached_pages(file: &impl AsFd) -> usize {
+    let file = file.as_fd();
+    let bytes = std::fs::File::from(file.try_clone_to_owned().unwrap()).metadata().unwrap().len();
+    let mut pages = vec![0_u8; bytes.div_ceil(4096) as usize];
+    // SAFETY: a new mapping, which no code accesses, and a byte for each of its pages.
+    unsafe {
+        let (fd, null) = (file.as_raw_fd(), std::ptr::null_mut());
+        let (len, shared) = (bytes as usize, libc::MAP_SHARED);
+        let mapping = libc::mmap(null, len, libc::PROT_READ, shared, fd, 0);
+        assert_ne!(mapping, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(mapping, len, pages.as_mut_ptr()), 0);
+        assert_eq!(libc::munmap(mapping, len), 0);
+    }
+    pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
 pub fn make_fifo(path: &Path) {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();

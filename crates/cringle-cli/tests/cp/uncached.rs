@@ -3,8 +3,8 @@
 use crate::common::mounts::Mount;
 use crate::common::*;
 use crate::support::*;
+use cringle_testing::disk;
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -14,29 +14,13 @@ const BLOCK: usize = 4 << 20;
 /// Returns the share of a file that is in the page cache.
 fn cached_share(path: &Path) -> f64 {
     let file = File::open(path).unwrap();
-    let length = file.metadata().unwrap().len() as usize;
-    let mut pages = vec![0_u8; length.div_ceil(4096)];
-    // SAFETY: a new mapping at an address of the kernel's choice, of a file that is open.
-    let start = unsafe {
-        let protection = libc::PROT_READ;
-        libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
-    };
-    assert_ne!(start, libc::MAP_FAILED);
-    // SAFETY: the mapping has this length, and there is a byte for each of its pages.
-    assert_eq!(unsafe { libc::mincore(start, length, pages.as_mut_ptr()) }, 0);
-    // SAFETY: nothing else has the mapping's address.
-    assert_eq!(unsafe { libc::munmap(start, length) }, 0);
-    pages.iter().filter(|&&page| page & 1 == 1).count() as f64 / pages.len() as f64
+    disk::cached_pages(&file) as f64 / file.metadata().unwrap().len().div_ceil(4096) as f64
 }
 
 /// Writes a file to the disk, and drops it from the page cache.
 fn write_cold(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
-    let file = File::open(path).unwrap();
-    file.sync_all().unwrap();
-    // SAFETY: a system call on an open descriptor.
-    let dropped = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    assert_eq!(dropped, 0);
+    disk::make_cold(&File::open(path).unwrap());
 }
 
 /// Copies, and returns what `--debug` says about the cache; empty if nothing.

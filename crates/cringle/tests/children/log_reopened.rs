@@ -123,22 +123,6 @@ fn log_has_its_name_when_it_is_locked() {
     });
 }
 
-/// Returns the number of bytes of a file that are in the page cache.
-fn cached_bytes(file: &File) -> usize {
-    const PAGE: usize = 4096;
-    let len = file.metadata().unwrap().len() as usize;
-    let mut pages = vec![0_u8; len.div_ceil(PAGE)];
-    // SAFETY: a new mapping, which no code accesses, and a byte for each of its pages.
-    unsafe {
-        let (fd, null) = (file.as_raw_fd(), std::ptr::null_mut());
-        let mapping = libc::mmap(null, len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
-        assert_ne!(mapping, libc::MAP_FAILED);
-        assert_eq!(libc::mincore(mapping, len, pages.as_mut_ptr()), 0);
-        libc::munmap(mapping, len);
-    }
-    PAGE * pages.iter().filter(|page| **page & 1 == 1).count()
-}
-
 /// After a failed sync the cache has what the disk has not, and on ext4 a write to the same pages
 /// need not change that.
 #[test]
@@ -155,14 +139,14 @@ fn recovery_reads_from_the_disk() {
         let file = File::open(&path).unwrap();
         // SAFETY: no pointers.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        if cached_bytes(&file) > 8 * RECORD {
+        if disk::cached_pages(&file) > 8 * RECORD / 4096 {
             return eprintln!("skipped: the files here are in memory only");
         }
         std::fs::read(&path).unwrap();
         let mut at_first = None;
         let replay = |_, record: &[u8]| {
             assert_eq!(record.len(), RECORD);
-            at_first.get_or_insert_with(|| cached_bytes(&file));
+            at_first.get_or_insert_with(|| disk::cached_pages(&file));
             Ok(())
         };
         Log::open(&path, replay).unwrap();

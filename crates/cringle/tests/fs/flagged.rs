@@ -3,7 +3,7 @@
 use cringle::block::AlignedBuf;
 use cringle::fs::{Direct, File, OpenOptions, ReadFlags, WriteFlags, copy_range};
 use cringle_testing::disk::{
-    alone, directory, everywhere, in_company, make_cold, outside, pattern, solitary,
+    alone, cached_pages, directory, everywhere, in_company, make_cold, outside, pattern, solitary,
 };
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Seek};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -100,17 +100,6 @@ fn read_that_may_not_wait_returns_what_is_cached() {
     }
 }
 
-/// Whether the page cache holds the start of the file.
-fn is_cached(file: &File) -> bool {
-    match file.read_at_with(&mut [0; 4096], 0, ReadFlags::NOWAIT) {
-        Ok(_) => true,
-        Err(e) => {
-            assert_eq!(e.kind(), ErrorKind::WouldBlock);
-            false
-        }
-    }
-}
-
 /// The kernel leaves pages in the cache that it cannot drop at once, for example while it moves
 /// them in memory. That is rare, so most of the files must not be cached.
 #[test]
@@ -128,7 +117,7 @@ fn pages_are_dropped_after_a_read_that_asks_for_it() {
         return;
     }
     files.iter().for_each(make_cold);
-    if files.iter().all(is_cached) {
+    if files.iter().all(|file| cached_pages(file) > 0) {
         return eprintln!("skipped: the file system is in memory");
     }
     let is_cached_after = |file: &File, flags| {
@@ -136,7 +125,7 @@ fn pages_are_dropped_after_a_read_that_asks_for_it() {
         let mut buf = vec![0; LEN];
         assert_eq!(file.read_at_with(&mut buf, 0, flags).unwrap(), LEN);
         assert!(buf == pattern(LEN));
-        is_cached(file)
+        cached_pages(file) > 0
     };
     for way in [solitary, alone, in_company] {
         way(|| {
