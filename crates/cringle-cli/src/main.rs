@@ -60,7 +60,14 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let trace = TraceRequest::of(cli)?;
     let files = files(&cli.command);
-    trace.iter().fold(files, TraceRequest::add_to).check()?;
+    let checked = trace.iter().fold(files, TraceRequest::add_to).check();
+    checked.map_err(|failure| match &cli.command {
+        // Status 1 would be the program's.
+        Command::Run(_) if failure.status == FAILED => {
+            Failure { status: cringle_launch::OWN_FAILURE, ..failure }
+        }
+        _ => failure,
+    })?;
     let trace = trace_flag::begin(trace)?;
     let result = dispatch(cli);
     let has_trace = trace.end();

@@ -28,8 +28,9 @@ the program; what a script or a program starts is served with --children only.
 docs/book/src/command/run.md explains what changes for a program, and what cannot be.
 
 Exit status: that of PROGRAM; 125 the library is missing, or cannot start as the options and \
-variables demand (rings are refused, or a value is invalid), 126 PROGRAM cannot be run or served, \
-127 it is not found, 2 wrong usage. With --explain: 0 if a report was made.";
+variables demand (rings are refused, a value is invalid, or the trace has no place), 126 PROGRAM \
+cannot be run or served, 127 it is not found, 2 wrong usage. With --explain: 0 if a report was \
+made.";
 
 /// The most workers of a runtime.
 const MAX_WORKERS: usize = 1024;

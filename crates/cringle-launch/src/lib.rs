@@ -22,9 +22,9 @@ use cringle_report::failure::Failure;
 use std::os::unix::ffi::OsStrExt;
 use target::Target;
 
-/// The exit status if the library is missing, or cannot start as the environment demands, as that
-/// of `env` for its own failures.
-const OWN_FAILURE: u8 = 125;
+/// The exit status if the library is missing, or cannot start as the environment demands, or the
+/// trace has no place, as that of `env` for its own failures.
+pub const OWN_FAILURE: u8 = 125;
 /// The exit status for a program that was found and cannot be run, as that of `env` and shells.
 const CANNOT_RUN: u8 = 126;
 /// The exit status for a program that was not found, as that of `env` and shells.

@@ -29,7 +29,10 @@ impl Spares {
     /// If there is no memory.
     pub(crate) fn take(&self, len: usize) -> io::Result<Memory> {
         if len < KEPT_BYTES {
-            return Ok(Memory::Short(vec![0; len]));
+            let mut buf = Vec::new();
+            buf.try_reserve_exact(len)?;
+            buf.resize(len, 0);
+            return Ok(Memory::Short(buf));
         }
         let fits = |spare: &MmapMut| (len..=len.saturating_add(len / 4)).contains(&spare.len());
         let spare = self.0.try_lock().ok().and_then(|mut spares| {

@@ -50,7 +50,6 @@ pub(crate) fn read_range(
     spares: &Spares,
     is_wanted: IsWanted<'_>,
 ) -> Result<Bytes, Error> {
-    check_memory(path, (range.end - range.start).into())?;
     let bytes = range.end - range.start;
     let mut memory = spares.take(bytes as usize).map_err(Error::memory(path, bytes))?;
     let buf = memory.as_mut();

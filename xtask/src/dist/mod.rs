@@ -53,6 +53,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         require_commit(&sources)?;
         let tools = Tools::install(&work)?;
         build(&Build::new(&sources, &tools)?, &dist, &mut skipped)?;
+        // Somebody may have gone on with work meanwhile.
+        require_commit(&sources)?;
         if args.twice {
             works = again(&sources, &work, &tools, &dist)?;
         }

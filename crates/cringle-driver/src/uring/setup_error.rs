@@ -16,9 +16,9 @@ pub(super) fn explain(error: io::Error) -> io::Error {
             let by = denied_by(super::seccomp_probe::is_filtered(), &Switch::read());
             format!("io_uring is denied: by {by}")
         }
-        Some(libc::ENOMEM) => "not enough memory may be locked for a ring: raise RLIMIT_MEMLOCK \
-             (`ulimit -l`; `cringle doctor` prints what is needed), or ask for fewer workers or a \
-             smaller Builder::in_flight_limit"
+        Some(libc::ENOMEM) => "there is no memory for a ring, or not enough of it may be \
+             locked (`cringle doctor` prints which): raise RLIMIT_MEMLOCK (`ulimit -l`), or ask \
+             for fewer workers or a smaller Builder::in_flight_limit"
             .to_owned(),
         Some(libc::EMFILE | libc::ENFILE) => {
             "no file descriptor is left for a ring: raise RLIMIT_NOFILE (`ulimit -n`)".to_owned()

@@ -111,6 +111,7 @@ fn demands_that_cannot_be_met_are_refused() {
     for (name, value, why) in [
         ("CRINGLE_WORKERS", "0", "must be 1 to 1024"),
         ("CRINGLE_DRIVER", "plain", "must be `uring` or `epoll`"),
+        ("CRINGLE_THREADS", "green", "must be `system` or `fibers`"),
         ("CRINGLE_RESTRICT", "yes", "must be `on` or `off`"),
         ("CRINGLE_WATCHDOG", "long", "CRINGLE_WATCHDOG is"),
     ] {
@@ -122,6 +123,10 @@ fn demands_that_cannot_be_met_are_refused() {
         command.env("CRINGLE_THREADS", "system");
         assert_eq!(printed(&mut command, 0), "started\n");
     }
+    let mut traced = cringle(&place);
+    traced.args(["--trace", "absent/trace", "run", "echo", "started"]);
+    let (status, text) = refusal(&traced.output().unwrap());
+    assert!(status == 125 && text.contains("absent"), "{text}");
     let without_rings = |options: &[&str]| {
         let mut command = cringle_run(&place, &[options, &["echo", "started"]].concat());
         filtered(&mut command, filter(&[SETUP], SeccompAction::Errno(libc::EPERM as u32)));

@@ -35,11 +35,9 @@ pub(super) fn thread_locals() -> io::Result<Option<ThreadLocals>> {
 
 /// `None` also in a program that does not interpose libc's calls: its threads are the system's.
 pub(super) fn threads() -> io::Result<Option<Threads>> {
-    if !sys::is_interposed() {
-        return Ok(None);
-    }
     let values = [("system", Threads::System), ("fibers", Threads::Fibers)];
-    of_environment("CRINGLE_THREADS", &values, "`system` or `fibers`")
+    let chosen = of_environment("CRINGLE_THREADS", &values, "`system` or `fibers`")?;
+    Ok(chosen.filter(|_| sys::is_interposed()))
 }
 
 pub(super) fn restricts_rings() -> io::Result<bool> {
