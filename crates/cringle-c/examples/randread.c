@@ -4,6 +4,8 @@
  *     cc -O2 randread.c $(pkg-config --cflags --libs cringle) -o randread
  *     ./randread FILE [SECONDS]
  */
+#define _GNU_SOURCE 1 /* O_DIRECT */
+
 #include <cringle.h>
 
 #include <fcntl.h>

@@ -92,7 +92,7 @@ fn best(measured: &Measured) -> Option<String> {
 fn denied(ring: &Ring) -> String {
     let consequence = match ring.runtime {
         Start::Fallback => "Cringle will run on epoll and threads",
-        Start::Refuses => "Cringle will not start on the ring",
+        Start::Refuses => "Cringle will not start",
         Start::Killed => "A program on Cringle is killed when it starts",
         Start::Ring => "Cringle starts on the ring, but cannot be relied on",
         Start::Unknown => "Cringle has no ring here",

@@ -120,9 +120,11 @@ fn create(wanted: usize, reply: &mut Reply) {
 
 /// The attempts of the experiment to create a ring. Each costs some microseconds.
 const ATTEMPTS: u64 = 4096;
-/// The rings of the experiment, and the pause before each but the first three: the kernel frees the
-/// rings of processes that have ended with a delay.
+/// The rings of the experiment.
 const RINGS: usize = 12;
+/// The kernel frees the rings of processes that have ended, as of earlier probes, with a delay. The
+/// experiment waits so often and so long until there are no others, and then between its rings.
+const WAITS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Sends whether rings are counted, and then the pages of a ring and those of others of this user.
@@ -175,6 +177,13 @@ impl Limit {
 
     /// Measures the pages of a ring, and those of the user's others, when as few are left as will.
     fn measure(&mut self) -> Option<(u64, u64)> {
+        let alone = Params::expected().ring_bytes() / page_bytes();
+        for _ in 0..WAITS {
+            if self.admits(alone)? {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
         let (mut least, mut found) = (Vec::new(), None);
         while self.rings.len() < RINGS {
             if self.rings.len() >= 3 {

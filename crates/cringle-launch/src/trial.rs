@@ -30,7 +30,9 @@ pub(crate) fn explain(
     args: &RunArgs,
 ) -> Result<(), Failure> {
     report::print(&program::explanation(&target.served)?)?;
-    let notes = tempfile::NamedTempFile::new()?;
+    let notes = tempfile::NamedTempFile::new().map_err(|error| {
+        Failure::failed(format!("no file for the notes: {error}; name a directory by TMPDIR"))
+    })?;
     let (name, arguments) = target.arguments.split_first().expect("the name of the program");
     let mut command = Command::new(&target.file);
     command.arg0(name).args(arguments).envs(changes).env(NOTES, notes.path());

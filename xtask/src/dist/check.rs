@@ -97,15 +97,18 @@ fn c_programs(dist: &Path, work: &Path, programs: &Path) -> Result<()> {
     let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("\n```").next());
     let source = work.join("program.c");
     fs::write(&source, program.ok_or("docs/book/src/c.md has no program")?)?;
-    let compile = "cc \"$1\" $(pkg-config $3 --cflags --libs cringle) -o \"$2\"";
+    let compile = "cc $3 \"$1\" $(pkg-config $4 --cflags --libs cringle) -o \"$2\"";
     let lib = root.join("usr/lib").join(Arch::ALL[0].multiarch());
-    for (kind, option) in [("shared", ""), ("static", "--static")] {
+    for (kind, option, libraries) in
+        [("shared", "", ""), ("whole", "-static", "--static"), ("static", "", "--static")]
+    {
         if kind == "static" {
             // Otherwise the linker takes the shared one.
             fs::remove_file(lib.join("libcringle.so"))?;
         }
         let mut cc = Command::new("sh");
-        cc.args(["-euc", compile, "_"]).arg(&source).arg(programs.join(kind)).arg(option);
+        cc.args(["-euc", compile, "_"]).arg(&source).arg(programs.join(kind));
+        cc.args([option, libraries]);
         cc.env("PKG_CONFIG_LIBDIR", lib.join("pkgconfig"));
         output(cc.env("PKG_CONFIG_SYSROOT_DIR", &root))?;
     }

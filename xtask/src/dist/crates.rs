@@ -6,6 +6,7 @@ use crate::commands::{cargo, output};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Packages that are not published.
 const NOT_PUBLISHED: [&str; 3] = ["xtask", "cringle-testing", "cringle-preload"];
@@ -21,6 +22,10 @@ pub(super) fn package(build: &Build, folder: &Path) -> Result<()> {
     let packaged = build.sources.join("target/dist/cargo/package");
     for file in &order {
         fs::copy(packaged.join(file), folder.join(file)).map_err(|e| format!("{file}: {e}"))?;
+        let files = output(Command::new("tar").arg("-tzf").arg(folder.join(file)))?;
+        if files.lines().filter(|path| path.contains("/LICENSE-")).count() != 2 {
+            return Err(format!("{file} does not have both licences").into());
+        }
     }
     Ok(fs::write(folder.join("ORDER"), order.join("\n") + "\n")?)
 }

@@ -6,3 +6,4 @@ copyright "libcringle${soname#libcringle.so.}"
 copyright libcringle-dev
 /dist/.programs/shared
 /dist/.programs/static
+/dist/.programs/whole
