@@ -129,6 +129,7 @@ fn log_has_its_name_when_it_is_locked() {
 fn recovery_reads_from_the_disk() {
     child::must_succeed("recovery_reads_from_the_disk", || {
         const RECORD: usize = 1 << 20;
+        const HALF_PAGES: usize = 8 * RECORD / 4096;
         let directory = disk::directory();
         let path = directory.path().join("log");
         let log = Log::builder().group_bytes(2 * RECORD).open(&path, |_, _| Ok(())).unwrap();
@@ -139,7 +140,7 @@ fn recovery_reads_from_the_disk() {
         let file = File::open(&path).unwrap();
         // SAFETY: no pointers.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        if disk::cached_pages(&file) > 8 * RECORD / 4096 {
+        if disk::cached_pages(&file) > HALF_PAGES {
             return eprintln!("skipped: the files here are in memory only");
         }
         std::fs::read(&path).unwrap();
@@ -151,6 +152,6 @@ fn recovery_reads_from_the_disk() {
         };
         Log::open(&path, replay).unwrap();
         let cached = at_first.unwrap();
-        assert!(cached < 8 * RECORD, "{cached} bytes are in the cache after the first record");
+        assert!(cached < HALF_PAGES, "{cached} pages are in the cache after the first record");
     });
 }
